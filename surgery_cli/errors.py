@@ -1,0 +1,102 @@
+"""What can go wrong, in words that a person can act on; each error knows its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import msgspec
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that is wrong: what, why, and what to do about it.
+
+    ``path`` is the printed path of a leaf; ``file``, ``line`` and ``field`` point into a plan file.
+    """
+
+    what: str
+    why: str = ""
+    fix: str = ""
+    path: str | None = None
+    file: str | None = None
+    line: int | None = None
+    field: str | None = None
+
+
+class SurgeryError(Exception):
+    """Base of every error that is not a bug; carries one or more problems.
+
+    Exit code 2: the command or the plan is wrong, as far as metadata shows.
+    """
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, what: str | Problem, **details: Any) -> None:
+        problem = what if isinstance(what, Problem) else Problem(what, **details)
+        self.problems: tuple[Problem, ...] = (problem,)
+        super().__init__(problem.what)
+
+    @classmethod
+    def of(cls, problems: Iterable[Problem]) -> SurgeryError:
+        """One error for all ``problems`` (at least one), in their order."""
+        gathered = tuple(problems)
+        error = cls(gathered[0])
+        error.problems = gathered
+        return error
+
+    def __str__(self) -> str:
+        return "\n".join(
+            "\n  ".join(line for line in (p.what, p.why, p.fix) if line) for p in self.problems
+        )
+
+
+class PlanError(SurgeryError):
+    """The plan, or the command that stands for one, is wrong (exit code 2)."""
+
+
+class DestinationError(SurgeryError):
+    """The destination cannot be used: it exists, lies in the source, or has no room (exit code 2)."""
+
+
+class ValueRefusal(SurgeryError):
+    """Only the values show that the edit must not be done: a zero norm, an overflowing cast."""
+
+    exit_code = 1
+
+
+class CheckpointError(SurgeryError):
+    """Not a checkpoint, unfinished, damaged, or changed underneath."""
+
+    exit_code = 3
+
+
+class WriteError(SurgeryError):
+    """Writing failed, or what was written did not read back; nothing was left behind."""
+
+    exit_code = 4
+
+
+class Gathering:
+    """Collects problems of one stage, so that they are reported together."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.kind: type[SurgeryError] = PlanError
+
+    @contextmanager
+    def catching(self, **details: Any) -> Iterator[None]:
+        """Keep a SurgeryError raised inside for later; ``details`` fill fields that it left empty."""
+        try:
+            yield
+        except SurgeryError as error:
+            if error.exit_code != PlanError.exit_code:
+                self.kind = type(error)
+            for problem in error.problems:
+                missing = {k: v for k, v in details.items() if getattr(problem, k) is None}
+                self.problems.append(msgspec.structs.replace(problem, **missing))
+
+    def raise_if_any(self) -> None:
+        """Raise everything that was gathered as one error; return if nothing was."""
+        if self.problems:
+            raise self.kind.of(self.problems)

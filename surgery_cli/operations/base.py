@@ -1,0 +1,280 @@
+"""The contract of an operation: a rewrite of the draft, and for leaf operations one line of mathematics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
+
+import msgspec
+from msgspec import Meta
+
+from surgery_cli.draft import Draft, LeafRecipe, LeafRef, Step, is_numeric
+from surgery_cli.errors import PlanError
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec, TreeSpec
+
+if TYPE_CHECKING:
+    from surgery_cli.optimizer.slots import Slot
+
+OptimizerPolicy = Annotated[
+    str, Meta(pattern="^(keep|transform|reset|warm)$", description="What becomes of the twins.")
+]
+
+
+class Cut(Enum):
+    """How an operation may be computed in blocks."""
+
+    ELEMENTWISE = "elementwise"
+    """Each output element depends on the input element at its place only: one pass."""
+    MEASURED = "measured"
+    """Elementwise, once a reduction over the whole leaf is known: two passes."""
+    WHOLE = "whole"
+    """Needs the whole leaf in memory."""
+
+
+class Array(Protocol):
+    """What NumPy and JAX arrays have in common, as far as operations need it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> Any: ...
+    def astype(self, dtype: Any) -> Any: ...
+    def __getitem__(self, key: Any) -> Any: ...
+    def __mul__(self, other: Any) -> Any: ...
+    def __truediv__(self, other: Any) -> Any: ...
+
+
+class Kit(Protocol):
+    """Arithmetic on one device; operations are written once against it (see ``compute/``)."""
+
+    @property
+    def xp(self) -> Any:
+        """The array namespace: ``numpy`` or ``jax.numpy``."""
+
+    def in_float32(self, leaf: Any, function: Any) -> Any:
+        """``function(leaf)`` computed in float32 (wider dtypes stay as they are), cast back once."""
+
+    def widened(self, leaf: Any) -> Any:
+        """The leaf in the dtype in which it is computed: float32 for narrower floats."""
+
+    def cast(self, leaf: Any, dtype: str) -> Any:
+        """Convert to ``dtype`` by name, rounding to nearest even."""
+
+    def random_bits(self, seed: int, path: LeafPath, start: int, count: int, words: int) -> Any:
+        """uint32[count, words] on the host: element ``i`` of the leaf depends on (seed, path, start + i) only."""
+
+
+class Place(NamedTuple):
+    """Where a block stands in its leaf, and what is known of the whole."""
+
+    path: LeafPath
+    before: LeafSpec
+    after: LeafSpec
+    start: tuple[int, ...]
+    """Offset of the block in the leaf, in elements."""
+    shape: tuple[int, ...]
+    """Shape of the block."""
+    measured: Any = None
+    """For MEASURED operations: the combined measurement, [the leaf's shape with reduced axes of size 1]."""
+    operands: Mapping[str, Any] = {}
+    """Arrays that the operation asked for by ``operands``, whole."""
+
+    def window(self, array: Any) -> Any:
+        """The part of ``array`` (broadcastable to the leaf) that belongs to this block."""
+        offset = len(self.shape) - array.ndim
+        return array[
+            tuple(
+                slice(None) if size == 1 else slice(s, s + n)
+                for size, s, n in zip(
+                    array.shape, self.start[offset:], self.shape[offset:], strict=True
+                )
+            )
+        ]
+
+
+class Source(Protocol):
+    """Something that leaves can be taken from: a checkpoint or an array file."""
+
+    @property
+    def tree(self) -> TreeSpec: ...
+    @property
+    def fingerprint(self) -> str: ...
+
+
+class Scene(Protocol):
+    """What an edit may look at while it rewrites the draft; implemented by ``resolution``."""
+
+    @property
+    def seed(self) -> int: ...
+    def select(self, edit: Operation, draft: Draft) -> list[LeafPath]:
+        """The leaves that the edit names, in order; raises PlanError with the nearest paths if there are none."""
+
+    def open(self, text: str) -> tuple[str, Source]:
+        """A source by its name in the plan or by its path: the name under which the draft knows it, and itself."""
+
+    def policy(self, edit: Operation) -> str | None:
+        """The edit's own ``optimizer``, else the plan's or the command's, else None."""
+
+    def carried(
+        self, draft: Draft, edit: LeafOperation, edited: Sequence[LeafPath], before: Draft
+    ) -> Draft:
+        """``draft`` with the twins of ``edited`` following by the policy."""
+
+
+class Operation(
+    msgspec.Struct,
+    kw_only=True,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    tag_field="op",
+):
+    """An edit: which leaves, and what happens to them. Fields are the keys of the plan file."""
+
+    at: Annotated[
+        str | tuple[str, ...], Meta(description="Pattern, or patterns, of the leaves to edit.")
+    ] = ()
+    except_: Annotated[
+        str | tuple[str, ...], Meta(description="Pattern, or patterns, of leaves to leave out.")
+    ] = msgspec.field(name="except", default=())
+    where_dtype: Annotated[
+        str, Meta(description="Only leaves of this dtype: `floating`, `bfloat16`, `int*`, …")
+    ] = ""
+    where_ndim: Annotated[
+        int | None, Meta(description="Only leaves with this number of axes.", ge=0)
+    ] = None
+    expect: Annotated[
+        int | None, Meta(description="Exact count of leaves that the edit must name.", ge=0)
+    ] = None
+    optional: Annotated[bool, Meta(description="May match nothing.")] = False
+    optimizer: OptimizerPolicy | None = None
+    twins: Annotated[
+        str,
+        Meta(
+            pattern="^(carried|named)$",
+            description="`named`: twins that the pattern names are edited as named.",
+        ),
+    ] = "carried"
+    note: Annotated[str, Meta(description="A remark, kept in the record.")] = ""
+
+    example: ClassVar[str] = ""
+    """One edit of this kind as plan text (YAML); shown by `surgery operations`, run by a test."""
+    selects_everything_without_at: ClassVar[bool] = False
+    """True if ``at`` may be left out (`cast`)."""
+
+    @property
+    def name(self) -> str:
+        """The operation's name in plans and on the command line."""
+        return str(self.__struct_config__.tag)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        return (self.at,) if isinstance(self.at, str) else self.at
+
+    @property
+    def exceptions(self) -> tuple[str, ...]:
+        return (self.except_,) if isinstance(self.except_, str) else self.except_
+
+    def selectable(self, spec: LeafSpec) -> bool:
+        """True if a pattern of this edit names such leaves at all; value edits skip empties."""
+        raise NotImplementedError
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        """The draft after this edit.
+
+        Raises:
+            PlanError: metadata shows that the edit cannot be done; everything wrong with it is listed.
+        """
+        raise NotImplementedError
+
+
+class LeafOperation(Operation):
+    """Same path, new value. Subclasses give ``cut`` and ``compute``, and where needed the hooks below."""
+
+    cut: ClassVar[Cut] = Cut.ELEMENTWISE
+    combine: ClassVar[str] = "add"
+    """How measurements of blocks are combined: ``add`` or ``maximum``."""
+    ignores_leaf: ClassVar[bool] = False
+    """True if the new value does not depend on the old one, which is then not read."""
+
+    def selectable(self, spec: LeafSpec) -> bool:
+        from surgery_cli.tree.specs import LeafKind
+
+        return spec.kind is not LeafKind.EMPTY
+
+    def output(self, spec: LeafSpec) -> LeafSpec:
+        """The spec that the edit leaves.
+
+        Raises:
+            PlanError: the edit does not apply to such a leaf.
+        """
+        if not is_numeric(spec):
+            raise PlanError(
+                f"{self.name} does not apply to {spec.type_text}",
+                why="numeric edits change floating values only",
+                fix="add `where_dtype: floating` to skip such leaves, or name the leaves more closely",
+            )
+        return spec
+
+    def operands(
+        self, path: LeafPath, spec: LeafSpec, scene: Scene
+    ) -> tuple[tuple[str, LeafRef], ...]:
+        """Stored arrays that ``compute`` needs beside the leaf."""
+        return ()
+
+    def step(self, path: LeafPath, spec: LeafSpec, scene: Scene) -> Step:
+        """This edit as a step on one leaf. Raises as ``output``."""
+        return Step(self, path, spec, self.output(spec), self.operands(path, spec, scene))
+
+    def measure(self, block: Any, kit: Kit, at: Place) -> Any:
+        """For MEASURED: the block's share of the measurement, [block's shape, reduced axes of size 1]."""
+        raise NotImplementedError
+
+    def finish(self, measured: Any, path: LeafPath) -> Any:
+        """For MEASURED: look at the whole measurement once, before the second pass.
+
+        Raises:
+            ValueRefusal: the edit must not be done with these values (a zero norm).
+        """
+        return measured
+
+    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
+        """The new values of one block: [block's shape] in, [block's shape] out, dtype of ``at.after``."""
+        raise NotImplementedError
+
+    def carry(self, slot: Slot) -> tuple[LeafOperation, ...] | None:
+        """The same edit for a twin in the optimizer state; None if no rule is known (the policy decides)."""
+        return None
+
+    default_policy: ClassVar[str] = "reset"
+    """What happens to twins if nobody says: ``transform`` for factors, ``warm`` for new values."""
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        selected = scene.select(self, draft)
+        changed: dict[LeafPath, LeafRecipe] = {}
+        from surgery_cli.errors import Gathering
+
+        gathering = Gathering()
+        for path in selected:
+            recipe = draft.leaves[path]
+            with gathering.catching(path=str(path)):
+                changed[path] = recipe.then(self.step(path, recipe.spec, scene))
+        gathering.raise_if_any()
+        return scene.carried(draft.with_leaves(changed), self, selected, draft)
+
+
+def blocks(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """The grid of blocks that covers ``shape``, in C order; one empty index for a leaf without axes.
+
+    >>> list(blocks((3,), (2,)))
+    [(slice(0, 2, None),), (slice(2, 3, None),)]
+    """
+    if not shape:
+        yield ()
+        return
+    for start in range(0, shape[0], max(block[0], 1)):
+        head = slice(start, min(start + block[0], shape[0]))
+        for rest in blocks(shape[1:], block[1:]):
+            yield (head, *rest)

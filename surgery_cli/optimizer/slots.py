@@ -1,0 +1,49 @@
+"""What a twin of a param in the optimizer state is: which param it belongs to, and how an edit reaches it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from surgery_cli.tree.paths import LeafPath
+
+
+class Slot(msgspec.Struct, frozen=True, kw_only=True):
+    """A leaf of the optimizer state (or beside it) that belongs to a param.
+
+    If p' = c·p and the function computed stays the same, slot' = sign(c)^odd · |c|^power · slot.
+
+    ``power`` is None where the disk cannot tell. ``relation`` says how its shape follows from the param's:
+    ``same``, ``stacked`` (a leading axis), ``scalar``, ``one`` (a ``(1,)`` placeholder), ``axis`` (a vector for one
+    axis, ``axis`` below), ``factored`` (rows or columns of a factored second moment), ``other``.
+    ``is_params_like`` marks copies of the params themselves (z, slow weights, EMA inside the optimizer): always
+    carried. ``in_optimizer`` is False for copies beside the optimizer state (EMA params, target networks).
+    ``fresh`` is the optimizer's own initial value (None: not known); ``takes_param`` if it starts as the param.
+    """
+
+    path: LeafPath
+    param: LeafPath
+    name: str
+    power: int | None
+    is_even: bool = False
+    relation: str = "same"
+    axis: int | None = None
+    is_params_like: bool = False
+    in_optimizer: bool = True
+    is_second_moment: bool = False
+    fresh: float | None = 0.0
+    takes_param: bool = False
+    clocks: tuple[LeafPath, ...] = ()
+    optimizer: str = ""
+
+
+class Clock(msgspec.Struct, frozen=True, kw_only=True):
+    """An integer scalar of the optimizer state that counts, and what it drives.
+
+    ``drives`` is one of ``bias_correction``, ``decay``, ``schedule``, ``cycle``, ``first_step``, ``nothing``,
+    ``counter``; ``slots`` are the paths of the slots that depend on it.
+    """
+
+    path: LeafPath
+    drives: str
+    slots: tuple[LeafPath, ...] = ()
+    fresh: int = 0

@@ -1,0 +1,217 @@
+"""The documents that commands print: one struct per command, whose fields are the keys of ``--json``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from surgery_cli.errors import Problem
+
+SCHEMA_VERSION = 1
+
+
+class Document(msgspec.Struct, kw_only=True):
+    """Base of every document; ``schema_version`` rises when a key changes its meaning."""
+
+    schema_version: int = SCHEMA_VERSION
+
+
+class Failure(Document, kw_only=True):
+    """What ``--json`` prints when a command fails."""
+
+    problems: list[Problem]
+
+
+class Statistics(msgspec.Struct, kw_only=True):
+    """Statistics of a leaf's values; floats, NaN and infinities as strings in JSON.
+
+    ``mean``, ``std``, ``min``, ``max`` are over finite values; ``norm`` is the Frobenius norm of them. ``zeros`` and
+    ``non_finite`` are counts. ``histogram`` has equal bins from ``min`` to ``max``.
+    """
+
+    mean: float
+    std: float
+    min: float
+    max: float
+    norm: float
+    zeros: int
+    non_finite: int
+    histogram: list[int]
+
+
+class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A leaf as ``inspect`` shows it; ``bytes`` in memory, ``stored_bytes`` on disk."""
+
+    path: str
+    kind: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    stored_bytes: int | None = None
+    type_text: str = ""
+    spelling: str = ""
+    """The unambiguous path, where it differs from ``path``."""
+    twin_of: str | None = None
+    slot: str | None = None
+    clock: str | None = None
+    """What the clock drives, where the leaf is one."""
+    value: int | float | bool | str | None = None
+    """Of a clock or hyperparameter, with ``--optimizer``; of scalars and strings with ``--stats``."""
+    statistics: Statistics | None = None
+    digest: str | None = None
+
+
+class Inspection(Document, kw_only=True):
+    """What ``inspect`` prints."""
+
+    checkpoint: str
+    """The argument, as resolved: an absolute path."""
+    layout: str
+    step: int | None
+    steps: list[int]
+    items: list[str]
+    other_items: list[str]
+    """Items that are not pytrees (metrics, JSON, …); carried along, never edited."""
+    foreign_files: list[str]
+    chosen: str
+    """A sentence that says what was opened, and why."""
+    leaves: list[LeafRow]
+    total_leaves: int
+    total_bytes: int
+    total_stored_bytes: int
+    dead_bytes: int
+    """Bytes in data files that no leaf refers to."""
+    parameters: int
+    """Number of elements below the params root; 0 if there is none."""
+    by_dtype: dict[str, int]
+    """Bytes by dtype."""
+    notes: list[str] = []
+
+
+class ChangedLeaf(msgspec.Struct, kw_only=True, omit_defaults=True, rename={"from_": "from"}):
+    """An output leaf that is not an untouched copy. ``before`` and ``after`` are like ``float32[3,4]``."""
+
+    path: str
+    from_: str | None
+    operations: list[str]
+    before: str | None
+    after: str
+    policy: str | None = None
+    twin_of: str | None = None
+    moved: bool = False
+    digest: str | None = None
+
+
+class EditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One line of the text preview: an edit, how many leaves it names, how many twins follow and how."""
+
+    operation: str
+    summary: str
+    """E.g. ``params/Dense_1/kernel by 0.5``."""
+    leaves: int
+    twins: dict[str, int] = {}
+    """How many twins by policy: ``{"transform": 2}``."""
+    bytes: int = 0
+    """Bytes in memory of the leaves whose values change."""
+
+
+class Preview(Document, kw_only=True):
+    """What ``plan`` and ``--dry-run`` print. All counts of bytes are estimates from metadata, named as such."""
+
+    source: str
+    destination: str | None
+    draft: str
+    strategy: str
+    """``copy-on-write`` or ``compact``."""
+    strategy_reason: str
+    edits: list[EditLine]
+    leaves: list[ChangedLeaf]
+    removed: list[str]
+    by_reference: int
+    bytes_read: int
+    bytes_written: int
+    bytes_linked: int
+    bytes_copied: int
+    notes: list[str]
+    """Sentences: twins kept because their power is not sure, values that remain in the files, …"""
+    chosen: str = ""
+
+
+class Report(Preview, kw_only=True):
+    """What ``apply`` and the edit commands print. Bytes are as counted."""
+
+    verified: bool
+    digests: dict[str, str]
+    seconds: float
+    shared_files: int
+    """Files that source and destination share on disk: a hard link is no backup."""
+    checked: int
+    """Edited leaves that were read back and compared."""
+
+
+class Change(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A leaf that differs. ``max_abs`` and ``max_rel`` compare values where shapes agree; None otherwise."""
+
+    path: str
+    what: str
+    """``values``, ``shape``, ``dtype``, ``kind``, ``container``."""
+    a: str
+    b: str
+    differing: int | None = None
+    size: int | None = None
+    max_abs: float | None = None
+    max_rel: float | None = None
+    where: tuple[int, ...] | None = None
+    """Index of the largest absolute difference."""
+
+
+class Difference(Document, kw_only=True):
+    """What ``diff`` prints."""
+
+    a: str
+    b: str
+    only_in_a: list[str]
+    only_in_b: list[str]
+    changed: list[Change]
+    equal: int
+    """Leaves that agree."""
+    equal_by_reference: int
+    """Of these, how many refer to the same stored bytes, so that no value was read."""
+    structure_only: bool
+
+
+class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Something that ``verify`` found: a damaged leaf, or a disagreement with what it was held against."""
+
+    path: str
+    what: str
+    here: str = ""
+    there: str = ""
+    fix: str = ""
+
+
+class Verdict(Document, kw_only=True):
+    """What ``verify`` prints."""
+
+    checkpoint: str
+    against: str
+    agrees: bool
+    findings: list[Finding]
+    checked: int
+    unchecked: int
+
+
+def as_builtins(document: Any) -> Any:
+    """The document as JSON-ready values; NaN and infinities become strings."""
+    return _finite(msgspec.to_builtins(document))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value

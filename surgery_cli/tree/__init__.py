@@ -1,0 +1,1 @@
+"""Paths, patterns and specs: the words in which everything else speaks of a checkpoint."""

@@ -1,0 +1,177 @@
+"""What metadata says of a leaf and of a tree, without reading a tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from surgery_cli.tree.paths import LeafPath
+
+_ITEM_BYTES: Final = {
+    "bool": 1,
+    "int2": 1,
+    "int4": 1,
+    "uint2": 1,
+    "uint4": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "float64": 8,
+    "complex64": 8,
+    "complex128": 16,
+}
+_ONE_BYTE_FLOATS: Final = ("float8_", "float4_", "float6_")
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of one element in memory; sub-byte types take one byte, as in NumPy with ml_dtypes.
+
+    >>> item_bytes("bfloat16"), item_bytes("float8_e4m3fn"), item_bytes("int4")
+    (2, 1, 1)
+    """
+    return 1 if dtype.startswith(_ONE_BYTE_FLOATS) else _ITEM_BYTES[dtype]
+
+
+def is_floating(dtype: str) -> bool:
+    """True for real floating dtypes, bfloat16 and float8 among them; complex is not floating."""
+    return dtype.startswith(("float", "bfloat"))
+
+
+def is_complex(dtype: str) -> bool:
+    return dtype.startswith("complex")
+
+
+def is_integer(dtype: str) -> bool:
+    return dtype.startswith(("int", "uint"))
+
+
+class LeafKind(StrEnum):
+    """How the training script holds the leaf; a restore without target depends on it."""
+
+    ARRAY = "array"
+    """A ``jax.Array``."""
+    NUMPY = "numpy"
+    """A ``numpy.ndarray``."""
+    SCALAR = "scalar"
+    """A Python number; stored as an array without axes."""
+    STRING = "string"
+    KEY = "key"
+    """A typed PRNG key array; ``shape`` and ``dtype`` are those of the stored key data."""
+    EMPTY = "empty"
+    """Something without values: None, ``{}``, ``[]``, ``()``; ``dtype`` is ''."""
+
+
+class LeafSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A leaf as metadata describes it.
+
+    ``empty`` is what stands there for kind EMPTY: ``None``, ``Dict``, ``List``, ``Tuple``, …
+    ``chunk_shape`` is the shape of a stored chunk (the smallest thing that can be decoded; inside a shard, the
+    inner chunk), ``write_shape`` that of the unit which is written whole; None where the format has no chunks.
+    ``sharding`` is Orbax's own JSON for it. ``stored_bytes`` counts encoded bytes on disk.
+    """
+
+    kind: LeafKind
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    empty: str = ""
+    key_impl: str | None = None
+    chunk_shape: tuple[int, ...] | None = None
+    write_shape: tuple[int, ...] | None = None
+    sharding: str | None = None
+    stored_bytes: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes in memory; 0 for strings and empties."""
+        return self.size * item_bytes(self.dtype) if self.has_array else 0
+
+    @property
+    def has_array(self) -> bool:
+        """True if the value is stored as an array (arrays, scalars, keys)."""
+        return self.kind not in (LeafKind.STRING, LeafKind.EMPTY)
+
+    @property
+    def type_text(self) -> str:
+        """Shape and dtype as people read them: ``float32[3,3,1,32]``, ``key<fry>``, ``None``."""
+        if self.kind is LeafKind.EMPTY:
+            return {"Dict": "{}", "List": "[]", "Tuple": "()"}.get(self.empty, self.empty)
+        if self.kind is LeafKind.STRING:
+            return "str"
+        if self.kind is LeafKind.SCALAR:
+            return f"python {self.dtype}"
+        name = f"key<{self.key_impl}>" if self.kind is LeafKind.KEY else self.dtype
+        return f"{name}[{','.join(map(str, self.shape))}]"
+
+    def agrees_with(self, other: LeafSpec) -> bool:
+        """Same kind, shape, dtype and key implementation; storage is not compared."""
+        return (self.kind, self.shape, self.dtype, self.empty, self.key_impl) == (
+            other.kind,
+            other.shape,
+            other.dtype,
+            other.empty,
+            other.key_impl,
+        )
+
+
+class TreeSpec(Mapping[LeafPath, LeafSpec]):
+    """Every leaf of a tree, empties included, in stored order."""
+
+    def __init__(self, leaves: Mapping[LeafPath, LeafSpec]) -> None:
+        self._leaves = dict(leaves)
+
+    def __getitem__(self, path: LeafPath) -> LeafSpec:
+        return self._leaves[path]
+
+    def __iter__(self) -> Iterator[LeafPath]:
+        return iter(self._leaves)
+
+    def __len__(self) -> int:
+        return len(self._leaves)
+
+    def __repr__(self) -> str:
+        return f"TreeSpec({len(self)} leaves, {self.bytes} bytes)"
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all leaves in memory."""
+        return sum(spec.bytes for spec in self._leaves.values())
+
+    @cached_property
+    def texts(self) -> dict[LeafPath, str]:
+        """The printed path of every leaf."""
+        return {path: str(path) for path in self._leaves}
+
+    @cached_property
+    def nodes(self) -> frozenset[LeafPath]:
+        """Every node above a leaf, the root included."""
+        found: set[LeafPath] = set()
+        for path in self._leaves:
+            node = path.parent if path else path
+            while node not in found:
+                found.add(node)
+                if not node:
+                    break
+                node = node.parent
+        return frozenset(found)
+
+    def mapped(self, place: Callable[[LeafPath], LeafPath]) -> TreeSpec:
+        """The same leaves under other paths."""
+        return TreeSpec({place(path): spec for path, spec in self._leaves.items()})
