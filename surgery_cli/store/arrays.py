@@ -1,0 +1,115 @@
+"""Stored arrays of an item, by stored name, whatever the layout: what metadata says, and how to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store.zarr import ArrayDocument
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tensorstore as ts
+
+Window = tuple[slice, ...]
+"""A block of an array: one slice for each axis, steps of one."""
+
+CACHE_BYTES = 64 << 20
+"""Bound of TensorStore's own cache, in bytes, for the tree nodes of a store; tensor bytes are not cached."""
+
+
+class StoredArray(msgspec.Struct, frozen=True):
+    """An array as stored: its document, the keys of its chunks below its name, and its encoded bytes."""
+
+    name: str
+    document: ArrayDocument
+    keys: tuple[str, ...]
+    stored_bytes: int
+
+
+class ArrayStore(Protocol):
+    """The arrays of one item directory."""
+
+    @property
+    def directory(self) -> Path: ...
+    @property
+    def zarr(self) -> int: ...
+    @property
+    def arrays(self) -> dict[str, StoredArray]: ...
+    @property
+    def layout(self) -> str: ...
+    @property
+    def dead_bytes(self) -> int: ...
+    def kvstore(self, name: str) -> dict[str, Any]:
+        """TensorStore's JSON for the key-value store that holds the array's chunks."""
+
+    @property
+    def context(self) -> ts.Context: ...
+    def identity(self, name: str) -> Hashable:
+        """Equal for two arrays, of any two stores, if and only if they refer to the same stored bytes."""
+
+
+def new_context() -> ts.Context:
+    """A TensorStore context of its own: one that outlives a replaced path would serve stale nodes."""
+    import tensorstore as ts
+
+    return ts.Context({"cache_pool": {"total_bytes_limit": CACHE_BYTES}})
+
+
+def open_array(store: ArrayStore, name: str) -> ts.TensorStore:
+    """The stored array, opened for reading.
+
+    Raises:
+        CheckpointError: the array cannot be opened.
+    """
+    import tensorstore as ts
+
+    # Old releases of Orbax did not store chunks of fill values only where a fill value is recorded. Where none is
+    # recorded, or all data was promised to be stored, a missing chunk is damage; `check_complete` sees to that.
+    spec = {
+        "driver": "zarr" if store.zarr == 2 else "zarr3",
+        "kvstore": store.kvstore(name),
+        "recheck_cached_metadata": False,
+        "recheck_cached_data": False,
+    }
+    try:
+        return ts.open(spec, open=True, read=True, context=store.context).result()
+    except (ValueError, OSError) as error:
+        raise damaged(store, name, error) from error
+
+
+def read_array(store: ArrayStore, name: str, window: Window | None = None) -> np.ndarray[Any, Any]:
+    """The values of a stored array, or of a block of it, C-contiguous.
+
+    Raises:
+        CheckpointError: bytes are missing or do not decode.
+    """
+    import numpy as np
+
+    array = open_array(store, name)
+    try:
+        values = (array if window is None else array[window]).read(order="C").result()
+    except (ValueError, OSError) as error:
+        raise damaged(store, name, error) from error
+    return np.asarray(values)
+
+
+def damaged(store: ArrayStore, name: str, error: Exception) -> CheckpointError:
+    """The error for an array that does not read."""
+    return CheckpointError(
+        f"the stored array '{name}' in '{store.directory}' cannot be read",
+        why=str(error).split("\n", 1)[0][:300],
+        fix="its data is missing or damaged; copy the checkpoint again from where it was whole",
+    )
+
+
+def expected_chunks(document: ArrayDocument) -> int:
+    """How many stored chunks an array has if all of them are stored."""
+    count = 1
+    for size, step in zip(document.shape, document.write_shape, strict=True):
+        count *= -(-size // max(step, 1))
+    return count

@@ -1,0 +1,179 @@
+"""What is stored in an OCDBT database, by one walk of its B-tree: every key, where its value lies, what is dead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+
+MANIFEST = "manifest.ocdbt"
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """A range of bytes in a data file; ``file`` is relative to the database's directory."""
+
+    file: str
+    offset: int
+    length: int
+
+
+class Survey:
+    """The keys of an OCDBT database with the place of each value: inline bytes or an extent."""
+
+    def __init__(self, directory: Path) -> None:
+        """Walk the newest version of the database.
+
+        Raises:
+            CheckpointError: the manifest or a node of the tree is missing or damaged.
+        """
+        import tensorstore as ts
+
+        self.directory = directory
+        base = ts.KvStore.open({"driver": "file", "path": f"{directory}/"}).result()
+        self.values: dict[bytes, bytes | Extent] = {}
+        self.nodes: list[Extent] = []
+        try:
+            self.manifest: dict[str, Any] = ts.ocdbt.dump(base).result()
+            root = self.manifest["versions"][-1]["root"]
+            pending = [(root["location"], b"")] if "location" in root else []
+            while pending:
+                # futures of a whole level at once: the walk is bound by latency, not by bytes
+                level = [(ts.ocdbt.dump(base, location), location, prefix) for location, prefix in pending]
+                pending = []
+                for future, location, prefix in level:
+                    node = future.result()
+                    self.nodes.append(_extent(location))
+                    if node["height"]:
+                        pending += [
+                            (e["location"], prefix + e["subtree_common_prefix"])
+                            for e in node["entries"]
+                        ]
+                        continue
+                    for entry in node["entries"]:
+                        inline = entry.get("inline_value")
+                        self.values[prefix + entry["key"]] = (
+                            inline if inline is not None else _extent(entry["indirect_value"])
+                        )
+        except (ValueError, KeyError, IndexError, OSError) as error:
+            raise CheckpointError(
+                f"the store in '{directory}' cannot be read",
+                why=_first_line(error),
+                fix="a file is missing, truncated or damaged; copy the checkpoint again from where it was whole",
+            ) from error
+
+    def read_all(self, keys: list[bytes]) -> dict[bytes, bytes]:
+        """The values of some keys (small ones: metadata documents)."""
+        found: dict[bytes, bytes] = {}
+        by_file: dict[str, list[tuple[bytes, Extent]]] = {}
+        for key in keys:
+            value = self.values[key]
+            if isinstance(value, bytes):
+                found[key] = value
+            else:
+                by_file.setdefault(value.file, []).append((key, value))
+        for file, wanted in by_file.items():
+            with (self.directory / file).open("rb") as stream:
+                for key, extent in wanted:
+                    stream.seek(extent.offset)
+                    found[key] = stream.read(extent.length)
+        return found
+
+    @cached_property
+    def files(self) -> dict[str, list[Extent]]:
+        """Every data file that the newest version needs, with the ranges that are alive in it."""
+        found: dict[str, list[Extent]] = {}
+        for extent in self.extents():
+            found.setdefault(extent.file, []).append(extent)
+        return found
+
+    def extents(self) -> Iterator[Extent]:
+        yield from self.nodes
+        for value in self.values.values():
+            if isinstance(value, Extent):
+                yield value
+
+    def check_files(self) -> None:
+        """Every data file is there and long enough.
+
+        Raises:
+            CheckpointError: a file is missing or truncated.
+        """
+        for file, extents in self.files.items():
+            needed = max(e.offset + e.length for e in extents)
+            path = self.directory / file
+            actual = path.stat().st_size if path.exists() else -1
+            if actual < needed:
+                raise CheckpointError(
+                    f"the data file '{path}' is {'missing' if actual < 0 else 'truncated'}",
+                    why=f"the store refers to {needed} bytes of it"
+                    + (f", it has {actual}" if actual >= 0 else ""),
+                    fix="copy the checkpoint again from where it was whole",
+                )
+
+    def live_bytes(self) -> int:
+        """Bytes of data files that something refers to."""
+        total = 0
+        for extents in self.files.values():
+            end = 0
+            for extent in sorted(extents, key=lambda e: e.offset):
+                start = max(extent.offset, end)
+                stop = extent.offset + extent.length
+                total += max(stop - start, 0)
+                end = max(end, stop)
+        return total
+
+    def file_bytes(self) -> int:
+        """Bytes of all data files in the directory that belong to the database, dead ones included."""
+        total = 0
+        for file in self.all_files():
+            total += (self.directory / file).stat().st_size
+        return total
+
+    def all_files(self) -> list[str]:
+        """Data files of the database on disk, referred to or not, relative to its directory."""
+        return [
+            os.path.join(folder, "d", entry.name)
+            for folder in ("", *_database_folders(self.directory))
+            for entry in _scan(self.directory / folder / "d")
+        ] + [
+            os.path.join(folder, sub, entry.name)
+            for folder in ("", *_database_folders(self.directory))
+            for sub in ("ocdbt_data", "ocdbt_meta")
+            for entry in _scan(self.directory / folder / sub)
+        ]
+
+
+def _database_folders(directory: Path) -> list[str]:
+    return [
+        entry.name
+        for entry in os.scandir(directory)
+        if entry.name.startswith("ocdbt.") and entry.is_dir()
+    ]
+
+
+def _scan(directory: Path) -> list[os.DirEntry[str]]:
+    return [e for e in os.scandir(directory) if e.is_file()] if directory.is_dir() else []
+
+
+def _extent(location: str) -> Extent:
+    """``value:<base>:<file>:<offset>:<length>``, percent-encoded.
+
+    Raises:
+        ValueError: the location leads out of the database's directory.
+    """
+    _, base, file, offset, length = location.split(":")
+    path = unquote(base) + unquote(file)
+    if path.startswith("/") or ".." in path.split("/"):
+        raise ValueError(f"a value is said to lie outside the store: {path!r}")
+    return Extent(path, int(offset), int(length))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0][:300]

@@ -1,0 +1,181 @@
+"""Array metadata documents of zarr 2 (``.zarray``) and zarr 3 (``zarr.json``), as Orbax writes them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+
+DOCUMENT_NAMES: Final = {2: ".zarray", 3: "zarr.json"}
+
+_ZARR2_DTYPES: Final = {
+    "b1": "bool",
+    "i1": "int8",
+    "i2": "int16",
+    "i4": "int32",
+    "i8": "int64",
+    "u1": "uint8",
+    "u2": "uint16",
+    "u4": "uint32",
+    "u8": "uint64",
+    "f2": "float16",
+    "f4": "float32",
+    "f8": "float64",
+    "c8": "complex64",
+    "c16": "complex128",
+}
+_DTYPE_CODES: Final = {name: code for code, name in _ZARR2_DTYPES.items()}
+
+
+class ArrayDocument(msgspec.Struct, frozen=True):
+    """A parsed array document; ``chunk_shape`` is what can be decoded alone, ``write_shape`` what is stored whole."""
+
+    zarr: int
+    shape: tuple[int, ...]
+    dtype: str
+    chunk_shape: tuple[int, ...]
+    write_shape: tuple[int, ...]
+    raw: bytes
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The document as stored."""
+        fields: dict[str, Any] = msgspec.json.decode(self.raw)
+        return fields
+
+
+@lru_cache(maxsize=4096)
+def parse(raw: bytes) -> ArrayDocument:
+    """Parse an array document.
+
+    Raises:
+        CheckpointError: it is not one, or names a dtype or a grid that this program does not know.
+    """
+    try:
+        fields = msgspec.json.decode(raw)
+        version = fields["zarr_format"]
+        shape = tuple(fields["shape"])
+        if version == 2:
+            code = fields["dtype"]
+            chunks = write = tuple(fields["chunks"])
+            dtype = _ZARR2_DTYPES.get(code.lstrip("<>|"), code)
+        elif version == 3:
+            dtype = fields["data_type"]
+            chunks = write = tuple(fields["chunk_grid"]["configuration"]["chunk_shape"])
+            for codec in fields["codecs"]:
+                if codec["name"] == "sharding_indexed":
+                    chunks = tuple(codec["configuration"]["chunk_shape"])
+        else:
+            raise KeyError(f"zarr_format {version}")
+        integers = all(isinstance(n, int) and n >= 0 for n in (*shape, *chunks, *write))
+        if not integers or not len(shape) == len(chunks) == len(write) or not isinstance(dtype, str):
+            raise ValueError("shapes and chunks do not agree")
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(
+            "array metadata cannot be understood",
+            why=f"{error}: {raw[:80]!r}",
+            fix="the checkpoint is damaged, or newer than this program",
+        ) from None
+    return ArrayDocument(version, shape, dtype, chunks, write, raw)
+
+
+def revised(document: ArrayDocument, shape: tuple[int, ...], dtype: str) -> dict[str, Any]:
+    """The document for an array of another shape or dtype, in the same compressor, order and fill-value policy.
+
+    Chunks are kept where the rank is the same, cut to the new shape; else the array is one chunk.
+    """
+    fields = document.fields
+    if shape == document.shape and dtype == document.dtype:
+        return fields
+    same_rank = len(shape) == len(document.shape)
+    write = _fitted(document.write_shape, document.shape, shape) if same_rank else shape
+    write = tuple(max(n, 1) for n in write)
+    fields["shape"] = list(shape)
+    if document.zarr == 2:
+        fields["chunks"] = list(write)
+        fields["dtype"] = _zarr2_code(dtype)
+        if fields.get("fill_value") is not None:
+            fields["fill_value"] = None
+        return fields
+    fields["chunk_grid"]["configuration"]["chunk_shape"] = list(write)
+    fields["data_type"] = dtype
+    if dtype != document.dtype:
+        fields["fill_value"] = _zero(dtype)
+    for codec in fields["codecs"]:
+        if codec["name"] == "sharding_indexed":
+            inner = document.chunk_shape if same_rank else write
+            codec["configuration"]["chunk_shape"] = [
+                n if n and w % n == 0 else w for n, w in zip(inner, write, strict=True)
+            ]
+            codec["configuration"]["codecs"] = [
+                _bytes_codec(c, dtype) for c in codec["configuration"]["codecs"]
+            ]
+    fields["codecs"] = [_bytes_codec(codec, dtype) for codec in fields["codecs"]]
+    return fields
+
+
+def _fitted(
+    chunks: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Chunk lengths for the new shape: an axis that was one chunk stays one chunk."""
+    return tuple(
+        n if c >= o else min(c, n) for c, o, n in zip(chunks, old, new, strict=True)
+    )
+
+
+def _zarr2_code(dtype: str) -> str:
+    code = _DTYPE_CODES.get(dtype)
+    if code is None:
+        return dtype
+    return ("|" if code.endswith("1") else "<") + code
+
+
+def _zero(dtype: str) -> Any:
+    if dtype == "bool":
+        return False
+    if dtype.startswith("complex"):
+        return [0.0, 0.0]
+    return 0 if dtype.startswith(("int", "uint")) else 0.0
+
+
+def _bytes_codec(codec: dict[str, Any], dtype: str) -> dict[str, Any]:
+    """``bytes`` states an endianness for elements wider than a byte, and none for others."""
+    if codec["name"] != "bytes":
+        return codec
+    one_byte = dtype in ("bool", "int8", "uint8") or dtype.startswith(
+        ("float8", "float4", "float6", "int4", "int2", "uint4", "uint2")
+    )
+    return {"name": "bytes"} if one_byte else {"name": "bytes", "configuration": {"endian": "little"}}
+
+
+def new_document(
+    zarr: int, shape: tuple[int, ...], dtype: str, like: ArrayDocument | None = None
+) -> dict[str, Any]:
+    """A document for a new array: compressed like another array of the store, else as Orbax writes it.
+
+    The array is one chunk.
+    """
+    template = like or parse(_TEMPLATES[zarr])
+    one_chunk = msgspec.structs.replace(
+        template, shape=(), dtype="", chunk_shape=(), write_shape=()
+    )
+    return revised(one_chunk, shape, dtype)
+
+
+_TEMPLATES: Final = {
+    2: (
+        b'{"chunks":[],"compressor":{"id":"zstd","level":1},"dimension_separator":".","dtype":"<f4",'
+        b'"fill_value":null,"filters":null,"order":"C","shape":[],"zarr_format":2}'
+    ),
+    3: (
+        b'{"chunk_grid":{"configuration":{"chunk_shape":[]},"name":"regular"},"chunk_key_encoding":'
+        b'{"name":"default"},"codecs":[{"configuration":{"chunk_shape":[],"codecs":[{"configuration":'
+        b'{"endian":"little"},"name":"bytes"},{"configuration":{"checksum":false,"level":3},"name":"zstd"}],'
+        b'"index_codecs":[{"configuration":{"endian":"little"},"name":"bytes"},{"name":"crc32c"}]},'
+        b'"name":"sharding_indexed"}],"data_type":"float32","fill_value":0.0,"node_type":"array","shape":[],'
+        b'"zarr_format":3}'
+    ),
+}
