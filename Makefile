@@ -1,0 +1,66 @@
+# Everything runs in .venv, which the first target that needs it makes: Python 3.11 or later, pip and make are enough.
+#   make demo     edit three real checkpoints and resume their training
+#   make test     run the tests (ARGS="tests/test_plan.py -k rename" chooses)
+#   make check    lint, format, types, then the tests: what CI runs
+#   make bench    measure an edit beside restore-edit-save and cp -r (SIZE=1.6GB)
+#   make samples  train the sample checkpoints anew
+#   make clean    remove what the other targets made
+
+BIN := .venv/bin
+INSTALLED := .venv/installed.stamp
+SIZE ?= 1.6GB
+ARGS ?=
+
+.PHONY: help demo test check lint bench samples clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: $(INSTALLED)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh sample_checkpoints/demo.sh
+
+test: $(INSTALLED)
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(INSTALLED)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy --no-error-summary
+
+check: lint
+	@$(MAKE) --no-print-directory test
+
+bench: $(INSTALLED)
+	@$(BIN)/python benchmarks/bench.py --size $(SIZE) --json build/bench.json $(ARGS)
+
+samples: $(INSTALLED)
+	@$(BIN)/python sample_checkpoints/train.py
+
+clean:
+	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A Debian Python may lack ensurepip, hence the second way to a pip inside .venv.
+$(INSTALLED): pyproject.toml constraints.txt
+	@set -e; \
+	if ! $(BIN)/python -c 'import pip' 2>/dev/null; then \
+	  for python in $(PYTHON) python3.13 python3.12 python3.11 python3 python; do \
+	    if $$python -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	  done; \
+	  if [ -z "$$found" ]; then \
+	    echo 'surgery needs Python 3.11 or later, and none was found.' >&2; \
+	    echo '  Looked for: $(PYTHON) python3.13 python3.12 python3.11 python3 python' >&2; \
+	    echo '  Install one, or name it: make PYTHON=/path/to/python3.12 …' >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "Making .venv with $$($$found --version) …"; \
+	  rm -rf .venv; \
+	  $$found -m venv .venv 2>/dev/null || { \
+	    rm -rf .venv; \
+	    $$found -m venv --without-pip .venv; \
+	    $$found -m pip --python .venv/bin/python install --quiet pip; \
+	  }; \
+	fi
+	@echo 'Installing into .venv …'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[dev,demo]'
+	@touch $@
