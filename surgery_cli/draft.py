@@ -33,6 +33,8 @@ class Step(msgspec.Struct, frozen=True):
     ``path`` is where the leaf stood when the operation was applied; random values depend on it, so that a later
     rename does not change them. ``before`` is the leaf's spec at that moment, ``after`` the one it leaves.
     ``operands`` are stored arrays that the operation reads beside the leaf, by the operation's own names.
+    ``measured_from``: the measurement pass runs over this recipe's values instead of the leaf's own (a twin that
+    follows its param's norm).
     """
 
     operation: LeafOperation
@@ -40,6 +42,7 @@ class Step(msgspec.Struct, frozen=True):
     before: LeafSpec
     after: LeafSpec
     operands: tuple[tuple[str, LeafRef], ...] = ()
+    measured_from: LeafRecipe | None = None
 
 
 class LeafRecipe(msgspec.Struct, frozen=True):
@@ -53,6 +56,15 @@ class LeafRecipe(msgspec.Struct, frozen=True):
     spec: LeafSpec
     steps: tuple[Step, ...] = ()
     policy: str = ""
+
+    @property
+    def sources(self) -> set[str]:
+        """The names of all sources that the values come from."""
+        found = {ref.source for step in self.steps for _, ref in step.operands}
+        for step in self.steps:
+            if step.measured_from is not None:
+                found |= step.measured_from.sources
+        return found | {self.origin.source} if self.origin else found
 
     @property
     def is_by_reference(self) -> bool:
@@ -136,9 +148,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
             if self.is_untouched(path):
                 record.update(_canonical([path, 0]))
                 continue
-            if recipe.origin:
-                used.add(recipe.origin.source)
-            used.update(ref.source for step in recipe.steps for _, ref in step.operands)
+            used |= recipe.sources
             record.update(_canonical([path, recipe]))
         record.update(_canonical({name: self.fingerprints.get(name, "") for name in sorted(used)}))
         return f"sha256:{record.hexdigest()}"

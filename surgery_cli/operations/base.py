@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
 
@@ -47,23 +47,43 @@ class Array(Protocol):
 
 
 class Kit(Protocol):
-    """Arithmetic on one device; operations are written once against it (see ``compute/``)."""
+    """Arithmetic on one device; operations are written once against it (see ``compute/``).
+
+    The engine hands blocks over with ``put`` and takes results back with ``fetch``: NumPy in, NumPy out. Operations
+    compute inside ``in_float32`` and ``in_float64`` only, so that the kit can hold the precision there.
+    """
 
     @property
     def xp(self) -> Any:
         """The array namespace: ``numpy`` or ``jax.numpy``."""
 
-    def in_float32(self, leaf: Any, function: Any) -> Any:
+    def put(self, block: Any, spec: LeafSpec) -> Any:
+        """A NumPy block of a leaf on the device (spread over the mesh, if there is one), bit for bit."""
+
+    def fetch(self, array: Any) -> Any:
+        """What an operation returned (a measurement, too) as a NumPy array, bit for bit."""
+
+    def in_float32(self, leaf: Any, function: Callable[[Any], Any]) -> Any:
         """``function(leaf)`` computed in float32 (wider dtypes stay as they are), cast back once."""
+
+    def in_float64(self, leaf: Any, function: Callable[[Any], Any]) -> Any:
+        """``function(leaf)`` computed in float64 or complex128, and left there: for measurements."""
 
     def widened(self, leaf: Any) -> Any:
         """The leaf in the dtype in which it is computed: float32 for narrower floats."""
 
     def cast(self, leaf: Any, dtype: str) -> Any:
-        """Convert to ``dtype`` by name, rounding to nearest even."""
+        """Convert to ``dtype`` by name, rounding to nearest even, once."""
 
-    def random_bits(self, seed: int, path: LeafPath, start: int, count: int, words: int) -> Any:
-        """uint32[count, words] on the host: element ``i`` of the leaf depends on (seed, path, start + i) only."""
+    def draw(self, distribution: str, seed: int, at: Place, **bounds: float) -> Any:
+        """Random values of one block: float64 [block's shape], always drawn on the host, in NumPy.
+
+        Each element depends on (seed, path, its C-order index in the leaf) only. ``distribution`` is ``uniform``
+        (in [0, 1)), ``normal`` (standard), ``truncated_normal`` (standard, between ``lower`` and ``upper``).
+        """
+
+    def orthogonal(self, seed: int, path: LeafPath, rows: int, columns: int) -> Any:
+        """A random matrix [rows, columns], float64, with orthonormal rows or columns, whichever are fewer."""
 
 
 class Place(NamedTuple):
@@ -77,7 +97,7 @@ class Place(NamedTuple):
     shape: tuple[int, ...]
     """Shape of the block."""
     measured: Any = None
-    """For MEASURED operations: the combined measurement, [the leaf's shape with reduced axes of size 1]."""
+    """For operations that measure: what ``finish`` returned, [the leaf's shape with reduced axes of size 1]."""
     operands: Mapping[str, Any] = {}
     """Arrays that the operation asked for by ``operands``, whole."""
 
@@ -143,10 +163,11 @@ class Operation(
         str, Meta(description="Only leaves of this dtype: `floating`, `bfloat16`, `int*`, …")
     ] = ""
     where_ndim: Annotated[
-        int | None, Meta(description="Only leaves with this number of axes.", ge=0)
+        Annotated[int, Meta(ge=0)] | None, Meta(description="Only leaves with this number of axes.")
     ] = None
     expect: Annotated[
-        int | None, Meta(description="Exact count of leaves that the edit must name.", ge=0)
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(description="Exact count of leaves that the edit must name."),
     ] = None
     optional: Annotated[bool, Meta(description="May match nothing.")] = False
     optimizer: OptimizerPolicy | None = None
@@ -163,6 +184,8 @@ class Operation(
     """One edit of this kind as plan text (YAML); shown by `surgery operations`, run by a test."""
     selects_everything_without_at: ClassVar[bool] = False
     """True if ``at`` may be left out (`cast`)."""
+    path_fields: ClassVar[tuple[str, ...]] = ()
+    """Names, as in the plan, of fields that may hold a path of a file or checkpoint: relative to the plan file."""
 
     @property
     def name(self) -> str:
@@ -193,16 +216,35 @@ class Operation(
 class LeafOperation(Operation):
     """Same path, new value. Subclasses give ``cut`` and ``compute``, and where needed the hooks below."""
 
-    cut: ClassVar[Cut] = Cut.ELEMENTWISE
-    combine: ClassVar[str] = "add"
-    """How measurements of blocks are combined: ``add`` or ``maximum``."""
     ignores_leaf: ClassVar[bool] = False
     """True if the new value does not depend on the old one, which is then not read."""
+
+    @property
+    def cut(self) -> Cut:
+        """How this edit may be computed in blocks; it may depend on the fields."""
+        return Cut.ELEMENTWISE
+
+    @property
+    def measures(self) -> bool:
+        """True if ``measure`` and ``finish`` come before ``compute``; a WHOLE edit measures the whole leaf at once."""
+        return self.cut is Cut.MEASURED
+
+    @property
+    def combine(self) -> str:
+        """The NumPy ufunc that joins measurements of blocks: ``add``, ``maximum`` or ``hypot``.
+
+        All of them have 0 as their neutral element: measurements are never negative.
+        """
+        return "add"
 
     def selectable(self, spec: LeafSpec) -> bool:
         from surgery_cli.tree.specs import LeafKind
 
         return spec.kind is not LeafKind.EMPTY
+
+    def leaves_alone(self, spec: LeafSpec) -> bool:
+        """True if such a leaf already is what the edit would make it (a cast to its own dtype)."""
+        return False
 
     def output(self, spec: LeafSpec) -> LeafSpec:
         """The spec that the edit leaves.
@@ -228,6 +270,12 @@ class LeafOperation(Operation):
         """This edit as a step on one leaf. Raises as ``output``."""
         return Step(self, path, spec, self.output(spec), self.operands(path, spec, scene))
 
+    def step_on_twin(
+        self, path: LeafPath, spec: LeafSpec, scene: Scene, param: LeafRecipe
+    ) -> Step:
+        """This edit, got from ``carry``, as a step on a twin; ``param`` is its param's recipe before the edit."""
+        return self.step(path, spec, scene)
+
     def measure(self, block: Any, kit: Kit, at: Place) -> Any:
         """For MEASURED: the block's share of the measurement, [block's shape, reduced axes of size 1]."""
         raise NotImplementedError
@@ -245,7 +293,10 @@ class LeafOperation(Operation):
         raise NotImplementedError
 
     def carry(self, slot: Slot) -> tuple[LeafOperation, ...] | None:
-        """The same edit for a twin in the optimizer state; None if no rule is known (the policy decides)."""
+        """The same edit for a twin in the optimizer state, as operations for ``step_on_twin``.
+
+        Empty if the twin stays right as it is; None if no rule is known (the policy decides).
+        """
         return None
 
     default_policy: ClassVar[str] = "reset"
@@ -259,6 +310,8 @@ class LeafOperation(Operation):
         gathering = Gathering()
         for path in selected:
             recipe = draft.leaves[path]
+            if self.leaves_alone(recipe.spec):
+                continue
             with gathering.catching(path=str(path)):
                 changed[path] = recipe.then(self.step(path, recipe.spec, scene))
         gathering.raise_if_any()
