@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TypeAlias
 
@@ -57,17 +58,45 @@ def decode(segment: str) -> str:
 
 
 class Match(msgspec.Struct, frozen=True):
-    """How a pattern names a leaf: the groups it captured, and the part of the path it did not cover."""
+    """How a pattern names a leaf.
+
+    ``node`` is the part of the path that the pattern covers (the leaf itself, or a node above it), ``tail`` the
+    rest. ``groups`` are the captured texts in order, ``spans`` where they stand in the node's text.
+    """
 
     groups: tuple[str, ...]
     tail: LeafPath
+    node: LeafPath = LeafPath()
+    spans: tuple[tuple[int, int], ...] = ()
+    is_spelled: bool = False
+
+    def keys(self, group: int) -> LeafPath | None:
+        """The typed keys that group ``group`` (from 0) covers, None if it cuts through a key.
+
+        >>> PathPattern("layers/*/w").match(LeafPath(("layers", 0, "w"))).keys(0)
+        (0,)
+        """
+        start, end = self.spans[group]
+        if start == end:
+            return LeafPath()
+        covered: list[Key] = []
+        at = 0
+        for key in self.node:
+            size = len(_encode(str(key)) if self.is_spelled else str(key))
+            if start <= at < end:
+                covered.append(key)
+            if (at < start < at + size) or (at < end < at + size):
+                return None
+            at += size + 1
+        return LeafPath(covered)
 
 
 class PathPattern:
     """A glob (or ``re:`` regular expression) over printed paths.
 
-    ``*`` is anything within one printed key, ``**`` zero or more keys; ``?``, ``[0-9]``, ``{a,b}``.
-    A leaf is named if it, or a node above it, matches; a regular expression must match the leaf.
+    ``*`` is anything within one printed key, ``**`` zero or more keys; ``?``, ``[0-9]``, ``{a,b}``; a special
+    character in brackets (``[*]``) stands for itself. A leaf is named if it, or a node above it, matches; a regular
+    expression must match the leaf. Of several nodes that match, the deepest counts.
 
     >>> path = LeafPath(("params", "Dense_1", "kernel"))
     >>> PathPattern("params/Dense_?").match(path).groups
@@ -79,16 +108,12 @@ class PathPattern:
     def __init__(self, text: str) -> None:
         self.text = text
         self.is_regex = text.startswith("re:")
-        if self.is_regex:
-            source = text[3:]
-        else:
-            if not text.strip("/"):
-                raise PlanError(
-                    "the pattern is empty", why="it would name the whole tree", fix="use `**`"
-                )
-            source = _translate(text.strip("/"))
-        self.is_spelled = not self.is_regex and re.search("%2[Ff]|%25", text) is not None
-        self.is_literal = not self.is_regex and not re.search(r"[*?\[{]", text)
+        glob = text.strip("/")
+        if not self.is_regex and not glob:
+            raise PlanError(
+                "the pattern is empty", why="it would name the whole tree", fix="use `**`"
+            )
+        source = text[3:] if self.is_regex else _translate(glob)
         try:
             self._expression = re.compile(source, re.DOTALL)
         except re.error as error:
@@ -97,74 +122,141 @@ class PathPattern:
                 why=str(error),
                 fix="write `[*]` for a star that is part of a name",
             ) from None
+        self.is_spelled = not self.is_regex and re.search("%2[Ff]|%25", text) is not None
+        self.is_literal = not self.is_regex and self._expression.groups == 0
+        self._head = "" if self.is_regex else _literal_head(glob)
 
     def __repr__(self) -> str:
         return f"PathPattern({self.text!r})"
 
     def match(self, path: LeafPath, text: str | None = None) -> Match | None:
         """Match ``path``, or the deepest node above it that matches; ``text`` is ``str(path)`` if known."""
-        if text is None or self.is_spelled:
-            text = path.spelling if self.is_spelled else str(path)
+        return self.named({path: str(path) if text is None else text}).get(path)
+
+    def named(self, texts: Mapping[LeafPath, str]) -> dict[LeafPath, Match]:
+        """The leaves that the pattern names, in order; ``texts`` are the printed paths of all leaves."""
+        known: dict[LeafPath, Match | None] = {}
+        found: dict[LeafPath, Match] = {}
+        for path, printed in texts.items():
+            text = path.spelling if self.is_spelled else printed
+            if not text.startswith(self._head):
+                continue
+            match = self._deepest(path, text, known)
+            if match is not None:
+                tail = LeafPath(path[len(match.node) :])
+                found[path] = Match(match.groups, tail, match.node, match.spans, match.is_spelled)
+        return found
+
+    def _deepest(
+        self, path: LeafPath, text: str, known: dict[LeafPath, Match | None]
+    ) -> Match | None:
+        """The match of ``path`` or of the deepest node above it; ``known`` remembers nodes."""
         found = self._expression.fullmatch(text)
         if found is not None:
-            return Match(tuple(g or "" for g in found.groups()), LeafPath())
-        if self.is_regex:
+            groups = tuple(group or "" for group in found.groups())
+            spans = tuple(found.span(index + 1) for index in range(len(groups)))
+            return Match(groups, LeafPath(), path, spans, self.is_spelled)
+        if self.is_regex or len(path) < 2:
             return None
-        for depth in range(len(path) - 1, 0, -1):
-            node = LeafPath(path[:depth])
-            found = self._expression.fullmatch(node.spelling if self.is_spelled else str(node))
-            if found is not None:
-                return Match(tuple(g or "" for g in found.groups()), LeafPath(path[depth:]))
-        return None
+        node = path.parent
+        if node not in known:
+            last = str(path[-1])
+            size = len(_encode(last) if self.is_spelled else last)
+            known[node] = self._deepest(node, text[: len(text) - size - 1], known)
+        return known[node]
+
+
+def _literal_head(glob: str) -> str:
+    """What every text that the glob, or something below it, matches must begin with."""
+    head = re.split(r"[*?\[{]", glob, maxsplit=1)[0]
+    # `a/**` also names `a` itself
+    return head.removesuffix("/") if glob[len(head) :].startswith("**") else head
 
 
 @cache
-def _translate(glob: str) -> str:
+def _translate(glob: str, is_capturing: bool = True) -> str:
     """The regular expression of a glob; every wildcard is a group, in order."""
+    group = "(" if is_capturing else "(?:"
     parts: list[str] = []
-    at, size = 0, len(glob)
-    while at < size:
+    at = 0
+    while at < len(glob):
         rest = glob[at:]
-        if rest.startswith("**/") and (at == 0 or glob[at - 1] == "/"):
-            parts.append("(?:(.*)/)?")
-            at += 3
-        elif rest == "**" and at == 0:
-            parts.append("(.*)")
-            at += 2
+        starts_key = at == 0 or glob[at - 1] == "/"
+        size = 1
+        if rest == "**" and starts_key:
+            parts.append(f"{group}.*)")
+            size = 2
+        elif rest.startswith("**/") and starts_key:
+            parts.append(f"(?:{group}.*)/)?")
+            size = 3
         elif rest == "/**":
-            parts.append("(?:/(.*))?")
-            at += 3
-        elif rest.startswith("/**/"):
-            parts.append("/(?:(.*)/)?")
-            at += 4
+            parts.append(f"(?:/{group}.*))?")
+            size = 3
         elif rest.startswith("*"):
-            at += len(rest) - len(rest.lstrip("*"))
-            parts.append("([^/]*)")
+            parts.append(f"{group}[^/]*)")
+            size = len(rest) - len(rest.lstrip("*"))
         elif rest.startswith("?"):
-            parts.append("([^/])")
-            at += 1
-        elif rest.startswith("[") and "]" in rest[2:]:
-            end = rest.index("]", 2)
-            inner = rest[1:end].replace("\\", "\\\\").replace("[", "\\[")
-            inner = "^/" + inner[1:] if inner.startswith("!") else inner
+            parts.append(f"{group}[^/])")
+        elif (inner := _bracketed(rest)) is not None:
             # `[*]` is how a star that is part of a name is written: a literal, not a wildcard
-            parts.append(re.escape("*") if inner == "*" else f"([{inner}])")
-            at += end + 1
-        elif rest.startswith("{") and "}" in rest:
-            end = rest.index("}")
-            parts.append("(" + "|".join(re.escape(x) for x in rest[1:end].split(",")) + ")")
-            at += end + 1
+            is_escape = len(inner) == 1 and inner in "*?[{"
+            parts.append(re.escape(inner) if is_escape else f"{group}{_character_class(inner)})")
+            size = len(inner) + 2
+        elif (choices := _choices(rest)) is not None:
+            alternatives = "|".join(_translate(choice, False) for choice in choices)
+            parts.append(f"{group}{alternatives})")
+            size = len(",".join(choices)) + 2
         else:
             parts.append(re.escape(rest[0]))
-            at += 1
+        at += size
     return "".join(parts)
 
 
+def _bracketed(rest: str) -> str | None:
+    """What stands between the brackets at the start of ``rest``; a first ``]`` belongs to the class."""
+    if not rest.startswith("["):
+        return None
+    end = rest.find("]", 3 if rest[1:2] in ("!", "^") else 2)
+    if end < 0:
+        end = rest.find("]", 2)
+    return rest[1:end] if end > 0 else None
+
+
+def _character_class(inner: str) -> str:
+    """The regular expression of ``[inner]``; never matches a slash."""
+    is_negated = len(inner) > 1 and inner[0] in "!^"
+    body = re.sub(r"([\\\[\]^&~|])", r"\\\1", inner[is_negated:]).replace("--", r"-\-")
+    return f"(?!/)[{'^' if is_negated else ''}{body}]"
+
+
+def _choices(rest: str) -> list[str] | None:
+    """The alternatives of ``{a,b}`` at the start of ``rest``, which may nest."""
+    if not rest.startswith("{"):
+        return None
+    choices, depth = [""], 0
+    for character in rest[1:]:
+        if character == "}" and depth == 0:
+            return choices
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            choices.append("")
+        else:
+            choices[-1] += character
+    return None
+
+
 def nearest(text: str, candidates: Iterable[str], count: int = 3) -> list[str]:
-    """The candidates closest to ``text``, best first."""
-    pool = list(candidates)
+    """The candidates closest to ``text``, best first.
+
+    Comparing texts takes long, so only those that share most keys with ``text`` are compared.
+    """
+    keys = set(text.split("/"))
+    pool = heapq.nsmallest(
+        300,
+        dict.fromkeys(candidates),
+        key=lambda c: (-len(keys.intersection(c.split("/"))), abs(len(c) - len(text))),
+    )
     found = difflib.get_close_matches(text, pool, n=count, cutoff=0.5)
-    if len(found) < count:
-        last = text.rsplit("/", 1)[-1].strip("*")
-        found += [c for c in pool if last and last in c and c not in found][: count - len(found)]
-    return found
+    last = text.rsplit("/", 1)[-1].strip("*")
+    more = [c for c in pool if last and last in c and c not in found]
+    return found + more[: count - len(found)]
