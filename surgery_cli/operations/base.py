@@ -184,6 +184,8 @@ class Operation(
     """One edit of this kind as plan text (YAML); shown by `surgery operations`, run by a test."""
     selects_everything_without_at: ClassVar[bool] = False
     """True if ``at`` may be left out (`cast`)."""
+    instead_of_at: ClassVar[tuple[str, ...]] = ()
+    """Names, as in the plan, of fields that name leaves in place of ``at`` (`moves` of `rename`)."""
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Names, as in the plan, of fields that may hold a path of a file or checkpoint: relative to the plan file."""
 
