@@ -1,0 +1,169 @@
+"""The house rules that no single module can hold: floors, start-up, pinned versions, no paths of a person's machine."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PACKAGE = REPOSITORY / "surgery_cli"
+
+FLOORS = {
+    "errors": 0,
+    "tree": 0,
+    "draft": 1,
+    "operations": 1,
+    "optimizer": 1,
+    "plan": 2,
+    "resolution": 2,
+    "store": 3,
+    "compute": 3,
+    "engine": 4,
+    "verification": 4,
+    "probe": 4,
+    "reports": 5,
+    "surgery": 5,
+    "cli": 6,
+    "__main__": 6,
+}
+HEAVY = {"flax", "jax", "ml_dtypes", "numpy", "optax", "orbax", "rich", "tensorstore"}
+LAZY_AT_START_UP = {"flax", "jax", "jaxlib", "numpy", "optax", "orbax", "rich", "tensorstore"}
+
+
+def module_name(file):
+    parts = file.relative_to(REPOSITORY).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+SOURCES = {module_name(file): file for file in sorted(PACKAGE.rglob("*.py"))}
+
+
+def room(module):
+    """The entry of FLOORS that a module lives under: `surgery_cli.tree.paths` is in `tree`."""
+    return module.split(".")[1] if "." in module else None
+
+
+def is_type_checking(node):
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def imported(nodes, *, into_functions=True):
+    """Dotted names that the statements import when they run; blocks under TYPE_CHECKING never run."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports are banned"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in SOURCES else node.module
+        elif is_type_checking(node):
+            yield from imported(node.orelse, into_functions=into_functions)
+        elif into_functions or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from imported(ast.iter_child_nodes(node), into_functions=into_functions)
+
+
+def imports_of(module, *, into_functions=True):
+    tree = ast.parse(SOURCES[module].read_text())
+    return set(imported(tree.body, into_functions=into_functions))
+
+
+def test_every_module_has_a_floor():
+    rooms = {room(module) for module in SOURCES if room(module)}
+    assert rooms <= FLOORS.keys()
+
+
+@pytest.mark.parametrize("module", [module for module in SOURCES if room(module)])
+def test_a_module_imports_only_from_its_floor_and_below(module):
+    floor = FLOORS[room(module)]
+    climbing = {
+        name
+        for name in imports_of(module)
+        if name in SOURCES and room(name) and FLOORS[room(name)] > floor
+    }
+    assert climbing == set()
+
+
+def test_modules_import_each_other_without_a_circle():
+    graph = {
+        module: {name for name in imports_of(module, into_functions=False) if name in SOURCES}
+        for module in SOURCES
+    }
+    settled, trail = set(), []
+
+    def visit(module):
+        if module in trail:
+            pytest.fail(" → ".join([*trail[trail.index(module) :], module]))
+        if module not in settled:
+            trail.append(module)
+            for name in sorted(graph[module] - {module}):
+                visit(name)
+            trail.pop()
+            settled.add(module)
+
+    for module in graph:
+        visit(module)
+
+
+@pytest.mark.parametrize(
+    "module", [module for module in SOURCES if room(module) and FLOORS[room(module)] < 3]
+)
+def test_no_heavy_library_is_imported_below_the_store(module):
+    assert {name.split(".")[0] for name in imports_of(module)} & HEAVY == set()
+
+
+def test_help_starts_without_the_heavy_libraries():
+    script = (
+        "import sys\n"
+        "sys.argv = ['surgery', '--help']\n"
+        "from surgery_cli.cli.main import run\n"
+        "try:\n    run()\n"
+        "except SystemExit as end:\n    assert not end.code, end.code\n"
+        "print('LOADED', *sorted({name.split('.')[0] for name in sys.modules}))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert "inspect" in result.stdout
+    loaded = set(result.stdout.rpartition("LOADED")[2].split())
+    assert "typer" in loaded
+    assert loaded & LAZY_AT_START_UP == set()
+
+
+def test_python_dash_m_is_the_same_command():
+    result = subprocess.run(
+        [sys.executable, "-m", "surgery_cli", "--version"],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert result.returncode == 0, result.stderr
+    assert "0.1.0" in result.stdout
+
+
+def test_constraints_are_names_with_exact_versions_and_nothing_else():
+    lines = (REPOSITORY / "constraints.txt").read_text().splitlines()
+    pinned = [re.fullmatch(r"([A-Za-z0-9._-]+)==[0-9][A-Za-z0-9.+!]*", line) for line in lines]
+
+    assert all(pinned), [line for line, match in zip(lines, pinned, strict=True) if not match]
+    names = {re.sub(r"[-_.]+", "-", match[1]).lower() for match in pinned}
+    assert "surgery-cli" not in names
+    assert {"jax", "flax", "optax", "orbax-checkpoint", "tensorstore", "pytest"} <= names
+
+
+def test_no_file_names_a_folder_of_somebodys_machine():
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    ).stdout
+    somebodys = re.compile(rb"/(?:home|root|Users|work|workspace)/[A-Za-z0-9._-]")
+    found = {
+        name: match[0]
+        for name in listing.split("\0")
+        if name and (REPOSITORY / name).is_file()
+        and (match := somebodys.search((REPOSITORY / name).read_bytes()))
+    }  # fmt: skip
+    assert found == {}
