@@ -1,0 +1,85 @@
+"""The host kit: NumPy on this machine. No accelerator runtime is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from surgery_cli.compute import random
+from surgery_cli.operations.base import Place
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec, is_complex, is_floating, item_bytes
+
+
+class HostKit:
+    """Arithmetic on NumPy arrays, in memory as they are.
+
+    NumPy's own warnings are off inside: overflow and NaN are looked for in the results, by the operations
+    and by the engine's guard, and a warning on the terminal would not say in which leaf.
+    """
+
+    xp: Final = np
+
+    def put(self, block: Any, spec: LeafSpec) -> Any:
+        return block
+
+    def fetch(self, array: Any) -> Any:
+        return np.asarray(array)
+
+    def in_float32(self, leaf: Any, function: Callable[[Any], Any]) -> Any:
+        with np.errstate(all="ignore"):
+            return self.cast(function(self.widened(leaf)), leaf.dtype.name)
+
+    def in_float64(self, leaf: Any, function: Callable[[Any], Any]) -> Any:
+        with np.errstate(all="ignore"):
+            return function(leaf.astype(widest(leaf.dtype.name)))
+
+    def widened(self, leaf: Any) -> Any:
+        return leaf.astype(np.float32) if is_narrow(leaf.dtype.name) else leaf
+
+    def cast(self, leaf: Any, dtype: str) -> Any:
+        with np.errstate(all="ignore"):
+            return rounded(np, leaf, dtype)
+
+    def draw(self, distribution: str, seed: int, at: Place, **bounds: float) -> Any:
+        return random.draw(distribution, seed, at, **bounds)
+
+    def orthogonal(self, seed: int, path: LeafPath, rows: int, columns: int) -> Any:
+        return random.orthogonal(seed, path, rows, columns)
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """The NumPy dtype of a name, those of ml_dtypes included."""
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def is_narrow(dtype: str) -> bool:
+    """True for floats of less than 32 bits, which are computed in float32."""
+    return is_floating(dtype) and item_bytes(dtype) < 4
+
+
+def widest(dtype: str) -> np.dtype[Any]:
+    """The dtype in which a leaf is measured."""
+    return np.dtype(np.complex128 if is_complex(dtype) else np.float64)
+
+
+def rounded(xp: Any, array: Any, dtype: str) -> Any:
+    """``array`` in ``dtype``, rounded to nearest even once.
+
+    A conversion of float64 to a narrow float goes through float32 in ml_dtypes and XLA, and would round twice. Rounding
+    to odd in between makes it right: an inexact float32 keeps its last bit set, so that no false tie arises.
+
+    Source: Boldo and Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd.
+    """
+    target = dtype_of(dtype)
+    if array.dtype.name == "float64" and is_narrow(dtype):
+        near = array.astype(np.float32)
+        bits = near.view(np.int32)
+        toward_zero = bits - (xp.abs(near) > xp.abs(array)).astype(np.int32)
+        odd = xp.where((near == array) | xp.isnan(array), bits, toward_zero | 1)
+        array = odd.astype(np.int32).view(np.float32)
+    return array if array.dtype == target else array.astype(target)

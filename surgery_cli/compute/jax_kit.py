@@ -1,0 +1,75 @@
+"""The JAX kit: the same arithmetic on a device, or spread over a mesh of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from surgery_cli.compute import random
+from surgery_cli.compute.devices import partition_for
+from surgery_cli.compute.host import is_narrow, rounded, widest
+from surgery_cli.operations.base import Place
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
+
+
+class JaxKit:
+    """Arithmetic on one device, or on a mesh over which every leaf is spread.
+
+    64-bit dtypes and full matrix precision hold inside only: the process's own JAX settings stay as they are.
+    """
+
+    xp = jnp
+
+    def __init__(self, *, device: Any = None, mesh: Any = None) -> None:
+        self._device = device
+        self._mesh = mesh
+
+    def put(self, block: Any, spec: LeafSpec) -> Any:
+        with _full_precision():
+            return jax.device_put(block, self._placement(block.shape, spec))
+
+    def fetch(self, array: Any) -> Any:
+        return np.asarray(array)
+
+    def in_float32(self, leaf: Any, function: Callable[[Any], Any]) -> Any:
+        with _full_precision():
+            return self.cast(function(self.widened(leaf)), leaf.dtype.name)
+
+    def in_float64(self, leaf: Any, function: Callable[[Any], Any]) -> Any:
+        with _full_precision():
+            return function(leaf.astype(widest(leaf.dtype.name)))
+
+    def widened(self, leaf: Any) -> Any:
+        with _full_precision():
+            return leaf.astype(np.float32) if is_narrow(leaf.dtype.name) else leaf
+
+    def cast(self, leaf: Any, dtype: str) -> Any:
+        with _full_precision():
+            return rounded(jnp, leaf, dtype)
+
+    def draw(self, distribution: str, seed: int, at: Place, **bounds: float) -> Any:
+        return random.draw(distribution, seed, at, **bounds)
+
+    def orthogonal(self, seed: int, path: LeafPath, rows: int, columns: int) -> Any:
+        return random.orthogonal(seed, path, rows, columns)
+
+    def _placement(self, shape: tuple[int, ...], spec: LeafSpec) -> Any:
+        """The device, or the sharding of a block over the mesh."""
+        if self._mesh is None:
+            return self._device
+        partition = partition_for(shape, spec, dict(self._mesh.shape))
+        return NamedSharding(self._mesh, PartitionSpec(*partition))
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """64-bit dtypes as they are, and no matrix product in fewer bits than its operands have."""
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        yield
