@@ -1,0 +1,147 @@
+"""What stands in a directory, and what its names say: steps, unfinished saves, leftovers, sidecars."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from surgery_cli.errors import CheckpointError
+
+STAGING_MARK: Final = ".surgery-tmp-"
+"""In the name of a directory in which surgery builds: ``.<name>.surgery-tmp-<random>``."""
+SET_ASIDE_SUFFIX: Final = ".surgery-old"
+"""What ``--force`` calls the old destination where it cannot exchange two directories at once."""
+
+ARRAY_DOCUMENTS: Final = (".zarray", "zarr.json")
+
+# orbax-checkpoint: path/atomicity_types.py (TMP_DIR_SUFFIX) and experimental/v1 partial/path.py. Releases differ in
+# what follows the suffix: nothing, a counter, or a time stamp.
+_UNFINISHED: Final = re.compile(r"(?P<name>.+?)\.(orbax-checkpoint-tmp|partial_save)([.-].*)?")
+# orbax-checkpoint: path/step.py; flax.training.checkpoints uses the prefix `checkpoint_`.
+_STEP: Final = re.compile(r"(?:(?P<prefix>.+)_)?(?P<number>[0-9]{1,18})")
+
+
+class Listing(NamedTuple):
+    """Names in one directory. Symbolic links count as what they point to; one that dangles is a file."""
+
+    path: Path
+    files: frozenset[str]
+    folders: frozenset[str]
+
+    @classmethod
+    def of(cls, path: Path) -> Listing:
+        """List ``path`` in one pass, without a system call for each entry.
+
+        Raises:
+            CheckpointError: the directory cannot be read.
+        """
+        files: set[str] = set()
+        folders: set[str] = set()
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    (folders if entry.is_dir() else files).add(entry.name)
+        except OSError as error:
+            raise unreadable(path, error) from None
+        return cls(path, frozenset(files), frozenset(folders))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.files and not self.folders
+
+    def unfinished(self) -> list[str]:
+        """Names of unfinished saves, sorted."""
+        return sorted(name for name in self.folders if unfinished_name(name) is not None)
+
+    def own_folders(self) -> Iterator[str]:
+        """Sorted names of folders that are neither unfinished saves nor leftovers of surgery."""
+        for name in sorted(self.folders):
+            if unfinished_name(name) is None and not is_leftover(name):
+                yield name
+
+
+class StepName(NamedTuple):
+    """A step's number and the text before it, as its directory's name gives them."""
+
+    prefix: str
+    number: int
+
+
+def step_name(name: str) -> StepName | None:
+    """The step that a directory's or file's name stands for, in every name format of Orbax and Flax.
+
+    >>> step_name("1000").number, step_name("ckpt_000003"), step_name("params")
+    (1000, StepName(prefix='ckpt', number=3), None)
+    """
+    found = _STEP.fullmatch(name)
+    return StepName(found["prefix"] or "", int(found["number"])) if found else None
+
+
+def unfinished_name(name: str) -> str | None:
+    """The name that an unfinished save would have been given, or None if the name is not of that kind.
+
+    On a local disk only the name tells: Orbax does not look for ``commit_success.txt`` there either.
+
+    >>> unfinished_name("7.orbax-checkpoint-tmp-1795167049873362")
+    '7'
+    """
+    found = _UNFINISHED.fullmatch(name)
+    return found["name"] if found else None
+
+
+def is_leftover(name: str) -> bool:
+    """True for what an interrupted run of surgery leaves: a staging directory, a destination set aside."""
+    return (name.startswith(".") and STAGING_MARK in name) or name.endswith(SET_ASIDE_SUFFIX)
+
+
+def holds_pytree(listing: Listing) -> bool:
+    """True if a pytree stands at the root of the directory, in any layout."""
+    if listing.files & {"_METADATA", "manifest.ocdbt"}:
+        return True
+    if "checkpoint" in listing.files:
+        # TensorFlow writes a text file of the same name, which begins with a letter; a msgpack map cannot.
+        return starts_as_msgpack(listing.path / "checkpoint")
+    # `checkpoint` alone is the one array of an ArrayCheckpointHandler, not a tree.
+    folders = sorted(listing.folders - {"checkpoint"})
+    return any(is_array_folder(listing.path / name) for name in folders[:32])
+
+
+def is_array_folder(path: Path) -> bool:
+    """True if an array document stands in the folder."""
+    return any(os.path.isfile(os.path.join(path, name)) for name in ARRAY_DOCUMENTS)
+
+
+def starts_as_msgpack(path: Path) -> bool:
+    """True if the file begins with a msgpack map that is not the beginning of a pickle."""
+    head = beginning(path, 2)
+    if head[:1] in (b"\xde", b"\xdf"):
+        return True
+    if not head or not 0x80 <= head[0] <= 0x8F:
+        return False
+    # A pickle of protocol 2 to 5 begins like an empty map; an empty map has nothing behind it.
+    return head[0] != 0x80 or len(head) == 1
+
+
+def beginning(path: Path, count: int) -> bytes:
+    """The first ``count`` bytes of a file.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(count)
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: OSError) -> CheckpointError:
+    """The error for a file or directory that the system does not give."""
+    return CheckpointError(
+        f"'{path}' cannot be read",
+        why=error.strerror or str(error),
+        fix="check its permissions, and that links inside it still lead somewhere",
+    )

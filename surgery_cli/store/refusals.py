@@ -1,0 +1,367 @@
+"""What is not a checkpoint, or not a whole one: an error of three lines that says what it is.
+
+Everything here is told from names and first bytes; nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
+from surgery_cli.store.listing import (
+    SET_ASIDE_SUFFIX,
+    STAGING_MARK,
+    Listing,
+    beginning,
+    holds_pytree,
+    is_leftover,
+    step_name,
+    unfinished_name,
+    unreadable,
+)
+from surgery_cli.tree.paths import nearest
+
+POINTER_MARK: Final = b"version https://git-lfs.github.com/spec/"
+_POINTER_BYTES: Final = 1024  # the specification's own limit for a pointer file
+_DELETION_RECORD: Final = "_CHECKPOINT_DELETION"
+_PICKLE_SUFFIXES: Final = (".pkl", ".pickle", ".p", ".joblib", ".pt", ".pth", ".bin", ".ckpt")
+
+
+def refuse_address(text: str) -> None:
+    """Refuse the address of a cloud bucket, with the commands that copy both ways.
+
+    Raises:
+        CheckpointError: ``text`` begins with ``gs://``, ``s3://`` or another scheme.
+    """
+    scheme, found, rest = text.partition("://")
+    if not found or not scheme.isalnum():
+        return
+    name = rest.rstrip("/").rsplit("/", 1)[-1].partition("@")[0] or "checkpoint"
+    text = text.rstrip("/").removesuffix("@" + text.rpartition("@")[2])
+    parent = text.rsplit("/", 1)[0]
+    copying = {
+        "gs": ("gcloud storage cp -r", "gsutil -m cp -r"),
+        "s3": ("aws s3 cp --recursive", ""),
+    }.get(scheme.lower())
+    if copying is None:
+        raise CheckpointError(
+            f"'{text}' is an address, not a path",
+            why="surgery edits checkpoints on a local or mounted disk",
+            fix="copy the checkpoint here first, then name its directory",
+        )
+    command, other = copying
+    here, back = f"./{name}", f"{parent}/{name}-edited"
+    # `gcloud storage cp -r` copies a directory into its target, `aws s3 cp` its contents.
+    target = ("./", f"{parent}/") if scheme.lower() == "gs" else (here, back)
+    also = f" (or `{other}`)" if other else ""
+    raise CheckpointError(
+        f"'{text}' is in a bucket; surgery edits checkpoints on a local or mounted disk for now",
+        why=f"copy it here: `{command} {text} {target[0]}`{also}",
+        fix=f"and back when it is edited: `{command} {here}-edited {target[1]}`",
+    )
+
+
+def missing(path: Path) -> SurgeryError:
+    """The error for a path at which nothing stands: names what is there instead."""
+    parent = path.parent
+    while not parent.is_dir() and parent != parent.parent:
+        parent = parent.parent
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        names = []
+    set_aside = path.name + SET_ASIDE_SUFFIX
+    if parent == path.parent and set_aside in names:
+        return CheckpointError(
+            f"'{path}' is not there, but '{set_aside}' is",
+            why="a run that was to replace it was interrupted between setting the old one aside and moving the "
+            "new one in",
+            fix=f"`mv '{path}{SET_ASIDE_SUFFIX}' '{path}'` brings the old one back",
+        )
+    unfinished = [name for name in names if unfinished_name(name) == path.name]
+    if parent == path.parent and unfinished:
+        return CheckpointError(
+            f"'{path}' was never finished: only '{unfinished[0]}' is there",
+            why="the save that wrote it was interrupted before it was whole",
+            fix="use an earlier checkpoint",
+        )
+    visible = [name for name in names if not name.startswith(".")]
+    wanted = path.relative_to(parent).parts[0]
+    close = nearest(wanted, visible) or sorted(visible)[:3]
+    said = ", ".join(f"'{parent / name}'" for name in close)
+    return PlanError(
+        f"'{path}' does not exist",
+        why=f"'{parent}' is the last part of it that does" if parent != path.parent else "",
+        fix=f"near it: {said}" if said else f"'{parent}' is empty",
+    )
+
+
+def refuse_unfinished(path: Path) -> None:
+    """Refuse what was never finished, by the names on the way to it and the records inside.
+
+    On a local disk only the name tells (the marker ``commit_success.txt`` counts on object stores).
+
+    Raises:
+        CheckpointError: the path lies in an unfinished save or in a leftover of surgery, or a deletion in it was
+            interrupted.
+    """
+    for part in (path, *path.parents):
+        if unfinished_name(part.name) is not None:
+            raise CheckpointError(
+                f"'{part}' is an unfinished save",
+                why="Orbax takes the suffix away once everything is written; what is inside may be incomplete",
+                fix="use an earlier step; delete this directory if no job is still writing it",
+            )
+        if part.name.startswith(".") and STAGING_MARK in part.name:
+            raise CheckpointError(
+                f"'{part}' is where an interrupted run of surgery was building",
+                why="it was never verified or moved into place",
+                fix=f"run the edit again; `rm -r '{part}'` removes it if no run is still going",
+            )
+        if part.name.endswith(SET_ASIDE_SUFFIX):
+            whole = part.with_name(part.name.removesuffix(SET_ASIDE_SUFFIX))
+            raise CheckpointError(
+                f"'{part}' was set aside by a run of surgery that was interrupted",
+                why=f"it is the checkpoint that '{whole.name}' was to replace",
+                fix=f"`rm -r '{part}'` if '{whole.name}' is good, else `mv` it to a name of its own"
+                if whole.exists()
+                else f"`mv '{part}' '{whole}'` brings it back",
+            )
+    for folder in (path, path.parent):
+        if (folder / _DELETION_RECORD).is_file():
+            raise CheckpointError(
+                f"deleting an item of '{folder}' was interrupted",
+                why=f"its record '{_DELETION_RECORD}' is still there, so items and metadata may disagree",
+                fix="finish the deletion with Orbax (`orbax.checkpoint.v1.delete`), or use another step",
+            )
+
+
+def refuse_pointers(directory: Path) -> None:
+    """Refuse a tree whose files are Git-LFS pointers.
+
+    Looks at the files that can tell: the item's own, every data file of an OCDBT store, some leaves' directories.
+
+    Raises:
+        CheckpointError: a pointer stands in place of a file.
+    """
+    for path in _telling_files(directory):
+        if is_pointer(path):
+            raise pointer(path, directory)
+
+
+def is_pointer(path: Path) -> bool:
+    """True if the file is a Git-LFS pointer."""
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise unreadable(path, error) from None
+    return size <= _POINTER_BYTES and beginning(path, 64).startswith(POINTER_MARK)
+
+
+def pointer(path: Path, directory: Path) -> CheckpointError:
+    return CheckpointError(
+        f"'{path}' is a Git-LFS pointer, not the file itself",
+        why="the repository was cloned without its large files",
+        fix=f"run `git lfs install && git lfs pull` in '{directory}'",
+    )
+
+
+def _telling_files(directory: Path) -> Iterator[Path]:
+    listing = Listing.of(directory)
+    yield from (directory / name for name in sorted(listing.files) if not name.startswith("."))
+    leaves = 0
+    for name in sorted(listing.folders):
+        is_store = name == "d" or name.startswith("ocdbt.")
+        leaves += not is_store
+        if not is_store and leaves > 8:
+            continue
+        inside = Listing.of(directory / name)
+        yield from (inside.path / file for file in sorted(inside.files))
+        if "d" in inside.folders:
+            data = Listing.of(inside.path / "d")
+            yield from (data.path / file for file in sorted(data.files))
+
+
+def describe_file(path: Path) -> CheckpointError:
+    """The error for a file that is no checkpoint, told from its first bytes."""
+    head = beginning(path, 512)
+    if head.startswith(POINTER_MARK):
+        return pointer(path, path.parent)
+    for recognises, refusal in _FILE_KINDS:
+        if recognises(path, head):
+            return CheckpointError(f"'{path}' {refusal[0]}", why=refusal[1], fix=refusal[2])
+    return CheckpointError(
+        f"'{path}' is not a checkpoint file",
+        why="it is neither Flax msgpack nor safetensors" if head else "it is empty",
+        fix="name a checkpoint's directory, a Flax `checkpoint_<N>` file, or a `.safetensors` file",
+    )
+
+
+def _is_pickle(path: Path, head: bytes) -> bool:
+    binary = len(head) > 1 and head[0] == 0x80 and head[1] in (2, 3, 4, 5)
+    return binary or (path.suffix in _PICKLE_SUFFIXES and head[:1] in (b"(", b"c", b"}", b"]"))
+
+
+def _zip_names(path: Path, head: bytes) -> list[str]:
+    if not head.startswith(b"PK\x03\x04"):
+        return []
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return []
+
+
+def _is_archive(_path: Path, head: bytes) -> bool:
+    return head.startswith(
+        (b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ")
+    ) or (head[257:262] == b"ustar")
+
+
+_NEVER_UNPICKLED = "a pickle runs code when it is loaded; surgery never does that"
+_FileKind = tuple[Callable[[Path, bytes], bool], tuple[str, str, str]]
+_FILE_KINDS: Final[tuple[_FileKind, ...]] = (
+    (
+        lambda path, head: any(
+            n.endswith(("/data.pkl", "/version")) for n in _zip_names(path, head)
+        ),
+        (
+            "is a PyTorch checkpoint: a pickle in a zip archive",
+            _NEVER_UNPICKLED,
+            "convert it where you trust it: `safetensors.torch.save_file(torch.load(…), 'x.safetensors')`",
+        ),
+    ),
+    (
+        lambda path, head: any(n.endswith("weights.h5") for n in _zip_names(path, head)),
+        (
+            "is a Keras archive",
+            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
+            "load it with `keras.models.load_model` and save its variables with Orbax",
+        ),
+    ),
+    (
+        lambda path, head: (
+            head.startswith(b"\x93NUMPY") or any(n.endswith(".npy") for n in _zip_names(path, head))
+        ),
+        (
+            "is a NumPy array file, not a checkpoint",
+            "arrays in it can be put into a checkpoint",
+            "name it after `--with` of `surgery replace` (`x.npy`, `x.npz:ENTRY`)",
+        ),
+    ),
+    (
+        _is_pickle,
+        (
+            "is a pickle",
+            _NEVER_UNPICKLED,
+            "load it where you trust it and save the tree with `orbax.checkpoint.StandardCheckpointer`",
+        ),
+    ),
+    (
+        lambda path, head: head.startswith(b"\x89HDF\r\n\x1a\n"),
+        (
+            "is an HDF5 file (Keras weights are such files)",
+            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
+            "load it with h5py or Keras and save the arrays with Orbax or as `.npz`",
+        ),
+    ),
+    (
+        lambda path, head: (
+            path.name.endswith((".index", "saved_model.pb")) or ".data-0" in path.name
+        ),
+        (
+            "belongs to a TensorFlow checkpoint",
+            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
+            "read it with `tf.train.load_checkpoint` and save the arrays with Orbax",
+        ),
+    ),
+    (
+        lambda path, head: head.startswith(b"GGUF"),
+        (
+            "is a GGUF file",
+            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
+            "edit the checkpoint that it was made from",
+        ),
+    ),
+    (
+        lambda path, head: (
+            path.name
+            in (
+                "_METADATA",
+                "_CHECKPOINT_METADATA",
+                "_sharding",
+                "manifest.ocdbt",
+                ".zarray",
+                "zarr.json",
+            )
+        ),
+        (
+            "is one file of a checkpoint",
+            "a checkpoint of this kind is a directory",
+            "name the directory that it stands in",
+        ),
+    ),
+    (
+        _is_archive,
+        (
+            "is an archive",
+            "surgery reads checkpoints as they stand on disk",
+            "unpack it and name the directory that comes out",
+        ),
+    ),
+)
+
+
+def describe_directory(listing: Listing) -> CheckpointError:
+    """The error for a directory in which no checkpoint was found, told from its names."""
+    path, files = listing.path, listing.files
+    for name in sorted(files)[:1000]:
+        if is_pointer(path / name):
+            return pointer(path / name, path)
+    what, why, fix = f"'{path}' is not a checkpoint", "", ""
+    if listing.is_empty:
+        what, fix = f"'{path}' is empty", "name the directory that holds the checkpoint"
+    elif "saved_model.pb" in files or any(n.endswith(".index") or ".data-0" in n for n in files):
+        what = f"'{path}' is a TensorFlow {'SavedModel' if 'saved_model.pb' in files else 'checkpoint'}"
+        why = "surgery edits Orbax checkpoints, Flax msgpack files and safetensors"
+        fix = "read it with `tf.train.load_checkpoint` and save the arrays with Orbax"
+    elif "d" in listing.folders or any(n.startswith("ocdbt.") for n in listing.folders):
+        what = f"'{path}' holds a store's data without its 'manifest.ocdbt'"
+        why = "the store is unfinished or was copied in part"
+        fix = "copy it again from where it is whole, or use another step"
+    elif holds_pytree(Listing.of(path.parent)):
+        what = f"'{path}' is one part of a checkpoint"
+        why, fix = "the directory that it stands in is the checkpoint", f"name '{path.parent}'"
+    else:
+        telling = sorted(n for n in files if Path(n).suffix in (*_PICKLE_SUFFIXES, ".h5", ".keras"))
+        if telling:
+            inside = describe_file(path / telling[0])
+            return CheckpointError(
+                f"'{path}' is not an Orbax checkpoint: {inside.problems[0].what}",
+                why=inside.problems[0].why,
+                fix=inside.problems[0].fix,
+            )
+        below = _checkpoints_below(listing)
+        why = "it has no step, no item and no tree that Orbax or Flax would know"
+        shown = ", ".join(f"'{path / name}'" for name in below[:3])
+        if below:
+            why = f"it holds checkpoints: {shown}{', …' if len(below) > 3 else ''}"
+        fix = "name one of them" if below else "name a checkpoint, a step or an item"
+    return CheckpointError(what, why=why, fix=fix)
+
+
+def _checkpoints_below(listing: Listing) -> list[str]:
+    """Folders that hold a checkpoint or steps, told from one look into each."""
+    found = []
+    for name in sorted(listing.folders)[:200]:
+        if is_leftover(name) or unfinished_name(name) is not None:
+            continue
+        inside = Listing.of(listing.path / name)
+        has_steps = any(step_name(n) for n in inside.folders)
+        if "_CHECKPOINT_METADATA" in inside.files or has_steps or holds_pytree(inside):
+            found.append(name)
+    return found

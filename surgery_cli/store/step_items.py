@@ -1,0 +1,145 @@
+"""The items of one step: which are trees, which are something else, what is foreign to Orbax."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store.listing import Listing, holds_pytree, unfinished_name
+
+STEP_SIDECARS: Final = frozenset(
+    {"_CHECKPOINT_METADATA", "commit_success.txt", "orbax.checkpoint", "surgery.json"}
+)
+"""Plain files of a step directory (v0 Composite, v1) that are not items."""
+
+ITEM_SIDECARS: Final = frozenset(
+    {
+        "_METADATA",
+        "_sharding",
+        "_strings.json",
+        "checkpoint",
+        "commit_success.txt",
+        "manifest.ocdbt",
+        "pytree_metadata",
+        "surgery.json",
+    }
+)
+"""Plain files of a pytree item's directory."""
+
+_JSON_FILES: Final = frozenset({"metadata", "data.json", "metrics", "descriptor.pbtxt"})
+
+
+class StepItems(msgspec.Struct, frozen=True):
+    """What a step directory holds; ``unfinished`` are names of items whose save was interrupted."""
+
+    pytrees: dict[str, Path]
+    others: dict[str, Path]
+    foreign: list[Path]
+    unfinished: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.pytrees, *self.others]
+
+
+def step_items(step: Listing) -> StepItems:
+    """Sort out the folders and files of a step.
+
+    ``item_handlers`` decides where it names a known handler; else what stands inside (0.8.0 and earlier do not record
+    handlers, and a handler may be the user's own).
+
+    Raises:
+        CheckpointError: ``_CHECKPOINT_METADATA`` is not JSON.
+    """
+    handlers = item_handlers(step)
+    recorded = handlers if isinstance(handlers, dict) else {}
+    found = StepItems({}, {}, [], step.unfinished())
+    for name in step.own_folders():
+        path = step.path / name
+        match _handler_kind(recorded.get(name)) or _content_kind(
+            Listing.of(path), name in recorded
+        ):
+            case "pytree":
+                found.pytrees[name] = path
+            case "other":
+                found.others[name] = path
+            case _:
+                found.foreign.append(path)
+    found.foreign.extend(step.path / name for name in sorted(step.files - STEP_SIDECARS))
+    return found
+
+
+def foreign_in_item(item: Listing) -> list[Path]:
+    """Files of a pytree item's directory, and of an OCDBT item also folders, that Orbax does not know."""
+    strangers = sorted(item.files - ITEM_SIDECARS - {"_CHECKPOINT_METADATA", "orbax.checkpoint"})
+    found = [item.path / name for name in strangers]
+    if "manifest.ocdbt" in item.files:  # without it, folders are leaves
+        known = {"d", "array_metadatas", "ocdbt_data", "ocdbt_meta"}
+        folders = (n for n in sorted(item.folders - known) if not n.startswith("ocdbt."))
+        found.extend(item.path / name for name in folders)
+    return found
+
+
+def item_handlers(step: Listing) -> dict[str, str] | str | None:
+    """``item_handlers`` of ``_CHECKPOINT_METADATA``: by item, one for a flat checkpoint, or None if not recorded.
+
+    Raises:
+        CheckpointError: the file is not JSON.
+    """
+    if "_CHECKPOINT_METADATA" not in step.files:
+        return None
+    path = step.path / "_CHECKPOINT_METADATA"
+    try:
+        document: Any = msgspec.json.decode(path.read_bytes())
+    except (msgspec.DecodeError, OSError) as error:
+        raise CheckpointError(
+            f"'{path}' does not read",
+            why=str(error),
+            fix="copy the checkpoint again from where it was whole",
+        ) from None
+    handlers = document.get("item_handlers") if isinstance(document, dict) else None
+    if isinstance(handlers, dict):
+        return {str(name): str(handler) for name, handler in handlers.items()}
+    return handlers if isinstance(handlers, str) else None
+
+
+def _handler_kind(handler: str | None) -> str | None:
+    """``pytree``, ``other``, or None for a handler that is not Orbax's own."""
+    name = (handler or "").rsplit(".", 1)[-1]
+    if "PyTree" in name or "Standard" in name:
+        return "pytree"
+    known = ("Json", "Proto", "Array", "RandomKey", "Stateful", "Metrics", "Composite")
+    return "other" if name.startswith(known) or "RandomKey" in name else None
+
+
+def _content_kind(item: Listing, is_recorded: bool) -> str | None:
+    """The same from what stands in the item's directory; None for a folder that is no item."""
+    if holds_pytree(item):
+        return "pytree"
+    plain = item.files - {"commit_success.txt"}
+    holds_json = bool(plain) and plain <= _JSON_FILES
+    holds_key = any(f"{name}_metadata" in item.folders for name in item.folders)
+    holds_array = item.folders == {"checkpoint"} and not plain
+    if is_recorded or holds_json or holds_key or holds_array or item.path.name == "descriptor":
+        return "other"
+    return None
+
+
+def is_step(listing: Listing) -> bool:
+    """True if the directory is a step or a flat checkpoint, finished or not."""
+    if holds_pytree(listing) or listing.files & {"_CHECKPOINT_METADATA", "orbax.checkpoint"}:
+        return True
+    if not (listing.folders - {"metadata"}):
+        return False
+    found = step_items(listing)
+    return bool(found.pytrees or found.others or _unfinished_items(found))
+
+
+def _unfinished_items(found: StepItems) -> list[str]:
+    """Unfinished items; unfinished *steps* stand in a root and begin a step's own name."""
+    from surgery_cli.store.listing import step_name
+
+    return [n for n in found.unfinished if step_name(unfinished_name(n) or "") is None]
