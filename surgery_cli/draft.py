@@ -99,7 +99,11 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
 
     def with_leaves(self, changed: Mapping[LeafPath, LeafRecipe]) -> Draft:
         """The same draft with some recipes replaced or added, order kept."""
-        return msgspec.structs.replace(self, leaves={**self.leaves, **changed})
+        draft: Draft = msgspec.structs.replace(self, leaves={**self.leaves, **changed})
+        if "texts" in self.__dict__ and len(draft.leaves) == len(self.leaves):
+            # printing 100,000 paths takes longer than most edits
+            draft.__dict__["texts"] = self.texts
+        return draft
 
     def noting(self, *sentences: str) -> Draft:
         new = tuple(s for s in sentences if s not in self.notes)
@@ -135,9 +139,13 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def removed(self) -> list[LeafPath]:
-        """Source leaves from which no output leaf is made at the same path or elsewhere."""
+        """Source leaves from which no output leaf is made at the same path or elsewhere.
+
+        An empty container that got leaves is none of them.
+        """
         used = {r.origin.path for r in self.leaves.values() if r.origin and r.origin.source == SOURCE}
-        return [p for p in self.source_tree if p not in used and p not in self.leaves]
+        gone = [p for p in self.source_tree if p not in used and p not in self.leaves]
+        return [p for p in gone if not (self.source_tree[p].empty and p in self.tree.nodes)]
 
     @cached_property
     def digest(self) -> str:

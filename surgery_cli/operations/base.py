@@ -50,7 +50,7 @@ class Kit(Protocol):
     """Arithmetic on one device; operations are written once against it (see ``compute/``).
 
     The engine hands blocks over with ``put`` and takes results back with ``fetch``: NumPy in, NumPy out. Operations
-    compute inside ``in_float32`` and ``in_float64`` only, so that the kit can hold the precision there.
+    compute inside ``in_float32``, ``in_float64`` and ``apply`` only, so that the kit can hold the precision there.
     """
 
     @property
@@ -68,6 +68,9 @@ class Kit(Protocol):
 
     def in_float64(self, leaf: Any, function: Callable[[Any], Any]) -> Any:
         """``function(leaf)`` computed in float64 or complex128, and left there: for measurements."""
+
+    def apply(self, function: Callable[..., Any], *arrays: Any) -> Any:
+        """``function(*arrays)`` in the dtypes that the arrays have."""
 
     def widened(self, leaf: Any) -> Any:
         """The leaf in the dtype in which it is computed: float32 for narrower floats."""
@@ -186,6 +189,8 @@ class Operation(
     """True if ``at`` may be left out (`cast`)."""
     instead_of_at: ClassVar[tuple[str, ...]] = ()
     """Names, as in the plan, of fields that name leaves in place of ``at`` (`moves` of `rename`)."""
+    is_literal: ClassVar[bool] = False
+    """True if twins follow only where a pattern names them (`keep`)."""
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Names, as in the plan, of fields that may hold a path of a file or checkpoint: relative to the plan file."""
 
