@@ -15,15 +15,20 @@ from surgery_cli.store.listing import (
     Listing,
     StepName,
     holds_pytree,
-    is_leftover,
     starts_as_msgpack,
     step_name,
-    unfinished_name,
+)
+from surgery_cli.store.root_steps import (
+    Step,
+    belongs_to_root,
+    beside_steps,
+    find_steps,
+    pick,
+    refuse_mixture,
 )
 from surgery_cli.store.step_items import (
     StepItems,
     foreign_in_item,
-    is_step,
     item_handlers,
     step_items,
 )
@@ -33,9 +38,6 @@ Shape = Literal["root", "step", "flat", "item", "file"]
 """``root``: steps side by side (CheckpointManager, v1, ``flax.training.checkpoints``). ``step``: one directory with
 items. ``flat``: one directory with the tree at its root. ``item``: an item inside a step, named directly. ``file``:
 Flax msgpack, or safetensors (also a directory of shards)."""
-
-_ROOT_FOLDERS = frozenset({"metadata", "descriptor"})
-_ROOT_FILES = frozenset({"_ROOT_METADATA", "surgery.json"})
 
 
 class Location(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,13 +65,6 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
     prefix_items: bool = False
     """Several trees: the item's name is the first key of every path."""
     chosen: str
-
-
-class _Step(NamedTuple):
-    name: str
-    number: int
-    prefix: str
-    is_finished: bool
 
 
 class _Wish(NamedTuple):
@@ -113,7 +108,7 @@ def locate(
         return _tree(wish, listing)
     if listing.files & {"_CHECKPOINT_METADATA", "orbax.checkpoint"}:
         return _step(wish, listing)
-    steps = _steps(listing)
+    steps = find_steps(listing)
     inside = step_items(listing)
     if inside.pytrees and (not steps or step_name(real.name) is not None):
         return _step(wish, listing)
@@ -311,31 +306,11 @@ def _no_item(wish: _Wish, inside: StepItems) -> PlanError:
     )
 
 
-def _steps(listing: Listing) -> list[_Step]:
-    """The steps in a directory, by number; unfinished ones too."""
-    found = []
-    for name in listing.folders | listing.files:
-        intended = unfinished_name(name) or name
-        named = step_name(intended)
-        if named is None or is_leftover(name):
-            continue
-        is_finished = intended == name
-        path = listing.path / name
-        if is_finished and name in listing.files:
-            if not starts_as_msgpack(path):
-                continue
-        elif is_finished:
-            inside = Listing.of(path)
-            if not is_step(inside):
-                continue
-            is_finished = not inside.unfinished() and "_CHECKPOINT_DELETION" not in inside.files
-        found.append(_Step(name, named.number, named.prefix, is_finished))
-    return sorted(found, key=lambda s: (s.number, s.name))
-
-
-def _root(wish: _Wish, listing: Listing, steps: list[_Step]) -> Location:
+def _root(wish: _Wish, listing: Listing, steps: list[Step]) -> Location:
     """A directory of steps: the one asked for, or the newest finished."""
-    picked, why = _picked(wish, steps)
+    if wish.step is None:
+        refuse_mixture(listing, steps)
+    picked, why = pick(wish.path, wish.step, steps)
     path = listing.path / picked.name
     base = wish._replace(argument=f"{wish.path}@{picked.number}")
     inside = StepItems({}, {}, [], [])
@@ -352,7 +327,7 @@ def _root(wish: _Wish, listing: Listing, steps: list[_Step]) -> Location:
     else:
         inside, items, others, phrase = _chosen_items(base, within)
         foreign = inside.foreign + _foreign_in(items)
-    beside = _beside_steps(listing, steps)
+    beside = beside_steps(listing, steps)
     finished = [s.number for s in steps if s.is_finished]
     unfinished = [s.name for s in steps if not s.is_finished]
     skipped = f"; unfinished and skipped: {', '.join(map(repr, unfinished))}" if unfinished else ""
@@ -366,86 +341,12 @@ def _root(wish: _Wish, listing: Listing, steps: list[_Step]) -> Location:
         step_name=picked.name,
         items=items,
         other_items=others,
-        foreign=foreign + [p for p in beside if not _belongs_to_root(p)],
-        root_files=[p for p in beside if _belongs_to_root(p)],
+        foreign=foreign + [p for p in beside if not belongs_to_root(p)],
+        root_files=[p for p in beside if belongs_to_root(p)],
         unfinished=unfinished,
         prefix_items=len(items) > 1,
         chosen=f"{wish.link}step {picked.number} ({why} of {len(finished)}), {phrase}{skipped}",
     )
-
-
-def _belongs_to_root(path: Path) -> bool:
-    return path.name in (_ROOT_FOLDERS if path.is_dir() else _ROOT_FILES)
-
-
-def _beside_steps(listing: Listing, steps: list[_Step]) -> list[Path]:
-    """What stands beside the steps; neither leftovers, nor unfinished saves, nor links to a step (`latest`)."""
-    names = {s.name for s in steps}
-    targets = {listing.path / name for name in names}
-    found = []
-    for name in sorted((listing.files | listing.folders) - names):
-        path = listing.path / name
-        if is_leftover(name) or unfinished_name(name) is not None:
-            continue
-        if path.is_symlink() and path.resolve() in targets:
-            continue
-        found.append(path)
-    return found
-
-
-def _picked(wish: _Wish, steps: list[_Step]) -> tuple[_Step, str]:
-    """The step to open, and why that one."""
-    finished = [s for s in steps if s.is_finished]
-    if wish.step is None:
-        if not finished:
-            names = ", ".join(f"'{s.name}'" for s in steps[-3:])
-            raise CheckpointError(
-                f"'{wish.path}' has no finished step",
-                why=f"every save in it was interrupted: {names}",
-                fix="use another root",
-            )
-        prefixes = sorted({s.prefix for s in finished if s.prefix})
-        if len(prefixes) > 1:
-            last = [max(s for s in finished if s.prefix == p).name for p in prefixes]
-            raise PlanError(
-                f"'{wish.path}' holds steps of {len(prefixes)} kinds: "
-                + ", ".join(f"'{name}'" for name in last[:4]),
-                why="which of them is the newest cannot be told from their numbers",
-                fix=f"name one: '{wish.path / last[0]}'",
-            )
-        wanted, why = finished[-1].number, "newest finished"
-    else:
-        wanted, why = wish.step, "as asked"
-    found = [s for s in finished if s.number == wanted]
-    if len(found) > 1:
-        raise PlanError(
-            f"'{wish.path}' has {len(found)} directories for step {wanted}: "
-            + ", ".join(f"'{s.name}'" for s in found),
-            why="they may differ",
-            fix=f"name one: '{wish.path / found[0].name}'",
-        )
-    if found:
-        return found[0], why
-    for other in steps:
-        if other.number == wanted:
-            raise CheckpointError(
-                f"step {wanted} in '{wish.path}' is unfinished: '{other.name}'",
-                why="its save, or a deletion in it, was interrupted before it was done",
-                fix=f"use a finished step: {_some(finished) or 'there is none here'}",
-            )
-    raise PlanError(
-        f"there is no step {wanted} in '{wish.path}'",
-        why=f"finished steps: {_some(finished) or 'none'}",
-        fix=f"`--step {min(finished, key=lambda s: abs(s.number - wanted)).number}` is the nearest"
-        if finished
-        else "",
-    )
-
-
-def _some(steps: list[_Step]) -> str:
-    """The last few step numbers."""
-    numbers = ", ".join(str(s.number) for s in steps[-8:])
-    return f"…, {numbers}" if len(steps) > 8 else numbers
 
 
 def _no_checkpoint(wish: _Wish, listing: Listing, inside: StepItems) -> CheckpointError:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store.listing import Listing, holds_pytree, unfinished_name
+from surgery_cli.store.listing import Listing, holds_pytree, step_name, unfinished_name
 
 STEP_SIDECARS: Final = frozenset(
     {"_CHECKPOINT_METADATA", "commit_success.txt", "orbax.checkpoint", "surgery.json"}
@@ -132,14 +132,8 @@ def is_step(listing: Listing) -> bool:
     """True if the directory is a step or a flat checkpoint, finished or not."""
     if holds_pytree(listing) or listing.files & {"_CHECKPOINT_METADATA", "orbax.checkpoint"}:
         return True
-    if not (listing.folders - {"metadata"}):
-        return False
     found = step_items(listing)
-    return bool(found.pytrees or found.others or _unfinished_items(found))
-
-
-def _unfinished_items(found: StepItems) -> list[str]:
-    """Unfinished items; unfinished *steps* stand in a root and begin a step's own name."""
-    from surgery_cli.store.listing import step_name
-
-    return [n for n in found.unfinished if step_name(unfinished_name(n) or "") is None]
+    items = found.names + [n for n in map(unfinished_name, found.unfinished) if n]
+    # Folders that are all called like steps make this a root, unless its own name is a plain number.
+    own = step_name(listing.path.name)
+    return any(step_name(name) is None for name in items) or bool(items and own and not own.prefix)

@@ -1,0 +1,146 @@
+"""The steps of a root: which there are, which is opened, and what stands beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.store.listing import (
+    Listing,
+    is_leftover,
+    starts_as_msgpack,
+    step_name,
+    unfinished_name,
+)
+from surgery_cli.store.step_items import is_step
+
+_ROOT_FOLDERS: Final = frozenset({"metadata", "descriptor"})
+_ROOT_FILES: Final = frozenset({"_ROOT_METADATA", "surgery.json"})
+
+
+_SURE_PREFIXES: Final = frozenset({"", "checkpoint", "ckpt", "step"})
+
+
+class Step(NamedTuple):
+    """A step of a root, as its directory's (or Flax file's) name gives it."""
+
+    name: str
+    number: int
+    prefix: str
+    is_finished: bool
+
+
+def find_steps(listing: Listing) -> list[Step]:
+    """The steps in a directory, by number; unfinished ones too."""
+    found = []
+    for name in listing.folders | listing.files:
+        intended = unfinished_name(name) or name
+        named = step_name(intended)
+        if named is None or is_leftover(name):
+            continue
+        is_finished = intended == name
+        path = listing.path / name
+        if is_finished and name in listing.files:
+            if not starts_as_msgpack(path):
+                continue
+        elif is_finished:
+            inside = Listing.of(path)
+            if not is_step(inside):
+                continue
+            is_finished = not inside.unfinished() and "_CHECKPOINT_DELETION" not in inside.files
+        found.append(Step(name, named.number, named.prefix, is_finished))
+    return sorted(found, key=lambda s: (s.number, s.name))
+
+
+def refuse_mixture(listing: Listing, steps: list[Step]) -> None:
+    """Refuse to read a folder of unrelated checkpoints (`cnn`, `resnet_18`) as steps.
+
+    Raises:
+        PlanError: names that need not mean steps stand beside checkpoints that are none.
+    """
+    if any(s.prefix in _SURE_PREFIXES for s in steps):
+        return
+    names = {s.name for s in steps}
+    for name in listing.own_folders():
+        if name not in names and is_step(Listing.of(listing.path / name)):
+            raise PlanError(
+                f"'{listing.path}' holds several checkpoints: '{name}', '{steps[-1].name}'",
+                why=f"'{steps[-1].name}' may be a step, but '{name}' beside it is none",
+                fix=f"name one of them: '{listing.path / name}'",
+            )
+
+
+def belongs_to_root(path: Path) -> bool:
+    """True for Orbax's own files and folders beside the steps."""
+    return path.name in (_ROOT_FOLDERS if path.is_dir() else _ROOT_FILES)
+
+
+def beside_steps(listing: Listing, steps: list[Step]) -> list[Path]:
+    """What stands beside the steps; neither leftovers, nor unfinished saves, nor links to a step (`latest`)."""
+    names = {s.name for s in steps}
+    targets = {listing.path / name for name in names}
+    found = []
+    for name in sorted((listing.files | listing.folders) - names):
+        path = listing.path / name
+        if is_leftover(name) or unfinished_name(name) is not None:
+            continue
+        if path.is_symlink() and path.resolve() in targets:
+            continue
+        found.append(path)
+    return found
+
+
+def pick(root: Path, wanted: int | None, steps: list[Step]) -> tuple[Step, str]:
+    """The step to open, and why that one."""
+    finished = [s for s in steps if s.is_finished]
+    if wanted is None:
+        if not finished:
+            names = ", ".join(f"'{s.name}'" for s in steps[-3:])
+            raise CheckpointError(
+                f"'{root}' has no finished step",
+                why=f"every save in it was interrupted: {names}",
+                fix="use another root",
+            )
+        prefixes = sorted({s.prefix for s in finished if s.prefix})
+        if len(prefixes) > 1:
+            last = [max(s for s in finished if s.prefix == p).name for p in prefixes]
+            raise PlanError(
+                f"'{root}' holds steps of {len(prefixes)} kinds: "
+                + ", ".join(f"'{name}'" for name in last[:4]),
+                why="which of them is the newest cannot be told from their numbers",
+                fix=f"name one: '{root / last[0]}'",
+            )
+        wanted, why = finished[-1].number, "newest finished"
+    else:
+        why = "as asked"
+    found = [s for s in finished if s.number == wanted]
+    if len(found) > 1:
+        raise PlanError(
+            f"'{root}' has {len(found)} directories for step {wanted}: "
+            + ", ".join(f"'{s.name}'" for s in found),
+            why="they may differ",
+            fix=f"name one: '{root / found[0].name}'",
+        )
+    if found:
+        return found[0], why
+    for other in steps:
+        if other.number == wanted:
+            raise CheckpointError(
+                f"step {wanted} in '{root}' is unfinished: '{other.name}'",
+                why="its save, or a deletion in it, was interrupted before it was done",
+                fix=f"use a finished step: {_some(finished) or 'there is none here'}",
+            )
+    raise PlanError(
+        f"there is no step {wanted} in '{root}'",
+        why=f"finished steps: {_some(finished) or 'none'}",
+        fix=f"`--step {min(finished, key=lambda s: abs(s.number - wanted)).number}` is the nearest"
+        if finished
+        else "",
+    )
+
+
+def _some(steps: list[Step]) -> str:
+    """The last few step numbers."""
+    numbers = ", ".join(str(s.number) for s in steps[-8:])
+    return f"…, {numbers}" if len(steps) > 8 else numbers
