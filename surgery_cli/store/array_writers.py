@@ -1,0 +1,400 @@
+"""Writing an item's arrays: by reference where the bytes exist, encoded where they are new."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+
+from surgery_cli.errors import WriteError
+from surgery_cli.store.arrays import ArrayStore, Window, new_context
+from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.links import Linker
+from surgery_cli.store.ocdbt import OcdbtStore
+from surgery_cli.store.survey import MANIFEST, Survey
+from surgery_cli.store.zarr import DOCUMENT_NAMES
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tensorstore as ts
+
+
+RAW_BATCH_BYTES = 64 << 20
+"""Encoded bytes that one transaction holds when they are copied without decoding."""
+
+DONOR_PREFIX = "ocdbt.donor_"
+
+
+class Batch(Protocol):
+    """Arrays that are written together; their bytes are held until the batch ends."""
+
+    def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
+        """Write a block. Blocks of one array must cover whole stored chunks. May be called from threads."""
+
+
+class ArrayWriter(Protocol):
+    """Makes the arrays of one new item directory."""
+
+    def place(self, plan: ItemPlan) -> None:
+        """Everything that is taken by reference or raw."""
+
+    def batch(self) -> Any:
+        """A context manager that gives a ``Batch`` and commits it at its end."""
+
+    def finish(self) -> None:
+        """Drop what nothing refers to."""
+
+    @property
+    def raw_bytes(self) -> int:
+        """Encoded bytes that were copied without decoding."""
+
+
+class PerLeafWriter:
+    """Arrays as directories: untouched ones are linked file by file; a rename is another name for the same files."""
+
+    def __init__(self, target: Path, zarr: int, linker: Linker) -> None:
+        self.target = target
+        self.zarr = zarr
+        self.linker = linker
+        self.raw_bytes = 0
+        self._context = new_context()
+        self._opened: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def place(self, plan: ItemPlan) -> None:
+        for leaf in plan.of(Way.KEEP, Way.MOVE, Way.GRAFT):
+            source = leaf.origin_store.directory / leaf.origin_array.name
+            for key in leaf.origin_array.keys:
+                target = self.target / leaf.name / key
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if key == DOCUMENT_NAMES[self.zarr]:
+                    self.linker.copy(source / key, target)  # replaced by a later edit
+                else:
+                    self.linker.carry(source / key, target)
+        for leaf in plan.of(Way.RAW):
+            for key, value in raw_values(leaf.origin_store, leaf.origin_array.name):
+                target = self.target / leaf.name / key
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(value)
+                self.raw_bytes += len(value)
+
+    @contextmanager
+    def batch(self) -> Iterator[PerLeafWriter]:
+        """Writes are visible at once; there is no transaction over directories."""
+        self._opened.clear()
+        yield self
+        self._opened.clear()
+
+    def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
+        with self._lock:
+            array = self._opened.get(leaf.name)
+            if array is None:
+                array = self._opened[leaf.name] = self._array(leaf)
+        _store(array, window, values)
+
+    def _array(self, leaf: PlannedLeaf) -> ts.TensorStore:
+        kvstore = {"driver": "file", "path": f"{self.target / leaf.name}/"}
+        exists = (self.target / leaf.name / DOCUMENT_NAMES[self.zarr]).exists()
+        return open_for_writing(self.zarr, kvstore, leaf.document, self._context, create=not exists)
+
+    def finish(self) -> None:
+        """Nothing to drop: what is not in the plan was not linked."""
+
+
+class OcdbtWriter:
+    """Arrays in a clone of an OCDBT database, or (compact) in a fresh one with the same configuration.
+
+    A clone links the data files that are still needed, and carries one version without history.
+    """
+
+    def __init__(
+        self, target: Path, store: OcdbtStore, linker: Linker, *, compact: bool = False
+    ) -> None:
+        self.target = target
+        self.store = store
+        self.zarr = store.zarr
+        self.linker = linker
+        self.compact = compact
+        self.raw_bytes = 0
+        self.context = new_context()
+        self.created: set[str] = set()
+        self._is_new = compact or not store.recognises(store.directory)
+
+    def place(self, plan: ItemPlan) -> None:
+        """Clone, then take by reference whatever is; a compact store copies encoded bytes instead."""
+        references, raw = [], plan.of(Way.RAW)
+        if self._is_new:
+            raw = plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW)
+        else:
+            self._clone(plan.of(Way.KEEP, Way.MOVE))
+            references = plan.of(Way.MOVE, Way.GRAFT)
+        self._refer(references, {leaf.name for leaf in plan.of(Way.KEEP)})
+        self._copy_raw(raw)
+
+    def _clone(self, leaves: list[PlannedLeaf]) -> None:
+        survey = self.store.survey
+        needed = {extent.file for extent in survey.nodes}
+        for leaf in leaves:
+            needed.update(files_of(self.store, leaf.origin_array.name))
+        for file in sorted(needed):
+            target = self.target / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self.linker.carry(self.store.directory / file, target)
+        self._write_manifest(survey)
+
+    def _write_manifest(self, survey: Survey) -> None:
+        """A manifest of the newest version alone, so that files of older versions need not exist."""
+        import tensorstore as ts
+
+        newest = {
+            **survey.manifest,
+            "versions": survey.manifest["versions"][-1:],
+            "version_tree_nodes": [],
+        }
+        write_file(self.target / MANIFEST, ts.ocdbt.undump_manifest(newest))
+
+    def _refer(self, references: list[PlannedLeaf], kept: set[str]) -> None:
+        """Deletes, moves and grafts in one atomic transaction: names go in and out at once, so swaps work."""
+        import tensorstore as ts
+
+        gone = [] if self._is_new else [name for name in self.store.arrays if name not in kept]
+        if not (gone or references):
+            return
+        database = ts.KvStore.open(database_spec(self.target), context=self.context).result()
+        donors = self._link_donors([leaf for leaf in references if leaf.way is Way.GRAFT])
+        with ts.Transaction(atomic=True) as transaction:
+            inside = database.with_transaction(transaction)
+            _wait([future for name in gone for future in _deletions(inside, self.store, name)])
+            futures = []
+            for leaf in references:
+                source = donors.get(leaf.origin_store.directory, database)
+                futures += self._references(source, inside, leaf)
+            _wait(futures)
+
+    def _copy_raw(self, leaves: list[PlannedLeaf]) -> None:
+        """Copy encoded bytes, in transactions of bounded size."""
+        import tensorstore as ts
+
+        if not leaves:
+            return
+        database = ts.KvStore.open(self.new_database_spec(), context=self.context).result()
+        transaction, held = ts.Transaction(atomic=True), 0
+        for leaf in leaves:
+            for key, value in raw_values(leaf.origin_store, leaf.origin_array.name):
+                if held > RAW_BATCH_BYTES:
+                    transaction.commit_async().result()
+                    transaction, held = ts.Transaction(atomic=True), 0
+                database.with_transaction(transaction).write(f"{leaf.name}/{key}", value).result()
+                held += len(value)
+                self.raw_bytes += len(value)
+        transaction.commit_async().result()
+
+    def new_database_spec(self) -> dict[str, Any]:
+        """The spec of the target; a database that is made by it gets the source's configuration."""
+        spec = database_spec(self.target)
+        if self._is_new and self.store.recognises(self.store.directory):
+            config = dict(self.store.survey.manifest["config"])
+            config.pop("uuid", None)
+            spec["config"] = config
+        return spec
+
+    def _references(self, source: Any, inside: Any, leaf: PlannedLeaf) -> list[Any]:
+        """Let the leaf's name refer to stored values of ``source``; futures."""
+        old = leaf.origin_array
+        if old.name not in _shared_prefixes(leaf.origin_store):
+            return [(source / f"{old.name}/").experimental_copy_range_to(inside / f"{leaf.name}/")]
+        return [
+            (source / f"{old.name}/{key}").experimental_copy_range_to(inside / f"{leaf.name}/{key}")
+            for key in old.keys
+        ]
+
+    def _link_donors(self, grafts: list[PlannedLeaf]) -> dict[Path, Any]:
+        """Bring the donors' data files under the target, each database in a directory of its own.
+
+        References can only be copied between databases of one context, the donor's below the target's.
+        """
+        import tensorstore as ts
+
+        wanted: dict[Path, list[PlannedLeaf]] = {}
+        for leaf in grafts:
+            wanted.setdefault(leaf.origin_store.directory, []).append(leaf)
+        opened = {}
+        for number, (directory, leaves) in enumerate(wanted.items()):
+            folder = self._donor_folder(number)
+            store = leaves[0].origin_store
+            assert isinstance(store, OcdbtStore)
+            needed = {extent.file for extent in store.survey.nodes}
+            for leaf in leaves:
+                needed.update(files_of(store, leaf.origin_array.name))
+            for file in sorted(needed):
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                self.linker.carry(directory / file, folder / file)
+            self.linker.copy(directory / MANIFEST, folder / MANIFEST)
+            opened[directory] = ts.KvStore.open(database_spec(folder), context=self.context).result()
+        return opened
+
+    def _donor_folder(self, number: int) -> Path:
+        """A name that no earlier graft uses and that no reader takes for a process's store."""
+        while (self.target / f"{DONOR_PREFIX}{number}").exists():
+            number += 1
+        folder = self.target / f"{DONOR_PREFIX}{number}"
+        folder.mkdir()
+        return folder
+
+    @contextmanager
+    def batch(self) -> Iterator[_OcdbtBatch]:
+        """One atomic transaction: TensorStore holds its bytes in memory until the end."""
+        import tensorstore as ts
+
+        with ts.Transaction(atomic=True) as transaction:
+            yield _OcdbtBatch(self, transaction)
+
+    def finish(self) -> None:
+        """Drop the history that our own commits made, and the files that nothing refers to any more."""
+        if not (self.target / MANIFEST).exists():
+            return  # no array at all
+        survey = Survey(self.target)
+        self._write_manifest(survey)
+        needed = set(survey.files)
+        for file in survey.all_files():
+            if file not in needed:
+                (self.target / file).unlink()
+        for folder in sorted(self.target.glob("ocdbt.*")):
+            (folder / MANIFEST).unlink(missing_ok=True)  # only the root's manifest is read
+            _remove_empty(folder)
+
+
+class _OcdbtBatch:
+    def __init__(self, writer: OcdbtWriter, transaction: Any) -> None:
+        self._writer = writer
+        self._transaction = transaction
+        self._opened: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
+        with self._lock:
+            array = self._opened.get(leaf.name)
+            if array is None:
+                array = self._opened[leaf.name] = self._array(leaf)
+        _store(array, window, values)
+
+    def _array(self, leaf: PlannedLeaf) -> Any:
+        writer = self._writer
+        create = leaf.name not in writer.created
+        writer.created.add(leaf.name)
+        kvstore = {**writer.new_database_spec(), "path": f"{leaf.name}/"}
+        return open_for_writing(
+            writer.zarr,
+            kvstore,
+            leaf.document,
+            writer.context,
+            create=create,
+            transaction=self._transaction,
+        )
+
+
+def _shared_prefixes(store: ArrayStore) -> frozenset[str]:
+    """Names below whose prefix other arrays lie (keys with slashes): `x` where there is `x/y`."""
+    if not any("/" in name for name in store.arrays):
+        return frozenset()
+    return frozenset(
+        name[:at]
+        for name in store.arrays
+        for at in range(len(name))
+        if name[at] == "/" and name[:at] in store.arrays
+    )
+
+
+def _deletions(inside: Any, store: ArrayStore, name: str) -> list[Any]:
+    """Delete an array's keys; futures. A range would also hit arrays that lie below its prefix."""
+    import tensorstore as ts
+
+    key_range = ts.KvStore.KeyRange
+    if name not in _shared_prefixes(store):
+        return [inside.delete_range(key_range(f"{name}/", f"{name}0"))]
+    return [
+        inside.delete_range(key_range(f"{name}/{key}", f"{name}/{key}\0"))
+        for key in store.arrays[name].keys
+    ]
+
+
+def database_spec(directory: Path) -> dict[str, Any]:
+    return {"driver": "ocdbt", "base": {"driver": "file", "path": f"{directory}/"}}
+
+
+def open_for_writing(
+    zarr: int,
+    kvstore: dict[str, Any],
+    document: dict[str, Any] | None,
+    context: Any,
+    *,
+    create: bool,
+    transaction: Any = None,
+) -> Any:
+    """An array to write to, made with ``document`` if it is new."""
+    import tensorstore as ts
+
+    spec = {
+        "driver": "zarr" if zarr == 2 else "zarr3",
+        "kvstore": kvstore,
+        # without it all-zero chunks are not stored, and Orbax refuses to restore
+        "store_data_equal_to_fill_value": True,
+    }
+    if create:
+        spec["metadata"] = document
+    options = {"transaction": transaction} if transaction is not None else {}
+    return ts.open(spec, open=not create, create=create, context=context, **options).result()
+
+
+def _store(array: Any, window: Window, values: np.ndarray[Any, Any]) -> None:
+    try:
+        array[window].write(values).result()
+    except (ValueError, OSError) as error:
+        raise WriteError(
+            f"writing '{array.kvstore.path if array.kvstore else ''}' failed",
+            why=str(error).split("\n", 1)[0][:300],
+        ) from error
+
+
+def files_of(store: Any, name: str) -> set[str]:
+    """The data files that hold an array of an OCDBT database."""
+    found = set()
+    for key in store.arrays[name].keys:
+        value = store.survey.values[f"{name}/{key}".encode()]
+        if not isinstance(value, bytes):
+            found.add(value.file)
+    return found
+
+
+def raw_values(store: ArrayStore, name: str) -> Iterator[tuple[str, bytes]]:
+    """The encoded values of an array, key by key, its document among them."""
+    import tensorstore as ts
+
+    folder = ts.KvStore.open(store.kvstore(name), context=store.context).result()
+    for key in store.arrays[name].keys:
+        yield key, bytes(folder.read(key).result().value)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Replace a file of the new checkpoint, never through a link to the source's."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
+
+
+def _remove_empty(folder: Path) -> None:
+    for path, _, _ in os.walk(folder, topdown=False):
+        try:
+            os.rmdir(path)
+        except OSError:
+            continue  # not empty
+
+
+def _wait(futures: list[Any]) -> None:
+    for future in futures:
+        future.result()
+
+

@@ -1,0 +1,122 @@
+"""A checkpoint: the step that an argument names, with all its pytree items as one tree."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store.arrays import Window
+from surgery_cli.store.item import FileItem, Item, PytreeItem
+from surgery_cli.store.location import Location, locate
+from surgery_cli.store.msgpack_tree import MsgpackFile
+from surgery_cli.store.safetensors_file import SafetensorsFile
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import TreeSpec
+
+
+class Checkpoint:
+    """What one argument names, opened from metadata alone.
+
+    Several pytree items stand under their names; a single one stands at the root of the tree.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self.items: dict[str, Item] = {
+            name: open_item(path) for name, path in location.items.items()
+        }
+
+    @cached_property
+    def tree(self) -> TreeSpec:
+        if not self.location.prefix_items:
+            return next(iter(self.items.values())).tree
+        return TreeSpec(
+            {
+                LeafPath((name, *path)): spec
+                for name, item in self.items.items()
+                for path, spec in item.tree.items()
+            }
+        )
+
+    def place(self, path: LeafPath) -> tuple[str, LeafPath]:
+        """The item in which a leaf of the tree stands, and its path in it.
+
+        Raises:
+            KeyError: the path's first key names no item.
+        """
+        if not self.location.prefix_items:
+            return next(iter(self.items)), path
+        name = str(path[0])
+        if name not in self.items:
+            raise KeyError(name)
+        return name, LeafPath(path[1:])
+
+    def item_of(self, path: LeafPath) -> tuple[Item, LeafPath]:
+        name, inner = self.place(path)
+        return self.items[name], inner
+
+    def read(self, path: LeafPath, window: Window | None = None) -> Any:
+        """A leaf's values, or a block of them; see ``Item.read``."""
+        item, inner = self.item_of(path)
+        return item.read(inner, window)
+
+    def identity(self, path: LeafPath) -> Hashable | None:
+        item, inner = self.item_of(path)
+        return item.identity(inner)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest over every item's; it changes when the checkpoint does, and costs no tensor bytes."""
+        record = hashlib.sha256()
+        for name, item in self.items.items():
+            record.update(f"{name}\0{item.fingerprint()}\n".encode())
+        return f"sha256:{record.hexdigest()}"
+
+    @property
+    def layout(self) -> str:
+        """The layouts of the items, each once."""
+        return ", ".join(dict.fromkeys(item.layout for item in self.items.values()))
+
+    @property
+    def dead_bytes(self) -> int:
+        return sum(item.dead_bytes for item in self.items.values())
+
+    @property
+    def boundary(self) -> Path:
+        """The directory or file in which nothing may be written."""
+        location = self.location
+        if location.shape == "item" and location.step_directory is not None:
+            return location.step_directory
+        return location.root
+
+
+def open_checkpoint(text: str, *, step: int | None = None, item: str | None = None) -> Checkpoint:
+    """Open what ``text`` names, from metadata alone.
+
+    Raises:
+        CheckpointError: it is no checkpoint, unfinished or damaged.
+        SurgeryError: it names several things, or a step or item that is not there.
+    """
+    checkpoint = Checkpoint(locate(text, step=step, item=item))
+    if not checkpoint.items:
+        raise CheckpointError(
+            f"'{text}' holds no tree of leaves",
+            why="none of its items is a pytree",
+            fix="name the step or item that holds params",
+        )
+    return checkpoint
+
+
+def open_item(path: Path) -> Item:
+    """The item at ``path``, in whichever format it is."""
+    if path.is_dir():
+        if any(path.glob("*.safetensors")):
+            return FileItem(path, SafetensorsFile(path), "safetensors")
+        return PytreeItem(path)
+    if path.suffix == ".safetensors":
+        return FileItem(path, SafetensorsFile(path), "safetensors")
+    return FileItem(path, MsgpackFile(path), "flax msgpack")

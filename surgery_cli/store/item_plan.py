@@ -1,0 +1,180 @@
+"""For every output leaf of an item: how its stored array comes about, decided before anything is written."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from surgery_cli.draft import LeafRecipe
+from surgery_cli.store.arrays import ArrayStore, StoredArray
+from surgery_cli.store.item import Item, PytreeItem
+from surgery_cli.store.sidecars import stored_name
+from surgery_cli.store.zarr import ArrayDocument, new_document, revised
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
+
+
+class Way(StrEnum):
+    """How a stored array gets into the new item."""
+
+    KEEP = "keep"
+    """Same store, same name: by reference."""
+    MOVE = "move"
+    """Same store, another name: by reference."""
+    GRAFT = "graft"
+    """From another store of the same kind: by reference to its files."""
+    RAW = "raw"
+    """From a store of another layout and the same zarr version: encoded bytes are copied, not decoded."""
+    ENCODE = "encode"
+    """Values are computed or decoded, and written."""
+    NONE = "none"
+    """No stored array: empties, strings, values inline in ``checkpoint``."""
+
+
+class PlannedLeaf(msgspec.Struct, frozen=True):
+    """An output leaf of an item: where it goes, what it is made of, and how.
+
+    ``path`` is inside the item; ``draft_path`` in the draft. ``origin`` and ``origin_path`` are the item that holds
+    the stored leaf and the path in it (None for values made of nothing). ``document`` is the array document to write
+    for ENCODE.
+    """
+
+    path: LeafPath
+    draft_path: LeafPath
+    recipe: LeafRecipe
+    way: Way
+    name: str
+    origin: Item | None = None
+    origin_path: LeafPath | None = None
+    document: dict[str, Any] | None = None
+
+    @property
+    def spec(self) -> LeafSpec:
+        return self.recipe.spec
+
+    @property
+    def origin_array(self) -> StoredArray:
+        """The stored array that is referred to (for KEEP, MOVE, GRAFT, RAW)."""
+        assert isinstance(self.origin, PytreeItem) and self.origin.store and self.origin_path
+        array = self.origin.leaves[self.origin_path].array
+        assert array is not None
+        return self.origin.store.arrays[array]
+
+    @property
+    def origin_store(self) -> ArrayStore:
+        assert isinstance(self.origin, PytreeItem) and self.origin.store
+        return self.origin.store
+
+
+class ItemPlan(msgspec.Struct, frozen=True):
+    """All output leaves of one item, in order."""
+
+    item: Item
+    leaves: list[PlannedLeaf]
+
+    def of(self, *ways: Way) -> list[PlannedLeaf]:
+        return [leaf for leaf in self.leaves if leaf.way in ways]
+
+    @property
+    def is_untouched(self) -> bool:
+        """True if every leaf stays where and as it was, and none is gone."""
+        same = all(
+            leaf.recipe.is_by_reference
+            and leaf.origin is self.item
+            and leaf.origin_path == leaf.path
+            for leaf in self.leaves
+        )
+        return same and len(self.leaves) == len(self.item.tree)
+
+
+def planned(
+    item: Item,
+    path: LeafPath,
+    draft_path: LeafPath,
+    recipe: LeafRecipe,
+    origin: Item | None,
+    origin_path: LeafPath | None,
+) -> PlannedLeaf:
+    """Decide how one output leaf of ``item`` comes about."""
+    name = stored_name(path)
+    if isinstance(item, PytreeItem) and origin is item and origin_path is not None:
+        own = item.leaves[origin_path].array
+        if own is not None and origin_path == path:
+            name = own  # as it is stored, where no `_METADATA` ties names to paths
+    way = _way(item, name, recipe, origin, origin_path)
+    document = _document(item, name, recipe, origin, origin_path) if way is Way.ENCODE else None
+    return PlannedLeaf(path, draft_path, recipe, way, name, origin, origin_path, document)
+
+
+def _way(
+    item: Item, name: str, recipe: LeafRecipe, origin: Item | None, origin_path: LeafPath | None
+) -> Way:
+    if not recipe.spec.has_array or not isinstance(item, PytreeItem):
+        return Way.NONE
+    if _stays_inline(item, recipe, origin, origin_path):
+        return Way.NONE
+    if recipe.steps or not isinstance(origin, PytreeItem) or origin_path is None:
+        return Way.ENCODE
+    array = origin.leaves[origin_path].array
+    if array is None or origin.store is None:
+        return Way.ENCODE
+    if origin is item:
+        return Way.KEEP if array == name else Way.MOVE
+    if item.store is None or origin.store.zarr != item.store.zarr:
+        return Way.ENCODE
+    if _family(origin.store) == _family(item.store):
+        return Way.GRAFT
+    return Way.RAW
+
+
+def _family(store: ArrayStore) -> str:
+    return store.layout.split(" ")[0]
+
+
+def _stays_inline(
+    item: PytreeItem, recipe: LeafRecipe, origin: Item | None, origin_path: LeafPath | None
+) -> bool:
+    """True if the value goes into ``checkpoint``: it stood there, or the item has nowhere else."""
+    if item.store is None and item.aggregate is not None:
+        return True
+    return (
+        origin is item and origin_path is not None and item.leaves[origin_path].is_inline
+    )
+
+
+def _document(
+    item: Item, name: str, recipe: LeafRecipe, origin: Item | None, origin_path: LeafPath | None
+) -> dict[str, Any]:
+    """The array document of a written leaf, in the way of the array that stood there, or of its origin."""
+    assert isinstance(item, PytreeItem)
+    spec = recipe.spec
+    like = _model(item, name, origin, origin_path)
+    zarr = item.store.zarr if item.store else _declared_zarr(item)
+    if like is None or like.zarr != zarr:
+        return new_document(zarr, spec.shape, spec.dtype, _any_document(item))
+    return revised(like, spec.shape, spec.dtype)
+
+
+def _model(
+    item: PytreeItem, name: str, origin: Item | None, origin_path: LeafPath | None
+) -> ArrayDocument | None:
+    if item.store is not None and name in item.store.arrays:
+        return item.store.arrays[name].document
+    if isinstance(origin, PytreeItem) and origin.store and origin_path is not None:
+        array = origin.leaves[origin_path].array
+        if array is not None:
+            return origin.store.arrays[array].document
+    return None
+
+
+def _any_document(item: PytreeItem) -> ArrayDocument | None:
+    arrays = item.store.arrays if item.store else {}
+    return next((array.document for array in arrays.values()), None)
+
+
+def _declared_zarr(item: PytreeItem) -> int:
+    return 3 if item.sidecars.use_zarr3 else 2
+
+

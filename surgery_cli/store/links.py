@@ -1,0 +1,156 @@
+"""Taking over files that never change: by reflink, by hard link, or by copying."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import sys
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+_FICLONE = 0x40049409
+
+
+class LinkMode(StrEnum):
+    """What the user allows: ``auto`` tries reflink, then hard link, then copies."""
+
+    AUTO = "auto"
+    REFLINK = "reflink"
+    HARD = "hard"
+    NEVER = "never"
+
+
+class Carried(msgspec.Struct):
+    """What was taken over: bytes that both sides share, bytes that were copied, files that are hard links."""
+
+    linked_bytes: int = 0
+    copied_bytes: int = 0
+    shared_files: int = 0
+
+
+class Linker:
+    """Carries files of the source into the new checkpoint and counts what it did."""
+
+    def __init__(self, mode: LinkMode = LinkMode.AUTO) -> None:
+        self.mode = mode
+        self.carried = Carried()
+        self._refused: set[str] = set()
+
+    def carry(self, source: Path, target: Path) -> None:
+        """Make immutable ``source`` appear as ``target``, sharing its bytes if that is possible and allowed.
+
+        A way that the system refuses (other device, permissions, link limits, no reflinks) falls back to the next.
+        """
+        size = source.stat().st_size
+        for way in self._ways():
+            if way == "reflink" and _reflink(source, target):
+                self.carried.linked_bytes += size
+                return
+            if way == "hard" and self._hard_link(source, target):
+                self.carried.linked_bytes += size
+                self.carried.shared_files += 1
+                return
+        self.copy(source, target)
+
+    def copy(self, source: Path, target: Path) -> None:
+        """Copy a file that may be replaced or edited later; its times and mode come along."""
+        shutil.copy2(source, target)
+        self.carried.copied_bytes += target.stat().st_size
+
+    def copy_tree(self, source: Path, target: Path) -> None:
+        """Copy a file or directory that is carried along as it is; symbolic links are read as files."""
+        if source.is_dir():
+            target.mkdir(exist_ok=True)
+            for entry in sorted(os.scandir(source), key=lambda e: e.name):
+                self.copy_tree(Path(entry.path), target / entry.name)
+        else:
+            self.copy(source, target)
+
+    def _ways(self) -> tuple[str, ...]:
+        ways = {
+            LinkMode.AUTO: ("reflink", "hard"),
+            LinkMode.REFLINK: ("reflink",),
+            LinkMode.HARD: ("hard",),
+            LinkMode.NEVER: (),
+        }[self.mode]
+        return tuple(way for way in ways if way not in self._refused)
+
+    def _hard_link(self, source: Path, target: Path) -> bool:
+        try:
+            os.link(source, target, follow_symlinks=True)
+        except OSError as error:
+            if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES):
+                return False
+            raise
+        return True
+
+    def can_link(self, source: Path, folder: Path) -> bool:
+        """True if bytes of ``source`` can be shared with files in ``folder`` (tried, for the preview)."""
+        probe = folder / f".surgery-link-{os.getpid()}"
+        for way in self._ways():
+            try:
+                done = _reflink(source, probe) if way == "reflink" else self._hard_link(source, probe)
+            except OSError:
+                done = False
+            finally:
+                probe.unlink(missing_ok=True)
+            if done:
+                return True
+        return False
+
+
+def _reflink(source: Path, target: Path) -> bool:
+    """Share the extents of ``source`` with a new file; False where the filesystem cannot."""
+    if sys.platform != "linux":
+        return False
+    try:
+        with source.open("rb") as reader, target.open("xb") as writer:
+            fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
+    except OSError as error:
+        if error.errno == errno.EEXIST:
+            raise
+        target.unlink(missing_ok=True)
+        return False
+    shutil.copystat(source, target)
+    return True
+
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
+
+
+def rename_exclusively(source: Path, target: Path) -> None:
+    """Rename, failing with FileExistsError if ``target`` exists; atomically where the system can."""
+    if _renameat2(source, target, _RENAME_NOREPLACE):
+        return
+    if source.is_dir():
+        target.mkdir()  # claims the name, or raises
+        source.rename(target)  # replaces the empty directory that was just claimed
+    else:
+        os.link(source, target)
+        source.unlink()
+
+
+def exchange(source: Path, target: Path) -> bool:
+    """Swap two names atomically; False if the system cannot."""
+    return _renameat2(source, target, _RENAME_EXCHANGE)
+
+
+def _renameat2(source: Path, target: Path, flags: int) -> bool:
+    """Linux's renameat2; False where it is not to be had."""
+    try:
+        function = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    done = function(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), flags)
+    if done == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        return False
+    raise OSError(number, os.strerror(number), str(target))

@@ -1,0 +1,217 @@
+"""The new checkpoint before it has its name: built beside the destination, renamed once, or removed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from surgery_cli.errors import DestinationError, WriteError
+from surgery_cli.store.links import exchange, rename_exclusively
+from surgery_cli.store.listing import SET_ASIDE_SUFFIX, STAGING_MARK
+
+
+
+
+
+def check_destination(destination: Path, source: Path, *, force: bool) -> None:
+    """Refuse a destination that must not be written, before any work.
+
+    ``source`` is everything that must not change: the root that holds the step which is read.
+
+    Raises:
+        DestinationError: it exists (without ``force``), lies in the source, is the source, or holds it.
+    """
+    real, origin = _real(destination), source.resolve()
+    if real == origin:
+        raise DestinationError(
+            f"'{destination}' is the source itself",
+            why="the source is never written to",
+            fix="name another directory",
+        )
+    if origin in real.parents:
+        raise DestinationError(
+            f"'{destination}' lies inside the source '{origin}'",
+            why="the source is never written to",
+            fix="name a directory outside of it",
+        )
+    if real in origin.parents:
+        raise DestinationError(
+            f"'{destination}' holds the source '{origin}'",
+            why="replacing it would remove the source",
+            fix="name another directory",
+        )
+    if os.path.lexists(destination) and not force:
+        raise _exists(destination)
+    parent = real.parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir():
+        raise DestinationError(
+            f"'{destination}' cannot be made", why=f"'{parent}' is not a directory"
+        )
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise DestinationError(
+            f"'{destination}' cannot be made",
+            why=f"'{parent}' is not writable",
+            fix="name a directory that you may write to",
+        )
+
+
+def _exists(destination: Path) -> DestinationError:
+    return DestinationError(
+        f"the destination '{destination}' exists",
+        why="nothing is overwritten unless that is asked for",
+        fix="name another, or add `--force` to replace it once the new one is complete",
+    )
+
+
+def _real(path: Path) -> Path:
+    """The path with its parents' symbolic links followed, its own not."""
+    absolute = Path(os.path.abspath(path))
+    return absolute.parent.resolve() / absolute.name
+
+
+class Staging:
+    """A context: inside, ``directory`` is where to build; ``commit`` gives it its name; else nothing is left.
+
+    The directory stands in the destination's parent, under a name that checkpoint managers and this program
+    recognise as unfinished.
+    """
+
+    def __init__(self, destination: Path, *, force: bool = False) -> None:
+        self.destination = _real(destination)
+        self.force = force
+        self.directory = self.destination.with_name(
+            f".{self.destination.name}{STAGING_MARK}{secrets.token_hex(4)}"
+        )
+        self._made_parents: list[Path] = []
+        self._is_committed = False
+
+    @property
+    def new(self) -> Path:
+        """What will become the destination: a file or directory inside the staging directory."""
+        return self.directory / self.destination.name
+
+    def __enter__(self) -> Staging:
+        missing = []
+        parent = self.destination.parent
+        while not parent.exists():
+            missing.append(parent)
+            parent = parent.parent
+        try:
+            for folder in reversed(missing):
+                folder.mkdir()
+                self._made_parents.append(folder)
+            self.directory.mkdir()
+        except OSError as error:
+            self._remove_parents()
+            raise WriteError(
+                f"'{self.directory}' cannot be made", why=error.strerror or str(error)
+            ) from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        shutil.rmtree(self.directory, ignore_errors=True)
+        if not self._is_committed:
+            self._remove_parents()
+
+    def _remove_parents(self) -> None:
+        for folder in reversed(self._made_parents):
+            try:
+                folder.rmdir()
+            except OSError:
+                break  # somebody else has put something there
+
+    def commit(self) -> None:
+        """Make everything durable, then let the destination appear, whole.
+
+        Raises:
+            DestinationError: it has come to exist meanwhile.
+        """
+        sync_tree(self.new)
+        try:
+            rename_exclusively(self.new, self.destination)
+        except FileExistsError:
+            if not self.force:
+                raise _exists(self.destination) from None
+            self._replace()
+        self._is_committed = True
+        sync_directory(self.destination.parent)
+        for folder in self._made_parents:
+            sync_directory(folder.parent)
+
+    def _replace(self) -> None:
+        """Put the new in the place of the old; the old goes only once the new stands."""
+        if exchange(self.new, self.destination):
+            return  # the old one now lies in the staging directory, and goes with it
+        old = self.destination.with_name(self.destination.name + SET_ASIDE_SUFFIX)
+        self.destination.rename(old)
+        self.new.rename(self.destination)
+        sync_directory(self.destination.parent)
+        remove(old)
+
+
+def recover_old(destination: Path) -> Path | None:
+    """Restore ``DST.surgery-old`` that an interrupted exchange left; returns what was restored.
+
+    Where the new checkpoint is in place, the exchange had succeeded, and the old one is removed.
+    """
+    real = _real(destination)
+    old = real.with_name(real.name + SET_ASIDE_SUFFIX)
+    if not os.path.lexists(old):
+        return None
+    if os.path.lexists(real):
+        remove(old)
+        return None
+    old.rename(real)
+    sync_directory(real.parent)
+    return real
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a directory with everything in it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sync_tree(path: Path) -> None:
+    """fsync every file and directory at and below ``path``."""
+    for file, is_directory in _walk(path):
+        if is_directory:
+            sync_directory(file)
+        else:
+            descriptor = os.open(file, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """fsync a directory, so that the names in it last."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _walk(path: Path) -> Iterator[tuple[Path, bool]]:
+    if not path.is_dir():
+        yield path, False
+        return
+    for folder, _, files in os.walk(path):
+        for name in files:
+            yield Path(folder, name), False
+        yield Path(folder), True

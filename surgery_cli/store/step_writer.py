@@ -1,0 +1,158 @@
+"""Builds the new checkpoint in its staging place: what is carried along, the items, the record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.errors import PlanError, Problem
+from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.store.item import PytreeItem
+from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, planned
+from surgery_cli.store.item_writer import ItemWriter, open_writer
+from surgery_cli.store.links import Linker
+from surgery_cli.store.location import Location
+
+RECORD = "surgery.json"
+
+
+def plan_items(
+    checkpoint: Checkpoint, draft: Draft, donors: Mapping[str, Checkpoint]
+) -> dict[str, ItemPlan]:
+    """For every item of the new checkpoint, how its leaves come about.
+
+    Raises:
+        PlanError: a leaf would stand in an item that does not exist.
+    """
+    leaves: dict[str, list[PlannedLeaf]] = {name: [] for name in checkpoint.items}
+    strangers: list[Problem] = []
+    for path, recipe in draft.leaves.items():
+        try:
+            name, inner = checkpoint.place(path)
+        except KeyError:
+            strangers.append(
+                Problem(
+                    f"'{path}' would stand in an item '{path[0]}' that does not exist",
+                    why=f"the first key of a path names an item: {', '.join(checkpoint.items)}",
+                    fix="move it below one of the items",
+                    path=str(path),
+                )
+            )
+            continue
+        item = checkpoint.items[name]
+        origin, origin_path = None, None
+        if recipe.origin is not None:
+            holder = checkpoint if recipe.origin.source == SOURCE else donors[recipe.origin.source]
+            if isinstance(holder, Checkpoint):
+                origin, origin_path = holder.item_of(recipe.origin.path)
+        leaves[name].append(planned(item, inner, path, recipe, origin, origin_path))
+    if strangers:
+        raise PlanError.of(strangers)
+    return {name: ItemPlan(checkpoint.items[name], leaves[name]) for name in checkpoint.items}
+
+
+class StepWriter:
+    """The new checkpoint under construction."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        plans: Mapping[str, ItemPlan],
+        new: Path,
+        linker: Linker,
+        *,
+        compact: Mapping[str, bool],
+        as_step: int | None = None,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.plans = plans
+        self.new = new
+        self.linker = linker
+        self.compact = compact
+        self.items: dict[str, ItemWriter] = {}
+        self._as_step = as_step
+
+    def begin(self) -> None:
+        """Make the directories, carry along what no edit touches, place everything that is by reference."""
+        location = self.checkpoint.location
+        step_directory = self._carry_around(location)
+        for name, plan in self.plans.items():
+            target = self._item_target(location, step_directory, name)
+            self.items[name] = open_writer(plan, target, self.linker, compact=self.compact[name])
+            self.items[name].begin()
+
+    def finish(self) -> None:
+        for writer in self.items.values():
+            writer.finish()
+
+    def _carry_around(self, location: Location) -> Path:
+        """Copy what stands beside the edited items; returns the new step (or flat, or item) directory or file."""
+        if location.shape == "root":
+            self.new.mkdir()
+            for path in location.root_files:
+                self.linker.copy_tree(path, self.new / path.name)
+            step = self.new / self._step_name(location)
+        else:
+            step = self.new
+        if location.shape in ("root", "step") and _is_directory_step(location):
+            step.mkdir()
+            assert location.step_directory is not None
+            items = {path.name for path in location.items.values()}
+            others = {path.name for path in location.other_items.values()}
+            for entry in sorted(os.scandir(location.step_directory), key=lambda e: e.name):
+                if entry.name in items:
+                    continue
+                path = Path(entry.path)
+                if entry.name in others or entry.is_file() or path in location.foreign:
+                    self.linker.copy_tree(path, step / entry.name)
+                else:
+                    carry_item(path, step / entry.name, self.linker)
+        return step
+
+    def _step_name(self, location: Location) -> str:
+        name = location.step_name or ""
+        if self._as_step is None:
+            return name
+        digits = len(name) - len(name.rstrip("0123456789"))
+        number = name[len(name) - digits :]
+        width = len(number) if number.startswith("0") else 0
+        return f"{name[: len(name) - digits]}{self._as_step:0{width}d}"
+
+    @staticmethod
+    def _item_target(location: Location, step: Path, name: str) -> Path:
+        if location.shape in ("root", "step") and _is_directory_step(location):
+            return step / location.items[name].name
+        return step
+
+    def record_path(self) -> Path:
+        """Where ``surgery.json`` goes: into the step or flat directory, or beside a file."""
+        location = self.checkpoint.location
+        step = self.new / self._step_name(location) if location.shape == "root" else self.new
+        if step.is_dir():
+            return step / RECORD
+        return step.with_name(f"{step.name}.{RECORD}")
+
+
+def _is_directory_step(location: Location) -> bool:
+    """True if the items are subdirectories of the step, not the step itself."""
+    return location.step_directory is not None and all(
+        path != location.step_directory for path in location.items.values()
+    )
+
+
+def carry_item(source: Path, target: Path, linker: Linker) -> None:
+    """Take over a whole pytree item that no edit can touch (it was not chosen): data by link, the rest by copy."""
+    item = PytreeItem(source)
+    plan = ItemPlan(
+        item,
+        [
+            planned(item, path, path, recipe, item, path)
+            for path, recipe in Draft.of(item.tree, "").leaves.items()
+        ],
+    )
+    writer = open_writer(plan, target, linker, compact=False)
+    writer.begin()
+    writer.finish()
+
