@@ -1,0 +1,19 @@
+"""Plans: text in YAML, TOML or JSON, and edit commands, as operations."""
+
+from surgery_cli.plan.fields import Field, fields_of
+from surgery_cli.plan.options import operation_from_options
+from surgery_cli.plan.plan import Origin, Plan, plan_of
+from surgery_cli.plan.reading import plan_from_document, read_plan
+from surgery_cli.plan.schema import schema
+
+__all__ = [
+    "Field",
+    "Origin",
+    "Plan",
+    "fields_of",
+    "operation_from_options",
+    "plan_from_document",
+    "plan_of",
+    "read_plan",
+    "schema",
+]

@@ -1,0 +1,176 @@
+"""The fields of an operation, read from its struct: for plans, options, docs and the schema alike."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect as types
+
+from surgery_cli.operations.base import Operation
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """A field as users see it. ``name`` is the key in plans; ``attribute`` is the struct's own name for it.
+
+    ``default`` is None for required fields. ``choices`` are the only texts allowed, if there are such.
+    ``is_list``, ``is_mapping``: may be given several times on the command line. ``is_flag``: true or false only.
+    ``is_common``: every operation has it.
+    """
+
+    name: str
+    attribute: str
+    type_text: str
+    default: Any
+    required: bool
+    description: str
+    choices: tuple[str, ...] = ()
+    is_list: bool = False
+    is_mapping: bool = False
+    is_flag: bool = False
+    is_common: bool = False
+
+
+class _Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """What msgspec knows of a field: its type as msgspec describes it, and as Python's annotation."""
+
+    described: types.Type
+    annotation: Any
+
+
+@cache
+def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
+    """Every field of an operation: its own first, then those that all operations share.
+
+    `at` comes first; it is required unless the operation may do without it.
+    """
+    common = {f.encode_name for f in msgspec.structs.fields(Operation)}
+    is_operation = issubclass(kind, Operation)
+    found = [
+        _field(
+            member,
+            shapes_of(kind)[member.encode_name],
+            is_operation and member.encode_name in common,
+        )
+        for member in msgspec.structs.fields(kind)
+    ]
+    if issubclass(kind, Operation) and not (
+        kind.selects_everything_without_at or kind.instead_of_at
+    ):
+        found = [
+            msgspec.structs.replace(f, required=True, default=None) if f.name == "at" else f
+            for f in found
+        ]
+    return tuple(sorted(found, key=lambda f: (f.name != "at", f.is_common)))
+
+
+@cache
+def shapes_of(kind: type[msgspec.Struct]) -> Mapping[str, _Shape]:
+    """The type of every field, by its name in the plan."""
+    described = typing.cast(types.StructType, types.type_info(kind))
+    annotations = typing.get_type_hints(kind, include_extras=True)
+    return {
+        f.encode_name: _Shape(described=f.type, annotation=annotations[f.name])
+        for f in described.fields
+    }
+
+
+def _field(member: Any, shape: _Shape, is_common: bool) -> Field:
+    parts = _alternatives(shape.described)
+    default = member.default
+    if member.default_factory is not msgspec.NODEFAULT:
+        default = member.default_factory()
+    return Field(
+        name=member.encode_name,
+        attribute=member.name,
+        type_text=_words(shape.described),
+        default=None if default is msgspec.NODEFAULT else default,
+        required=member.required,
+        description=_description(shape.described),
+        choices=tuple(choice for part in parts for choice in _choices(part)),
+        is_list=any(isinstance(p, _LISTS) for p in parts),
+        is_mapping=any(isinstance(p, types.DictType) for p in parts),
+        is_flag=all(isinstance(p, types.BoolType) for p in parts),
+        is_common=is_common,
+    )
+
+
+_LISTS: Final = (types.VarTupleType, types.ListType, types.TupleType)
+_CHOICES: Final = re.compile(r"\^\(([\w|.-]+)\)\$")
+_BOUNDS: Final = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+_PLURALS: Final = {"whole number": "whole numbers", "number": "numbers", "text": "texts"}
+
+
+def _alternatives(described: types.Type) -> list[types.Type]:
+    """What the field may be, apart from left out."""
+    while isinstance(described, types.Metadata):
+        described = described.type
+    if not isinstance(described, types.UnionType):
+        return [described]
+    return [
+        part
+        for inner in described.types
+        for part in _alternatives(inner)
+        if not isinstance(part, types.NoneType)
+    ]
+
+
+def alternatives_of(kind: type[msgspec.Struct], name: str) -> list[types.Type]:
+    """What the field ``name`` may be, apart from left out."""
+    return _alternatives(shapes_of(kind)[name].described)
+
+
+def _description(described: types.Type) -> str:
+    while isinstance(described, types.Metadata):
+        text = (described.extra_json_schema or {}).get("description")
+        if text:
+            return str(text)
+        described = described.type
+    if isinstance(described, types.UnionType):
+        return next(filter(None, map(_description, described.types)), "")
+    return ""
+
+
+def _choices(part: types.Type) -> tuple[str, ...]:
+    if isinstance(part, types.LiteralType):
+        return tuple(map(str, part.values))
+    if isinstance(part, types.EnumType):
+        return tuple(str(member.value) for member in part.cls)
+    if isinstance(part, types.StrType) and part.pattern:
+        found = _CHOICES.fullmatch(part.pattern)
+        return tuple(found[1].split("|")) if found else ()
+    return ()
+
+
+def _words(described: types.Type) -> str:
+    return " or ".join(dict.fromkeys(_word(part) for part in _alternatives(described)))
+
+
+def _word(part: types.Type) -> str:
+    choices = _choices(part)
+    if choices:
+        return f"one of {', '.join(f'`{c}`' for c in choices)}"
+    match part:
+        case types.BoolType():
+            return "true or false"
+        case types.IntType() | types.FloatType():
+            bounds = [f"{w} {v}" for k, w in _BOUNDS.items() if (v := getattr(part, k)) is not None]
+            return ", ".join(
+                ["whole number" if isinstance(part, types.IntType) else "number", *bounds]
+            )
+        case types.StrType():
+            return f"text that matches {part.pattern}" if part.pattern else "text"
+        case types.VarTupleType() | types.ListType():
+            word = _words(part.item_type)
+            return f"list of {_PLURALS.get(word, word)}"
+        case types.TupleType():
+            return f"list of {len(part.item_types)} values"
+        case types.DictType():
+            return f"mapping of names to {_words(part.value_type)}"
+        case types.AnyType():
+            return "anything"
+    return type(part).__name__.removesuffix("Type").lower()

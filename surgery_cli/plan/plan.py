@@ -1,0 +1,143 @@
+"""The plan as a value: edits in order, and what they share."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from surgery_cli.errors import PlanError, Problem
+from surgery_cli.operations.base import Operation, OptimizerPolicy
+from surgery_cli.plan.edits import selection_problems
+from surgery_cli.plan.fields import fields_of
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an edit stands in a plan file; all None for an edit that was given as a command.
+
+    ``number`` counts the edits of the plan from 1. ``lines`` are those of its fields.
+    """
+
+    number: int = 1
+    file: str | None = None
+    line: int | None = None
+    lines: dict[str, int] = {}
+
+    def located(self, problem: Problem) -> Problem:
+        """The problem with file and line of the field that it names, else of the edit."""
+        if self.file is None or problem.file is not None:
+            return problem
+        line = self.lines.get(problem.field or "", self.line)
+        return msgspec.structs.replace(problem, file=self.file, line=problem.line or line)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Edits, applied from first to last, and what they share. ``origins`` has one entry per edit."""
+
+    edits: Annotated[
+        tuple[Operation, ...], Meta(description="The edits, applied from first to last.")
+    ] = ()
+    sources: Annotated[
+        dict[str, str],
+        Meta(
+            description="Other checkpoints, by name: `DIRECTORY`, `DIRECTORY@STEP`; relative to the plan file."
+        ),
+    ] = {}
+    seed: Annotated[
+        Annotated[int, Meta(ge=0, lt=1 << 63)] | None,
+        Meta(description="Seed of every random value."),
+    ] = None
+    params: Annotated[str | None, Meta(description="Where the params stand in the tree.")] = None
+    optimizer: Annotated[
+        OptimizerPolicy | None,
+        Meta(
+            description="What becomes of twins in the optimizer state, where an edit does not say."
+        ),
+    ] = None
+    optimizer_kind: Annotated[
+        str | dict[str, Any] | None,
+        Meta(
+            description="Which optimizer wrote the state, where the checkpoint alone cannot tell."
+        ),
+    ] = None
+    slots: Annotated[
+        dict[str, dict[str, Any]],
+        Meta(
+            description="What slots of the optimizer state are, by path pattern, where nothing else tells."
+        ),
+    ] = {}
+    origins: tuple[Origin, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The plan as plain values, defaults left out: what `surgery.json` records. Paths in it are absolute."""
+        shared = {name: getattr(self, name) for name in SHARED}
+        return {
+            **{name: _plain(value) for name, value in shared.items() if value not in (None, {})},
+            "edits": [_plain(msgspec.to_builtins(edit)) for edit in self.edits],
+        }
+
+
+SHARED: Final = ("sources", "seed", "params", "optimizer", "optimizer_kind", "slots")
+"""The fields of a plan beside its edits."""
+
+
+def plan_of(edits: Sequence[Operation], **shared: Any) -> Plan:
+    """A plan from operations; ``shared`` are the other fields of a plan. Relative paths are relative to here.
+
+    Raises:
+        PlanError: an edit does not say which leaves it is about, or its patterns are not valid.
+    """
+    problems = [problem for edit in edits for problem in selection_problems(edit)]
+    if problems:
+        raise PlanError.of(problems)
+    here = str(Path.cwd())
+    sources = {name: absolute(text, here) for name, text in shared.pop("sources", {}).items()}
+    return Plan(
+        edits=tuple(_with_absolute_paths(edit, here, sources) for edit in edits),
+        sources=sources,
+        origins=tuple(Origin(number=number) for number in range(1, len(edits) + 1)),
+        **shared,
+    )
+
+
+def _with_absolute_paths(edit: Operation, directory: str, sources: Collection[str]) -> Operation:
+    attributes = {f.attribute: f.name for f in fields_of(type(edit))}
+    values = {a: getattr(edit, a) for a, name in attributes.items() if name in edit.path_fields}
+    return msgspec.structs.replace(
+        edit, **{a: path_value(value, directory, sources) for a, value in values.items()}
+    )
+
+
+def path_value(value: Any, directory: str, sources: Collection[str]) -> Any:
+    """The value of a field that may hold a path, with text that is no source's name made absolute."""
+    is_path = isinstance(value, str) and value and value not in sources
+    return absolute(value, directory) if is_path else value
+
+
+def absolute(text: str, directory: str) -> str:
+    """A path of a plan made absolute; addresses (`gs://…`) and suffixes (`@STEP`, `:ENTRY`) stay as they are.
+
+    >>> absolute("runs/big@1000", "/plans"), absolute("./f.npz:a", "/plans"), absolute("s3://b/c", "/plans")
+    ('/plans/runs/big@1000', '/plans/f.npz:a', 's3://b/c')
+    """
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text):
+        return text
+    while text.startswith("./"):
+        text = text[2:].lstrip("/")
+    if text.startswith("~"):
+        with contextlib.suppress(RuntimeError):  # `~name` where nobody has that name
+            return str(Path(text).expanduser())
+    # plain text, not a `Path`: suffixes stay, and `..` too, whose meaning depends on symbolic links
+    return text if text.startswith("/") else f"{directory.rstrip('/')}/{text}"
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists, all the way down."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

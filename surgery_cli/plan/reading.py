@@ -1,0 +1,283 @@
+"""Reading a plan file: every problem in it at once, each with its file, line and field."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from surgery_cli.errors import PlanError, Problem
+from surgery_cli.operations.base import Operation
+from surgery_cli.operations.table import operations
+from surgery_cli.plan.edits import Misfit, build, converted
+from surgery_cli.plan.fields import fields_of
+from surgery_cli.plan.formats import FORMATS, parse
+from surgery_cli.plan.plan import SHARED, Origin, Plan, absolute, path_value
+from surgery_cli.plan.text import PlanText, Position, nearest_fix, shown
+from surgery_cli.plan.variables import Variables
+
+TOP_LEVEL: Final = ("edits", *SHARED, "vars", "$schema")
+"""The keys of a plan file; `$schema` is there for editors."""
+
+Kinds = Mapping[str, type[Operation]]
+
+
+def read_plan(
+    path_or_dash: str,
+    *,
+    settings: Mapping[str, str] = {},
+    stdin: TextIO | None = None,
+    kinds: Kinds | None = None,
+) -> Plan:
+    """The plan in a file, its format told by the suffix; `-` reads YAML (or JSON) from standard input.
+
+    Args:
+        path_or_dash: `.yaml`, `.yml`, `.toml`, `.json`, or `-`.
+        settings: What fills `${name}` before `vars:` does; values are read as YAML reads unquoted text.
+        stdin: What `-` reads; standard input by default.
+        kinds: The operations by name; by default those of the table.
+
+    Raises:
+        PlanError: the file cannot be read, or says something that a plan cannot mean; all problems at once.
+    """
+    if path_or_dash == "-":
+        text = parse(_standard_input(stdin or sys.stdin), "YAML", "standard input")
+        directory = str(Path.cwd())
+    else:
+        path = Path(path_or_dash)
+        text = parse(_file_text(path), _format(path), path_or_dash)
+        directory = str(path.parent.absolute())
+    if text.value is None:
+        text = msgspec.structs.replace(text, value={})
+    if not isinstance(text.value, dict):
+        fix = (
+            "put `edits:` in front of the list"
+            if isinstance(text.value, list)
+            else "begin with `edits:`"
+        )
+        raise PlanError(
+            "a plan is a mapping of `edits` and other keys",
+            why=f"this one is {shown(text.value)}",
+            fix=fix,
+            file=text.file,
+        )
+    variables = Variables(text, settings)
+    filled = variables.filled()
+    reader = _Reader(text, directory, kinds or operations(), variables.unfilled)
+    reader.problems += variables.problems
+    return reader.plan(filled)
+
+
+def plan_from_document(document: Mapping[str, Any], *, kinds: Kinds | None = None) -> Plan:
+    """The plan of a record, from what `Plan.document` gave. Raises as `read_plan`."""
+    text = PlanText(value=document, file="surgery.json")
+    return _Reader(text, "/", kinds or operations(), frozenset()).plan(document)
+
+
+def _format(path: Path) -> str:
+    found = FORMATS.get(path.suffix.lower())
+    if found is None:
+        raise PlanError(
+            f"'{path}' is not named like a plan",
+            why="its format is told by its suffix: .yaml, .yml, .toml or .json",
+            fix="rename it, or pass YAML as standard input: `… - < FILE`",
+            file=str(path),
+        )
+    return found
+
+
+def _file_text(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise PlanError(
+                f"'{path}' is a directory, not a plan",
+                why="a plan is a .yaml, .yml, .toml or .json file",
+                fix="the order is `surgery plan SRC PLAN` and `surgery apply SRC DST PLAN`",
+                file=str(path),
+            )
+        _format(path)
+        return _decoded(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        parent = path.parent
+        beside = (
+            [f.name for f in parent.iterdir() if f.suffix in FORMATS] if parent.is_dir() else []
+        )
+        raise PlanError(
+            f"there is no plan '{path}'",
+            why="" if parent.is_dir() else f"there is no directory '{parent}'",
+            fix=nearest_fix(path.name, sorted(beside), otherwise="check its name"),
+            file=str(path),
+        ) from None
+    except OSError as error:
+        raise PlanError(
+            f"the plan '{path}' cannot be read", why=error.strerror or str(error), file=str(path)
+        ) from None
+
+
+def _standard_input(stdin: TextIO) -> str:
+    buffer = getattr(stdin, "buffer", None)
+    given = buffer.read() if buffer is not None else stdin.read()
+    return (
+        _decoded(given, "standard input")
+        if isinstance(given, bytes)
+        else str(given).removeprefix("\ufeff")
+    )
+
+
+def _decoded(content: bytes, file: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PlanError(
+            f"'{file}' is not UTF-8 text",
+            why=f"the byte 0x{content[error.start]:02x} at offset {error.start}",
+            fix="save it as UTF-8, if it is a plan at all",
+            file=file,
+            line=content.count(b"\n", 0, error.start) + 1,
+        ) from None
+
+
+class _Reader:
+    """Turns a filled document into a Plan, gathering problems on the way."""
+
+    def __init__(
+        self,
+        text: PlanText,
+        directory: str,
+        kinds: Kinds,
+        unfilled: set[Position] | frozenset[Position],
+    ) -> None:
+        self.text = text
+        self.directory = directory
+        self.kinds = kinds
+        self.unfilled = unfilled
+        self.problems: list[Problem] = []
+
+    def plan(self, document: Mapping[str, Any]) -> Plan:
+        for key in document:
+            if key not in TOP_LEVEL:
+                self.refuse((key,), f"a plan has no key `{key}`", fix=self._key_fix(key))
+        shared = {name: self._shared(name, document[name]) for name in SHARED if name in document}
+        sources = self._sources(shared.pop("sources", {}))
+        given = document.get("edits")
+        if given is not None and not isinstance(given, list):
+            self.refuse(
+                ("edits",),
+                f"`edits` must be a list of edits, not {shown(given)}",
+                fix="begin each edit with `- op:`",
+            )
+            given = None
+        read = [self._edit(at, edit, sources) for at, edit in enumerate(given or [])]
+        if self.problems:
+            raise PlanError.of(sorted(self.problems, key=lambda p: p.line or 0))
+        return Plan(
+            edits=tuple(edit for edit in read if edit is not None),
+            sources=sources,
+            origins=tuple(self._origin(at, edit) for at, edit in enumerate(given or [])),
+            **shared,
+        )
+
+    def refuse(self, position: Position, what: str, *, why: str = "", fix: str = "") -> None:
+        field = next((str(key) for key in reversed(position) if isinstance(key, str)), None)
+        self.problems.append(self.text.problem(position, what, why=why, fix=fix, field=field))
+
+    def _key_fix(self, key: str) -> str:
+        if any(key == field.name for kind in self.kinds.values() for field in fields_of(kind)):
+            return f"`{key}` belongs into an edit: indent it below `- op:`"
+        return nearest_fix(key, list(TOP_LEVEL), otherwise=f"keys are {', '.join(TOP_LEVEL[:-1])}")
+
+    def _shared(self, name: str, value: Any) -> Any:
+        if (name,) in self.unfilled:
+            return None
+        if value is None and name in ("sources", "slots"):
+            return {}
+        try:
+            return converted(Plan, name, value)
+        except Misfit as misfit:
+            line = self.text.line((name, *misfit.within))
+            self.problems.append(
+                msgspec.structs.replace(misfit.problem, file=self.text.file, line=line)
+            )
+            return {} if name in ("sources", "slots") else None
+
+    def _sources(self, given: Mapping[str, str]) -> dict[str, str]:
+        for name, text in given.items():
+            if not name or not text:
+                self.refuse(
+                    ("sources", name),
+                    f"the source `{name}` has no {'path' if name else 'name'}",
+                    why=f"`{name}: {shown(text)}`",
+                    fix="`sources: {donor: runs/big@1000}`",
+                )
+        return {name: absolute(text, self.directory) for name, text in given.items()}
+
+    def _edit(self, at: int, values: Any, sources: Mapping[str, str]) -> Operation | None:
+        here: Position = ("edits", at)
+        unfilled = {str(p[2]) for p in self.unfilled if p[:2] == here and len(p) > 2}
+        if here in self.unfilled or "op" in unfilled:
+            return None
+        if not isinstance(values, dict):
+            self.refuse(
+                here,
+                f"edit {at + 1} must be a mapping, not {shown(values)}",
+                fix="`- op: rescale`, then its fields",
+            )
+            return None
+        name = values.get("op")
+        if not isinstance(name, str) or name not in self.kinds:
+            self._refuse_operation(here, name, is_given="op" in values)
+            return None
+        kind = self.kinds[name]
+        fields = {key: value for key, value in values.items() if key != "op"}
+        for key in kind.path_fields:
+            if fields.get(key) == "":
+                self.refuse(
+                    (*here, key),
+                    f"`{key}` is empty",
+                    why=f"in edit {at + 1} (`{name}`)",
+                    fix="name a file, a checkpoint or a source",
+                )
+                unfilled.add(key)
+            elif key in fields:
+                fields[key] = path_value(fields[key], self.directory, sources)
+        edit, faults = build(kind, fields, unfilled=unfilled)
+        for fault in faults:
+            why = f"in edit {at + 1} (`{name}`)" + (
+                f": {fault.problem.why}" if fault.problem.why else ""
+            )
+            line = self.text.line((*here, *fault.position))
+            self.problems.append(
+                msgspec.structs.replace(fault.problem, why=why, file=self.text.file, line=line)
+            )
+        return edit
+
+    def _refuse_operation(self, here: Position, name: Any, *, is_given: bool) -> None:
+        number = here[1] + 1 if isinstance(here[1], int) else here[1]
+        every = f"operations are {', '.join(self.kinds)}"
+        if not is_given:
+            self.refuse(here, f"edit {number} does not say what to do: `op` is missing", fix=every)
+        elif isinstance(name, str):
+            fix = nearest_fix(name, list(self.kinds), otherwise=every)
+            self.refuse(
+                (*here, "op"), f"unknown operation '{name}'", why=f"in edit {number}", fix=fix
+            )
+        else:
+            self.refuse(
+                (*here, "op"),
+                f"`op` must be the name of an operation, not {shown(name)}",
+                why=f"in edit {number}",
+                fix=every,
+            )
+
+    def _origin(self, at: int, fields: Mapping[str, Any]) -> Origin:
+        here: Position = ("edits", at)
+        known = {name: self.text.line((*here, name)) for name in fields}
+        return Origin(
+            number=at + 1,
+            file=self.text.file,
+            line=self.text.line(here),
+            lines={name: line for name, line in known.items() if line is not None},
+        )

@@ -1,0 +1,69 @@
+"""A parsed plan document: plain values and their lines, and how they are shown in messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import msgspec
+
+from surgery_cli.errors import PlanError, Problem
+from surgery_cli.tree.paths import Key, nearest
+
+Position = tuple[Key, ...]
+"""Where a value stands in the document: mapping keys and list indices from the root."""
+
+
+class PlanText(msgspec.Struct, frozen=True, kw_only=True):
+    """A parsed document: its plain value, and lines (from 1) by position. ``value`` is None if it is empty."""
+
+    value: Any
+    file: str
+    lines: Mapping[Position, int] = {}
+
+    def line(self, position: Position) -> int | None:
+        """The line of ``position``, or of the nearest thing around it whose line is known."""
+        for depth in range(len(position), 0, -1):
+            if position[:depth] in self.lines:
+                return self.lines[position[:depth]]
+        return None
+
+    def problem(
+        self,
+        position: Position,
+        what: str,
+        *,
+        why: str = "",
+        fix: str = "",
+        field: str | None = None,
+    ) -> Problem:
+        """A problem with what stands at ``position``."""
+        return Problem(
+            what, why=why, fix=fix, file=self.file, line=self.line(position), field=field
+        )
+
+
+def shown(value: Any) -> str:
+    """A value as it would stand in a plan, shortened: for messages."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError):
+        text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def nearest_fix(name: str, candidates: list[str], *, otherwise: str) -> str:
+    """What to do about a name that does not exist: the nearest that does, else ``otherwise``."""
+    found = nearest(name, candidates, 1)
+    return f"the nearest is `{found[0]}`" if found else otherwise
+
+
+def refuse_twice(key: str, first: int, second: int, file: str) -> NoReturn:
+    raise PlanError(
+        f"the key `{key}` stands twice in one mapping",
+        why=f"on line {first} and on line {second}",
+        fix="keep one of them; several edits are a list, each beginning with `- op:`",
+        file=file,
+        line=second,
+    )

@@ -1,0 +1,93 @@
+"""TOML, with the lines of tables and keys, which `tomllib` does not tell."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from surgery_cli.errors import PlanError
+from surgery_cli.plan.text import PlanText, Position
+from surgery_cli.tree.paths import Key
+
+_TOML_TOKEN: Final = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]',
+    re.DOTALL,
+)
+_TOML_KEY: Final = r"""(?:"(?:\\.|[^"\\\n])*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
+_TOML_DOTTED: Final = rf"{_TOML_KEY}(?:[ \t]*\.[ \t]*{_TOML_KEY})*"
+_TOML_STATEMENT: Final = re.compile(
+    rf"[ \t]*(?:(?P<open>\[\[?)[ \t]*(?P<table>{_TOML_DOTTED})[ \t]*\]|(?P<key>{_TOML_DOTTED})[ \t]*=)"
+)
+
+
+def parse_toml(text: str, file: str) -> PlanText:
+    try:
+        value = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        said = str(error)
+        place = re.search(r"\(at line (\d+), column (\d+)\)", said)
+        raise PlanError(
+            f"not valid TOML: {said[: place.start()].strip() if place else said}",
+            why=f"at column {place[2]}" if place else "",
+            fix="text needs quotes in TOML; edits begin with `[[edits]]`",
+            file=file,
+            line=int(place[1]) if place else None,
+        ) from None
+    return PlanText(value=value, file=file, lines=_toml_lines(text.replace("\r\n", "\n")))
+
+
+def _toml_lines(text: str) -> dict[Position, int]:
+    """Lines of tables and keys in ``text``, which is known to be valid TOML; inline values have none of their own."""
+    lines: dict[Position, int] = {}
+    counts: dict[Position, int] = {}
+    table: Position = ()
+    for offset, line in _toml_statements(text):
+        found = _TOML_STATEMENT.match(text, offset)
+        if found is None:
+            continue
+        keys = _toml_keys(found["table"] or found["key"])
+        if found["key"]:
+            position = (*table, *keys)
+        else:
+            table = _in_last(keys, counts)
+            if found["open"] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+                lines.setdefault(table, line)
+                table = (*table, counts[table])
+            position = table
+        lines.setdefault(position, line)
+    return lines
+
+
+def _toml_statements(text: str) -> Iterator[tuple[int, int]]:
+    """Offset and line of every line that begins outside of strings and brackets."""
+    depth, line = 0, 1
+    yield 0, 1
+    for token in _TOML_TOKEN.finditer(text):
+        depth += token[0] in "[{"
+        depth -= token[0] in "]}"
+        line += token[0].count("\n")
+        if token[0] == "\n" and depth == 0:
+            yield token.end(), line
+
+
+def _toml_keys(dotted: str) -> Position:
+    """The keys of a dotted key, as TOML itself reads them."""
+    keys: list[Key] = []
+    rest: Any = tomllib.loads(f"{dotted} = 0")
+    while isinstance(rest, dict):
+        ((key, rest),) = rest.items()
+        keys.append(key)
+    return tuple(keys)
+
+
+def _in_last(keys: Position, counts: Mapping[Position, int]) -> Position:
+    """The position of a table header: inside arrays of tables it means the last entry."""
+    position: Position = ()
+    for at, key in enumerate(keys):
+        position = (*position, key)
+        if position in counts and at < len(keys) - 1:
+            position = (*position, counts[position])
+    return position

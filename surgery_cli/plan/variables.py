@@ -1,0 +1,161 @@
+"""Filling `${name}` in a plan: from `--set`, else from `vars:`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from surgery_cli.errors import Problem
+from surgery_cli.plan.text import PlanText, Position, nearest_fix, shown
+from surgery_cli.plan.yaml_text import scalar
+
+_NAME: Final = r"[A-Za-z_][A-Za-z0-9_.-]*"
+_PLACE: Final = re.compile(r"\$\$\{|\$\{([^{}]*)(\}?)")
+
+
+class Variables:
+    """Fills a document's `${name}`, and gathers what is wrong with them in ``problems``.
+
+    ``unfilled`` are the positions of these problems: what stands there now is not what was meant.
+    """
+
+    def __init__(self, text: PlanText, settings: Mapping[str, str]) -> None:
+        self.text = text
+        self.settings = settings
+        self.problems: list[Problem] = []
+        self.unfilled: set[Position] = set()
+        self.defaults = self._defaults()
+        self.used: set[str] = set()
+
+    def filled(self) -> Any:
+        """The document without `vars`, every `${name}` filled."""
+        plan = {
+            self._interpolated(key, (key,)): self._value(value, (key,))
+            for key, value in self.text.value.items()
+            if key != "vars"
+        }
+        self._check_settings()
+        return plan
+
+    def _defaults(self) -> dict[str, Any]:
+        given = self.text.value.get("vars")
+        if given is None:
+            return {}
+        if not isinstance(given, dict):
+            self._refuse(
+                ("vars",), f"`vars` must be a mapping, not {shown(given)}", fix="`vars: {by: 0.5}`"
+            )
+            return {}
+        for name, value in given.items():
+            if not re.fullmatch(_NAME, name):
+                self._refuse(
+                    ("vars", name),
+                    f"`{name}` cannot be the name of a variable",
+                    fix="begin with a letter; then letters, digits, `_`, `-` and `.`",
+                )
+            if _holds_place(value):
+                self._refuse(
+                    ("vars", name),
+                    f"the variable `{name}` refers to another variable",
+                    why=f"`{name}: {shown(value)}`",
+                    fix="write its value out: a default is taken as it stands",
+                )
+        return given
+
+    def _value(self, value: Any, position: Position) -> Any:
+        if isinstance(value, dict):
+            filled: dict[str, Any] = {}
+            for key, inner in value.items():
+                name = self._interpolated(key, (*position, key))
+                if name in filled:
+                    self._refuse(
+                        (*position, key), f"the key `{name}` stands twice once variables are filled"
+                    )
+                filled[name] = self._value(inner, (*position, key))
+            return filled
+        if isinstance(value, list):
+            return [self._value(inner, (*position, at)) for at, inner in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        whole = _PLACE.fullmatch(value)
+        if whole is not None and whole[2]:
+            return self._looked_up(whole[1], position)
+        return self._interpolated(value, position)
+
+    def _interpolated(self, text: str, position: Position) -> str:
+        def fill(place: re.Match[str]) -> str:
+            if place[0] == "$${":
+                return "${"
+            if not place[2]:
+                self._refuse(
+                    position,
+                    f"`{place[0]}` is not closed",
+                    why=shown(text),
+                    fix="write `$${` for a literal `${`",
+                )
+                return ""
+            if place[1] in self.settings:
+                self.used.add(place[1])
+                return self.settings[place[1]]
+            value = self._looked_up(place[1], position)
+            if isinstance(value, dict | list):
+                self._refuse(
+                    position,
+                    f"`${{{place[1]}}}` is {shown(value)} and cannot stand inside longer text",
+                    why=shown(text),
+                    fix=f"let the whole value be `${{{place[1]}}}`",
+                )
+            return value if isinstance(value, str) else json.dumps(value, default=str)
+
+        return _PLACE.sub(fill, text)
+
+    def _looked_up(self, name: str, position: Position) -> Any:
+        self.used.add(name)
+        if not re.fullmatch(_NAME, name):
+            self._refuse(
+                position,
+                f"`${{{name}}}` does not name a variable",
+                fix="write `${name}`, or `$${` for a literal `${`",
+            )
+        elif name in self.settings:
+            return scalar(self.settings[name])
+        elif name in self.defaults:
+            return self.defaults[name]
+        else:
+            self._refuse(
+                position,
+                f"the variable `{name}` is not set",
+                why=nearest_fix(
+                    name, [*self.defaults, *self.settings], otherwise="no other is set either"
+                ),
+                fix=f"give it with `--set {name}=…`, or a default under `vars:`",
+            )
+        return None
+
+    def _check_settings(self) -> None:
+        for name in self.settings:
+            if name not in self.used:
+                self._refuse(
+                    ("vars", name) if name in self.defaults else (),
+                    f"nothing in the plan uses `${{{name}}}`, which `--set {name}={self.settings[name]}` fills",
+                    why=nearest_fix(
+                        name, sorted(self.used), otherwise="the plan uses no variables"
+                    ),
+                    fix="correct the name, or leave the setting out",
+                )
+
+    def _refuse(self, position: Position, what: str, *, why: str = "", fix: str = "") -> None:
+        self.unfilled.add(position)
+        field = next((str(key) for key in reversed(position) if isinstance(key, str)), None)
+        self.problems.append(self.text.problem(position, what, why=why, fix=fix, field=field))
+
+
+def _holds_place(value: Any) -> bool:
+    """True if ``value`` holds `${`; in a default it would be neither filled nor plainly meant."""
+    if isinstance(value, dict):
+        return any(_holds_place(inner) for pair in value.items() for inner in pair)
+    if isinstance(value, list):
+        return any(_holds_place(inner) for inner in value)
+    return isinstance(value, str) and "${" in value

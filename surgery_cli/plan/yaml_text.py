@@ -1,0 +1,183 @@
+"""YAML 1.2 by its core schema: no other tags, no merge keys, no repeated keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NoReturn
+
+from surgery_cli.errors import PlanError
+from surgery_cli.plan.text import PlanText, Position, refuse_twice, shown
+
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_WORDS: Final = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **{s + w: float(s + "inf") for s in ("", "+", "-") for w in (".inf", ".Inf", ".INF")},
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+_MOST_VALUES: Final = 1_000_000
+_QUOTES_HELP: Final = (
+    "put single quotes around text that begins with `*`, `[`, `{`, `!` or `&`, "
+    "or that holds `: ` or a backslash"
+)
+
+
+def scalar(text: str) -> Any:
+    """The value of unquoted text by the core schema of YAML 1.2.
+
+    >>> scalar("1e-3"), scalar("0x1f"), scalar("no"), scalar("null"), scalar("true")
+    (0.001, 31, 'no', None, True)
+
+    Source: https://yaml.org/spec/1.2.2/#1032-tag-resolution
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+    return float(text) if _FLOAT.fullmatch(text) else text
+
+
+def parse_yaml(text: str, file: str) -> PlanText:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel.yaml.reader import ReaderError
+
+    try:
+        events: Iterator[Any] = YAML().parse(text)
+        return _YamlDocument(events, file).read()
+    except ReaderError as error:
+        code = error.character if isinstance(error.character, int) else ord(error.character)
+        raise PlanError(
+            f"the plan holds the control character U+{code:04X}",
+            why="YAML allows none but tabs and line ends",
+            fix="remove it",
+            file=file,
+            line=text.count("\n", 0, error.position) + 1,
+        ) from None
+    except MarkedYAMLError as error:
+        said = str(error.problem or error.context)
+        mark = error.problem_mark or error.context_mark
+        is_tab = r"'\t'" in said
+        raise PlanError(
+            "a tab cannot indent in YAML" if is_tab else f"not valid YAML: {said}",
+            why=str(error.context or ""),
+            fix="indent with spaces" if is_tab else _QUOTES_HELP,
+            file=file,
+            line=mark.line + 1 if mark else None,
+        ) from None
+    except YAMLError as error:
+        raise PlanError("not valid YAML", why=str(error), fix=_QUOTES_HELP, file=file) from None
+
+
+class _YamlDocument:
+    """Builds plain values from parser events, by the core schema alone: no tags, no merge keys."""
+
+    def __init__(self, events: Iterator[Any], file: str) -> None:
+        self.events = events
+        self.file = file
+        self.lines: dict[Position, int] = {}
+        self.anchors: dict[str, tuple[Any, int]] = {}
+        self.count = 0
+
+    def read(self) -> PlanText:
+        value, documents = None, 0
+        for event in self.events:
+            kind = type(event).__name__
+            if kind in ("StreamStartEvent", "StreamEndEvent", "DocumentEndEvent"):
+                continue
+            if kind != "DocumentStartEvent":
+                value = self.value(event, ())
+                continue
+            documents += 1
+            if documents > 1:
+                self.refuse(
+                    event, "a second YAML document begins here", fix="keep one plan per file"
+                )
+            if event.version not in (None, (1, 2)):
+                self.refuse(event, "the plan says that it is not YAML 1.2", fix="remove `%YAML`")
+        return PlanText(value=value, file=self.file, lines=self.lines)
+
+    def value(self, event: Any, position: Position) -> Any:
+        kind = type(event).__name__
+        if kind == "AliasEvent":
+            if event.anchor not in self.anchors:
+                self.refuse(
+                    event,
+                    f"`*{event.anchor}` is an alias in YAML, and no `&{event.anchor}` stands before it",
+                    fix=f"if it is a pattern, put it in quotes: '*{event.anchor}'",
+                )
+            anchored, size = self.anchors[event.anchor]
+            self.tally(event, size)
+            return anchored
+        is_text = kind == "ScalarEvent" and event.tag == "tag:yaml.org,2002:str"
+        if event.tag not in (None, "!") and not is_text:
+            name = event.tag.replace("tag:yaml.org,2002:", "!!")
+            self.refuse(
+                event,
+                f"the tag `{name}` means nothing in a plan",
+                fix="remove it, or quote the text",
+            )
+        found: Any
+        start = self.count
+        self.tally(event, 1)
+        if kind == "ScalarEvent":
+            found = self.scalar(event)
+        elif kind == "SequenceStartEvent":
+            found = self.sequence(position)
+        else:
+            found = self.mapping(position)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = (found, self.count - start)
+        return found
+
+    def scalar(self, event: Any) -> Any:
+        is_plain = event.style is None and event.tag is None
+        return scalar(event.value) if is_plain else event.value
+
+    def sequence(self, position: Position) -> list[Any]:
+        found: list[Any] = []
+        for event in self.events:
+            if type(event).__name__ == "SequenceEndEvent":
+                break
+            at = (*position, len(found))
+            self.lines[at] = event.start_mark.line + 1
+            found.append(self.value(event, at))
+        return found
+
+    def mapping(self, position: Position) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for event in self.events:
+            if type(event).__name__ == "MappingEndEvent":
+                break
+            key = self.value(event, position)
+            if not isinstance(key, str):
+                self.refuse(
+                    event,
+                    f"the key {shown(key)} is not text",
+                    fix="put it in quotes if it is a name",
+                )
+            if key == "<<":
+                self.refuse(
+                    event,
+                    "merge keys (`<<`) are not part of YAML 1.2",
+                    fix="repeat the fields, or put the common value in `vars:`",
+                )
+            at = (*position, key)
+            if key in found:
+                refuse_twice(key, self.lines[at], event.start_mark.line + 1, self.file)
+            self.lines[at] = event.start_mark.line + 1
+            found[key] = self.value(next(self.events), at)
+        return found
+
+    def tally(self, event: Any, size: int) -> None:
+        self.count += size
+        if self.count > _MOST_VALUES:
+            self.refuse(
+                event, f"the plan holds more than {_MOST_VALUES} values", fix="use fewer aliases"
+            )
+
+    def refuse(self, event: Any, what: str, *, fix: str) -> NoReturn:
+        raise PlanError(what, fix=fix, file=self.file, line=event.start_mark.line + 1)
