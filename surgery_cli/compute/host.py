@@ -9,7 +9,6 @@ import numpy as np
 
 from surgery_cli.compute import random
 from surgery_cli.operations.base import Place
-from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, is_complex, is_floating, item_bytes
 
 
@@ -36,6 +35,10 @@ class HostKit:
         with np.errstate(all="ignore"):
             return function(leaf.astype(widest(leaf.dtype.name)))
 
+    def apply(self, function: Callable[..., Any], *arrays: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*arrays)
+
     def widened(self, leaf: Any) -> Any:
         return leaf.astype(np.float32) if is_narrow(leaf.dtype.name) else leaf
 
@@ -46,8 +49,8 @@ class HostKit:
     def draw(self, distribution: str, seed: int, at: Place, **bounds: float) -> Any:
         return random.draw(distribution, seed, at, **bounds)
 
-    def orthogonal(self, seed: int, path: LeafPath, rows: int, columns: int) -> Any:
-        return random.orthogonal(seed, path, rows, columns)
+    def orthogonal(self, seed: int, at: Place, column_axis: int, *, is_delta: bool) -> Any:
+        return random.orthogonal(seed, at, column_axis, is_delta=is_delta)
 
 
 def dtype_of(name: str) -> np.dtype[Any]:

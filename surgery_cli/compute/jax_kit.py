@@ -15,7 +15,6 @@ from surgery_cli.compute import random
 from surgery_cli.compute.devices import partition_for
 from surgery_cli.compute.host import is_narrow, rounded, widest
 from surgery_cli.operations.base import Place
-from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 
 
@@ -46,6 +45,10 @@ class JaxKit:
         with _full_precision():
             return function(leaf.astype(widest(leaf.dtype.name)))
 
+    def apply(self, function: Callable[..., Any], *arrays: Any) -> Any:
+        with _full_precision():
+            return function(*arrays)
+
     def widened(self, leaf: Any) -> Any:
         with _full_precision():
             return leaf.astype(np.float32) if is_narrow(leaf.dtype.name) else leaf
@@ -57,8 +60,8 @@ class JaxKit:
     def draw(self, distribution: str, seed: int, at: Place, **bounds: float) -> Any:
         return random.draw(distribution, seed, at, **bounds)
 
-    def orthogonal(self, seed: int, path: LeafPath, rows: int, columns: int) -> Any:
-        return random.orthogonal(seed, path, rows, columns)
+    def orthogonal(self, seed: int, at: Place, column_axis: int, *, is_delta: bool) -> Any:
+        return random.orthogonal(seed, at, column_axis, is_delta=is_delta)
 
     def _placement(self, shape: tuple[int, ...], spec: LeafSpec) -> Any:
         """The device, or the sharding of a block over the mesh."""

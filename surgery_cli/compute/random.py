@@ -63,15 +63,32 @@ def draw(distribution: str, seed: int, at: Place, **bounds: float) -> Floats:
     return flat.reshape(at.shape)
 
 
-def orthogonal(seed: int, path: LeafPath, rows: int, columns: int) -> Floats:
-    """A uniformly distributed matrix [rows, columns] whose rows or columns, whichever are fewer, are orthonormal.
+def orthogonal(seed: int, at: Place, column_axis: int, *, is_delta: bool) -> Floats:
+    """A whole leaf, float64 [leaf's shape], as a matrix whose columns stand along ``column_axis``.
 
-    Source: jax.random.orthogonal, the QR factors of a normal matrix with the signs of R's diagonal taken out.
+    Its rows or its columns, whichever are fewer, are orthonormal. ``is_delta``: such a matrix over the last two axes in
+    the centre of all others, and zeros around it.
+
+    Source: jax.nn.initializers.orthogonal and delta_orthogonal.
     """
+    whole = at.after.shape
+    shape = whole[-2:] if is_delta else whole
+    columns = shape[column_axis]
+    matrix = _orthonormal(key_of(seed, at.path), math.prod(shape) // columns, columns)
+    rest = [size for axis, size in enumerate(shape) if axis != column_axis % len(shape)]
+    kernel = np.moveaxis(matrix.reshape(*rest, columns), -1, column_axis)
+    if not is_delta:
+        return kernel
+    leaf = np.zeros(whole)
+    leaf[tuple((size - 1) // 2 for size in whole[:-2])] = kernel
+    return leaf
+
+
+def _orthonormal(key: tuple[int, int], rows: int, columns: int) -> Floats:
+    """The Q of a normal matrix, with the signs of R's diagonal taken out: uniformly distributed."""
     tall = (max(rows, columns), min(rows, columns))
     elements = np.arange(math.prod(tall), dtype=np.uint64)
-    normal = _normal(_bits(elements, key_of(seed, path))).reshape(tall)
-    q, r = np.linalg.qr(normal)
+    q, r = np.linalg.qr(_normal(_bits(elements, key)).reshape(tall))
     q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
     return q.T if rows < columns else q
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
 
@@ -85,8 +85,11 @@ class Kit(Protocol):
         (in [0, 1)), ``normal`` (standard), ``truncated_normal`` (standard, between ``lower`` and ``upper``).
         """
 
-    def orthogonal(self, seed: int, path: LeafPath, rows: int, columns: int) -> Any:
-        """A random matrix [rows, columns], float64, with orthonormal rows or columns, whichever are fewer."""
+    def orthogonal(self, seed: int, at: Place, column_axis: int, *, is_delta: bool) -> Any:
+        """A whole random leaf, float64 [leaf's shape], on the host: orthonormal along ``column_axis`` or across it.
+
+        ``is_delta``: only the centre of the spatial axes, all but the last two, is not 0.
+        """
 
 
 class Place(NamedTuple):
@@ -244,10 +247,18 @@ class LeafOperation(Operation):
         """
         return "add"
 
+    def measured_axes(self, ndim: int) -> tuple[int, ...]:
+        """The axes that a measurement reduces, counted from the first; all of them by default."""
+        return tuple(range(ndim))
+
     def selectable(self, spec: LeafSpec) -> bool:
         from surgery_cli.tree.specs import LeafKind
 
         return spec.kind is not LeafKind.EMPTY
+
+    def measured_axes(self, ndim: int) -> tuple[int, ...]:
+        """For operations that measure: the axes that the measurement reduces to size 1, counted from the first."""
+        return tuple(range(ndim))
 
     def leaves_alone(self, spec: LeafSpec) -> bool:
         """True if such a leaf already is what the edit would make it (a cast to its own dtype)."""
@@ -277,9 +288,7 @@ class LeafOperation(Operation):
         """This edit as a step on one leaf. Raises as ``output``."""
         return Step(self, path, spec, self.output(spec), self.operands(path, spec, scene))
 
-    def step_on_twin(
-        self, path: LeafPath, spec: LeafSpec, scene: Scene, param: LeafRecipe
-    ) -> Step:
+    def step_on_twin(self, path: LeafPath, spec: LeafSpec, scene: Scene, param: LeafRecipe) -> Step:
         """This edit, got from ``carry``, as a step on a twin; ``param`` is its param's recipe before the edit."""
         return self.step(path, spec, scene)
 
@@ -323,18 +332,3 @@ class LeafOperation(Operation):
                 changed[path] = recipe.then(self.step(path, recipe.spec, scene))
         gathering.raise_if_any()
         return scene.carried(draft.with_leaves(changed), self, selected, draft)
-
-
-def blocks(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """The grid of blocks that covers ``shape``, in C order; one empty index for a leaf without axes.
-
-    >>> list(blocks((3,), (2,)))
-    [(slice(0, 2, None),), (slice(2, 3, None),)]
-    """
-    if not shape:
-        yield ()
-        return
-    for start in range(0, shape[0], max(block[0], 1)):
-        head = slice(start, min(start + block[0], shape[0]))
-        for rest in blocks(shape[1:], block[1:]):
-            yield (head, *rest)

@@ -1,0 +1,124 @@
+"""Change the dtype of leaves."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from surgery_cli.draft import Step
+from surgery_cli.errors import PlanError, ValueRefusal
+from surgery_cli.operations.base import Kit, LeafOperation, Place
+from surgery_cli.operations.settings import LARGEST, integer_range
+from surgery_cli.tree.paths import LeafPath, nearest
+from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating, is_integer
+
+_INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64))
+_COMPLEX = ("complex64", "complex128")
+_NAMES = (*LARGEST, *_COMPLEX, *_INTEGERS)
+
+
+class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
+    """Change the dtype of leaves; without a pattern, of every floating leaf, optimizer state included."""
+
+    to: Annotated[str, Meta(description="The new dtype: `bfloat16`, `float32`, `float8_e4m3fn`, …")]
+
+    example: ClassVar[str] = "- op: cast\n  at: params\n  where_dtype: floating\n  to: bfloat16\n"
+    selects_everything_without_at: ClassVar[bool] = True
+    default_policy: ClassVar[str] = "keep"
+
+    def selectable(self, spec: LeafSpec) -> bool:
+        if self.patterns:
+            return super().selectable(spec)
+        return is_floating(spec.dtype) and spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
+
+    def leaves_alone(self, spec: LeafSpec) -> bool:
+        return spec.dtype == self.to and spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
+
+    def output(self, spec: LeafSpec) -> LeafSpec:
+        if self.to not in _NAMES:
+            close = nearest(self.to, _NAMES) or ["float32", "bfloat16"]
+            raise PlanError(
+                f"'{self.to}' is no dtype that a leaf can be cast to",
+                fix=f"perhaps {' or '.join(close)}",
+                field="to",
+            )
+        if spec.kind not in (LeafKind.ARRAY, LeafKind.NUMPY):
+            raise PlanError(
+                f"cast does not apply to {spec.type_text}",
+                why="only arrays have a dtype to change; Python numbers, strings and keys have none",
+                fix="name the arrays, or leave this leaf out with `except`",
+            )
+        if _family(spec.dtype) != _family(self.to):
+            raise PlanError(
+                f"{spec.type_text} is not cast to {self.to}",
+                why="a cast stays among floats, among integers, or among complex numbers",
+                fix="add `where_dtype: floating` to skip other leaves, or name the leaves more closely",
+            )
+        if is_integer(spec.dtype) and not self.where_dtype.startswith(("int", "uint")):
+            raise PlanError(
+                f"{spec.type_text} is an integer leaf",
+                why="counters and ids are cast only where the edit says that it means integers",
+                fix="add `where_dtype: int*`",
+            )
+        return recast(spec, self.to)
+
+    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
+        new = kit.cast(block, self.to)
+        lost = kit.apply(_wrapped if is_integer(self.to) else _overflowed, block, new)
+        count = int(lost.sum())
+        if count:
+            whole = at.shape == at.before.shape
+            where = "" if whole else f" in the block at {list(at.start)} alone"
+            raise ValueRefusal(
+                f"'{at.path}' does not fit {self.to}",
+                why=f"{count} of its values{where} lie beyond {_limits(self.to)}",
+                fix="choose a wider dtype, or rescale the leaf first",
+                path=str(at.path),
+            )
+        return new
+
+
+def recast(spec: LeafSpec, dtype: str) -> LeafSpec:
+    """The spec with another dtype; chunks stay as they are."""
+    return msgspec.structs.replace(spec, dtype=dtype, stored_bytes=None)
+
+
+def step_to(path: LeafPath, before: LeafSpec, after: LeafSpec) -> Step:
+    """A leaf of another dtype becomes ``after``, whatever rule said so.
+
+    Raises:
+        PlanError: one is floating, integer or complex and the other is not.
+    """
+    if _family(before.dtype) != _family(after.dtype):
+        raise PlanError(
+            f"{before.type_text} does not become {after.type_text}",
+            why="a cast stays among floats, among integers, or among complex numbers",
+        )
+    return Step(Cast(to=after.dtype), path, before, after)
+
+
+def _wrapped(old: Any, new: Any) -> Any:
+    """Where integers came out as others: they do not come back, or their sign has changed."""
+    return (new.astype(old.dtype) != old) | ((new < 0) != (old < 0))
+
+
+def _overflowed(old: Any, new: Any) -> Any:
+    """Where finite numbers became infinite or NaN: only then is new - new not 0, and old - old 0."""
+    zero_old, zero_new = ((x - x) == 0 for x in (old, new))
+    return zero_old & ~zero_new
+
+
+def _family(dtype: str) -> str:
+    named = {"float": is_floating, "integer": is_integer, "complex": is_complex}
+    return next((name for name, belongs in named.items() if belongs(dtype)), dtype)
+
+
+def _limits(dtype: str) -> str:
+    """The limits of a dtype as text."""
+    if is_integer(dtype):
+        return "{} … {}".format(*integer_range(dtype))
+    part = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+    return f"±{LARGEST.get(part, math.inf):g}"

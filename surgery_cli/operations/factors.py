@@ -1,0 +1,179 @@
+"""Factors that are arrays: finding them among the sources, and what they mean for a twin of the leaf."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from surgery_cli.draft import LeafRecipe, LeafRef, Step, is_numeric
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene, Source
+from surgery_cli.tree.paths import LeafPath, nearest
+from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_integer
+
+_ENTRY = re.compile(r"(.+\.(?:npz|safetensors)):(.+)")
+
+
+def split_entry(text: str) -> tuple[str, str | None]:
+    """A file and the entry in it.
+
+    >>> split_entry("scales.npz:conv/w"), split_entry("scale.npy")
+    (('scales.npz', 'conv/w'), ('scale.npy', None))
+    """
+    found = _ENTRY.fullmatch(text)
+    return (found[1], found[2]) if found else (text, None)
+
+
+def find_leaf(text: str, source: Source, wanted: str, *, field: str) -> LeafPath:
+    """The leaf of a source with this printed path (or unambiguous spelling).
+
+    Raises:
+        PlanError: it has none, or a node, or two that print alike.
+    """
+    leaves = [path for path, spec in source.tree.items() if spec.kind is not LeafKind.EMPTY]
+    found = [p for p in leaves if str(p) == wanted] or [p for p in leaves if p.spelling == wanted]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise PlanError(
+            f"'{wanted}' means {len(found)} leaves of '{text}'",
+            why="they print alike: " + ", ".join(f"'{p.spelling}'" for p in found),
+            fix="a slash inside a key is written `%2F`",
+            field=field,
+        )
+    below = [str(p) for p in leaves if str(p).startswith(f"{wanted}/")]
+    near = below[:3] or nearest(wanted, map(str, leaves)) or [str(p) for p in leaves[:3]]
+    raise PlanError(
+        f"'{text}' has no leaf '{wanted}'",
+        why=f"'{wanted}' is a node there, not a leaf" if below else "",
+        fix="it has " + ", ".join(f"'{name}'" for name in near),
+        field=field,
+    )
+
+
+def find_factor(text: str, path: LeafPath, spec: LeafSpec, scene: Scene) -> LeafRef:
+    """The array that ``text`` names, for a leaf: the entry, else the only leaf, else the one at the same path.
+
+    Raises:
+        PlanError: there is none, it holds no numbers, or it does not broadcast to the leaf.
+    """
+    file, entry = split_entry(text)
+    name, source = scene.open(file)
+    if entry is None and len(source.tree) == 1:
+        found = next(iter(source.tree))
+    else:
+        found = find_leaf(file, source, entry or str(path), field="by")
+    factor = source.tree[found]
+    is_number = is_numeric(factor) or is_integer(factor.dtype) or factor.dtype == "bool"
+    if factor.kind is LeafKind.KEY or not is_number or _is_complex_for_real(factor, spec):
+        raise PlanError(
+            f"'{text}' is no factor for {spec.type_text}",
+            why=f"it holds {factor.type_text}",
+            field="by",
+        )
+    if not broadcasts(factor.shape, spec.shape):
+        raise PlanError(
+            f"'{text}' does not broadcast to '{path}'",
+            why=f"the factor has shape {list(factor.shape)}, the leaf {list(spec.shape)}",
+            fix="every axis, counted from the last, must be 1 or as long as the leaf's",
+            field="by",
+        )
+    return LeafRef(name, found)
+
+
+def _is_complex_for_real(factor: LeafSpec, spec: LeafSpec) -> bool:
+    return is_complex(factor.dtype) and not is_complex(spec.dtype)
+
+
+def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """True if an array of ``shape`` broadcasts to exactly ``to``.
+
+    >>> broadcasts((3,), (2, 3)), broadcasts((2, 3), (3,)), broadcasts((2, 1), (2, 3))
+    (True, False, True)
+    """
+    if len(shape) > len(to):
+        return False
+    return all(n in (1, m) for n, m in zip(shape[::-1], to[::-1], strict=False))
+
+
+def power_of(factor: float, power: int, *, even: bool) -> float | None:
+    """sign(factor)^odd · |factor|^power; None where a float holds no such number other than 0."""
+    try:
+        size = abs(factor) ** power
+    except (OverflowError, ZeroDivisionError):
+        return None
+    if factor == 0 or size == 0:
+        return None
+    return size if even or factor > 0 else -size
+
+
+class ScaleByPower(LeafOperation, tag="scale_by_power", kw_only=True, frozen=True):
+    """Multiply a twin by a power of its param's array factor; where that factor is 0, the twin stays as it is.
+
+    The twin has the param's shape, perhaps with axes in front.
+    """
+
+    by: str
+    power: int
+    even: bool
+    param: LeafPath
+
+    def operands(
+        self, path: LeafPath, spec: LeafSpec, scene: Scene
+    ) -> tuple[tuple[str, LeafRef], ...]:
+        factor = find_factor(self.by, self.param, spec, scene)
+        if is_complex(scene.open(split_entry(self.by)[0])[1].tree[factor.path].dtype):
+            raise PlanError(
+                f"'{path}' cannot follow a complex factor",
+                why="no rule is known for optimizer state",
+                fix="use `optimizer: keep` or `reset`",
+            )
+        return (("by", factor),)
+
+    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
+        base = at.window(at.operands["by"])
+
+        def scaled(x: Any) -> Any:
+            zero = base == 0
+            size = kit.xp.abs(base.astype("float64")) + zero
+            sign = 1.0 if self.even else kit.xp.where(base < 0, -1.0, 1.0)
+            return x * (sign * size**self.power)
+
+        return kit.in_float32(block, scaled)
+
+
+class ScaleByMeasured(LeafOperation, tag="scale_by_measured", kw_only=True, frozen=True):
+    """Multiply a twin by a power of the (positive) factor that an operation measures on its param.
+
+    ``measure`` and ``finish`` see the param's blocks and the param's place; ``compute`` those of the twin. The param's
+    factor is one number, or it has the shape of the twin's last axes.
+    """
+
+    measure_of: LeafOperation
+    power: int
+
+    @property
+    def cut(self) -> Cut:
+        return self.measure_of.cut
+
+    @property
+    def measures(self) -> bool:
+        return True
+
+    @property
+    def combine(self) -> str:
+        return self.measure_of.combine
+
+    def step_on_twin(self, path: LeafPath, spec: LeafSpec, scene: Scene, param: LeafRecipe) -> Step:
+        return Step(self, path, spec, self.output(spec), measured_from=param)
+
+    def measure(self, block: Any, kit: Kit, at: Place) -> Any:
+        return self.measure_of.measure(block, kit, at)
+
+    def finish(self, measured: Any, path: LeafPath) -> Any:
+        return self.measure_of.finish(measured, path)
+
+    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
+        whole = at.measured.size == 1
+        factor = at.measured.reshape(()) if whole else at.window(at.measured)
+        return kit.in_float32(block, lambda x: x * factor**self.power)

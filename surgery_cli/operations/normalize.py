@@ -1,0 +1,169 @@
+"""Scale leaves to a given norm."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
+
+from surgery_cli.errors import PlanError, ValueRefusal
+from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place
+from surgery_cli.operations.factors import ScaleByMeasured
+from surgery_cli.operations.settings import check_finite, resolve_axes
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
+
+if TYPE_CHECKING:
+    from surgery_cli.optimizer.slots import Slot
+
+
+class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
+    """Scale leaves so that their norm, over all axes or over given ones, is 1 or another number."""
+
+    norm: Annotated[
+        Literal["l1", "l2", "max", "rms", "spectral"],
+        Meta(
+            description="`l1`, `l2`, `max` (of absolute values), `rms`, or `spectral`: the largest singular value of"
+            " the matrix whose columns are the last axis (or of the one over the two given axes)."
+        ),
+    ] = "l2"
+    to: Annotated[float, Meta(description="The norm to reach, above 0, dimensionless.")] = 1.0
+    axis: Annotated[
+        int | tuple[int, ...] | None,
+        Meta(description="Axis, or axes, to take the norm over; all of them if left out."),
+    ] = None
+    on_zero: Annotated[
+        Literal["error", "keep"],
+        Meta(description="What to do where the norm is 0: refuse, or keep these values."),
+    ] = "error"
+
+    example: ClassVar[str] = "- op: normalize\n  at: params/Dense_0/kernel\n  norm: l2\n"
+    default_policy: ClassVar[str] = "transform"
+
+    @property
+    def cut(self) -> Cut:
+        return Cut.WHOLE if self.norm == "spectral" else Cut.MEASURED
+
+    @property
+    def measures(self) -> bool:
+        return True
+
+    @property
+    def combine(self) -> str:
+        return {"l1": "add", "l2": "hypot", "rms": "hypot"}.get(self.norm, "maximum")
+
+    def leaves_alone(self, spec: LeafSpec) -> bool:
+        return spec.size == 0 and self.on_zero == "keep"
+
+    def output(self, spec: LeafSpec) -> LeafSpec:
+        super().output(spec)
+        check_finite(self.to, "to")
+        if self.to <= 0:
+            raise PlanError(
+                f"`to: {self.to:g}` is no norm", why="a norm to reach is above 0", field="to"
+            )
+        count = len(self.measured_axes(len(spec.shape)))
+        if self.norm == "spectral" and (count < 2 or (self.axis is not None and count > 2)):
+            raise PlanError(
+                f"{spec.type_text} is no matrix over {count} axes",
+                why="a spectral norm needs two axes, or a leaf of two axes or more",
+                fix="use `norm: l2`, which is the same for a vector, or name two axes in `axis`",
+                field="norm",
+            )
+        if spec.size == 0:
+            raise PlanError(
+                f"{spec.type_text} has no norm",
+                why="it has no elements",
+                fix="leave it out with `except`, or say `on_zero: keep`",
+            )
+        return spec
+
+    def measured_axes(self, ndim: int) -> tuple[int, ...]:
+        if self.axis is None:
+            return tuple(range(ndim))
+        return resolve_axes(self.axis, ndim, "axis")
+
+    def measured_axes(self, ndim: int) -> tuple[int, ...]:
+        return self._axes(ndim)
+
+    def measure(self, block: Any, kit: Kit, at: Place) -> Any:
+        axes = self.measured_axes(len(at.before.shape))
+        if self.norm == "spectral":
+            pair = axes if self.axis is not None else None
+            return kit.in_float64(block, lambda x: _spectral_norm(kit.xp, x, pair))
+        count = math.prod(at.before.shape[axis] for axis in axes) if self.norm == "rms" else 1
+        is_wide = at.before.dtype in ("float64", "complex128")
+        return kit.in_float64(
+            block,
+            lambda x: _norm(kit.xp, x, self.norm, axes, is_wide) / math.sqrt(count),
+        )
+
+    def finish(self, measured: Any, path: LeafPath) -> Any:
+        """The factor for every slice; 1 where a zero norm is kept."""
+        norms = f"{measured.size} {self.norm} norms" if measured.size > 1 else f"{self.norm} norm"
+        infinite = int((~(measured < math.inf)).sum())
+        if infinite:
+            raise ValueRefusal(
+                f"'{path}' cannot be normalized",
+                why=f"{infinite} of its {norms} not finite"
+                if measured.size > 1
+                else f"its {norms} is not finite",
+                fix="look for NaN and infinities with `surgery inspect --stats`",
+                path=str(path),
+            )
+        zero = measured <= self.to * 1e-300  # below that, the factor is beyond float64
+        if zero.any() and self.on_zero == "error":
+            raise ValueRefusal(
+                f"'{path}' cannot be normalized",
+                why=f"{int(zero.sum())} of its {norms} are 0"
+                if measured.size > 1
+                else f"its {norms} is 0",
+                fix="leave it out with `except`, or say `on_zero: keep` to keep these values as they are",
+                path=str(path),
+            )
+        return self.to / (measured * ~zero + self.to * zero)
+
+    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
+        factor = at.window(at.measured)
+        return kit.in_float32(block, lambda x: x * factor)
+
+    def carry(self, slot: Slot) -> tuple[LeafOperation, ...] | None:
+        if slot.relation in ("one", "hole") or slot.power == 0:
+            return ()
+        if slot.power is None or (
+            self.axis is not None and slot.relation not in ("same", "stacked")
+        ):
+            return None
+        return (ScaleByMeasured(measure_of=self, power=slot.power),)
+
+
+def _norm(xp: Any, x: Any, norm: str, axes: tuple[int, ...], is_wide: bool) -> Any:
+    """The share of a block in a norm over ``axes``; squares of values that were wide already are kept in range."""
+    if norm == "l1":
+        return xp.sum(xp.abs(x), axis=axes, keepdims=True)
+    if norm == "max" or is_wide:
+        largest = xp.max(xp.abs(x), axis=axes, keepdims=True, initial=0.0)
+    if norm == "max":
+        return largest
+    unit = xp.where(largest == 0, 1.0, largest) if is_wide else 1.0
+    return unit * xp.sqrt(xp.sum(xp.abs(x / unit) ** 2, axis=axes, keepdims=True))
+
+
+def _spectral_norm(xp: Any, x: Any, pair: tuple[int, ...] | None) -> Any:
+    """The largest singular values over a pair of axes, or of the whole as a matrix [..., last axis].
+
+    They are the roots of the largest eigenvalues of the smaller Gram matrix; as exact for the largest, and far
+    quicker than all singular values.
+    """
+    last = x.shape[-1]
+    matrix = x.reshape(-1, last) if pair is None else xp.moveaxis(x, pair, (-2, -1))
+    largest = xp.max(xp.abs(matrix), axis=(-2, -1), keepdims=True)
+    is_finite = xp.isfinite(largest)
+    unit = xp.where(is_finite & (largest > 0), largest, 1.0)
+    matrix = xp.where(is_finite, matrix / unit, 0.0)
+    adjoint = xp.conj(xp.swapaxes(matrix, -1, -2))
+    gram = matrix @ adjoint if matrix.shape[-2] < matrix.shape[-1] else adjoint @ matrix
+    top = xp.maximum(xp.linalg.eigvalsh(gram)[..., -1:, None], 0.0)
+    norms = xp.where(is_finite, unit * xp.sqrt(top), math.nan)[..., 0, 0]
+    return norms.reshape((1,) * x.ndim) if pair is None else xp.expand_dims(norms, tuple(pair))

@@ -1,0 +1,165 @@
+"""Put other values in the place of leaves."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from surgery_cli.draft import Draft, LeafRecipe, LeafRef
+from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene, Source
+from surgery_cli.operations.cast import step_to
+from surgery_cli.operations.factors import find_leaf, split_entry
+from surgery_cli.operations.settings import check_fits
+from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating, is_integer
+
+_REFERENCE = re.compile(r"\\(?:(\d{1,2})|g<(\d{1,2})>)")
+
+
+class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
+    """Put a number, the array of a file, or leaves of another checkpoint in the place of leaves."""
+
+    with_: Annotated[
+        int | float | str,
+        Meta(
+            description="A number; a file (`w.npy`, `f.npz:ENTRY`, `f.safetensors:ENTRY`); a checkpoint, or a name in"
+            " `sources`."
+        ),
+    ] = msgspec.field(name="with")
+    from_: Annotated[
+        str,
+        Meta(
+            description=r"Path there, the same one if left out; `\1`, `\2` stand for the wildcards of `at`. What"
+            " follows the node that `at` names is appended."
+        ),
+    ] = msgspec.field(name="from", default="")
+    cast: Annotated[bool, Meta(description="Convert where the dtype there is another.")] = False
+
+    example: ClassVar[str] = "- op: replace\n  at: params/Dense_0/bias\n  with: 0\n"
+    ignores_leaf: ClassVar[bool] = True
+    default_policy: ClassVar[str] = "warm"
+    path_fields: ClassVar[tuple[str, ...]] = ("with",)
+
+    def output(self, spec: LeafSpec) -> LeafSpec:
+        """For a number: any leaf that holds it."""
+        number = self.with_
+        if isinstance(number, str) or self.from_:
+            raise PlanError(
+                "`from` needs something to take leaves from",
+                why=f"`with` is the number {number}",
+                fix="name a checkpoint or a file in `with`",
+                field="from",
+            )
+        is_number = is_floating(spec.dtype) or is_integer(spec.dtype) or is_complex(spec.dtype)
+        if not is_number or spec.kind not in _ARRAYS:
+            raise PlanError(
+                f"a number does not replace {spec.type_text}",
+                why="numbers stand in floating, integer and complex leaves",
+                fix="name the leaves more closely, or take the value from a checkpoint",
+            )
+        check_fits(number, spec, "with")
+        return spec
+
+    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
+        integers = "uint64" if at.after.dtype.startswith("uint") else "int64"
+        wide = integers if is_integer(at.after.dtype) else "float64"
+        number = int(self.with_) if is_integer(at.after.dtype) else float(self.with_)
+        filled = kit.apply(lambda: kit.xp.full(at.shape, number, dtype=wide))
+        return kit.cast(filled, at.after.dtype)
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        if not isinstance(self.with_, str):
+            return super().rewrite(draft, scene)
+        file, entry = split_entry(self.with_)
+        if entry is not None and self.from_:
+            raise PlanError(
+                f"'{entry}' and '{self.from_}' both name a leaf of '{file}'",
+                fix=f"write `with: {file}`, `from: {self.from_}`",
+                field="from",
+            )
+        selected = scene.select(self, draft)
+        name, source = scene.open(file)
+        changed: dict[LeafPath, LeafRecipe] = {}
+        gathering = Gathering()
+        for path in selected:
+            with gathering.catching(path=str(path)):
+                found = self._counterpart(path, entry or self.from_, file, source)
+                changed[path] = self._grafted(
+                    path, draft.leaves[path].spec, LeafRef(name, found), source.tree[found]
+                )
+        gathering.raise_if_any()
+        known = {**draft.fingerprints, name: source.fingerprint}
+        after = msgspec.structs.replace(draft.with_leaves(changed), fingerprints=known)
+        return scene.carried(after, self, selected, draft)
+
+    def _counterpart(self, path: LeafPath, start: str, file: str, source: Source) -> LeafPath:
+        """The leaf of the source that takes the place of ``path``."""
+        if not start and tuple(source.tree) == (LeafPath(),):
+            return LeafPath()
+        if not start:
+            return path if path in source.tree else find_leaf(file, source, str(path), field="with")
+        for text in self.patterns:
+            pattern = PathPattern(text)
+            match = pattern.match(path)
+            if match is not None:
+                wanted = _filled(start, match.groups, text)
+                tail = match.tail.spelling if "%2" in start else str(match.tail)
+                return find_leaf(file, source, f"{wanted}/{tail}" if tail else wanted, field="from")
+        raise AssertionError(f"{path} was selected, and no pattern names it")
+
+    def _grafted(
+        self, path: LeafPath, spec: LeafSpec, origin: LeafRef, donor: LeafSpec
+    ) -> LeafRecipe:
+        """The recipe for a leaf that is taken from ``origin``; it stays what it was, but for the chunks."""
+        if donor.shape != spec.shape or _family(donor) != _family(spec):
+            raise PlanError(
+                f"'{origin.path}' does not fit '{path}'",
+                why=f"it is {donor.type_text}, the leaf {spec.type_text}",
+                fix="shape and kind must agree; `cast: true` converts the dtype",
+            )
+        if donor.dtype == spec.dtype:
+            chunks = (
+                {"chunk_shape": donor.chunk_shape, "write_shape": donor.write_shape}
+                if donor.chunk_shape is not None
+                else {}
+            )
+            kept = msgspec.structs.replace(spec, stored_bytes=donor.stored_bytes, **chunks)
+            return LeafRecipe(origin, kept)
+        if not self.cast:
+            raise PlanError(
+                f"'{origin.path}' has another dtype than '{path}'",
+                why=f"it is {donor.type_text}, the leaf {spec.type_text}",
+                fix="add `cast: true` to convert it",
+                field="cast",
+            )
+        after = msgspec.structs.replace(spec, stored_bytes=None)
+        return LeafRecipe(origin, donor).then(step_to(path, donor, after))
+
+
+_ARRAYS = (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.SCALAR)
+
+
+def _family(spec: LeafSpec) -> tuple[str, str | None]:
+    """What can stand in for each other: all numbers; keys of one implementation; strings."""
+    return ("array" if spec.kind in _ARRAYS else spec.kind.value), spec.key_impl
+
+
+def _filled(text: str, groups: tuple[str, ...], pattern: str) -> str:
+    r"""``text`` with ``\1`` and its like filled in."""
+
+    def part(reference: re.Match[str]) -> str:
+        index = int(reference[1] or reference[2])
+        if not 1 <= index <= len(groups):
+            raise PlanError(
+                f"'{text}' refers to part {index}",
+                why=f"'{pattern}' captures {len(groups)}",
+                fix=r"`\1` is the first wildcard or group, `\2` the second",
+                field="from",
+            )
+        return groups[index - 1]
+
+    return _REFERENCE.sub(part, text).strip("/")

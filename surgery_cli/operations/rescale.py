@@ -1,0 +1,67 @@
+"""Multiply leaves by a number or an array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from surgery_cli.draft import LeafRef
+from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
+from surgery_cli.operations.factors import ScaleByPower, find_factor, power_of
+from surgery_cli.operations.settings import check_finite
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
+
+if TYPE_CHECKING:
+    from surgery_cli.optimizer.slots import Slot
+
+
+class Rescale(LeafOperation, tag="rescale", kw_only=True, frozen=True):
+    """Multiply leaves by a number, or by an array that broadcasts to them."""
+
+    by: Annotated[
+        float | str,
+        Meta(
+            description="Factor, dimensionless: a number, or an array: `scale.npy`, `f.npz:ENTRY`, a source."
+        ),
+    ]
+
+    example: ClassVar[str] = "- op: rescale\n  at: params/Dense_0/kernel\n  by: 0.5\n"
+    default_policy: ClassVar[str] = "transform"
+    path_fields: ClassVar[tuple[str, ...]] = ("by",)
+
+    def output(self, spec: LeafSpec) -> LeafSpec:
+        if not isinstance(self.by, str):
+            check_finite(self.by, "by")
+        return super().output(spec)
+
+    def operands(
+        self, path: LeafPath, spec: LeafSpec, scene: Scene
+    ) -> tuple[tuple[str, LeafRef], ...]:
+        if not isinstance(self.by, str):
+            return ()
+        return (("by", find_factor(self.by, path, spec, scene)),)
+
+    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
+        if isinstance(self.by, str):
+            factor = kit.widened(at.window(at.operands["by"]))
+            return kit.in_float32(block, lambda x: x * factor)
+        number = self.by
+        if number and not 1e-37 < abs(number) < 1e38:  # no float32: let float64 carry the product
+            return kit.in_float32(block, lambda x: x * kit.xp.float64(number))
+        return kit.in_float32(block, lambda x: x * number)
+
+    def carry(self, slot: Slot) -> tuple[LeafOperation, ...] | None:
+        if slot.relation in ("one", "hole"):
+            return ()
+        if slot.power is None:
+            return None
+        if isinstance(self.by, str):
+            if slot.relation not in ("same", "stacked"):
+                return None
+            return (
+                ScaleByPower(by=self.by, power=slot.power, even=slot.is_even, param=slot.param),
+            )
+        factor = power_of(self.by, slot.power, even=slot.is_even)
+        return (Rescale(by=factor),) if factor else None

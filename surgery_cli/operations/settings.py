@@ -1,0 +1,91 @@
+"""What the settings of value edits may be: numbers that a dtype holds, axes that a leaf has."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from surgery_cli.errors import PlanError
+from surgery_cli.tree.specs import LeafSpec, is_complex, is_integer
+
+LARGEST = {
+    "float64": 1.7976931348623157e308,
+    "float32": 3.4028234663852886e38,
+    "bfloat16": 3.3895313892515355e38,
+    "float16": 65504.0,
+    "float8_e3m4": 15.5,
+    "float8_e4m3": 240.0,
+    "float8_e4m3fn": 448.0,
+    "float8_e4m3fnuz": 240.0,
+    "float8_e4m3b11fnuz": 30.0,
+    "float8_e5m2": 57344.0,
+    "float8_e5m2fnuz": 57344.0,
+}
+"""The largest finite value of every floating dtype that a leaf can be cast to."""
+
+_COMPLEX_PARTS = {"complex64": "float32", "complex128": "float64"}
+
+
+def integer_range(dtype: str) -> tuple[int, int]:
+    """The smallest and the largest value of an integer dtype.
+
+    >>> integer_range("int4"), integer_range("uint8")
+    ((-8, 7), (0, 255))
+    """
+    bits = int(re.sub(r"\D", "", dtype))
+    if dtype.startswith("uint"):
+        return 0, 2**bits - 1
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+def check_finite(value: float, field: str) -> None:
+    """Refuse NaN and infinities as settings.
+
+    Raises:
+        PlanError: the value is not finite.
+    """
+    if not -math.inf < value < math.inf:  # an integer may be beyond any float
+        raise PlanError(f"`{field}` is {value}", why="it must be a finite number", field=field)
+
+
+def check_fits(value: float, spec: LeafSpec, field: str) -> None:
+    """See that a leaf can be filled with a number.
+
+    Raises:
+        PlanError: it is not finite, or too large, or no integer where the leaf holds integers.
+    """
+    check_finite(value, field)
+    if is_integer(spec.dtype):
+        low, high = integer_range(spec.dtype)
+        if value == int(value) and low <= value <= high:
+            return
+        why = f"it holds the integers from {low} to {high}"
+    else:
+        part = _COMPLEX_PARTS[spec.dtype] if is_complex(spec.dtype) else spec.dtype
+        largest = LARGEST.get(part, math.inf)
+        if abs(value) <= largest:
+            return
+        why = f"the largest value it holds is {largest:g}"
+    raise PlanError(f"`{field}: {value}` does not fit {spec.type_text}", why=why, field=field)
+
+
+def resolve_axes(axis: int | tuple[int, ...], ndim: int, field: str) -> tuple[int, ...]:
+    """Axes counted from the first.
+
+    Raises:
+        PlanError: there are none, one is not there, or one is named twice.
+
+    >>> resolve_axes((0, -1), 4, "axis")
+    (0, 3)
+    """
+    given = (axis,) if isinstance(axis, int) else axis
+    axes = tuple(n % ndim if -ndim <= n < ndim else n for n in given)
+    if not axes or len(set(axes)) < len(axes) or any(not 0 <= n < ndim for n in axes):
+        raise PlanError(
+            f"`{field}: {', '.join(map(str, given))}` does not fit a leaf with {ndim} axes",
+            why=f"axes are different numbers from {-ndim} to {ndim - 1}"
+            if ndim
+            else "it is a scalar",
+            field=field,
+        )
+    return axes
