@@ -13,11 +13,15 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     If p' = c·p and the function computed stays the same, slot' = sign(c)^odd · |c|^power · slot.
 
     ``power`` is None where the disk cannot tell. ``relation`` says how its shape follows from the param's:
-    ``same``, ``stacked`` (a leading axis), ``scalar``, ``one`` (a ``(1,)`` placeholder), ``axis`` (a vector for one
-    axis, ``axis`` below), ``factored`` (rows or columns of a factored second moment), ``other``.
+    ``same``, ``stacked`` (a leading axis), ``scalar`` (one number), ``one`` (a ``(1,)`` placeholder), ``axis`` (a
+    vector for one axis, ``axis`` below), ``factored`` (rows or columns of a factored second moment), ``hole`` (nothing
+    is stored: None or an empty container where the optimizer leaves out the param, or all params below the node
+    ``param``; it moves with them and has no values), ``other``.
     ``is_params_like`` marks copies of the params themselves (z, slow weights, EMA inside the optimizer): always
     carried. ``in_optimizer`` is False for copies beside the optimizer state (EMA params, target networks).
     ``fresh`` is the optimizer's own initial value (None: not known); ``takes_param`` if it starts as the param.
+    ``node`` is the node that mirrors the params, ``root`` the node of the params that it mirrors. ``settled_by`` says
+    what would settle an unsure power.
     """
 
     path: LeafPath
@@ -34,6 +38,26 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     takes_param: bool = False
     clocks: tuple[LeafPath, ...] = ()
     optimizer: str = ""
+    node: LeafPath = LeafPath()
+    root: LeafPath = LeafPath()
+    settled_by: str = ""
+
+    def place_for(self, param: LeafPath) -> LeafPath | None:
+        """Where this slot stands for a param at another path; None if the node does not mirror that path.
+
+        >>> mu = Slot(path=LeafPath(("opt", "mu", "a", "w")), param=LeafPath(("params", "a", "w")), name="mu",
+        ...           power=-1, node=LeafPath(("opt", "mu")), root=LeafPath(("params",)))
+        >>> str(mu.place_for(LeafPath(("params", "b", "w"))))
+        'opt/mu/b/w'
+        """
+        if not param.is_below(self.root):
+            return None
+        inside = self.path[len(self.node) :]
+        old, new = self.param[len(self.root) :], param[len(self.root) :]
+        if inside[: len(old)] != old:  # NNX: the slot stands beside the last key `value`, not below
+            old = old[:-1]
+            new = new[:-1] if new[-1:] == ("value",) else new
+        return self.node / (*new, *inside[len(old) :])
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,199 @@
+"""Groups of slots: the leaves of one field of one optimizer state, and what is known of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.kinds import Field
+from surgery_cli.optimizer.mirrors import Mirror, Pair, leaf_relation
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import LeafPath, nearest
+from surgery_cli.tree.specs import TreeSpec
+
+
+class Signal:
+    """The exponent with which the update follows a factor of the params at some place of a chain.
+
+    Shared by all states that it reaches, so that it can still turn out to be unknown (None).
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int | None) -> None:
+        self.value = value
+
+
+class SlotHint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the user says of an unknown tree of slots: one entry of ``slots:`` in a plan.
+
+    ``of`` is the printed path of the node of params that it mirrors, ``power`` its power of a factor of the params;
+    ``ignore`` says that it follows no param at all.
+    """
+
+    of: str | None = None
+    power: int | None = None
+    even: bool = False
+    fresh: float | None = None
+    params_like: bool = False
+    second_moment: bool = False
+    ignore: bool = False
+
+    @property
+    def field(self) -> Field | None:
+        """The same as a field of a known state; None if the power is not said."""
+        if self.power is None and not self.params_like:
+            return None
+        return Field(
+            fixed=1 if self.power is None else self.power,
+            is_even=self.even,
+            fresh=self.fresh,
+            is_params_like=self.params_like,
+            is_second_moment=self.second_moment,
+        )
+
+
+def hints_from(
+    slots: Mapping[str, Mapping[str, object] | SlotHint], tree: TreeSpec
+) -> dict[str, SlotHint]:
+    """The user's ``slots:`` by printed path.
+
+    Raises:
+        PlanError: an entry names no node of the tree, or has a field that does not exist.
+    """
+    found: dict[str, SlotHint] = {}
+    known = {str(node) for node in tree.nodes} | set(tree.texts.values()) if slots else set()
+    for text, hint in slots.items():
+        if text.strip("/") not in known:
+            close = nearest(text, known, 1)
+            raise PlanError(
+                f"`slots:` names '{text}', which is not in the tree",
+                fix=f"did you mean '{close[0]}'?" if close else "see `surgery inspect`",
+                field="slots",
+            )
+        try:
+            found[text.strip("/")] = (
+                hint if isinstance(hint, SlotHint) else msgspec.convert(hint, SlotHint)
+            )
+        except msgspec.ValidationError as error:
+            raise PlanError(
+                f"`slots:` says something of '{text}' that cannot be understood",
+                why=str(error),
+                fix=f"its fields are {', '.join(SlotHint.__struct_fields__)}",
+                field="slots",
+            ) from None
+    return found
+
+
+class Unsure(msgspec.Struct, frozen=True, kw_only=True):
+    """Slots whose power is not known, and what would settle it.
+
+    ``candidates`` are the kinds of state that ``owner`` may be. ``pair`` are two leaves (mu, nu) whose values tell
+    which of them it is (see ``adam_variant``); None where values do not help.
+    """
+
+    path: LeafPath
+    owner: LeafPath
+    slots: tuple[LeafPath, ...]
+    why: str
+    fix: str
+    candidates: tuple[str, ...] = ()
+    pair: tuple[LeafPath, LeafPath] | None = None
+
+
+class Group(msgspec.Struct, kw_only=True):
+    """The leaves of one field of the state at ``owner``.
+
+    ``fields`` maps each kind that the state may be to what the field means there (None: unknown); ``forced`` is the
+    signal that the user's word implies.
+    """
+
+    owner: LeafPath
+    name: str
+    family: str
+    mirror: Mirror
+    fields: dict[str, Field | None]
+    relation: str
+    signal: Signal
+    forced: int | None = None
+    in_optimizer: bool = True
+    pair: tuple[LeafPath, LeafPath] | None = None
+
+    def slots(
+        self, tree: TreeSpec, measured: Mapping[LeafPath, str]
+    ) -> tuple[list[Slot], Unsure | None]:
+        """The slots, and why their power is not known, if it is not."""
+        fields = self.fields
+        if measured.get(self.owner) in fields:
+            fields = {measured[self.owner]: fields[measured[self.owner]]}
+        signal = self.signal.value if self.forced is None else self.forced
+        powers = {field.power(signal) if field else None for field in fields.values()}
+        power = powers.pop() if len(powers) == 1 else None
+        field = next(iter(fields.values()))
+        unsure = None if power is not None else self._unsure(fields)
+        common = Slot(
+            path=self.mirror.node,
+            param=self.mirror.root,
+            name=self.name,
+            power=power,
+            is_even=field.is_even if field else False,
+            is_params_like=field.is_params_like if field else False,
+            in_optimizer=self.in_optimizer,
+            is_second_moment=field.is_second_moment if field else False,
+            fresh=field.fresh if field else None,
+            takes_param=field.is_params_like if field else False,
+            optimizer=self.family,
+            node=self.mirror.node,
+            root=self.mirror.root,
+            settled_by=unsure.fix if unsure else "",
+        )
+        found = [self._slot(common, pair, tree) for pair in self.mirror.pairs]
+        found += [
+            msgspec.structs.replace(
+                common, path=leaf, param=param, relation="hole", power=0, fresh=None, settled_by="",
+                is_params_like=False, takes_param=False, is_second_moment=False,
+            )
+            for param, leaf in self.mirror.holes
+        ]  # fmt: skip
+        return found, unsure if self.mirror.pairs else None
+
+    def _slot(self, common: Slot, pair: Pair, tree: TreeSpec) -> Slot:
+        relation = leaf_relation(self.relation, tree[pair.param].shape, tree[pair.leaf].shape)
+        if relation == "one" and self.is_number:
+            relation = "scalar"
+        return msgspec.structs.replace(
+            common,
+            path=pair.leaf,
+            param=pair.param,
+            relation=relation,
+            axis=int(pair.tail) if relation == "axis" else None,
+        )
+
+    @property
+    def is_number(self) -> bool:
+        """True if the field holds one number for each param, in whatever shape."""
+        return any(
+            field is not None and "scalar" in field.relations for field in self.fields.values()
+        )
+
+    def _unsure(self, fields: Mapping[str, Field | None]) -> Unsure:
+        if None in fields.values():
+            why = "it mirrors the params, but its state is not one that optax makes"
+            fix = f"add `slots: {{{self.mirror.node}: {{power: 0}}}}` with its power of a factor of the params"
+        elif len(fields) > 1 and len({f.power(-1) for f in fields.values() if f}) > 1:
+            why = f"{', '.join(sorted(fields))} keep states of the same names and shapes"
+            fix = f"add `optimizer_kind: NAME` with the optax factory that made it, e.g. `{next(iter(fields))}`"
+        else:
+            why = "what stands before it in the chain (clipping? a trust ratio? a sign?) left no trace on disk"
+            fix = "add `optimizer_kind: NAME` with the optax factory that made it, e.g. `adamw`, `sgd`, `lars`"
+        return Unsure(
+            path=self.mirror.node,
+            owner=self.owner,
+            slots=tuple(pair.leaf for pair in self.mirror.pairs),
+            why=why,
+            fix=fix,
+            candidates=tuple(fields),
+            pair=self.pair if len(fields) > 1 and self.signal.value is not None else None,
+        )

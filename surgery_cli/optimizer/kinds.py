@@ -1,0 +1,496 @@
+"""What is known of optimizer states: their fields, powers, clocks and fresh values. Data, in one place.
+
+A state is recognised by the set of its field names. The power of a slot does not follow from its name but from its
+place in the chain: ``signal`` is the exponent with which the update that reaches the state follows a factor of the
+params (-1 at the start of a chain, 0 after a normalising transform, +1 after a trust ratio).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """A field of a state that holds a tree shaped like the params.
+
+    The power of its slots is ``of_signal * signal + fixed``. ``relations`` are those which its shapes may have
+    to the params' (see ``Slot.relation``). The other fields are those of ``Slot``.
+    """
+
+    of_signal: int = 0
+    fixed: int = 0
+    is_even: bool = False
+    is_second_moment: bool = False
+    is_params_like: bool = False
+    fresh: float | None = 0.0
+    relations: tuple[str, ...] = ("same",)
+
+    def power(self, signal: int | None) -> int | None:
+        """The power under a known signal, or None where it depends on an unknown one."""
+        if self.of_signal == 0:
+            return self.fixed
+        return None if signal is None else self.of_signal * signal + self.fixed
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of state.
+
+    ``after`` is the signal behind it: ``same``, ``unknown`` or a number. ``inner`` fields hold states that the same
+    signal reaches; with ``passes_inner`` the signal behind the innermost goes on. ``clocks`` say what an integer
+    scalar drives; ``numbers`` what a scalar that is no clock means.
+    """
+
+    name: str
+    family: str
+    fields: Mapping[str, Field] = MappingProxyType({})
+    clocks: Mapping[str, str] = MappingProxyType({})
+    clock_fresh: Mapping[str, int] = MappingProxyType({})
+    numbers: Mapping[str, str] = MappingProxyType({})
+    others: tuple[str, ...] = ()
+    """Fields that are neither trees, nor clocks, nor hyperparameters: keys, flags, running scalars."""
+    inner: tuple[str, ...] = ()
+    after: int | str = "same"
+
+    @property
+    def signature(self) -> frozenset[str]:
+        """The names of all fields."""
+        return frozenset((*self.fields, *self.clocks, *self.numbers, *self.others, *self.inner))
+
+
+_SQUARE: Final = Field(of_signal=2, is_even=True, is_second_moment=True)
+_FIRST: Final = Field(of_signal=1)
+_ABSOLUTE: Final = Field(of_signal=1, is_even=True, is_second_moment=True)
+_RATIO: Final = Field()
+_PARAMS: Final = Field(fixed=1, is_params_like=True, fresh=None)
+_FACTORED: Final = msgspec.structs.replace(_SQUARE, relations=("same", "one", "factored"))
+_SCALAR: Final = ("scalar",)
+_SINGLE: Final = ("scalar", "one")
+_COUNT: Final = {"count": "bias_correction"}
+
+KINDS: Final[tuple[Kind, ...]] = (
+    # --- moments, then a quotient: the signal behind them is 0 -------------------------------------------
+    Kind(
+        name="adam",
+        family="adam-family",
+        fields={"mu": _FIRST, "nu": _SQUARE},
+        clocks=_COUNT,
+        after=0,
+    ),
+    Kind(
+        name="yogi",
+        family="adam-family",
+        clocks=_COUNT,
+        after=0,
+        fields={
+            "mu": Field(of_signal=1, fresh=1e-6),
+            "nu": Field(of_signal=2, is_even=True, is_second_moment=True, fresh=1e-6),
+        },
+    ),
+    Kind(
+        name="adamax",
+        family="adam-family",
+        fields={"mu": _FIRST, "nu": _ABSOLUTE},
+        clocks=_COUNT,
+        after=0,
+    ),
+    Kind(
+        name="adopt",
+        family="adam-family",
+        fields={"mu": _RATIO, "nu": _SQUARE},
+        clocks={"count": "first_step"},
+        after=0,
+    ),
+    Kind(
+        name="novograd",
+        family="novograd",
+        clocks={"count": "first_step"},
+        after=0,
+        fields={
+            "mu": _RATIO,
+            "nu": msgspec.structs.replace(_SQUARE, relations=_SCALAR),
+        },
+    ),
+    Kind(
+        name="amsgrad",
+        family="adam-family",
+        fields={"mu": _FIRST, "nu": _SQUARE, "nu_max": _SQUARE},
+        clocks=_COUNT,
+        after=0,
+    ),
+    Kind(
+        name="adan",
+        family="adan",
+        fields={"m": _FIRST, "v": _FIRST, "n": _SQUARE, "g": _FIRST},
+        clocks={"t": "bias_correction"},
+        after=0,
+    ),
+    Kind(
+        name="ademamix",
+        family="adam-family",
+        fields={"m1": _FIRST, "m2": _FIRST, "nu": _SQUARE},
+        clocks={"count": "bias_correction", "count_m2": "schedule"},
+        after=0,
+    ),
+    Kind(
+        name="simplified_ademamix",
+        family="adam-family",
+        fields={"m": _FIRST, "n": _SQUARE},
+        clocks={"t": "bias_correction"},
+        after=0,
+    ),
+    Kind(
+        name="sophia",
+        family="sophia",
+        fields={"mu": _FIRST, "nu": _SQUARE},
+        clocks={"count": "cycle"},
+        others=("hessian_fn_state",),
+        after="unknown",
+    ),
+    Kind(name="rms", family="rmsprop", fields={"nu": _SQUARE}, after=0),
+    Kind(name="rms_count", family="rmsprop", fields={"nu": _SQUARE}, clocks=_COUNT, after=0),
+    Kind(name="stddev", family="rmsprop", fields={"mu": _FIRST, "nu": _SQUARE}, after=0),
+    Kind(
+        name="sm3",
+        family="sm3",
+        after=0,
+        fields={
+            "mu": msgspec.structs.replace(_SQUARE, relations=("axis",)),
+            "nu": _RATIO,
+        },
+    ),
+    Kind(
+        name="rss",
+        family="adagrad",
+        after=0,
+        fields={"sum_of_squares": msgspec.structs.replace(_SQUARE, fresh=0.1)},
+    ),
+    Kind(
+        name="adadelta",
+        family="adadelta",
+        after=0,
+        fields={"e_g": _SQUARE, "e_x": Field(is_even=True, is_second_moment=True)},
+    ),
+    Kind(
+        name="rprop",
+        family="rprop",
+        after=1,
+        fields={
+            "step_sizes": Field(fixed=1, is_even=True, is_second_moment=True, fresh=None),
+            "prev_updates": Field(fixed=1),
+        },
+    ),
+    Kind(
+        name="factored",
+        family="adafactor",
+        after=0,
+        fields={"v_row": _FACTORED, "v_col": _FACTORED, "v": _FACTORED},
+        clocks={"count": "decay"},
+    ),
+    Kind(name="lion", family="lion", fields={"mu": _FIRST}, clocks={"count": "nothing"}, after=0),
+    Kind(
+        name="muon",
+        family="muon",
+        fields={"mu": _FIRST},
+        clocks=_COUNT,
+        others=("ns_coeffs",),
+        after="unknown",  # with adaptive scaling the signal stays
+    ),
+    # --- accumulators: the signal goes on ----------------------------------------------------------------
+    Kind(name="trace", family="momentum", fields={"trace": _FIRST}),
+    Kind(name="ema", family="momentum", fields={"ema": _FIRST}, clocks=_COUNT),
+    Kind(
+        name="optimistic",
+        family="optimistic",
+        fields={"previous_gradient": _FIRST},
+        clocks={"is_initial_step": "first_step"},
+        clock_fresh={"is_initial_step": 1},
+    ),
+    Kind(
+        name="apply_every",
+        family="accumulation",
+        fields={"grad_acc": _FIRST},
+        clocks={"count": "cycle"},
+    ),
+    Kind(
+        name="accumulate",
+        family="accumulation",
+        fields={"avg_grad": _FIRST},
+        clocks={"micro_step": "cycle"},
+        others=("ready",),
+    ),
+    Kind(
+        name="zero_nans",
+        family="zero_nans",
+        fields={"found_nan": Field(relations=_SCALAR)},
+    ),
+    Kind(
+        name="ldog",
+        family="dog",
+        after=1,
+        fields={
+            "max_dist": Field(
+                fixed=1, is_even=True, is_second_moment=True, fresh=None, relations=_SINGLE
+            ),
+            "grad_sum_of_squares": msgspec.structs.replace(_SQUARE, relations=_SINGLE),
+            "init_params": _PARAMS,
+        },
+    ),
+    # --- line searches and quasi-Newton ------------------------------------------------------------------
+    Kind(
+        name="lbfgs",
+        family="lbfgs",
+        after="unknown",
+        clocks={"count": "first_step"},
+        others=("weights_memory",),
+        fields={
+            "params": _PARAMS,
+            "updates": _FIRST,
+            "diff_params_memory": Field(fixed=1, relations=("stacked",)),
+            "diff_updates_memory": Field(of_signal=1, relations=("stacked",)),
+        },
+    ),
+    Kind(
+        name="linesearch",
+        family="linesearch",
+        after="unknown",
+        fields={"grad": Field(fixed=-1)},
+        numbers={"learning_rate": "learning rate"},
+        others=("value", "info"),
+    ),
+    # --- optimizers that keep copies of the params -------------------------------------------------------
+    Kind(
+        name="cocob",
+        family="cocob",
+        after="unknown",
+        fields={
+            "init_particles": _PARAMS,
+            "cumulative_gradients": _FIRST,
+            "scale": msgspec.structs.replace(_ABSOLUTE, fresh=1e-8),
+            "subgradients": _ABSOLUTE,
+            "reward": Field(is_even=True),
+        },
+    ),
+    Kind(
+        name="dadapt",
+        family="prodigy",
+        after="unknown",
+        fields={"exp_avg": _FIRST, "exp_avg_sq": _SQUARE, "grad_sum": _FIRST},
+        clocks=_COUNT,
+        others=("estim_lr", "numerator_weighted"),
+    ),
+    Kind(
+        name="prodigy",
+        family="prodigy",
+        after="unknown",
+        clocks=_COUNT,
+        others=("estim_lr", "numerator_weighted"),
+        fields={
+            "exp_avg": _FIRST,
+            "exp_avg_sq": _SQUARE,
+            "grad_sum": _FIRST,
+            "params0": _PARAMS,
+        },
+    ),
+    Kind(
+        name="dog",
+        family="dog",
+        after="unknown",
+        fields={"init_params": _PARAMS},
+        clocks={"is_init_step": "first_step"},
+        clock_fresh={"is_init_step": 1},
+        others=("max_dist", "sum_sq_norm_grads"),
+    ),
+    Kind(
+        name="dowg",
+        family="dog",
+        after="unknown",
+        fields={"init_params": _PARAMS},
+        others=("estim_sq_dist", "weighted_sq_norm_grads"),
+    ),
+    Kind(
+        name="madgrad",
+        family="madgrad",
+        after="unknown",
+        fields={"grad_sum_sq": _SQUARE, "s": _FIRST, "x0": _PARAMS},
+        clocks={"count": "schedule"},
+    ),
+    Kind(
+        name="momo",
+        family="momo",
+        after="unknown",
+        fields={"exp_avg": _FIRST},
+        clocks={"count": "first_step"},
+        others=("barf", "gamma", "lb"),
+    ),
+    Kind(
+        name="momo_adam",
+        family="momo",
+        after="unknown",
+        fields={"exp_avg": _FIRST, "exp_avg_sq": _SQUARE},
+        clocks={"count": "first_step"},
+        others=("barf", "gamma", "lb"),
+    ),
+    Kind(
+        name="mechanic",
+        family="mechanic",
+        after="unknown",
+        fields={"x0": _PARAMS},
+        clocks={"count": "first_step"},
+        others=("r", "m", "v", "s"),
+        inner=("base_optimizer_state",),
+    ),
+    Kind(
+        name="schedule_free",
+        family="schedule_free",
+        after="unknown",
+        fields={"z": _PARAMS},
+        clocks={"step_count": "schedule"},
+        clock_fresh={"step_count": 1},
+        numbers={"b1": "interpolation b1"},
+        others=("weight_sum", "max_lr"),
+        inner=("base_optimizer_state",),
+    ),
+    Kind(
+        name="sam",
+        family="sam",
+        after="unknown",
+        fields={"cache": _PARAMS},
+        clocks={"steps_since_sync": "cycle"},
+        inner=("opt_state", "adv_state"),
+    ),
+    Kind(
+        name="sam_opaque",
+        family="sam",
+        after="unknown",
+        clocks={"steps_since_sync": "cycle"},
+        inner=("opt_state", "adv_state"),
+    ),
+    Kind(
+        name="lookahead",
+        family="lookahead",
+        after="unknown",
+        clocks={"steps_since_sync": "cycle"},
+        inner=("fast_state",),
+    ),
+    Kind(
+        name="galore",
+        family="galore",
+        after="unknown",
+        fields={"projector": Field(fresh=0.0)},
+        clocks={"count": "cycle"},
+        inner=("base_optimizer_state",),
+    ),
+    # --- wrappers ----------------------------------------------------------------------------------------
+    Kind(
+        name="multi_steps",
+        family="accumulation",
+        fields={"acc_grads": _FIRST},
+        clocks={"mini_step": "cycle", "gradient_step": "schedule"},
+        others=("skip_state",),
+        inner=("inner_opt_state",),
+    ),
+    Kind(name="masked", family="masked", inner=("inner_state",)),
+    Kind(name="partition", family="partition", inner=("inner_states",)),
+    Kind(
+        name="inject_hyperparams",
+        family="inject_hyperparams",
+        clocks={"count": "nothing"},
+        others=("hyperparams", "hyperparams_states"),
+        inner=("inner_state",),
+    ),
+    Kind(
+        name="apply_if_finite",
+        family="apply_if_finite",
+        clocks={"notfinite_count": "counter", "total_notfinite": "counter"},
+        others=("last_finite",),
+        inner=("inner_state",),
+    ),
+    Kind(
+        name="conditionally",
+        family="conditionally",
+        clocks={"step": "counter"},
+        inner=("inner_state",),
+        after="unknown",
+    ),
+    # --- states without slots ----------------------------------------------------------------------------
+    Kind(name="schedule", family="schedule", clocks={"count": "schedule"}),
+    Kind(name="noise", family="noise", clocks={"count": "schedule"}, others=("rng_key",)),
+    Kind(name="private", family="noise", others=("rng_key",)),
+    Kind(name="hutchinson", family="noise", others=("key",)),
+    Kind(
+        name="plateau",
+        family="plateau",
+        clocks={"plateau_count": "counter", "cooldown_count": "counter", "count": "counter"},
+        numbers={"scale": "learning rate factor"},
+        others=("best_value", "avg_value"),
+    ),
+    Kind(
+        name="search_record",
+        family="linesearch",
+        clocks={"num_linesearch_steps": "counter"},
+        others=("decrease_error", "curvature_error"),
+    ),
+    Kind(
+        name="monitor",
+        family="measurement",
+        others=("measurements",),
+        inner=("measure_states",),
+    ),
+    Kind(name="snapshot", family="measurement", others=("measurement",)),
+)
+"""Every kind of state that optax and optax.contrib make, in the order in which equal signatures are tried."""
+
+VANISHING: Final = {
+    "multi_steps": ("skip_state",),
+    "inject_hyperparams": ("hyperparams_states",),
+    "sam": ("adv_state",),
+    "sam_opaque": ("adv_state",),
+    "sophia": (),
+    "search_record": ("curvature_error",),
+}
+"""Fields that some releases lack, or that Flax NNX leaves out where they are empty."""
+
+UNDER_PARAM: Final[Mapping[str, Field]] = {
+    "v": _FACTORED,
+    "v_row": _FACTORED,
+    "v_col": _FACTORED,
+    "m": Field(of_signal=1, relations=("same", "one")),
+    "momentum": Field(of_signal=1),
+    "grad_ema": Field(fixed=-1),
+    "grad_sq_ema": Field(fixed=-2, is_even=True, is_second_moment=True),
+}
+"""Slots that stand under the param's path: T5X and ``flax.optim``.
+
+T5X's adafactor keeps ``m`` of an update that may have been scaled by the params: its power is not sure.
+"""
+
+SLOW: Final = _PARAMS
+"""The slow weights of lookahead, beside the fast ones."""
+
+BESIDE: Final = Field(fixed=1, is_params_like=True, fresh=None)
+"""A copy of the params beside the optimizer state: EMA params, target networks."""
+
+
+@cache
+def by_signature() -> dict[frozenset[str], tuple[Kind, ...]]:
+    """The kinds that a state with these field names may be."""
+    found: dict[frozenset[str], list[Kind]] = {}
+    for kind in KINDS:
+        vanishing = VANISHING.get(kind.name, ())
+        signatures = {kind.signature}
+        for name in vanishing:
+            signatures |= {s - {name} for s in signatures}
+        for signature in signatures:
+            found.setdefault(signature, []).append(kind)
+    return {signature: tuple(kinds) for signature, kinds in found.items()}
+
+
+@cache
+def by_name() -> dict[str, Kind]:
+    """The kinds of states by their names."""
+    return {kind.name: kind for kind in KINDS}

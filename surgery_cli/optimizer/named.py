@@ -1,0 +1,80 @@
+"""What the user says of the optimizer: ``optimizer_kind:``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.factories import FACTORIES, REFUSED, STATELESS, WITHOUT_SLOTS, WRAPPERS
+from surgery_cli.optimizer.kinds import Kind
+from surgery_cli.tree.paths import LeafPath, nearest
+
+
+class NamedKinds:
+    """The factories that the user named, for the whole tree or by node.
+
+    Raises:
+        PlanError: a name is no factory of optax that keeps slots.
+    """
+
+    def __init__(self, kind: str | Mapping[str, str] | None) -> None:
+        by_node = {"": kind} if isinstance(kind, str) else dict(kind or {})
+        self._by_node = {node.strip("/"): name for node, name in by_node.items()}
+        self._used: set[str] = set()
+        for name in self._by_node.values():
+            _check(name)
+
+    def narrow(
+        self, path: LeafPath, kinds: tuple[Kind, ...]
+    ) -> tuple[tuple[Kind, ...], int | None]:
+        """The kinds that the state at ``path`` can be, and the signal that reaches it, if the user said so."""
+        for node, name in self._by_node.items():
+            if node and not (str(path) + "/").startswith(node + "/"):
+                continue
+            signals = FACTORIES[name]
+            left = tuple(kind for kind in kinds if kind.name in signals)
+            if left:
+                self._used.add(node)
+                return left[:1], signals[left[0].name]
+        return kinds, None
+
+    def raise_if_unused(self, family: Mapping[LeafPath, str]) -> None:
+        """Refuse names that fit no state of the tree.
+
+        Raises:
+            PlanError: an optimizer was named whose state is not there.
+        """
+        for node, name in self._by_node.items():
+            if node not in self._used:
+                found = sorted(set(family.values())) or ["no optimizer state"]
+                raise PlanError(
+                    f"`optimizer_kind: {name}` fits no state{f' below {node!r}' if node else ''}",
+                    why=f"found: {', '.join(found)}",
+                    fix="name the optax factory that made the state, e.g. `optimizer_kind: adamw`",
+                    field="optimizer_kind",
+                )
+
+
+def _check(name: str) -> None:
+    """Raise PlanError unless ``name`` is a factory with slots."""
+    if name in FACTORIES:
+        return
+    if name in REFUSED:
+        why = REFUSED[name]
+    elif name in STATELESS or name in WITHOUT_SLOTS:
+        why = "it keeps no slots"
+    elif name in WRAPPERS:
+        why = "it wraps other optimizers, whose states are found by themselves"
+    else:
+        why = "it is no optimizer of optax or optax.contrib"
+    close = _nearest(name, FACTORIES)
+    raise PlanError(
+        f"`optimizer_kind: {name}` does not say what the slots are",
+        why=why,
+        fix=f"did you mean `{close}`?" if close else "name the factory that keeps the slots",
+        field="optimizer_kind",
+    )
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    return (nearest(name, names, 1) or [""])[0]

@@ -1,0 +1,163 @@
+"""Finds the twins of params: in optimizer state by its structure, beside it by shape; and the clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from surgery_cli.errors import Problem
+from surgery_cli.optimizer.groups import SlotHint, Unsure, hints_from
+from surgery_cli.optimizer.kinds import SLOW
+from surgery_cli.optimizer.mirrors import Branch, Mirror, branches, path_of
+from surgery_cli.optimizer.named import NamedKinds
+from surgery_cli.optimizer.roots import fast_and_slow, scopes
+from surgery_cli.optimizer.slots import Clock, Slot
+from surgery_cli.optimizer.walk import Signal, Walk
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import TreeSpec
+
+__all__ = ["OptimizerSurvey", "Question", "SlotHint", "Unsure", "adam_variant", "survey"]
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Something that only the user can say, and the nodes of params whose edits need the answer."""
+
+    problem: Problem
+    concerns: tuple[LeafPath, ...]
+
+
+class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
+    """What the metadata of a tree says of its optimizer state.
+
+    ``slots`` include holes (relation ``hole``). ``hyperparams`` say what a stored number is. ``unsure`` lists slots
+    whose power is not known; they are kept. ``open_questions`` matter once an edit touches what they concern.
+    ``family`` names each optimizer node.
+    """
+
+    params_roots: tuple[LeafPath, ...]
+    slots: dict[LeafPath, Slot]
+    clocks: dict[LeafPath, Clock]
+    hyperparams: dict[LeafPath, str]
+    unsure: list[Unsure]
+    open_questions: list[Question]
+    family: dict[LeafPath, str]
+
+    @property
+    def params_root(self) -> LeafPath | None:
+        """Where the params stand, if there is exactly one such place."""
+        return self.params_roots[0] if len(self.params_roots) == 1 else None
+
+    @property
+    def questions(self) -> list[Problem]:
+        """Every open question as a problem."""
+        return [question.problem for question in self.open_questions]
+
+    def questions_about(self, params: Iterable[LeafPath]) -> list[Problem]:
+        """The questions that an edit of ``params`` needs answered."""
+        edited = list(params)
+        return [
+            question.problem
+            for question in self.open_questions
+            if any(path.is_below(node) for node in question.concerns for path in edited)
+        ]
+
+
+def survey(
+    tree: TreeSpec,
+    *,
+    params: str | None = None,
+    kind: str | Mapping[str, str] | None = None,
+    slots: Mapping[str, Mapping[str, object] | SlotHint] | None = None,
+    measured: Mapping[LeafPath, str] | None = None,
+) -> OptimizerSurvey:
+    """Find params, slots and clocks from metadata alone.
+
+    ``params`` is the printed path of the params' root. ``kind`` names the optax factory of the optimizer (or maps the
+    printed path of a node to one) and settles powers; ``slots`` says what unknown trees are; ``measured`` gives, by
+    node, the variant that ``adam_variant`` found.
+
+    Raises:
+        PlanError: ``params``, ``kind`` or ``slots`` name what the tree does not have.
+    """
+    top = branches(tree)
+    hints = hints_from(slots or {}, tree)
+    named = NamedKinds(kind)
+    found = OptimizerSurvey(
+        params_roots=(),
+        slots={},
+        clocks={},
+        hyperparams={},
+        unsure=[],
+        open_questions=[],
+        family={},
+    )
+    pairs: list[tuple[Branch, Branch | None]] = list(scopes(top, params))
+    roots: list[LeafPath] = []
+    for scope, root in pairs or [(top, None)]:
+        walk = Walk(tree, top, root, named, hints)
+        if root is not None:
+            roots.append(path_of(root))
+            double = fast_and_slow(root, tree)
+            if double is not None:
+                roots[-1] = double[0].path
+                _slow_weights(walk, double[0].path, double[1])
+        walk.visit(scope, Signal(-1), inside=root is None)
+        _gather(walk, measured or {}, found)
+    named.raise_if_unused(found.family)
+    return msgspec.structs.replace(found, params_roots=tuple(roots))
+
+
+def _slow_weights(walk: Walk, fast: LeafPath, slow: Branch) -> None:
+    """Lookahead keeps its slow weights beside the fast ones, inside the params."""
+    match = walk.find(slow)
+    if isinstance(match, Mirror) and match.root == fast:
+        walk.add(match, "slow", SLOW, Signal(1), "lookahead")
+
+
+def _gather(walk: Walk, measured: Mapping[LeafPath, str], found: OptimizerSurvey) -> None:
+    """Turn what one walk found into slots and clocks."""
+    by_node: dict[LeafPath, list[LeafPath]] = {}
+    for group in walk.groups:
+        slots, unsure = group.slots(walk.tree, measured)
+        for slot in slots:
+            found.slots[slot.path] = slot
+        driven = [slot.path for slot in slots if slot.relation != "hole"]
+        by_node.setdefault(group.owner, []).extend(driven)
+        if unsure is not None:
+            found.unsure.append(unsure)
+    for owner, clocks in walk.clocks.items():
+        driven = by_node.get(owner, [])
+        for path, (drives, fresh) in clocks.items():
+            slots_of_clock = tuple(driven) if drives not in ("nothing", "counter") else ()
+            found.clocks[path] = Clock(path=path, drives=drives, slots=slots_of_clock, fresh=fresh)
+        driving = tuple(p for p in clocks if clocks[p][0] not in ("nothing", "counter"))
+        if driving:
+            for path in driven:
+                found.slots[path] = msgspec.structs.replace(found.slots[path], clocks=driving)
+    found.hyperparams.update(walk.hyperparams)
+    found.family.update(walk.family)
+    found.open_questions.extend(Question(problem, nodes) for problem, nodes in walk.questions)
+
+
+def adam_variant(
+    largest_mu: float, largest_mu_over_nu: float, largest_mu_over_root_nu: float
+) -> str | None:
+    """Which optimizer keeps a state ``{count, mu, nu}``, from three maxima over one pair of slots.
+
+    ``largest_mu`` is max|mu|, ``largest_mu_over_nu`` max(|mu| / nu), ``largest_mu_over_root_nu`` max(|mu| / sqrt(nu)),
+    both over elements with nu > 0. None if the state has seen no gradient.
+
+    Adamax bounds |mu| by nu, a decayed maximum of |g|. Adam's nu is an average of g squared, so that
+    |mu| <= (1-b1)/sqrt((1-b2)(1-b1^2/b2)) * sqrt(nu), which is 7.3 at b1=0.9, b2=0.999. Beyond it, mu is no average of
+    gradients: adopt.
+
+    >>> adam_variant(0.02, 0.9, 0.1), adam_variant(0.02, 40.0, 1.5), adam_variant(0.9, 4e3, 30.0)
+    ('adamax', 'adam', 'adopt')
+    """
+    values = (largest_mu, largest_mu_over_nu, largest_mu_over_root_nu)
+    if not all(0 < value < float("inf") for value in values):
+        return None
+    if largest_mu_over_nu <= 1:
+        return "adamax"
+    return "adam" if largest_mu_over_root_nu <= 7.3 else "adopt"

@@ -1,0 +1,347 @@
+"""The walk through the part of a tree that holds optimizer state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from surgery_cli.errors import Problem
+from surgery_cli.optimizer.groups import Group, Signal, SlotHint
+from surgery_cli.optimizer.kinds import BESIDE, UNDER_PARAM, Field, Kind, by_signature
+from surgery_cli.optimizer.mirrors import (
+    Branch,
+    Mirror,
+    Node,
+    Pair,
+    Shapes,
+    mirror,
+    path_of,
+    relation,
+)
+from surgery_cli.optimizer.named import NamedKinds
+from surgery_cli.optimizer.roots import OPTIMIZER_NAMES, descents, fast_and_slow, is_step, scopes
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, TreeSpec, is_integer
+
+__all__ = ["Signal", "Walk"]
+
+
+class Walk:
+    """Collects groups of slots, clocks, hyperparameters and questions, state by state.
+
+    ``top`` is the whole tree, ``root`` the params (None if there are none).
+    """
+
+    def __init__(
+        self,
+        tree: TreeSpec,
+        top: Branch,
+        root: Branch | None,
+        named: NamedKinds,
+        hints: Mapping[str, SlotHint],
+    ) -> None:
+        self.tree = tree
+        self.groups: list[Group] = []
+        self.clocks: dict[LeafPath, dict[LeafPath, tuple[str, int]]] = {}
+        self.hyperparams: dict[LeafPath, str] = {}
+        self.family: dict[LeafPath, str] = {}
+        self.questions: list[tuple[Problem, tuple[LeafPath, ...]]] = []
+        self._named, self._hints = named, hints
+        self._top, self._root = top, root
+        double = fast_and_slow(root, tree) if root is not None else None
+        self._candidates = [] if root is None else descents(double[0] if double else root)
+        self._shapes: Shapes | None = None
+
+    # --- what mirrors what -------------------------------------------------------------------------------
+
+    def find(self, state: Branch, names: frozenset[str] = frozenset()) -> Mirror | list[LeafPath]:
+        """The part of the params that ``state`` mirrors; else the nodes that it might mirror (none, or several)."""
+        partial: list[Mirror] = []
+        for params in self._candidates:
+            found = mirror(params, state, self.tree, names)
+            if found is None or not self._fits(found, names):
+                continue
+            if found.missing == 0:
+                return found
+            partial.append(found)
+        partial += self._equal_parts(state)
+        if len(partial) == 1:
+            return partial[0]
+        return [found.root for found in partial]
+
+    def _fits(self, found: Mirror, names: frozenset[str]) -> bool:
+        """True if one rule relates all shapes (slots under the params' paths: one for each name)."""
+        if not names:
+            return not found.pairs or relation(found.pairs, self.tree) is not None
+        return all(relation(pairs, self.tree) is not None for pairs in _by_tail(found).values())
+
+    def _equal_parts(self, state: Branch) -> list[Mirror]:
+        """Mirrors of parts of the params with the very names and shapes of ``state``."""
+        if not self._candidates or isinstance(state, LeafPath):
+            return []
+        if self._shapes is None:
+            self._shapes = Shapes(self._candidates[0], self.tree)
+        equal = (mirror(params, state, self.tree) for params in self._shapes.equal_to(state))
+        return [found for found in equal if found is not None and found.pairs]
+
+    def add(
+        self, match: Mirror, name: str, field: Field | None, signal: Signal, family: str,
+        *, owner: LeafPath | None = None, in_optimizer: bool = True, group: str | None = None,
+    ) -> None:  # fmt: skip
+        """Add a group of one field whose meaning does not depend on a choice of kinds."""
+        self.groups.append(
+            Group(
+                owner=match.node if owner is None else owner,
+                name=name,
+                family=family,
+                mirror=match,
+                fields={family: field},
+                relation=group or relation(match.pairs, self.tree) or "same",
+                signal=signal,
+                in_optimizer=in_optimizer,
+            )
+        )
+
+    # --- the walk ----------------------------------------------------------------------------------------
+
+    def visit(self, branch: Branch, signal: Signal, *, inside: bool) -> Signal:
+        """Look at a node of the tree; returns the signal behind it. ``inside``: within optimizer state."""
+        if branch is self._root:
+            return signal
+        hint = self._hints.get(str(path_of(branch))) if self._hints else None
+        if hint is not None:
+            self._hinted(branch, hint, signal)
+            return Signal(None)
+        if isinstance(branch, LeafPath):
+            return self._leaf(branch, signal, inside=inside)
+        known = by_signature().get(frozenset(branch.children))
+        if known is not None:
+            behind = self._state(branch, known, signal, inside=inside)
+            if behind is not None:
+                return behind
+        if branch.path[-1:] == ("param_states",) and self._under_params(branch):
+            return Signal(None)
+        if inside and branch.is_sequence:
+            return self._chain(branch, signal)
+        if self._copy(branch, inside=inside):
+            return Signal(None) if inside else signal
+        return self._side_by_side(branch, signal, inside=inside)
+
+    def _leaf(self, leaf: LeafPath, signal: Signal, *, inside: bool) -> Signal:
+        spec = self.tree[leaf]
+        if spec.kind is LeafKind.EMPTY:
+            return Signal(
+                None
+            )  # clipping, a trust ratio, a sign or nothing at all: they look alike
+        if not leaf or not spec.has_array:
+            return signal
+        if spec.shape == () and is_integer(spec.dtype):
+            if is_step(leaf):
+                self.clocks.setdefault(leaf.parent, {})[leaf] = ("nothing", 0)
+        elif (
+            inside
+            and spec.size > 1
+            and not is_integer(spec.dtype)
+            and spec.kind is not LeafKind.KEY
+        ):
+            self._ask(leaf, [])
+        return signal
+
+    def _chain(self, chain: Node, signal: Signal) -> Signal:
+        """A sequence of states. Gaps are states without leaves, which Flax NNX leaves out."""
+        current, expected = signal, 0
+        for index, child in chain.in_order():
+            reaching = current if index == expected else Signal(None)
+            if isinstance(child, Node) and child.is_sequence and reaching is not signal:
+                reaching = Signal(None)  # a chain in a chain, or two optimizers in a tuple
+            current = self.visit(child, reaching, inside=True)
+            expected = index + 1
+        return current
+
+    def _side_by_side(self, node: Node, signal: Signal, *, inside: bool) -> Signal:
+        """A dict: several optimizers, or a named chain, whose order the disk does not keep."""
+        reaching: list[Signal] = []
+        changed: list[bool] = []
+        for key, child in node.children.items():
+            within = inside or key in OPTIMIZER_NAMES
+            start = Signal(signal.value)
+            behind = self.visit(child, start, inside=within)
+            reaching.append(start)
+            changed.append(within and behind is not start)
+        for place, start in enumerate(reaching):
+            if inside and any(c for other, c in enumerate(changed) if other != place):
+                start.value = None
+        return Signal(None) if any(changed) else signal
+
+    def _state(
+        self, node: Node, kinds: tuple[Kind, ...], signal: Signal, *, inside: bool
+    ) -> Signal | None:
+        """A state with known field names; None if it is none after all."""
+        names = list(kinds[0].fields)
+        matches = {name: self.find(node.children[name]) for name in names if name in node.children}
+        fitting = {name: m for name, m in matches.items() if isinstance(m, Mirror)}
+        if not inside and not (fitting and len(names) + len(kinds[0].clocks) > 1):
+            return None
+        relations = {
+            n: relation(m.pairs, self.tree) or "same" for n, m in fitting.items() if m.pairs
+        }
+        left = tuple(
+            k for k in kinds if all(_allowed(k.fields[n], r) for n, r in relations.items())
+        )
+        if not left and not self._candidates[1:] and inside is False:
+            return None
+        self._emit(node, left or kinds, signal, matches, relations if left else {})
+        return self._behind(node, (left or kinds)[0], signal)
+
+    def _emit(
+        self, node: Node, kinds: tuple[Kind, ...], signal: Signal,
+        matches: Mapping[str, Mirror | list[LeafPath]], relations: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        """Record the slots, clocks and numbers of a state."""
+        kinds, forced = self._named.narrow(node.path, kinds)
+        kind = kinds[0]
+        self.family[node.path] = kind.family
+        first = [m.pairs[0].leaf for m in matches.values() if isinstance(m, Mirror) and m.pairs]
+        for name, match in matches.items():
+            if not isinstance(match, Mirror) or (match.pairs and name not in relations):
+                if self._root is not None:
+                    self._ask(
+                        path_of(node.children[name]), match if isinstance(match, list) else []
+                    )
+                continue
+            self.groups.append(
+                Group(
+                    owner=node.path,
+                    name=name,
+                    family=kind.family,
+                    mirror=match,
+                    fields={k.name: k.fields[name] for k in kinds},
+                    relation=relations.get(name, "same"),
+                    signal=signal,
+                    forced=forced,
+                    pair=(first[0], first[1]) if len(first) == 2 else None,
+                )
+            )
+        for name, drives in kind.clocks.items():
+            leaf = node.children.get(name)
+            if isinstance(leaf, LeafPath) and self.tree[leaf].shape == ():
+                fresh = kind.clock_fresh.get(name, 0)
+                self.clocks.setdefault(node.path, {})[leaf] = (drives, fresh)
+        for name, meaning in kind.numbers.items():
+            leaf = node.children.get(name)
+            if isinstance(leaf, LeafPath) and self.tree[leaf].kind is not LeafKind.EMPTY:
+                self.hyperparams[leaf] = meaning
+
+    def _behind(self, node: Node, kind: Kind, signal: Signal) -> Signal:
+        """Visit the states inside a state; the signal behind it."""
+        for name in kind.others:
+            child = node.children.get(name)
+            if name == "hyperparams" and isinstance(child, Node):
+                for leaf in child.leaves():
+                    self.hyperparams[leaf] = str(LeafPath(leaf[len(child.path) :]))
+            elif isinstance(child, Node):
+                self.visit(child, Signal(None), inside=True)
+        inner = [node.children[name] for name in kind.inner if name in node.children]
+        if kind.name == "partition":
+            inner = list(inner[0].children.values()) if isinstance(inner[0], Node) else []
+        behind = [self.visit(child, signal, inside=True) for child in inner]
+        if kind.after != "same":
+            return Signal(kind.after if isinstance(kind.after, int) else None)
+        if not behind or all(s is signal for s in behind):
+            return signal
+        values = {s.value for s in behind}
+        if kind.name == "masked" or len(values) > 1:
+            return Signal(None)  # some params pass by, others go through
+        return Signal(values.pop())
+
+    # --- trees without a known state ---------------------------------------------------------------------
+
+    def _under_params(self, node: Node) -> bool:
+        """Slots that stand under the params' paths, as in T5X and ``flax.optim``; False if there are none."""
+        match = self.find(node, frozenset(UNDER_PARAM))
+        if not isinstance(match, Mirror):
+            return False
+        parts = _by_tail(match)
+        if not parts or "" in parts:
+            return False
+        family = "adafactor" if "v_row" in parts else "flax.optim"
+        self.family[node.path] = family
+        for place, (name, pairs) in enumerate(parts.items()):
+            part = match._replace(pairs=pairs, holes=match.holes if place == 0 else [])
+            signal = Signal(None if name == "m" else -1)
+            group = relation(pairs, self.tree)
+            self.add(part, name, UNDER_PARAM[name], signal, family, owner=node.path, group=group)
+        step = LeafPath((*node.path[:-1], "step"))
+        if step in self.tree:
+            drives = (
+                "decay"
+                if "v_row" in parts
+                else "bias_correction"
+                if "grad_ema" in parts
+                else "nothing"
+            )
+            self.clocks.setdefault(node.path, {})[step] = (drives, 0)
+        return True
+
+    def _copy(self, node: Node, *, inside: bool) -> bool:
+        """A tree like the params under an unknown name: a slot to ask for, or a copy beside the optimizer."""
+        if not node.path or not self._candidates:
+            return False
+        for params in self._candidates:
+            match = mirror(params, node, self.tree)
+            if match is None or match.missing or not match.pairs:
+                continue
+            if relation(match.pairs, self.tree) == "same":
+                name = str(node.path[-1])
+                if inside:
+                    self.add(match, name, None, Signal(None), "unknown")
+                else:
+                    self.add(match, name, BESIDE, Signal(1), "copy", in_optimizer=False)
+                return True
+        return False
+
+    def _hinted(self, branch: Branch, hint: SlotHint, signal: Signal) -> None:
+        """A tree of slots of which the user said what it is."""
+        if hint.ignore:
+            return
+        candidates = self._candidates
+        if hint.of is not None:
+            candidates = descents(scopes(self._top, hint.of)[0][1])
+        for params in candidates:
+            match = mirror(params, branch, self.tree)
+            if match is not None and match.pairs:
+                self.add(match, str(match.node[-1]), hint.field, signal, "named in `slots:`")
+                return
+        self._ask(path_of(branch), [])
+
+    def _ask(self, path: LeafPath, candidates: list[LeafPath]) -> None:
+        """Keep a question for the user, once for each node."""
+        asked = candidates or [path_of(c) for c in self._candidates[:1]]
+        if candidates:
+            why = "these have its structure and shapes: " + ", ".join(
+                f"'{c}'" for c in candidates[:4]
+            )
+            fix = (
+                f"add `slots: {{{path}: {{of: {candidates[0]}}}}}` with the one that it belongs to"
+            )
+        else:
+            why = "its names and shapes do not follow those of the params"
+            fix = f"add `slots: {{{path}: {{of: NODE, power: K}}}}`, or `{{ignore: true}}`"
+        self.questions.append(
+            (
+                Problem(f"cannot tell which params '{path}' belongs to", why, fix, str(path)),
+                tuple(asked),
+            )
+        )
+
+
+def _allowed(field: Field, group: str) -> bool:
+    """True if a field may have this relation; a factored field may also look whole or unused."""
+    return group in field.relations
+
+
+def _by_tail(found: Mirror) -> dict[str, list[Pair]]:
+    """The pairs of a mirror by what stands behind the param's path."""
+    parts: dict[str, list[Pair]] = {}
+    for pair in found.pairs:
+        parts.setdefault(pair.tail, []).append(pair)
+    return parts
