@@ -256,10 +256,6 @@ class LeafOperation(Operation):
 
         return spec.kind is not LeafKind.EMPTY
 
-    def measured_axes(self, ndim: int) -> tuple[int, ...]:
-        """For operations that measure: the axes that the measurement reduces to size 1, counted from the first."""
-        return tuple(range(ndim))
-
     def leaves_alone(self, spec: LeafSpec) -> bool:
         """True if such a leaf already is what the edit would make it (a cast to its own dtype)."""
         return False

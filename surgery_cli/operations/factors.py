@@ -164,6 +164,9 @@ class ScaleByMeasured(LeafOperation, tag="scale_by_measured", kw_only=True, froz
     def combine(self) -> str:
         return self.measure_of.combine
 
+    def measured_axes(self, ndim: int) -> tuple[int, ...]:
+        return self.measure_of.measured_axes(ndim)
+
     def step_on_twin(self, path: LeafPath, spec: LeafSpec, scene: Scene, param: LeafRecipe) -> Step:
         return Step(self, path, spec, self.output(spec), measured_from=param)
 

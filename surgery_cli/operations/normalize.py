@@ -84,9 +84,6 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
             return tuple(range(ndim))
         return resolve_axes(self.axis, ndim, "axis")
 
-    def measured_axes(self, ndim: int) -> tuple[int, ...]:
-        return self._axes(ndim)
-
     def measure(self, block: Any, kit: Kit, at: Place) -> Any:
         axes = self.measured_axes(len(at.before.shape))
         if self.norm == "spectral":

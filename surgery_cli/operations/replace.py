@@ -92,9 +92,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
                     path, draft.leaves[path].spec, LeafRef(name, found), source.tree[found]
                 )
         gathering.raise_if_any()
-        known = {**draft.fingerprints, name: source.fingerprint}
-        after = msgspec.structs.replace(draft.with_leaves(changed), fingerprints=known)
-        return scene.carried(after, self, selected, draft)
+        return scene.carried(draft.with_leaves(changed), self, selected, draft)
 
     def _counterpart(self, path: LeafPath, start: str, file: str, source: Source) -> LeafPath:
         """The leaf of the source that takes the place of ``path``."""

@@ -5,10 +5,21 @@ from __future__ import annotations
 from functools import cache
 
 from surgery_cli.operations.base import Operation
+from surgery_cli.operations.cast import Cast
+from surgery_cli.operations.normalize import Normalize
+from surgery_cli.operations.reinit import Reinit
+from surgery_cli.operations.replace import Replace
+from surgery_cli.operations.rescale import Rescale
 
 
 @cache
 def operations() -> dict[str, type[Operation]]:
     """Every operation by its name, in the order in which they are documented."""
-    listed: list[type[Operation]] = []
+    listed: list[type[Operation]] = [
+        Rescale,
+        Normalize,
+        Replace,
+        Reinit,
+        Cast,
+    ]
     return {str(kind.__struct_config__.tag): kind for kind in listed}
