@@ -1,0 +1,190 @@
+"""Normalize: every norm against NumPy's own, whatever the blocks, and what zeros and NaN do."""
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from value_edits import ArrayScene, edited, followed, spec_of
+
+from surgery_cli.errors import PlanError, ValueRefusal
+from surgery_cli.operations.base import Cut
+from surgery_cli.operations.normalize import Normalize
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import LeafPath
+
+PARAM = LeafPath(("params", "Dense_0", "kernel"))
+KERNEL = np.random.default_rng(0).normal(size=(3, 4, 6)).astype(np.float32)
+
+NORMS = {
+    "l1": lambda x, axis: np.abs(x).sum(axis, keepdims=True),
+    "l2": lambda x, axis: np.sqrt((x**2).sum(axis, keepdims=True)),
+    "max": lambda x, axis: np.abs(x).max(axis, keepdims=True),
+    "rms": lambda x, axis: np.sqrt((x**2).mean(axis, keepdims=True)),
+}
+
+
+@pytest.mark.parametrize("block", [None, (1, 4, 6), (2, 3, 4), (1, 1, 1)])
+@pytest.mark.parametrize("axis", [None, 0, (0, 1), (-1,), (0, 2)])
+@pytest.mark.parametrize("norm", ["l1", "l2", "max", "rms"])
+def test_the_leaf_is_divided_by_its_norm(norm: str, axis: object, block: tuple | None) -> None:
+    wide = KERNEL.astype(np.float64)
+    axes = tuple(range(3)) if axis is None else axis
+    expected = wide / NORMS[norm](wide, axes)
+    result = edited(Normalize(norm=norm, axis=axis), KERNEL, block=block)
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+
+def test_the_default_is_division_by_the_norm_of_the_flattened_kernel() -> None:
+    kernel = KERNEL.reshape(12, 6)
+    np.testing.assert_allclose(
+        edited(Normalize(), kernel), kernel / np.linalg.norm(kernel), rtol=1e-6
+    )
+
+
+def test_another_norm_can_be_reached() -> None:
+    assert np.linalg.norm(edited(Normalize(to=2.5), KERNEL)) == pytest.approx(2.5, rel=1e-6)
+
+
+def test_the_spectral_norm_is_the_largest_singular_value_over_the_last_axis() -> None:
+    result = edited(Normalize(norm="spectral", to=3.0), KERNEL)
+    singular = np.linalg.svd(result.reshape(12, 6), compute_uv=False)
+    assert singular[0] == pytest.approx(3.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("axis", [(0, 1), (2, 0), (-2, -1)])
+def test_the_spectral_norm_over_two_axes_is_taken_for_each_matrix(axis: tuple[int, int]) -> None:
+    result = edited(Normalize(norm="spectral", axis=axis), KERNEL)
+    matrices = np.moveaxis(result, axis, (-2, -1))
+    np.testing.assert_allclose(np.linalg.norm(matrices, 2, axis=(-2, -1)), 1.0, rtol=1e-6)
+
+
+def test_only_the_spectral_norm_needs_the_whole_leaf() -> None:
+    assert Normalize(norm="spectral").cut is Cut.WHOLE
+    assert Normalize(norm="rms").cut is Cut.MEASURED
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "rms", "spectral"])
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [(np.float32, 3e38), (np.float32, 1e-40), (np.float64, 1e200), (np.float64, 1e-200)],
+)
+def test_squares_of_very_large_and_very_small_values_do_not_leave_the_range(
+    norm: str, dtype: type, size: float
+) -> None:
+    leaf = np.full((4, 4), size, dtype)
+    expected = {"l1": 1 / 16, "l2": 1 / 4, "rms": 1.0, "spectral": 1 / 4}[norm]
+    result = edited(Normalize(norm=norm), leaf, block=None if norm == "spectral" else (3, 2))
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
+
+
+def test_a_long_float16_leaf_is_measured_in_float64() -> None:
+    leaf = np.full((70_000,), 30.0, np.float16)
+    result = edited(Normalize(norm="l1", to=70_000.0), leaf, block=(10_000,))
+    np.testing.assert_array_equal(result, np.ones(70_000, np.float16))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64, np.complex64])
+def test_the_dtype_stays(dtype: type) -> None:
+    leaf = KERNEL.astype(dtype)
+    wide = leaf.astype(np.complex128 if dtype is np.complex64 else np.float64)
+    expected = (wide / np.sqrt((abs(wide) ** 2).sum())).astype(dtype)
+    result = edited(Normalize(), leaf)
+    tolerance = {2: 8e-3, 8: 1e-6}[np.dtype(dtype).itemsize]
+    np.testing.assert_allclose(
+        result.astype(wide.dtype), expected.astype(wide.dtype), rtol=tolerance
+    )
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "max", "rms", "spectral"])
+def test_a_zero_norm_is_refused_by_name(norm: str) -> None:
+    with pytest.raises(
+        ValueRefusal, match="'params/Dense_0/kernel' cannot be normalized"
+    ) as caught:
+        edited(Normalize(norm=norm), np.zeros((3, 3), np.float32))
+    assert "is 0" in str(caught.value)
+    assert caught.value.exit_code == 1
+
+
+def test_zero_slices_are_counted_or_kept() -> None:
+    leaf = KERNEL.copy()
+    leaf[:, :, 2:4] = 0
+    with pytest.raises(ValueRefusal, match="cannot be normalized") as caught:
+        edited(Normalize(axis=(0, 1)), leaf)
+    assert "2 of its 6 l2 norms are 0" in str(caught.value)
+    kept = edited(Normalize(axis=(0, 1), on_zero="keep"), leaf)
+    np.testing.assert_array_equal(kept[:, :, 2:4], 0)
+    np.testing.assert_allclose(np.linalg.norm(kept[:, :, 0]), 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("norm", ["l1", "l2", "max", "rms", "spectral"])
+def test_a_norm_that_is_not_finite_is_refused(norm: str, bad: float) -> None:
+    leaf = KERNEL.reshape(12, 6).copy()
+    leaf[1, 1] = bad
+    with pytest.raises(ValueRefusal, match="cannot be normalized") as caught:
+        edited(Normalize(norm=norm, on_zero="keep"), leaf)
+    assert "not finite" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("edit", "field"),
+    [
+        (Normalize(to=0.0), "to"),
+        (Normalize(to=math.nan), "to"),
+        (Normalize(axis=3), "axis"),
+        (Normalize(axis=(0, 0)), "axis"),
+        (Normalize(axis=(0, -3)), "axis"),
+        (Normalize(axis=()), "axis"),
+        (Normalize(norm="spectral", axis=0), "norm"),
+        (Normalize(norm="spectral", axis=(0, 1, 2)), "norm"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_before_values_are_read(
+    edit: Normalize, field: str
+) -> None:
+    with pytest.raises(PlanError) as caught:
+        edit.step(PARAM, spec_of(KERNEL), ArrayScene())
+    assert caught.value.problems[0].field == field
+
+
+def test_a_vector_has_no_spectral_norm_and_an_empty_leaf_none_at_all() -> None:
+    with pytest.raises(PlanError, match="no matrix"):
+        Normalize(norm="spectral").step(PARAM, spec_of(np.ones(3, np.float32)), ArrayScene())
+    empty = spec_of(np.ones((0, 3), np.float32))
+    with pytest.raises(PlanError, match="no norm"):
+        Normalize().step(PARAM, empty, ArrayScene())
+    assert Normalize(on_zero="keep").leaves_alone(empty)
+
+
+def slot(power: int | None, relation: str = "same") -> Slot:
+    path = LeafPath(("opt_state", "nu"))
+    return Slot(path=path, param=PARAM, name="nu", power=power, is_even=True, relation=relation)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "max", "rms", "spectral"])
+@pytest.mark.parametrize("power", [-2, -1, 1])
+def test_a_twin_takes_the_power_of_the_factor_measured_on_its_param(norm: str, power: int) -> None:
+    param = KERNEL.reshape(12, 6)
+    twin = np.abs(param) + 1
+    (step,) = Normalize(norm=norm, to=2.0).carry(slot(power)) or ()
+    wide = param.astype(np.float64)
+    size = np.linalg.norm(wide, 2) if norm == "spectral" else NORMS[norm](wide, (0, 1)).item()
+    np.testing.assert_allclose(followed(step, twin, param), twin * (2.0 / size) ** power, rtol=1e-6)
+
+
+def test_a_twin_follows_a_norm_over_axes_slice_by_slice_and_stacked_too() -> None:
+    (step,) = Normalize(axis=(0, 1)).carry(slot(-1, "stacked")) or ()
+    twin = np.stack([KERNEL, KERNEL * 2])
+    factor = 1 / np.sqrt((KERNEL.astype(np.float64) ** 2).sum((0, 1), keepdims=True))
+    np.testing.assert_allclose(followed(step, twin, KERNEL), twin / factor, rtol=1e-6)
+
+
+def test_a_twin_of_another_shape_follows_one_number_only() -> None:
+    (step,) = Normalize().carry(slot(-2, "factored")) or ()
+    rows = np.arange(1, 4, dtype=np.float32)
+    size = np.linalg.norm(KERNEL.astype(np.float64).ravel())
+    np.testing.assert_allclose(followed(step, rows, KERNEL), rows * size**2, rtol=1e-6)
+    assert Normalize(axis=0).carry(slot(-2, "factored")) is None
+    assert Normalize().carry(slot(None)) is None
+    assert Normalize().carry(slot(0)) == ()

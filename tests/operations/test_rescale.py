@@ -1,0 +1,154 @@
+"""Rescale: factors that are numbers or arrays, and what they mean for twins."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from value_edits import ArrayScene, ArraySource, edited, followed, spec_of
+
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.rescale import Rescale
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import LeafPath
+
+PARAM = LeafPath(("params", "Dense_0", "kernel"))
+KERNEL = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
+
+
+def slot(power: int | None, *, even: bool = False, relation: str = "same") -> Slot:
+    return Slot(
+        path=LeafPath(("opt_state", "mu")),
+        param=PARAM,
+        name="mu",
+        power=power,
+        is_even=even,
+        relation=relation,
+    )
+
+
+def test_a_number_multiplies_in_float32() -> None:
+    np.testing.assert_array_equal(edited(Rescale(by=0.1), KERNEL), KERNEL * np.float32(0.1))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
+def test_narrow_floats_are_multiplied_in_float32_and_rounded_once(dtype: type) -> None:
+    leaf = KERNEL.astype(dtype)
+    expected = (leaf.astype(np.float32) * np.float32(0.3)).astype(dtype)
+    np.testing.assert_array_equal(edited(Rescale(by=0.3), leaf), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex64, np.complex128])
+def test_wide_and_complex_leaves_keep_their_precision(dtype: type) -> None:
+    leaf = KERNEL.astype(dtype) * dtype(1 + 1e-3)
+    np.testing.assert_array_equal(edited(Rescale(by=0.3), leaf), leaf * dtype(0.3))
+
+
+def test_a_factor_beyond_float32_still_gives_the_right_product() -> None:
+    leaf = np.array([1e-20, 3e-10], np.float32)
+    np.testing.assert_allclose(edited(Rescale(by=1e40), leaf), [1e20, 3e30], rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(7,), (5, 1), (1, 7), (5, 7), (), (1, 1)])
+@pytest.mark.parametrize("block", [None, (2, 3), (5, 4)])
+def test_an_array_broadcasts_whatever_the_blocks(shape: tuple, block: tuple | None) -> None:
+    scale = np.random.default_rng(1).normal(size=shape)
+    scene = ArrayScene(scale__npy=ArraySource({"": scale}))
+    result = edited(Rescale(by="scale.npy"), KERNEL, block=block, scene=scene)
+    np.testing.assert_array_equal(result, (KERNEL.astype(np.float64) * scale).astype(np.float32))
+
+
+def test_an_entry_of_a_file_and_a_leaf_of_a_checkpoint_are_found() -> None:
+    entry = ArraySource({"a/b": np.float32(2) * np.ones(7, np.float32), "c": np.zeros(7)})
+    whole = ArraySource({"params/Dense_0/kernel": np.full((5, 7), 4.0), "params/x": np.zeros(3)})
+    scene = ArrayScene(f__npz=entry, donor=whole)
+    np.testing.assert_array_equal(edited(Rescale(by="f.npz:a/b"), KERNEL, scene=scene), KERNEL * 2)
+    np.testing.assert_array_equal(edited(Rescale(by="donor"), KERNEL, scene=scene), KERNEL * 4)
+
+
+def test_a_mask_of_booleans_is_a_factor() -> None:
+    mask = KERNEL > 0
+    scene = ArrayScene(mask__npy=ArraySource({"": mask}))
+    result = edited(Rescale(by="mask.npy"), KERNEL, scene=scene)
+    np.testing.assert_array_equal(result, np.where(mask, KERNEL, 0))
+
+
+@pytest.mark.parametrize("shape", [(5,), (7, 1), (1, 5, 7), (2, 7)])
+def test_an_array_that_does_not_broadcast_to_the_leaf_is_refused(shape: tuple) -> None:
+    scene = ArrayScene(scale__npy=ArraySource({"": np.ones(shape)}))
+    with pytest.raises(PlanError, match="does not broadcast") as caught:
+        Rescale(by="scale.npy").step(PARAM, spec_of(KERNEL), scene)
+    assert str(list(shape)) in str(caught.value)
+    assert "[5, 7]" in str(caught.value)
+
+
+def test_an_entry_that_is_not_there_is_refused_with_the_nearest() -> None:
+    scene = ArrayScene(f__npz=ArraySource({"scales": np.ones(7), "other": np.ones(7)}))
+    with pytest.raises(PlanError, match="has no leaf 'scale'") as caught:
+        Rescale(by="f.npz:scale").step(PARAM, spec_of(KERNEL), scene)
+    assert "'scales'" in str(caught.value)
+
+
+def test_a_complex_factor_does_not_touch_a_real_leaf() -> None:
+    scene = ArrayScene(scale__npy=ArraySource({"": np.ones(7, np.complex64)}))
+    with pytest.raises(PlanError, match="no factor for float32"):
+        Rescale(by="scale.npy").step(PARAM, spec_of(KERNEL), scene)
+
+
+@pytest.mark.parametrize("by", [float("nan"), float("inf"), -float("inf")])
+def test_a_factor_that_is_not_finite_is_refused(by: float) -> None:
+    with pytest.raises(PlanError, match="finite") as caught:
+        Rescale(by=by).step(PARAM, spec_of(KERNEL), ArrayScene())
+    assert caught.value.problems[0].field == "by"
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.bool_])
+def test_integers_and_booleans_are_refused(dtype: type) -> None:
+    with pytest.raises(PlanError, match="rescale does not apply"):
+        Rescale(by=2.0).step(PARAM, spec_of(np.ones(3, dtype)), ArrayScene())
+
+
+@pytest.mark.parametrize(
+    ("by", "power", "even", "expected"),
+    [
+        (0.5, -1, False, 2.0),
+        (-0.5, -1, False, -2.0),
+        (-0.5, -2, True, 4.0),
+        (0.5, 1, False, 0.5),
+        (-3.0, 0, False, -1.0),
+    ],
+)
+def test_a_twin_takes_the_power_of_the_factor_that_its_slot_has(
+    by: float, power: int, even: bool, expected: float
+) -> None:
+    twin = KERNEL * 3
+    (step,) = Rescale(by=by).carry(slot(power, even=even)) or ()
+    np.testing.assert_array_equal(followed(step, twin, KERNEL), twin * np.float32(expected))
+
+
+@pytest.mark.parametrize(
+    ("by", "power"), [(0.0, -1), (0.0, 1), (2.0, None), (1e-200, -2), (1e200, -2)]
+)
+def test_a_factor_without_a_power_has_no_rule(by: float, power: int | None) -> None:
+    assert Rescale(by=by).carry(slot(power)) is None
+
+
+def test_a_placeholder_and_a_hole_stay_as_they_are() -> None:
+    assert Rescale(by=0.5).carry(slot(-2, relation="one")) == ()
+    assert Rescale(by=0.5).carry(slot(-2, relation="hole")) == ()
+
+
+@pytest.mark.parametrize(("power", "even"), [(-1, False), (-2, True), (1, False), (0, False)])
+def test_a_twin_follows_an_array_element_by_element_and_stays_where_it_is_zero(
+    power: int, even: bool
+) -> None:
+    scale = np.array([0.5, -2.0, 0.0, 4.0, -1.0, 3.0, 1.0], np.float32)
+    factor = np.array(
+        [abs(s) ** power * (1 if even or s >= 0 else -1) if s else 1.0 for s in scale.tolist()]
+    )
+    scene = ArrayScene(scale__npy=ArraySource({"": scale}))
+    (step,) = Rescale(by="scale.npy").carry(slot(power, even=even)) or ()
+    result = followed(step, KERNEL, KERNEL, scene=scene)
+    np.testing.assert_allclose(result, KERNEL * factor, rtol=1e-6)
+
+
+def test_an_array_has_no_rule_for_a_factored_slot() -> None:
+    assert Rescale(by="scale.npy").carry(slot(-2, even=True, relation="factored")) is None
