@@ -23,6 +23,12 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     line: int | None = None
     field: str | None = None
 
+    @property
+    def place(self) -> str:
+        """Where in a plan file it stands: ``head.yaml:7: ``; empty if it does not stand in one."""
+        line = "" if self.line is None else f":{self.line}"
+        return "" if self.file is None else f"{self.file}{line}: "
+
 
 class SurgeryError(Exception):
     """Base of every error that is not a bug; carries one or more problems.
@@ -47,7 +53,8 @@ class SurgeryError(Exception):
 
     def __str__(self) -> str:
         return "\n".join(
-            "\n  ".join(line for line in (p.what, p.why, p.fix) if line) for p in self.problems
+            "\n  ".join(line for line in (p.place + p.what, p.why, p.fix) if line)
+            for p in self.problems
         )
 
 

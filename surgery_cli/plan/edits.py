@@ -227,6 +227,13 @@ def _problem(
     fix = f"the nearest is `{close[0]}`" if close else ""
     if not fix and culprit is None:
         fix = f"give `{name}` a value, or remove the line"
+    elif (
+        not fix
+        and field.is_list
+        and not within
+        and _fits([culprit], shapes_of(kind)[name].annotation)
+    ):
+        fix = f"write it as a list: `{name}: [{shown(culprit)}]`"
     elif not fix and "text" in field.type_text and isinstance(culprit, bool | int | float):
         fix = f'if it is a name, put it in quotes: "{shown(culprit)}"'
     return Problem(what, fix=fix, field=name)

@@ -147,7 +147,10 @@ def _choices(part: types.Type) -> tuple[str, ...]:
 
 
 def _words(described: types.Type) -> str:
-    return " or ".join(dict.fromkeys(_word(part) for part in _alternatives(described)))
+    words = dict.fromkeys(_word(part) for part in _alternatives(described))
+    if "number" in words:
+        words.pop("whole number", None)
+    return " or ".join(words)
 
 
 def _word(part: types.Type) -> str:

@@ -49,7 +49,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = {}
     seed: Annotated[
-        Annotated[int, Meta(ge=0, lt=1 << 63)] | None,
+        Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None,
         Meta(description="Seed of every random value."),
     ] = None
     params: Annotated[str | None, Meta(description="Where the params stand in the tree.")] = None

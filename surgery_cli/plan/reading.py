@@ -232,7 +232,7 @@ class _Reader:
             return None
         kind = self.kinds[name]
         fields = {key: value for key, value in values.items() if key != "op"}
-        for key in kind.path_fields:
+        for key in set(kind.path_fields) - unfilled:
             if fields.get(key) == "":
                 self.refuse(
                     (*here, key),

@@ -95,9 +95,6 @@ def _property(kind: type[msgspec.Struct], name: str) -> dict[str, Any]:
     """A field's schema; a variable may stand wherever something else than any text is asked for."""
     field = next(f for f in fields_of(kind) if f.name == name)
     (found,), _ = msgspec.json.schema_components([shapes_of(kind)[name].annotation])
-    found.pop("description", None)
-    for way in found.get("anyOf", ()):
-        way.pop("description", None)
     if name == "at":
         found = {
             "anyOf": [
@@ -105,7 +102,12 @@ def _property(kind: type[msgspec.Struct], name: str) -> dict[str, Any]:
                 {"type": "array", "items": {"type": "string"}, "minItems": 1},
             ]
         }
-    ways = found.pop("anyOf", None) or [found]
+    ways = found.get("anyOf") or [found]
+    for way in ways:
+        way.pop("description", None)
+        if field.choices and "pattern" in way:
+            del way["pattern"]
+            way["enum"] = list(field.choices)  # what editors offer
     if {"type": "string"} not in ways:
         ways = [*ways, {"$ref": "#/$defs/variable"}]
     described = {"description": field.description} if field.description else {}
