@@ -1,0 +1,37 @@
+"""What the policies `reset` and `warm` do to a twin in the optimizer state; not in the table of operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place
+
+
+class FillFresh(LeafOperation, tag="fill_fresh", kw_only=True, frozen=True):
+    """Put the optimizer's own initial value into every element of a slot."""
+
+    value: float
+    ignores_leaf = True
+
+    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
+        filled = kit.apply(lambda: kit.xp.full(at.shape, self.value, dtype="float64"))
+        return kit.cast(filled, at.after.dtype)
+
+
+class FillMean(LeafOperation, tag="fill_mean", kw_only=True, frozen=True):
+    """Put the mean of a second moment into every element: a usual step size for values that are new.
+
+    The slot must not be negative anywhere, so that the mean measures its size.
+    """
+
+    @property
+    def cut(self) -> Cut:
+        return Cut.MEASURED
+
+    def measure(self, block: Any, kit: Kit, at: Place) -> Any:
+        size = at.before.size
+        return kit.in_float64(block, lambda x: kit.xp.sum(x, keepdims=True) / size)
+
+    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
+        mean = at.window(at.measured)
+        return kit.in_float32(block, lambda x: kit.xp.broadcast_to(mean.astype(x.dtype), x.shape))

@@ -1,0 +1,324 @@
+"""What becomes of the twins when params are edited: keep, transform, reset or warm; and where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from surgery_cli.draft import Draft, LeafRecipe, is_numeric
+from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.optimizer.donors import Donors
+from surgery_cli.optimizer.places import moved_slots, slot_moves, slots_below
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import LeafPath
+
+if TYPE_CHECKING:
+    from surgery_cli.operations.base import LeafOperation, Scene
+
+__all__ = ["carry_values", "double_named", "moved_slots", "slot_moves", "slots_below"]
+
+
+def carry_values(
+    draft: Draft,
+    edit: LeafOperation,
+    edited: Sequence[LeafPath],
+    before: Draft,
+    policy: str | None,
+    scene: Scene,
+) -> Draft:
+    """``draft``, in which ``edit`` has changed the leaves ``edited``, with their twins following by the policy.
+
+    ``before`` is the draft before the edit. Without a ``policy`` the edit's own default holds, and slots for which it
+    is not sure are kept with a note. Copies of params inside the optimizer state always follow; copies beside it and
+    leaves that the edit itself names never do.
+
+    Raises:
+        PlanError: an explicit policy cannot be followed, with what would settle it; or a slot that holds squares
+            would become negative.
+    """
+    if not draft.slots:
+        return draft
+    _refuse_negative(draft, edit, edited)
+    preserves = edit.default_policy == "keep"  # a cast: the values stay what they were
+    if preserves and edit.optimizer in (None, "keep", "transform"):
+        return draft
+    carrying = _Carrying(draft, edit, before, policy, scene, frozenset(edited))
+    gathering = Gathering()
+    for param in edited:
+        if draft.leaves[param] is not before.leaves.get(param):
+            with gathering.catching(path=str(param), field="optimizer"):
+                carrying.follow(param)
+    gathering.raise_if_any()
+    return draft.with_leaves(carrying.changed).noting(*carrying.notes())
+
+
+def double_named(draft: Draft, selected: Iterable[LeafPath]) -> list[Slot]:
+    """The slots among ``selected`` whose param is among them as well."""
+    named = set(selected)
+    slots = (draft.slots[path] for path in selected if path in draft.slots)
+    return [s for s in slots if s.in_optimizer and s.relation != "hole" and s.param in named]
+
+
+class _Carrying:
+    """One edit's twins: their new recipes, and what must be said of them."""
+
+    def __init__(
+        self,
+        draft: Draft,
+        edit: LeafOperation,
+        before: Draft,
+        policy: str | None,
+        scene: Scene,
+        edited: frozenset[LeafPath],
+    ) -> None:
+        self.changed: dict[LeafPath, LeafRecipe] = {}
+        self._draft, self._edit, self._before = draft, edit, before
+        self._policy, self._scene, self._edited = policy, scene, edited
+        self._donors = Donors(scene)
+        self._unsure: dict[LeafPath, tuple[int, str]] = {}
+        self._beside: set[LeafPath] = set()
+        self._grafted: dict[str, int] = {}
+        self._reset_under_clock = 0
+
+    def follow(self, param: LeafPath) -> None:
+        """Give every twin of the param its steps. Raises PlanError as ``carry_values``."""
+        states: dict[LeafPath, list[Slot]] = {}
+        for slot in self._draft.slots_of.get(param, ()):
+            recipe = self._draft.leaves.get(slot.path)
+            if recipe is None or slot.path in self._edited or not is_numeric(recipe.spec):
+                continue
+            if slot.in_optimizer:
+                states.setdefault(slot.node.parent, []).append(slot)
+            else:
+                self._beside.add(slot.node)
+        slots = [slot for state in states.values() for slot in state]
+        if self._policy is None and self._graft(param, slots):
+            return
+        policy = self._policy or self._edit.default_policy
+        if policy == "warm" and not any(slot.is_second_moment for slot in slots):
+            policy = "reset"
+        if self._is_zero:
+            policy = self._policy_for_zero(policy)
+        for state in states.values():
+            for slot in state:
+                if slot.is_params_like and not (policy == "reset" and slot.takes_param):
+                    self._follow_as_param(slot)
+            self._follow_state([s for s in state if not s.is_params_like], policy)
+            for slot in state:
+                if slot.is_params_like and policy == "reset" and slot.takes_param:
+                    self._take_param(slot, "reset")
+
+    @property
+    def _is_zero(self) -> bool:
+        return getattr(self._edit, "by", None) == 0
+
+    def _policy_for_zero(self, policy: str) -> str:
+        """A factor of zero has no inverse: ``transform`` by default becomes ``reset``."""
+        if self._policy in ("transform", "warm"):
+            raise PlanError(
+                f"a factor of 0 leaves nothing for `optimizer: {self._policy}` to follow",
+                why="optimizer state follows a factor by its inverse",
+                fix="use `optimizer: reset` or `keep`",
+            )
+        return "reset" if policy in ("transform", "warm") else policy
+
+    def _follow_state(self, slots: list[Slot], policy: str) -> None:
+        """The slots of one param in one state; all of them by one policy, or all are kept."""
+        if policy == "transform":
+            self._transform(slots)
+        for slot in slots:
+            if policy == "keep":
+                self._keep(slot)
+            elif policy == "reset":
+                self._reset(slot)
+            elif policy == "warm":
+                self._warm(slot)
+
+    def _transform(self, slots: list[Slot]) -> None:
+        steps = {slot.path: self._edit.carry(slot) for slot in slots}
+        stuck = [slot for slot in slots if steps[slot.path] is None]
+        if stuck and self._policy == "transform":
+            raise PlanError.of(problem for slot in stuck for problem in self._cannot(slot).problems)
+        for slot in slots:
+            operations = steps[slot.path]
+            if stuck or operations is None:  # half of a pair of moments is worse than none
+                self._keep(slot)
+                self._note_unsure(slot, stuck)
+            else:
+                self._apply(slot, operations, "transform")
+
+    def _cannot(self, slot: Slot) -> PlanError:
+        if slot.power is None:
+            return PlanError(
+                f"the power of '{slot.path}' is not known, so it cannot follow '{self._edit.name}'",
+                why="a wrong power is worse than none, and the disk does not tell it",
+                fix=f"{slot.settled_by}, or use `optimizer: keep`, `reset` or `warm`",
+                path=str(slot.path),
+                field="optimizer",
+            )
+        return PlanError(
+            f"'{slot.path}' cannot follow '{self._edit.name}' on '{slot.param}'",
+            why=f"no rule is known for a {slot.name} ({slot.relation}) of {slot.optimizer}",
+            fix="use `optimizer: keep`, `reset` or `warm`",
+            path=str(slot.path),
+            field="optimizer",
+        )
+
+    def _note_unsure(self, slot: Slot, stuck: list[Slot]) -> None:
+        reason = next((s.settled_by for s in stuck if s.power is None), "")
+        text = reason or f"no rule says how it follows '{self._edit.name}'"
+        count = self._unsure.get(slot.node, (0, ""))[0]
+        self._unsure[slot.node] = (count + 1, text)
+
+    def _apply(self, slot: Slot, operations: Iterable[LeafOperation], policy: str) -> None:
+        recipe = self._draft.leaves[slot.path]
+        param = self._before.leaves[slot.param]
+        for operation in operations:
+            step = operation.step_on_twin(slot.path, recipe.spec, self._scene, param)
+            recipe = recipe.then(step)
+        self.changed[slot.path] = msgspec.structs.replace(recipe, policy=policy)
+
+    def _keep(self, slot: Slot) -> None:
+        recipe = self._draft.leaves[slot.path]
+        self.changed[slot.path] = msgspec.structs.replace(recipe, policy="keep")
+
+    def _reset(self, slot: Slot, policy: str = "reset") -> None:
+        from surgery_cli.operations.slot_steps import FillFresh
+
+        if slot.relation == "one":
+            self._keep(slot)
+            return
+        if slot.fresh is None:
+            if self._policy is None:
+                self._keep(slot)
+                self._unsure[slot.node] = (
+                    self._unsure.get(slot.node, (0, ""))[0] + 1,
+                    f"its initial value is not known: add `slots: {{{slot.node}: {{fresh: 0}}}}`",
+                )
+                return
+            raise PlanError(
+                f"the initial value of '{slot.path}' is not known",
+                why=f"{slot.optimizer} starts it from its own settings, which are not on disk",
+                fix=f"use `optimizer: keep` or `warm`, or add `slots: {{{slot.node}: {{fresh: 0}}}}` with the value",
+                path=str(slot.path),
+            )
+        if slot.is_second_moment and slot.clocks and policy == "reset":
+            self._reset_under_clock += 1
+        self._apply(slot, (FillFresh(value=slot.fresh),), policy)
+
+    def _warm(self, slot: Slot) -> None:
+        from surgery_cli.operations.slot_steps import FillMean
+
+        if not slot.is_second_moment:
+            if slot.fresh is None and self._policy is not None:
+                self._apply_zero(slot)
+            else:
+                self._reset(slot, "warm")
+            return
+        spec = self._draft.leaves[slot.path].spec
+        has_new_values = self._edit.ignores_leaf
+        if has_new_values and spec.size > 1:
+            self._apply(slot, (FillMean(),), "warm")
+        else:
+            self._apply(slot, (), "warm")
+
+    def _apply_zero(self, slot: Slot) -> None:
+        from surgery_cli.operations.slot_steps import FillFresh
+
+        self._apply(slot, (FillFresh(value=0.0),), "warm")
+
+    # --- copies of the params, and twins from a donor ----------------------------------------------------
+
+    def _follow_as_param(self, slot: Slot) -> None:
+        """A copy of the param in the optimizer state gets the same edit, or the optimizer would undo it."""
+        if self._edit.ignores_leaf:
+            self._take_param(slot, "carried")
+            return
+        operations = self._edit.carry(slot)
+        if operations is None:
+            recipe = self._draft.leaves[slot.path]
+            step = self._edit.step(slot.path, recipe.spec, self._scene)
+            self.changed[slot.path] = recipe.then(step, policy="carried")
+        else:
+            self._apply(slot, operations, "carried")
+
+    def _take_param(self, slot: Slot, policy: str) -> None:
+        """The slot becomes what the param becomes: the same origin and the same steps."""
+        from surgery_cli.operations.cast import step_to
+
+        own = self._draft.leaves[slot.path].spec
+        param = self._draft.leaves[slot.param]
+        if own.shape != param.spec.shape:
+            raise PlanError(
+                f"'{slot.path}' cannot take the values of '{slot.param}'",
+                why=f"it is {own.type_text}, the param {param.spec.type_text}",
+                fix="edit both by name, with `twins: named`",
+                path=str(slot.path),
+            )
+        spec = param.spec if param.is_by_reference else own
+        spec = msgspec.structs.replace(spec, kind=own.kind, dtype=param.spec.dtype)
+        steps = param.steps
+        if steps:
+            steps = (*steps[:-1], msgspec.structs.replace(steps[-1], after=spec))
+        recipe = LeafRecipe(param.origin, spec, steps, policy)
+        if own.dtype != spec.dtype:
+            recipe = recipe.then(step_to(slot.path, spec, own))
+        self.changed[slot.path] = recipe
+
+    def _graft(self, param: LeafPath, slots: list[Slot]) -> bool:
+        """Take the twins from where the param was taken; False if they are not all there."""
+        origin = self._draft.leaves[param].origin
+        if not slots or origin is None or origin == self._before.leaves[param].origin:
+            return False
+        grafted = self._donors.twins(origin, slots, self._draft)
+        if grafted is None:
+            return False
+        self.changed.update(grafted)
+        self._grafted[origin.source] = self._grafted.get(origin.source, 0) + len(grafted)
+        return True
+
+    def notes(self) -> list[str]:
+        """Sentences for the preview."""
+        found = [
+            f"{_slots(count)} below '{node}' {'is' if count == 1 else 'are'} kept as they were: {text}"
+            for node, (count, text) in self._unsure.items()
+        ]
+        found += [
+            f"{_slots(n)} come from '{source}' with their params"
+            for source, n in self._grafted.items()
+        ]
+        if self._beside:
+            names = ", ".join(sorted(f"'{node}'" for node in self._beside))
+            found.append(
+                f"copies of the edited params beside the optimizer state stay as they are: {names}"
+                " (name them to edit them, too)"
+            )
+        if self._reset_under_clock:
+            found.append(
+                f"{_slots(self._reset_under_clock)} with squares restart under a step count that goes on: the next"
+                " steps there can be several times too large; `optimizer: warm` avoids it"
+            )
+        return found
+
+
+def _slots(count: int) -> str:
+    return f"{count} {'slot' if count == 1 else 'slots'}"
+
+
+def _refuse_negative(draft: Draft, edit: LeafOperation, edited: Iterable[LeafPath]) -> None:
+    """Raise if an edit that names a slot of squares or magnitudes would make it negative."""
+    numbers = [getattr(edit, name, None) for name in ("by", "with_", "value")]
+    drawn = getattr(edit, "init", "zeros") not in ("zeros", "ones", "constant", "uniform")
+    if not drawn and not any(isinstance(n, int | float) and n < 0 for n in numbers):
+        return
+    for path in edited:
+        slot = draft.slots.get(path)
+        if slot is not None and slot.is_even and slot.relation != "hole":
+            raise PlanError(
+                f"'{path}' would become negative",
+                why=f"{slot.name} of {slot.optimizer} holds squares or magnitudes; the optimizer takes roots of them",
+                fix="use a value of at least 0",
+                path=str(path),
+            )
