@@ -105,12 +105,7 @@ def resolve(init: str, given: Mapping[str, Any], spec: LeafSpec) -> Values:
     if init == "normal":
         return Values("normal", settings["stddev"])
     if init == "truncated_normal":
-        if settings["lower"] >= settings["upper"]:
-            raise PlanError(
-                f"nothing lies between {settings['lower']} and {settings['upper']}",
-                why="`lower` must be below `upper`",
-                field="lower",
-            )
+        _check_bounds(settings["lower"], settings["upper"])
         bounds = {"lower": settings["lower"], "upper": settings["upper"]}
         return Values("truncated_normal", settings["stddev"], bounds=bounds)
     return _scaled({**settings, **_SCALINGS.get(init, {})}, init, spec)
@@ -197,6 +192,16 @@ def fans(
     )
     receptive_field = math.prod(shape) / in_size / out_size / batch_size
     return in_size * receptive_field, out_size * receptive_field
+
+
+def _check_bounds(lower: float, upper: float) -> None:
+    """See that a normal distribution has values between these bounds."""
+    if lower >= upper or lower > 37 or upper < -37:
+        raise PlanError(
+            f"no normal values lie between {lower} and {upper}",
+            why="`lower` must be below `upper`, and neither tail beyond 37 standard deviations has any",
+            field="lower",
+        )
 
 
 def _check_orthogonal(init: str, settings: Mapping[str, Any], spec: LeafSpec) -> None:

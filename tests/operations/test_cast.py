@@ -1,0 +1,153 @@
+"""Cast: rounding once, never out of range, never integers by a floating rule."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from value_edits import ArrayScene, edited, path_of, spec_of
+
+from surgery_cli.errors import PlanError, ValueRefusal
+from surgery_cli.operations.cast import Cast
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+
+NARROW = [
+    np.float16,
+    ml_dtypes.bfloat16,
+    ml_dtypes.float8_e3m4,
+    ml_dtypes.float8_e4m3,
+    ml_dtypes.float8_e4m3fn,
+    ml_dtypes.float8_e4m3fnuz,
+    ml_dtypes.float8_e4m3b11fnuz,
+    ml_dtypes.float8_e5m2,
+    ml_dtypes.float8_e5m2fnuz,
+]
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("source", [np.float32, np.float64])
+def test_values_are_rounded_to_the_nearest(source: type, dtype: type) -> None:
+    leaf = np.random.default_rng(0).normal(size=(50, 20)).astype(source)
+    result = edited(Cast(to=np.dtype(dtype).name), leaf, block=(7, 20))
+    assert result.dtype == dtype
+    bits = np.uint8 if np.dtype(dtype).itemsize == 1 else np.uint16
+    values = np.arange(np.iinfo(bits).max + 1).astype(bits).view(dtype)
+    with np.errstate(invalid="ignore"):  # NaNs of every kind are among them
+        values = np.sort(values[np.isfinite(values)].astype(np.float64))
+    above = np.searchsorted(values, leaf).clip(1, len(values) - 1)
+    nearest = np.minimum(abs(values[above] - leaf), abs(values[above - 1] - leaf))
+    np.testing.assert_array_equal(abs(result.astype(np.float64) - leaf), nearest)
+
+
+def test_float64_is_not_rounded_twice_on_its_way_to_bfloat16() -> None:
+    """Just above the tie between 1 and 1 + 2**-7: by way of float32 it would become the tie, and 1."""
+    leaf = np.array([1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-8, -1 - 2.0**-8 - 2.0**-40])
+    result = edited(Cast(to="bfloat16"), leaf).astype(np.float64)
+    np.testing.assert_array_equal(result, [1 + 2.0**-7, 1.0, -1 - 2.0**-7])
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_a_finite_value_beyond_the_range_is_refused_with_its_count(dtype: type) -> None:
+    name = np.dtype(dtype).name
+    leaf = np.array([1.0, 3.4e38, -3.4e38, np.nan], np.float32)
+    with pytest.raises(ValueRefusal, match=f"does not fit {name}") as caught:
+        edited(Cast(to=name), leaf)
+    assert "2 of its values lie beyond" in str(caught.value)
+    assert caught.value.exit_code == 1
+
+
+def test_infinities_that_were_there_stay() -> None:
+    leaf = np.array([np.inf, -np.inf, np.nan, 1.0], np.float32)
+    np.testing.assert_array_equal(edited(Cast(to="bfloat16"), leaf).astype(np.float32), leaf)
+
+
+def test_a_block_that_does_not_fit_says_where_it_stands() -> None:
+    leaf = np.ones((4, 4))
+    leaf[3, 3] = 1e300
+    with pytest.raises(ValueRefusal, match="does not fit") as caught:
+        edited(Cast(to="float32"), leaf, block=(2, 2))
+    assert "in the block at [2, 2]" in str(caught.value)
+
+
+def test_complex_values_are_cast_among_complex_dtypes() -> None:
+    leaf = np.array([1 + 2j, 1e300 + 0j])
+    with pytest.raises(ValueRefusal):
+        edited(Cast(to="complex64"), leaf)
+    result = edited(Cast(to="complex64"), leaf[:1])
+    np.testing.assert_array_equal(result, np.array([1 + 2j], np.complex64))
+
+
+@pytest.mark.parametrize(
+    ("source", "to", "good", "bad"),
+    [
+        (np.int32, "int8", [-128, 127], [128, -129, 300]),
+        (np.int64, "uint8", [0, 255], [-1, 256]),
+        (np.uint8, "int8", [0, 127], [128, 200]),
+        (np.int8, "uint64", [0, 127], [-1]),
+        (np.uint64, "int64", [0, 2**63 - 1], [2**63]),
+        (np.int16, "int4", [-8, 7], [8, -9, 16]),
+    ],
+)
+def test_integers_are_cast_where_they_fit(source: type, to: str, good: list, bad: list) -> None:
+    edit = Cast(at="x", to=to, where_dtype="int*")
+    kept = edited(edit, np.array(good, source))
+    assert [int(x) for x in kept] == good
+    for value in bad:
+        with pytest.raises(ValueRefusal, match="'params/Dense_0/kernel' does not fit") as caught:
+            edited(edit, np.array([1, value], source))
+        assert "1 of its values" in str(caught.value)
+
+
+def refusal(edit: Cast, spec: LeafSpec) -> str:
+    with pytest.raises(PlanError) as caught:
+        edit.step(path_of("a/b"), spec, ArrayScene())
+    return str(caught.value)
+
+
+def test_integers_are_cast_only_where_the_edit_says_integers() -> None:
+    count = spec_of(np.zeros((), np.int32))
+    assert "where_dtype: int*" in refusal(Cast(at="**", to="int64"), count)
+    assert "where_dtype: floating" in refusal(Cast(at="**", to="bfloat16"), count)
+    assert "stays among" in refusal(Cast(at="**", to="int32"), spec_of(np.zeros(3, np.float32)))
+    assert "stays among" in refusal(Cast(at="**", to="float32"), spec_of(np.zeros(3, np.complex64)))
+
+
+def test_what_is_no_array_is_refused_when_named() -> None:
+    edit = Cast(at="**", to="float32")
+    for spec in (
+        LeafSpec(kind=LeafKind.SCALAR, dtype="float64"),
+        LeafSpec(kind=LeafKind.KEY, shape=(2,), dtype="uint32", key_impl="fry"),
+        LeafSpec(kind=LeafKind.STRING),
+    ):
+        assert "cast does not apply to" in refusal(edit, spec)
+
+
+def test_an_unknown_dtype_is_refused_with_the_nearest() -> None:
+    assert "bfloat16" in refusal(Cast(at="**", to="bfloat61"), spec_of(np.zeros(3, np.float32)))
+    assert "no dtype" in refusal(Cast(at="**", to="bool"), spec_of(np.zeros(3, np.float32)))
+
+
+def test_without_a_pattern_every_floating_array_is_named_and_nothing_else() -> None:
+    edit = Cast(to="bfloat16")
+    named = [spec_of(np.zeros(3, t)) for t in (np.float32, np.float64, ml_dtypes.float8_e5m2)]
+    others = [
+        *(spec_of(np.zeros(3, t)) for t in (np.int32, np.bool_, np.complex64, ml_dtypes.int4)),
+        LeafSpec(kind=LeafKind.SCALAR, dtype="float64"),
+        LeafSpec(kind=LeafKind.KEY, shape=(2,), dtype="uint32", key_impl="fry"),
+        LeafSpec(kind=LeafKind.STRING),
+        LeafSpec(kind=LeafKind.EMPTY, empty="None"),
+    ]
+    assert [edit.selectable(spec) for spec in named] == [True] * 3
+    assert not any(map(edit.selectable, others))
+
+
+def test_a_leaf_of_that_dtype_is_left_alone() -> None:
+    assert Cast(to="float32").leaves_alone(spec_of(np.zeros(3, np.float32)))
+    assert not Cast(to="float32").leaves_alone(spec_of(np.zeros(3, np.float64)))
+
+
+def test_chunks_and_sharding_stay() -> None:
+    spec = spec_of(
+        np.zeros((4, 4), np.float32), chunk_shape=(2, 4), write_shape=(4, 4), sharding="{}"
+    )
+    after = Cast(to="bfloat16").output(spec)
+    assert (after.chunk_shape, after.write_shape, after.sharding) == ((2, 4), (4, 4), "{}")
+    assert after.dtype == "bfloat16"
