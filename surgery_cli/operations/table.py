@@ -6,8 +6,12 @@ from functools import cache
 
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.cast import Cast
+from surgery_cli.operations.copy import Copy
+from surgery_cli.operations.delete import Delete
+from surgery_cli.operations.keep import Keep
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.reinit import Reinit
+from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 
@@ -21,5 +25,9 @@ def operations() -> dict[str, type[Operation]]:
         Replace,
         Reinit,
         Cast,
+        Rename,
+        Copy,
+        Delete,
+        Keep,
     ]
     return {str(kind.__struct_config__.tag): kind for kind in listed}

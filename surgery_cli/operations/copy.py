@@ -1,0 +1,35 @@
+"""Give the values of leaves a second place."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from surgery_cli.draft import Draft
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.places import PlaceOperation, copied
+from surgery_cli.operations.rename import new_places
+
+
+class Copy(PlaceOperation, tag="copy"):
+    """Copy leaves or subtrees to other paths; their twins in the optimizer state are copied along."""
+
+    to: Annotated[
+        str,
+        Meta(
+            description=r"The path of the copy; `\1`, `\2` stand for the wildcards of `at` in order, "
+            "or for the groups of a regular expression."
+        ),
+    ]
+
+    example: ClassVar[str] = """\
+op: copy
+at: params/Dense_1
+to: params/Dense_2
+"""
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        self.refuse_policy()
+        selected = scene.select(self, draft)
+        return copied(draft, new_places(selected, dict.fromkeys(self.patterns, self.to), draft))

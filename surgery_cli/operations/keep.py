@@ -1,0 +1,23 @@
+"""Take everything else out of the tree."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from surgery_cli.draft import Draft
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.places import PlaceOperation, only
+
+
+class Keep(PlaceOperation, tag="keep"):
+    """Delete everything that no pattern names, twins included; what is kept stays at its path."""
+
+    example: ClassVar[str] = """\
+op: keep
+at: params
+"""
+    is_literal: ClassVar[bool] = True
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        self.refuse_policy()
+        return only(draft, scene.select(self, draft))

@@ -1,0 +1,365 @@
+"""What all edits of places share: leaves get other paths, their recipes stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from surgery_cli.draft import Draft, LeafRecipe
+from surgery_cli.errors import PlanError, Problem
+from surgery_cli.operations.base import Operation
+from surgery_cli.optimizer import policies
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import Key, LeafPath, PathPattern
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+
+_SHOWN_PROBLEMS = 10
+
+
+class PlaceOperation(Operation):
+    """Leaves change their place or go, their values stay: no tensor code, no step."""
+
+    def selectable(self, spec: LeafSpec) -> bool:
+        return True
+
+    def refuse_policy(self) -> None:
+        """Raise if the edit asks for an optimizer policy, which would have no effect."""
+        if self.optimizer is not None:
+            raise PlanError(
+                f"'{self.name}' takes no `optimizer`",
+                why="the optimizer state always follows a change of place",
+                fix="take `optimizer` out of this edit",
+                field="optimizer",
+            )
+
+
+def moved(draft: Draft, moves: Mapping[LeafPath, LeafPath]) -> Draft:
+    """The draft with leaves under other paths, twins included; every other leaf stays.
+
+    Lists that lost an element close the gap, as Python's ``del`` does, and a note says so.
+
+    Raises:
+        PlanError: two leaves on one path, a leaf below a leaf, or a list with a hole.
+    """
+    carried = {**policies.slot_moves(draft, moves), **moves}
+    rekeyed = _rekeyed(draft, carried)
+    return _without_gaps(rekeyed, left=carried, asked=moves.values(), arrived=carried.values())
+
+
+def copied(draft: Draft, copies: Mapping[LeafPath, LeafPath]) -> Draft:
+    """The draft with further leaves that have the recipes of others; twins are copied along. Raises as `moved`."""
+    carried = {**policies.slot_moves(draft, copies, copying=True), **copies}
+    places = [(path, path) for path in draft.leaves] + list(carried.items())
+    leaves = _arranged(draft, places, fresh=set(carried.values()))
+    slots = {path: slot for path, slot in draft.slots.items() if path in carried}
+    more = msgspec.structs.replace(
+        draft, leaves=leaves, slots={**draft.slots, **policies.moved_slots(slots, carried)}
+    )
+    return _without_gaps(more, left=(), asked=copies.values(), arrived=carried.values())
+
+
+def without(draft: Draft, gone: Mapping[LeafPath, LeafPath]) -> Draft:
+    """The draft without the leaves of ``gone``, each with the node that was named with it.
+
+    A container that was named goes with its leaves; one that only lost them stays, empty.
+
+    Raises:
+        PlanError: nothing would be left, or a list of the optimizer state would have a hole.
+    """
+    remaining = dict.fromkeys(path for path in draft.leaves if path not in gone)
+    nodes = _nodes(remaining)
+    leaves: dict[LeafPath, LeafRecipe] = {}
+    for path, recipe in draft.leaves.items():
+        if path not in gone:
+            leaves[path] = recipe
+            continue
+        container = gone[path].parent
+        if container and container not in nodes and container not in leaves:
+            kind = "List" if isinstance(path[len(container)], int) else "Dict"
+            leaves[container] = LeafRecipe(None, LeafSpec(kind=LeafKind.EMPTY, empty=kind))
+    less = msgspec.structs.replace(draft, leaves=leaves, slots=slots_among(draft, leaves))
+    _refuse_nothing(less)
+    return _without_gaps(less, left=gone, asked=(), arrived=())
+
+
+def only(draft: Draft, kept: Collection[LeafPath]) -> Draft:
+    """The draft with the leaves of ``kept`` and no others, every one at its path.
+
+    Raises:
+        PlanError: nothing would be left, or a list would have a hole.
+    """
+    names = set(kept)
+    leaves = {path: recipe for path, recipe in draft.leaves.items() if path in names}
+    less = msgspec.structs.replace(draft, leaves=leaves, slots=slots_among(draft, leaves))
+    _refuse_nothing(less)
+    touched = _containers_of_indices(path for path in draft.leaves if path not in names)
+    holes = _Keys(leaves).holes(touched)
+    _raise(
+        Problem(
+            f"the list '{container}' would keep only {_indices(found)}",
+            why="a list has no holes, and `keep` leaves every leaf at its path",
+            fix=f"keep the whole of '{container}', or `delete` elements of it to renumber the rest",
+            path=str(container),
+        )
+        for container, found in holes.items()
+    )
+    return less
+
+
+def slots_among(draft: Draft, leaves: Collection[LeafPath]) -> dict[LeafPath, Slot]:
+    """The slots whose leaf and whose param (for holes: a node of params) are both among ``leaves``."""
+    nodes = _nodes(leaves)
+    return {
+        path: slot
+        for path, slot in draft.slots.items()
+        if path in leaves and (slot.param in leaves or slot.param in nodes)
+    }
+
+
+def shallowest(
+    patterns: Iterable[PathPattern], leaves: Iterable[LeafPath]
+) -> dict[LeafPath, LeafPath]:
+    """For each leaf the topmost node that a pattern matches; a regular expression matches leaves only."""
+    leaves = list(leaves)
+    named: set[LeafPath] = set()
+    texts = {node: str(node) for node in (*_nodes(leaves), *leaves) if node}
+    for pattern in patterns:
+        if not pattern.is_regex:
+            named.update(match.node for match in pattern.named(texts).values())
+    return {
+        leaf: next(
+            (node for n in range(1, len(leaf)) if (node := LeafPath(leaf[:n])) in named), leaf
+        )
+        for leaf in leaves
+    }
+
+
+def _rekeyed(draft: Draft, moves: Mapping[LeafPath, LeafPath]) -> Draft:
+    """All moves at once, without a look at gaps in lists."""
+    places = [(path, moves.get(path, path)) for path in draft.leaves]
+    leaves = _arranged(draft, places, fresh=set(moves.values()))
+    slots = policies.moved_slots(draft.slots, moves)
+    return msgspec.structs.replace(draft, leaves=leaves, slots=slots)
+
+
+def _arranged(
+    draft: Draft, places: Iterable[tuple[LeafPath, LeafPath]], fresh: Collection[LeafPath]
+) -> dict[LeafPath, LeafRecipe]:
+    """Recipes under new paths; refuses two leaves on one path, and a ``fresh`` leaf above or below another."""
+    origin: dict[LeafPath, LeafPath] = {}
+    problems: list[Problem] = []
+    for old, new in places:
+        if new in origin:
+            problems.append(_collision(origin[new], old, new))
+        origin.setdefault(new, old)
+    _raise(problems)
+    nodes = _nodes(origin)
+    filled: set[LeafPath] = set()
+    for new in fresh:
+        if new in nodes:
+            below = next(path for path in origin if path != new and path.is_below(new))
+            problems.append(_nested(below, new, f"'{origin[new]}' would stand there as a leaf"))
+        for depth in range(1, len(new)):
+            above = LeafPath(new[:depth])
+            if above not in origin:
+                continue
+            spec = draft.leaves[origin[above]].spec
+            if spec.empty == "Dict" and isinstance(new[depth], str):
+                filled.add(above)
+            else:
+                problems.append(_nested(new, above, f"it is a leaf: {spec.type_text}"))
+    _raise(problems)
+    return {new: draft.leaves[old] for new, old in origin.items() if new not in filled}
+
+
+def _collision(first: LeafPath, second: LeafPath, place: LeafPath) -> Problem:
+    stays = place in (first, second)
+    other = second if place == first else first
+    return Problem(
+        f"'{first}' and '{second}' would both stand at '{place}'",
+        why="one of them would be lost",
+        fix=f"`delete` '{place}' first, or exchange them: `moves: {{{other}: {place}, {place}: {other}}}`"
+        if stays
+        else r"give each its own place; `\1` in `to` stands for the first wildcard",
+        path=str(place),
+        field="to",
+    )
+
+
+def _nested(below: LeafPath, node: LeafPath, why: str) -> Problem:
+    return Problem(
+        f"'{below}' cannot stand below '{node}'",
+        why=why,
+        fix=f"choose a place that is not '{node}', or move or `delete` what is there first",
+        path=str(below),
+        field="to",
+    )
+
+
+def _without_gaps(
+    draft: Draft,
+    *,
+    left: Iterable[LeafPath],
+    asked: Iterable[LeafPath],
+    arrived: Iterable[LeafPath],
+) -> Draft:
+    """Close the gaps that an edit left in lists; refuse holes that it asked for, and mixed keys.
+
+    ``left`` are paths that leaves have left, ``asked`` those that the edit gave, ``arrived`` with twins.
+    """
+    touched = _containers_of_indices(left) | _containers_of_indices(arrived)
+    keys = _Keys(draft.leaves)
+    keys.refuse_mixed()
+    holes = keys.holes(touched)
+    chosen = _containers_of_indices(asked) if holes else ()
+    _raise(_asked_hole(c, found) for c, found in holes.items() if c in chosen)
+    optimizer = _OptimizerState(draft)
+    closing = {
+        container: {old: new for new, old in enumerate(found)}
+        for container, found in holes.items()
+        if not optimizer.holds(container)
+    }
+    if closing:
+        draft = _renumbered(draft, closing)
+        holes = _Keys(draft.leaves).holes({_renumber(node, closing) for node in touched})
+    _raise(
+        Problem(
+            f"the list '{container}' would keep only {_indices(found)}",
+            why="positions in the optimizer state have a meaning, so they are never renumbered",
+            fix=f"leave '{container}' whole; values in it can be edited or reset",
+            path=str(container),
+        )
+        for container, found in holes.items()
+    )
+    return draft
+
+
+def _renumbered(draft: Draft, closing: Mapping[LeafPath, Mapping[int, int]]) -> Draft:
+    """Elements move up in the lists of ``closing`` (old index to new), twins with them."""
+    moves = {path: new for path in draft.leaves if (new := _renumber(path, closing)) != path}
+    carried = {**policies.slot_moves(draft, moves), **moves}
+    notes = (
+        f"the list '{container}' closes its gap: {_indices([*found])} become 0 to {len(found) - 1}"
+        for container, found in closing.items()
+    )
+    return _rekeyed(draft, carried).noting(*notes)
+
+
+def _renumber(path: LeafPath, closing: Mapping[LeafPath, Mapping[int, int]]) -> LeafPath:
+    keys: list[Key] = list(path)
+    for depth, key in enumerate(path):
+        if isinstance(key, int) and (renumbered := closing.get(LeafPath(path[:depth]))):
+            keys[depth] = renumbered.get(key, key)
+    return LeafPath(keys)
+
+
+class _Keys:
+    """What stands below each node of a tree: a name, the indices."""
+
+    def __init__(self, leaves: Iterable[LeafPath]) -> None:
+        self._names: dict[LeafPath, str] = {}
+        self._indices: dict[LeafPath, set[int]] = {}
+        known: set[LeafPath] = set()
+        for leaf in leaves:
+            child = leaf
+            while child:
+                node, key = child.parent, child[-1]
+                if isinstance(key, int):
+                    self._indices.setdefault(node, set()).add(key)
+                else:
+                    self._names.setdefault(node, key)
+                if node in known:
+                    break
+                known.add(node)
+                child = node
+
+    def holes(self, containers: Iterable[LeafPath]) -> dict[LeafPath, list[int]]:
+        """The lists among ``containers`` whose indices are not 0 to n - 1, with the indices they have."""
+        present = {node: self._indices[node] for node in containers if node in self._indices}
+        return {node: sorted(found) for node, found in present.items() if max(found) >= len(found)}
+
+    def refuse_mixed(self) -> None:
+        """A container has names or indices, never both."""
+        _raise(
+            Problem(
+                f"'{node or '(root)'}' would have both names and indices",
+                why=f"'{self._names[node]}' is a name, {min(found)} is an index of a list",
+                fix="a container is a dict or a list: choose another place",
+                path=str(node),
+                field="to",
+            )
+            for node, found in self._indices.items()
+            if node in self._names
+        )
+
+
+def _asked_hole(container: LeafPath, found: list[int]) -> Problem:
+    return Problem(
+        f"the list '{container}' would have {_indices(found)}",
+        why="a list has no holes, and the edit says which index each leaf gets",
+        fix=f"place {len(found)} elements at 0 to {len(found) - 1}; `moves` takes several at once",
+        path=str(container),
+        field="to",
+    )
+
+
+def _indices(found: list[int]) -> str:
+    shown = ", ".join(map(str, found[:6])) + (", …" if len(found) > 6 else "")
+    return f"index {shown}" if len(found) == 1 else f"the indices {shown}"
+
+
+class _OptimizerState:
+    """Which nodes belong to the optimizer state: where its slots stand, or what is called ``opt_state``."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._roots: set[LeafPath] = set()
+        for slot in draft.slots.values():
+            if slot.in_optimizer:
+                pairs = zip(slot.path, slot.param, strict=False)
+                shared = next((i for i, (a, b) in enumerate(pairs) if a != b), 0)
+                self._roots.add(LeafPath(slot.path[: shared + 1]))
+
+    def holds(self, node: LeafPath) -> bool:
+        return "opt_state" in node or any(node[: len(root)] == root for root in self._roots)
+
+
+def _containers_of_indices(paths: Iterable[LeafPath]) -> set[LeafPath]:
+    """Every list that one of ``paths`` runs through."""
+    return {
+        LeafPath(path[:depth])
+        for path in paths
+        for depth, key in enumerate(path)
+        if isinstance(key, int)
+    }
+
+
+def _nodes(leaves: Iterable[LeafPath]) -> set[LeafPath]:
+    """Every node above a leaf, the root included."""
+    found: set[LeafPath] = {LeafPath()}
+    for leaf in leaves:
+        node = leaf.parent
+        while node not in found:
+            found.add(node)
+            node = node.parent
+    return found
+
+
+def _refuse_nothing(draft: Draft) -> None:
+    if not draft.leaves:
+        raise PlanError(
+            "nothing would be left",
+            why="the edit removes every leaf of the tree",
+            fix="name fewer leaves",
+            field="at",
+        )
+
+
+def _raise(problems: Iterable[Problem]) -> None:
+    """Raise the problems together, the first few in full."""
+    found = list(problems)
+    if len(found) > _SHOWN_PROBLEMS:
+        rest = len(found) - _SHOWN_PROBLEMS
+        found[_SHOWN_PROBLEMS:] = [Problem(f"and {rest} more like these")]
+    if found:
+        raise PlanError.of(found)

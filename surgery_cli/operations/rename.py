@@ -1,0 +1,104 @@
+"""Give leaves and subtrees other paths."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from surgery_cli.draft import Draft
+from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.places import PlaceOperation, moved
+from surgery_cli.operations.targets import Places, Target
+from surgery_cli.tree.paths import LeafPath, PathPattern
+
+
+class Rename(PlaceOperation, tag="rename"):
+    """Move leaves or subtrees to other paths; their twins in the optimizer state move along.
+
+    All leaves move at once, so `moves` can exchange two subtrees. What stands below a named node keeps its keys.
+    Lists that lost an element close the gap, except in the optimizer state.
+    """
+
+    to: Annotated[
+        str,
+        Meta(
+            description=r"The new path; `\1`, `\2` stand for the wildcards of `at` in order, "
+            "or for the groups of a regular expression."
+        ),
+    ] = ""
+    moves: Annotated[
+        dict[str, str],
+        Meta(description="Several moves at once, old path to new; instead of `at` and `to`."),
+    ] = msgspec.field(default_factory=dict)
+
+    example: ClassVar[str] = """\
+op: rename
+at: params/Dense_1
+to: params/head
+"""
+    instead_of_at: ClassVar[tuple[str, ...]] = ("moves",)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        return (*super().patterns, *self.moves)
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        self.refuse_policy()
+        if self.moves and (self.at or self.to):
+            raise PlanError(
+                "`rename` has both `moves` and `at` or `to`",
+                why="`moves` says old and new paths by itself",
+                fix="put all of them into `moves`",
+                field="moves",
+            )
+        if not self.moves and not self.to:
+            raise PlanError(
+                "`rename` does not say where to",
+                fix="add `to: params/head`, or use `moves: {params/Dense_1: params/head}`",
+                field="to",
+            )
+        targets = self.moves or dict.fromkeys(self.patterns, self.to)
+        moves = new_places(scene.select(self, draft), targets, draft)
+        if moves and all(old == new for old, new in moves.items()):
+            raise PlanError(
+                f"'{next(iter(moves))}' already stands there",
+                why="the old and the new path are the same",
+                fix="take this edit out of the plan",
+                field="moves" if self.moves else "to",
+            )
+        return moved(draft, moves)
+
+
+def new_places(
+    selected: list[LeafPath], targets: dict[str, str], draft: Draft
+) -> dict[LeafPath, LeafPath]:
+    """Where each of the ``selected`` leaves goes, by ``targets`` (pattern to text of the new path).
+
+    Raises:
+        PlanError: every target that cannot be read, and every leaf with two of them.
+    """
+    places = Places(draft.leaves)
+    texts = {path: draft.texts[path] for path in selected}
+    found: dict[LeafPath, LeafPath] = {}
+    gathering = Gathering()
+    for text, to in targets.items():
+        pattern = PathPattern(text)
+        nodes: dict[LeafPath, LeafPath] = {}
+        with gathering.catching():
+            target = Target(to)
+            for leaf, match in pattern.named(texts).items():
+                if match.node not in nodes:
+                    nodes[match.node] = target.place(match, pattern, places)
+                new = nodes[match.node] / match.tail
+                if found.setdefault(leaf, new) != new:
+                    raise PlanError(
+                        f"'{leaf}' would move to both '{found[leaf]}' and '{new}'",
+                        why="two patterns of the edit name it",
+                        fix="name it once, or split the edit in two",
+                        path=str(leaf),
+                    )
+    gathering.raise_if_any()
+    return {leaf: found[leaf] for leaf in selected}

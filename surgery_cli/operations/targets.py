@@ -1,0 +1,170 @@
+"""Where `to` puts a leaf: text with captured parts becomes a path of typed keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from surgery_cli.errors import PlanError
+from surgery_cli.tree.paths import Key, LeafPath, Match, PathPattern, decode
+
+_REFERENCE = re.compile(r"\\(?:(\d{1,2})|g<(\d{1,2})>)")
+
+
+class Part(NamedTuple):
+    """A piece of a target between slashes; ``key`` is set if it was captured whole from a path."""
+
+    text: str
+    key: Key | None = None
+
+
+class Places:
+    """The leaves and nodes of a tree by their text, and which nodes are sequences."""
+
+    def __init__(self, leaves: Iterable[LeafPath]) -> None:
+        self.is_sequence: dict[LeafPath, bool] = {LeafPath(): False}
+        self._leaves: list[LeafPath] = []
+        self._known: dict[bool, dict[str, list[LeafPath]]] = {}
+        for leaf in leaves:
+            self._leaves.append(leaf)
+            child = leaf
+            while child:
+                node = child.parent
+                if node in self.is_sequence and node:
+                    break
+                self.is_sequence[node] = isinstance(child[-1], int)
+                child = node
+
+    def at(self, text: str, *, is_spelled: bool) -> list[LeafPath]:
+        """The leaves and nodes with this text; several if keys contain slashes."""
+        if is_spelled not in self._known:
+            known: dict[str, list[LeafPath]] = {}
+            for path in dict.fromkeys((*self.is_sequence, *self._leaves)):
+                known.setdefault(path.spelling if is_spelled else str(path), []).append(path)
+            self._known[is_spelled] = known
+        return self._known[is_spelled].get(text, [])
+
+
+class Target:
+    r"""The text of `to`: ``\1``, ``\2`` (or ``\g<1>``) stand for what the pattern captured, in order.
+
+    A segment that is nothing but ``\1`` takes the captured keys as they are: an index stays an index, a key with a
+    slash stays one key, and ``**`` that stood for no key adds none.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.is_spelled = re.search("%2[Ff]|%25", text) is not None
+        if not text or "" in text.split("/"):
+            raise PlanError(
+                f"'{text}' is no place for a leaf",
+                why="a key in it is empty",
+                fix="write keys with single slashes between them: `params/head/kernel`",
+                field="to",
+            )
+
+    def place(self, match: Match, pattern: PathPattern, places: Places) -> LeafPath:
+        """Where the node of ``match`` goes.
+
+        Raises:
+            PlanError: a reference without its wildcard, an ambiguous text, or a name in a list.
+        """
+        return _typed(self._parts(match, pattern), places, self)
+
+    def _parts(self, match: Match, pattern: PathPattern) -> list[Part]:
+        parts: list[Part] = []
+        for segment in self.text.split("/"):
+            reference = _REFERENCE.fullmatch(segment)
+            keys = match.keys(self._group(reference, match, pattern)) if reference else None
+            if keys is not None:
+                parts += [Part(self._shown(str(key)), key) for key in keys]
+                continue
+            filled = _REFERENCE.sub(
+                lambda found: self._captured(match, self._group(found, match, pattern)), segment
+            )
+            parts += [Part(text) for text in filled.split("/")]
+        return parts
+
+    def _group(self, reference: re.Match[str], match: Match, pattern: PathPattern) -> int:
+        """Which group, from 0, the reference means."""
+        index = int(reference[1] or reference[2])
+        if not 1 <= index <= len(match.groups):
+            count = len(match.groups)
+            raise PlanError(
+                f"'{self.text}' refers to part {index}",
+                why=f"'{pattern.text}' captures {count} part{'' if count == 1 else 's'}",
+                fix=r"`\1` is the first wildcard or group, `\2` the second",
+                field="to",
+            )
+        return index - 1
+
+    def _captured(self, match: Match, group: int) -> str:
+        """The text of a group for use inside a segment."""
+        keys = match.keys(group)
+        if keys is not None and self.is_spelled:
+            return "/".join(self._shown(str(key)) for key in keys)
+        text = match.groups[group]
+        return decode(text) if match.is_spelled and not self.is_spelled else text
+
+    def _shown(self, key: str) -> str:
+        return LeafPath((key,)).spelling if self.is_spelled else key
+
+
+def _typed(parts: Sequence[Part], places: Places, target: Target) -> LeafPath:
+    """Typed keys: the longest place that exists decides for its part, captured keys stay, the rest are dict keys."""
+    known = LeafPath()
+    count = 0
+    for count in range(len(parts), 0, -1):
+        text = "/".join(part.text for part in parts[:count])
+        found = [
+            path
+            for path in places.at(text, is_spelled=target.is_spelled)
+            if _agrees(path, parts[:count], target.is_spelled)
+        ]
+        if len(found) > 1:
+            raise PlanError(
+                f"'{text}' in `to` means two places",
+                why="it may be " + " or ".join(f"'{path.spelling}'" for path in found),
+                fix="a slash inside a key is written `%2F`",
+                field="to",
+            )
+        if found:
+            known = found[0]
+            break
+    else:
+        count = 0
+    for part in parts[count:]:
+        known = known / (_key(part, places.is_sequence.get(known), known, target),)
+    return known
+
+
+def _key(part: Part, is_sequence: bool | None, node: LeafPath, target: Target) -> Key:
+    """The key that ``part`` adds below ``node``: a node that exists decides its type."""
+    if is_sequence:
+        if not re.fullmatch("0|[1-9][0-9]*", part.text):
+            raise PlanError(
+                f"'{part.text}' in '{target.text}' cannot be a name",
+                why=f"'{node}' is a list, its elements have indices",
+                fix=f"write an index: `{node}/0`",
+                field="to",
+            )
+        return int(part.text)
+    if part.key is not None:
+        return part.key if is_sequence is None else str(part.key)
+    return decode(part.text) if target.is_spelled else part.text
+
+
+def _agrees(path: LeafPath, parts: Sequence[Part], is_spelled: bool) -> bool:
+    """True unless a captured key would be joined with its neighbours or cut."""
+    at = 0
+    for key in path:
+        printed = LeafPath((key,)).spelling if is_spelled else str(key)
+        start, text = at, parts[at].text
+        at += 1
+        while len(text) < len(printed):
+            text += "/" + parts[at].text
+            at += 1
+        if text != printed or (at - start > 1 and any(p.key is not None for p in parts[start:at])):
+            return False
+    return True

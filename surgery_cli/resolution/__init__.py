@@ -1,0 +1,5 @@
+"""Plan × TreeSpecs → Draft: the edits of a plan fold from left to right over the source's tree."""
+
+from surgery_cli.resolution.fold import resolve
+
+__all__ = ["resolve"]

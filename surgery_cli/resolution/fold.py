@@ -1,0 +1,162 @@
+"""The fold over a plan's edits; all their problems are reported together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
+from surgery_cli.operations.base import LeafOperation, Operation, Source
+from surgery_cli.optimizer import policies
+from surgery_cli.optimizer.survey import OptimizerSurvey, survey
+from surgery_cli.resolution.names import refuse_unstorable
+from surgery_cli.resolution.selection import Consequence, NothingNamed, select
+from surgery_cli.tree.paths import LeafPath
+
+if TYPE_CHECKING:
+    from surgery_cli.plan import Plan
+
+
+def resolve(
+    plan: Plan,
+    source: Source,
+    open_source: Callable[[str], Source],
+    *,
+    seed: int | None = None,
+    optimizer: str | None = None,
+    params: str | None = None,
+    items: Collection[str] = (),
+    surveyed: OptimizerSurvey | None = None,
+) -> Draft:
+    """The draft that the plan makes of ``source``, from metadata alone.
+
+    ``seed``, ``optimizer`` and ``params`` stand above the plan's own. ``open_source`` opens what the plan names by
+    path; every donor is opened once. ``items`` are the names of the step's items where they are the first keys.
+    ``surveyed`` is a survey of the source's optimizer state, if one was made already.
+
+    Raises:
+        PlanError: everything that is wrong with the plan, in its order, with file, line and field.
+        CheckpointError: a donor cannot be read; wrong edits are listed with it.
+    """
+    gathering = Gathering()
+    stage = Stage(plan, open_source, seed=seed, optimizer=optimizer)
+    for name in plan.sources:
+        with gathering.catching(field="sources"):
+            stage.open(name)
+    if surveyed is None and plan.edits:
+        surveyed = survey(
+            source.tree,
+            params=params or plan.params,
+            kind=plan.optimizer_kind,
+            slots=plan.slots,
+        )
+    stage.survey = surveyed
+    draft = Draft.of(source.tree, source.fingerprint, surveyed.slots if surveyed else None)
+    for index, edit in enumerate(plan.edits):
+        with gathering.catching():
+            draft = stage.edited(draft, edit, index)
+    gathering.raise_if_any()
+    refuse_unstorable(draft, items)
+    fingerprints = {**draft.fingerprints, **stage.fingerprints}
+    return msgspec.structs.replace(draft, fingerprints=fingerprints)
+
+
+class Stage:
+    """What edits may look at while they rewrite the draft: selections, donors, settings (a ``Scene``)."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        open_source: Callable[[str], Source],
+        *,
+        seed: int | None,
+        optimizer: str | None,
+    ) -> None:
+        self._plan = plan
+        self._open_source = open_source
+        self._seed = plan.seed if seed is None else seed
+        self._optimizer = plan.optimizer if optimizer is None else optimizer
+        self._opened: dict[str, tuple[str, Source] | None] = {}
+        self._asked: set[Problem] = set()
+        self._known: set[str] = set()
+        """What consequences of reported problems say."""
+        self.survey: OptimizerSurvey | None = None
+        self._is_shaken = False
+        """True once an edit of places failed: what later edits name may be missing for that reason alone."""
+
+    @property
+    def seed(self) -> int:
+        return self._seed or 0
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """The fingerprint of every donor that was opened, by its name."""
+        return {name: donor.fingerprint for name, donor in filter(None, self._opened.values())}
+
+    def select(self, edit: Operation, draft: Draft) -> list[LeafPath]:
+        try:
+            selected = select(edit, draft)
+        except NothingNamed as error:
+            if self._is_shaken:
+                raise Consequence(error.problems[0]) from None
+            raise
+        if not edit.is_literal:
+            self._ask(selected, draft)
+        return selected
+
+    def _ask(self, selected: Sequence[LeafPath], draft: Draft) -> None:
+        """Raise the questions about the optimizer state that an edit of these leaves needs answered, each once."""
+        if self.survey is None or not self.survey.open_questions:
+            return
+        origins = (draft.leaves[path].origin for path in selected)
+        stored = [origin.path for origin in origins if origin and origin.source == SOURCE]
+        problems = self.survey.questions_about(stored)
+        if problems:
+            new = [problem for problem in problems if problem not in self._asked]
+            self._asked.update(new)
+            raise PlanError.of(new) if new else Consequence.of(problems)
+
+    def open(self, text: str) -> tuple[str, Source]:
+        address = str(self._plan.sources.get(text, text))
+        if address not in self._opened:
+            self._opened[address] = None
+            self._opened[address] = (text, self._open_source(address))
+        opened = self._opened[address]
+        if opened is None:
+            # the same words each time: an edit may ask for every leaf, and gathers what it hears
+            consequence = Consequence(f"'{text}' could not be opened")
+            self._known.add(consequence.problems[0].what)
+            raise consequence
+        return opened
+
+    def policy(self, edit: Operation) -> str | None:
+        return edit.optimizer or self._optimizer
+
+    def carried(
+        self, draft: Draft, edit: LeafOperation, edited: Sequence[LeafPath], before: Draft
+    ) -> Draft:
+        return policies.carry_values(draft, edit, edited, before, self.policy(edit), self)
+
+    def edited(self, draft: Draft, edit: Operation, index: int) -> Draft:
+        """The draft after the edit; the draft itself if only consequences of earlier problems stand in the way.
+
+        Raises:
+            SurgeryError: what is wrong with the edit, with its file and line.
+        """
+        try:
+            return edit.rewrite(draft, self)
+        except Consequence:
+            self._is_shaken |= not isinstance(edit, LeafOperation)
+            return draft
+        except SurgeryError as error:
+            self._is_shaken |= not isinstance(edit, LeafOperation)
+            error.problems = tuple(p for p in error.problems if p.what not in self._known)
+            if not error.problems:
+                return draft
+            if index < len(self._plan.origins):
+                origin = self._plan.origins[index]
+                error.problems = tuple(origin.located(problem) for problem in error.problems)
+            raise

@@ -1,0 +1,250 @@
+"""Which leaves an edit names, and what to say when it names none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from fnmatch import fnmatchcase
+
+from surgery_cli.draft import Draft
+from surgery_cli.errors import Gathering, PlanError, Problem
+from surgery_cli.operations.base import Operation
+from surgery_cli.optimizer import policies
+from surgery_cli.tree.paths import LeafPath, Match, PathPattern, nearest
+from surgery_cli.tree.specs import LeafKind, LeafSpec, is_floating, is_integer
+
+_SHOWN_PATHS = 4
+
+
+class NothingNamed(PlanError):
+    """An edit names nothing, or not as many leaves as it says."""
+
+
+class Consequence(PlanError):
+    """A problem that may be there only because of another one, which is reported already."""
+
+
+def select(edit: Operation, draft: Draft) -> list[LeafPath]:
+    """The leaves that the edit names, in the draft's order.
+
+    Raises:
+        NothingNamed: a pattern without a match, or another count than expected.
+        PlanError: a wrong pattern, a text that means two leaves, or a param together with its own twin.
+    """
+    if not edit.patterns and not edit.selects_everything_without_at:
+        raise PlanError(
+            f"'{edit.name}' names no leaves", fix="add `at:` with a path or a pattern", field="at"
+        )
+    named = _named(edit, draft)
+    remaining = _without_exceptions(edit, draft, named)
+    _refuse_ambiguous(named, remaining)
+    selected = _filtered(edit, draft, remaining)
+    _check_count(edit, selected, draft)
+    if edit.patterns and edit.twins != "named" and not edit.is_literal:
+        _refuse_twice_named(draft, selected)
+    return selected
+
+
+def _named(edit: Operation, draft: Draft) -> dict[PathPattern, dict[LeafPath, Match]]:
+    """What each pattern names; each of them must name something."""
+    field = "at" if edit.at or not edit.instead_of_at else edit.instead_of_at[0]
+    patterns = _compiled(edit.patterns, field)
+    named = {pattern: pattern.named(draft.texts) for pattern in patterns}
+    problems: list[Problem] = []
+    for pattern, found in named.items() if not edit.optional else ():
+        specs = [draft.leaves[path].spec for path in found]
+        if not found:
+            problems.append(_no_match(pattern, draft, field))
+        elif not any(map(edit.selectable, specs)):
+            kinds = ", ".join(sorted({spec.type_text for spec in specs}))
+            problems.append(
+                Problem(
+                    f"'{pattern.text}' names nothing that '{edit.name}' applies to",
+                    why=f"what it names is {kinds}",
+                    fix="name leaves that hold values; `surgery inspect` lists them",
+                    field=field,
+                )
+            )
+    if problems:
+        raise NothingNamed.of(problems)
+    return named
+
+
+def _compiled(texts: Iterable[str], field: str) -> list[PathPattern]:
+    patterns: list[PathPattern] = []
+    gathering = Gathering()
+    for text in texts:
+        with gathering.catching(field=field):
+            patterns.append(PathPattern(text))
+    gathering.raise_if_any()
+    return patterns
+
+
+def _no_match(pattern: PathPattern, draft: Draft, field: str) -> Problem:
+    texts = [*draft.texts.values(), *(str(node) for node in draft.tree.nodes if node)]
+    keys = {key for text in texts for key in text.split("/")}
+    strange = [
+        key
+        for key in ([] if pattern.is_regex else pattern.text.strip("/").split("/"))
+        if key not in keys and not any(c in key for c in "*?[{%")
+    ]
+    close = nearest(pattern.text, texts)
+    why = "nothing in the tree is close to it"
+    if strange and (similar := nearest(strange[0], keys)):
+        why = f"no key is called '{strange[0]}'; the nearest: {_quoted(similar)}"
+    elif strange:
+        why = f"no key is called '{strange[0]}'"
+    elif close:
+        why = "its keys exist, but not at this place"
+    return Problem(
+        f"'{pattern.text}' matches nothing",
+        why=why,
+        fix=f"the nearest paths are {_quoted(close)}"
+        if close
+        else "`surgery inspect` lists the paths; `optional: true` lets an edit match nothing",
+        field=field,
+    )
+
+
+def _without_exceptions(
+    edit: Operation, draft: Draft, named: Mapping[PathPattern, Collection[LeafPath]]
+) -> dict[LeafPath, str]:
+    """The leaves that a pattern names and no exception does, with their texts."""
+    if not edit.patterns:
+        texts = draft.texts
+    elif len(named) == 1:
+        texts = {path: draft.texts[path] for path in next(iter(named.values()))}
+    else:
+        every = set().union(*named.values())
+        texts = {path: text for path, text in draft.texts.items() if path in every}
+    excluded: set[LeafPath] = set()
+    problems: list[Problem] = []
+    for pattern in _compiled(edit.exceptions, "except"):
+        found = pattern.named(texts)
+        excluded.update(found)
+        if found or (edit.optional and not texts):
+            continue
+        problem = _no_match(pattern, draft, "except")
+        if pattern.named(draft.texts):
+            problem = Problem(
+                f"the exception '{pattern.text}' leaves nothing out",
+                why="what it matches is not named by the edit",
+                fix="take it out, or correct the path",
+                field="except",
+            )
+        problems.append(problem)
+    if problems:
+        raise NothingNamed.of(problems)
+    return {path: text for path, text in texts.items() if path not in excluded}
+
+
+def _refuse_ambiguous(
+    named: Mapping[PathPattern, Mapping[LeafPath, Match]], remaining: Collection[LeafPath]
+) -> None:
+    """A text without wildcards must mean one place; keys with slashes can make it mean two."""
+    problems: list[Problem] = []
+    for pattern, found in named.items():
+        if not pattern.is_literal:
+            continue
+        nodes = dict.fromkeys(match.node for path, match in found.items() if path in remaining)
+        if len(nodes) > 1:
+            spellings = sorted((node.spelling for node in nodes), key=lambda s: "%" in s)
+            other = next(s for s in reversed(spellings) if s != pattern.text)
+            problems.append(
+                Problem(
+                    f"'{pattern.text}' means {len(nodes)} places",
+                    why=f"a key may contain a slash, which is spelled `%2F`: {_quoted(spellings)}",
+                    fix=f"write `{other}` for that one, or leave it out with `except: {other}`",
+                    path=pattern.text,
+                    field="at",
+                )
+            )
+    if problems:
+        raise PlanError.of(problems)
+
+
+def _filtered(edit: Operation, draft: Draft, leaves: Collection[LeafPath]) -> list[LeafPath]:
+    """The leaves that the edit applies to and that its `where_dtype` and `where_ndim` let through."""
+    specs = {path: draft.leaves[path].spec for path in leaves}
+    chosen = [
+        path
+        for path, spec in specs.items()
+        if edit.selectable(spec)
+        and (not edit.where_dtype or has_dtype(spec, edit.where_dtype))
+        and (edit.where_ndim is None or (spec.has_array and len(spec.shape) == edit.where_ndim))
+    ]
+    if chosen or edit.optional:
+        return chosen
+    if not leaves:
+        raise NothingNamed(
+            "nothing is left to edit",
+            why="`except` leaves out every leaf that the edit names",
+            fix="name fewer exceptions, or add `optional: true`",
+            field="except",
+        )
+    wanted = [f"`where_dtype: {edit.where_dtype}`"] if edit.where_dtype else []
+    wanted += [f"`where_ndim: {edit.where_ndim}`"] if edit.where_ndim is not None else []
+    there = sorted({spec.type_text for spec in specs.values()})
+    raise NothingNamed(
+        f"none of the {len(leaves)} leaves passes {' and '.join(wanted) or 'the edit'}",
+        why=f"they are {_listed(there)}",
+        fix="correct the condition, or add `optional: true`",
+        field="where_dtype" if edit.where_dtype else "where_ndim",
+    )
+
+
+def has_dtype(spec: LeafSpec, wanted: str) -> bool:
+    """True if the leaf is of a dtype that ``wanted`` names: ``floating``, ``integer``, a name or a glob.
+
+    Typed keys are stored as integers and are none; they are ``key<…>``.
+
+    >>> has_dtype(LeafSpec(kind=LeafKind.ARRAY, dtype="int32"), "int*")
+    True
+    """
+    if not spec.has_array:
+        return False
+    if spec.kind is LeafKind.KEY:
+        return fnmatchcase(f"key<{spec.key_impl}>", wanted)
+    if wanted == "floating":
+        return is_floating(spec.dtype)
+    if wanted == "integer":
+        return is_integer(spec.dtype)
+    return fnmatchcase(spec.dtype, wanted)
+
+
+def _check_count(edit: Operation, selected: list[LeafPath], draft: Draft) -> None:
+    if edit.expect is None or edit.expect == len(selected) or (edit.optional and not selected):
+        return
+    raise NothingNamed(
+        f"the edit names {_count(len(selected))}, not {edit.expect}",
+        why=f"it names {_quoted([draft.texts[path] for path in selected])}" if selected else "",
+        fix="correct `expect`, or the pattern",
+        field="expect",
+    )
+
+
+def _refuse_twice_named(draft: Draft, selected: list[LeafPath]) -> None:
+    """A pattern that names a param and its own twin almost never means both."""
+    double = policies.double_named(draft, selected)
+    if not double:
+        return
+    slot = double[0]
+    raise PlanError(
+        f"the edit names '{slot.param}' and its twin '{slot.path}'",
+        why=f"{_count(len(double))} of the optimizer state follow their params and are named as well",
+        fix=f"name one side alone (`{slot.param[0]}/**`, `{slot.path[0]}/**`), or say `twins: named`",
+        path=str(slot.path),
+        field="at",
+    )
+
+
+def _count(leaves: int) -> str:
+    return f"{leaves} {'leaf' if leaves == 1 else 'leaves'}"
+
+
+def _quoted(texts: Iterable[str]) -> str:
+    return _listed([f"'{text}'" for text in texts])
+
+
+def _listed(texts: list[str]) -> str:
+    more = f" and {len(texts) - _SHOWN_PATHS} more" if len(texts) > _SHOWN_PATHS else ""
+    return ", ".join(texts[:_SHOWN_PATHS]) + more

@@ -1,0 +1,314 @@
+"""Rename: where leaves go, what goes with them, and what stops."""
+
+import pytest
+from hand_built_trees import COUNT, B, HandBuilt, W, adam, moved, origins, printed, resolved
+
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.rename import Rename
+
+DENSE = {"Dense_0": {"kernel": W, "bias": B}, "Dense_1": {"kernel": W, "bias": B}}
+
+
+def failure(structure, *edits, **plan):
+    with pytest.raises(PlanError) as caught:
+        resolved(structure, *edits, **plan)
+    return str(caught.value)
+
+
+def test_a_leaf_gets_another_path():
+    draft = resolved({"a": W, "b": B}, Rename(at="a", to="c"))
+    assert origins(draft) == {("c",): "a", ("b",): "b"}
+
+
+def test_a_renamed_leaf_is_by_reference_and_keeps_its_place_in_the_order():
+    draft = resolved({"a": W, "b": B}, Rename(at="a", to="z"))
+    assert printed(draft) == ["z", "b"]
+    assert all(recipe.is_by_reference for recipe in draft.leaves.values())
+
+
+def test_a_subtree_moves_with_everything_below_it():
+    tree = {"enc": {"layers": [{"w": W, "none": None}], "b/c": B}}
+    draft = resolved(tree, Rename(at="enc", to="dec/inner"))
+    assert origins(draft) == {
+        ("dec", "inner", "layers", 0, "w"): "enc/layers/0/w",
+        ("dec", "inner", "layers", 0, "none"): "enc/layers/0/none",
+        ("dec", "inner", "b/c"): "enc/b/c",
+    }
+
+
+def test_twins_move_along():
+    draft = resolved(adam(DENSE), Rename(at="params/Dense_1", to="params/head"))
+    assert moved(draft) == {
+        f"{root}/head/{leaf}": f"{root}/Dense_1/{leaf}"
+        for root in ("params", "opt_state/0/mu", "opt_state/0/nu")
+        for leaf in ("kernel", "bias")
+    }
+
+
+def test_the_slots_of_the_draft_stand_at_the_new_paths():
+    draft = resolved(adam(DENSE), Rename(at="params/Dense_1/bias", to="params/Dense_1/b"))
+    slots = {str(path): str(slot.param) for path, slot in draft.slots.items()}
+    assert slots["opt_state/0/mu/Dense_1/b"] == "params/Dense_1/b"
+    assert "opt_state/0/mu/Dense_1/bias" not in slots
+
+
+def test_two_renames_in_a_row_carry_twins_both_times():
+    draft = resolved(
+        adam({"a": W}), Rename(at="params/a", to="params/b"), Rename(at="params/b", to="params/c")
+    )
+    assert moved(draft) == {
+        "params/c": "params/a",
+        "opt_state/0/mu/c": "opt_state/0/mu/a",
+        "opt_state/0/nu/c": "opt_state/0/nu/a",
+    }
+
+
+@pytest.mark.parametrize(
+    ("at", "to", "new"),
+    [
+        ("params/Dense_*/kernel", r"params/Linear_\1/weight", "params/Linear_1/weight"),
+        ("params/*/*", r"params/\2/\1", "params/kernel/Dense_1"),
+        (r"re:params/Dense_(\d)/(.*)", r"params/\2_\1", "params/kernel_1"),
+        (r"re:params/(?:Dense)_(\d)/kernel", r"params/w\g<1>0", "params/w10"),
+        ("**/Dense_1", r"\1/last", "params/last/kernel"),
+        ("params/**", r"\1", "Dense_1/kernel"),
+        ("params/**/kernel", r"params/\1/w", "params/Dense_1/w"),
+    ],
+)
+def test_captured_parts_stand_where_they_are_referred_to(at, to, new):
+    draft = resolved({"params": {"Dense_1": {"kernel": W}}}, Rename(at=at, to=to))
+    assert printed(draft) == [new]
+
+
+def test_two_stars_that_stood_for_no_key_add_none():
+    draft = resolved({"kernel": W, "a": {"kernel": B}}, Rename(at="**/kernel", to=r"\1/w"))
+    assert printed(draft) == ["w", "a/w"]
+
+
+def test_a_captured_index_stays_an_index():
+    tree = {"layers": [{"w": W}, {"w": B}], "x": W}
+    draft = resolved(tree, Rename(at="layers/*", to=r"blocks/\1"))
+    assert origins(draft) == {
+        ("blocks", 0, "w"): "layers/0/w",
+        ("blocks", 1, "w"): "layers/1/w",
+        ("x",): "x",
+    }
+
+
+def test_an_index_becomes_part_of_a_name():
+    draft = resolved({"layers": [{"w": W}, {"w": B}]}, Rename(at="layers/*", to=r"layer_\1"))
+    assert origins(draft) == {("layer_0", "w"): "layers/0/w", ("layer_1", "w"): "layers/1/w"}
+
+
+def test_digits_under_a_list_that_exists_are_an_index():
+    draft = resolved({"layers": [W, W], "extra": B}, Rename(at="extra", to="layers/2"))
+    assert origins(draft)[("layers", 2)] == "extra"
+
+
+def test_digits_under_a_dict_that_exists_are_a_name():
+    draft = resolved({"layers": {"0": W}, "extra": B}, Rename(at="extra", to="layers/1"))
+    assert origins(draft)[("layers", "1")] == "extra"
+
+
+def test_digits_in_a_new_place_are_a_name():
+    draft = resolved({"a": W}, Rename(at="a", to="layers/0"))
+    assert origins(draft) == {("layers", "0"): "a"}
+
+
+def test_a_place_that_exists_keeps_a_slash_inside_its_key():
+    tree = {"transformer/layer_0": {"w": W}, "b": B}
+    draft = resolved(tree, Rename(at="b", to="transformer/layer_0/b"))
+    assert origins(draft)[("transformer/layer_0", "b")] == "b"
+
+
+def test_percent_2f_makes_a_slash_inside_a_new_key():
+    draft = resolved({"a": W}, Rename(at="a", to="x%2Fy/100%25"))
+    assert origins(draft) == {("x/y", "100%"): "a"}
+
+
+def test_a_percent_sign_alone_is_itself():
+    draft = resolved({"a": W}, Rename(at="a", to="a%20b"))
+    assert origins(draft) == {("a%20b",): "a"}
+
+
+def test_a_captured_key_with_a_slash_stays_one_key():
+    draft = resolved({"enc": {"a/b": {"w": W}}}, Rename(at="enc/**/w", to=r"dec/\1/v"))
+    assert origins(draft) == {("dec", "a/b", "v"): "enc/a/b/w"}
+
+
+def test_a_captured_key_is_not_split_by_a_place_that_prints_alike():
+    tree = {"enc": {"a/b": W}, "dec": {"a": {"b": {"c": B}}}}
+    draft = resolved(tree, Rename(at="enc/**", to=r"dec/\1"))
+    assert origins(draft)[("dec", "a/b")] == "enc/a/b"
+
+
+def test_a_target_that_means_two_places_stops():
+    tree = {"a/b": {"w": W}, "a": {"b": {"w": W}}, "c": B}
+    said = failure(tree, Rename(at="c", to="a/b/c"))
+    assert "means two places" in said
+    assert "a%2Fb" in said
+
+
+def test_two_subtrees_are_exchanged_with_their_twins():
+    moves = {"params/Dense_0": "params/Dense_1", "params/Dense_1": "params/Dense_0"}
+    found = moved(resolved(adam(DENSE), Rename(moves=moves)))
+    assert found["params/Dense_0/kernel"] == "params/Dense_1/kernel"
+    assert found["params/Dense_1/kernel"] == "params/Dense_0/kernel"
+    assert found["opt_state/0/mu/Dense_0/bias"] == "opt_state/0/mu/Dense_1/bias"
+    assert len(found) == 12
+
+
+def test_three_leaves_rotate():
+    moves = {"a": "b", "b": "c", "c": "a"}
+    draft = resolved({"a": W, "b": B, "c": COUNT}, Rename(moves=moves))
+    assert moved(draft) == {"b": "a", "c": "b", "a": "c"}
+
+
+def test_elements_of_a_list_are_exchanged():
+    draft = resolved(
+        {"layers": [{"w": W}, {"w": B}]},
+        Rename(moves={"layers/0": "layers/1", "layers/1": "layers/0"}),
+    )
+    assert origins(draft) == {("layers", 1, "w"): "layers/0/w", ("layers", 0, "w"): "layers/1/w"}
+
+
+def test_a_node_moves_below_its_old_path():
+    draft = resolved({"params": {"w": W}}, Rename(at="params", to="params/params"))
+    assert origins(draft) == {("params", "params", "w"): "params/w"}
+
+
+def test_a_leaf_moves_below_its_own_old_path():
+    assert printed(resolved({"a": W}, Rename(at="a", to="a/b"))) == ["a/b"]
+
+
+def test_an_empty_dict_takes_leaves():
+    draft = resolved({"a": {}, "b": W}, Rename(at="b", to="a/b"))
+    assert origins(draft) == {("a", "b"): "b"}
+    assert draft.removed == []
+
+
+def test_a_list_that_lost_an_element_closes_the_gap_and_says_so():
+    tree = {"layers": [{"w": W}, {"w": B}, {"w": COUNT}], "x": W}
+    draft = resolved(tree, Rename(at="layers/1", to="head"))
+    assert origins(draft) == {
+        ("layers", 0, "w"): "layers/0/w",
+        ("head", "w"): "layers/1/w",
+        ("layers", 1, "w"): "layers/2/w",
+        ("x",): "x",
+    }
+    assert "'layers' closes its gap" in draft.notes[0]
+
+
+def test_a_node_whose_leaves_all_moved_away_vanishes():
+    draft = resolved({"a": {"b": {"w": W}}, "c": B}, Rename(at="a/b/w", to="w"))
+    assert printed(draft) == ["w", "c"]
+
+
+def test_exceptions_stay():
+    edit = Rename(at="params/*", to=r"params/x_\1", except_="params/Dense_0")
+    draft = resolved({"params": DENSE}, edit)
+    assert moved(draft) == {
+        "params/x_Dense_1/kernel": "params/Dense_1/kernel",
+        "params/x_Dense_1/bias": "params/Dense_1/bias",
+    }
+
+
+def test_twins_that_are_named_go_where_they_are_sent():
+    moves = {"params/a": "params/b", "opt_state/0/mu/a": "opt_state/0/mu/c"}
+    draft = resolved(adam({"a": W}), Rename(moves=moves, twins="named"))
+    assert moved(draft) == {
+        "params/b": "params/a",
+        "opt_state/0/mu/c": "opt_state/0/mu/a",
+        "opt_state/0/nu/b": "opt_state/0/nu/a",
+    }
+
+
+@pytest.mark.parametrize(
+    ("tree", "edit", "said"),
+    [
+        ({"a": W, "b": B}, Rename(at="a", to="b"), ["'a' and 'b' would both stand at 'b'"]),
+        (
+            {"a": {"x": W}, "b": {"x": B}},
+            Rename(at="*/x", to="y"),
+            ["'a/x' and 'b/x' would both stand at 'y'"],
+        ),
+        (
+            {"a": W, "b": B},
+            Rename(at="a", to="b/c"),
+            ["'b/c' cannot stand below 'b'", "float32[3]"],
+        ),
+        (
+            {"a": W, "b": {"c": B}},
+            Rename(at="a", to="b"),
+            ["'b/c' cannot stand below 'b'", "'a'"],
+        ),
+        ({"a": W, "b": None}, Rename(at="a", to="b/c"), ["'b/c' cannot stand below 'b'", "None"]),
+        (
+            {"a": {"0": W}, "l": [B]},
+            Rename(moves={"a": "l/x"}),
+            ["'x' in 'l/x' cannot be a name", "'l' is a list"],
+        ),
+        (
+            {"a": {"x": W}, "l": [B, B]},
+            Rename(at="l", to="a"),
+            ["'a' would have both names and indices"],
+        ),
+        (
+            {"a": W, "l": [B, B]},
+            Rename(at="a", to="l/5"),
+            ["the list 'l' would have the indices 0, 1, 5"],
+        ),
+        ({"a": W}, Rename(at="a", to=r"b\1"), [r"'b\1' refers to part 1", "captures 0 parts"]),
+        ({"a": W}, Rename(at="*", to=r"\2"), [r"'\2' refers to part 2", "captures 1 part"]),
+        ({"a": W}, Rename(at="a", to="/b"), ["'/b' is no place"]),
+        ({"a": W}, Rename(at="a", to="b//c"), ["'b//c' is no place"]),
+        ({"a": W}, Rename(at="a", to="b/"), ["'b/' is no place"]),
+        ({"a": W}, Rename(at="a"), ["does not say where to"]),
+        ({"a": W}, Rename(at="a", to="b", moves={"a": "b"}), ["both `moves` and `at`"]),
+        ({"a": W}, Rename(at="a", to="a"), ["'a' already stands there"]),
+        (
+            {"a": {"w": W}},
+            Rename(moves={"a": "b", "a/w": "c"}),
+            ["'a/w' would move to both 'b/w' and 'c'"],
+        ),
+        ({"a": W}, Rename(moves={"a": "b", "x": "y"}), ["'x' matches nothing"]),
+        ({"a": W}, Rename(at="a", to="b", optimizer="reset"), ["takes no `optimizer`"]),
+        (
+            {"opt_state": [{"count": COUNT}, {"trace": W}]},
+            Rename(at="opt_state/0", to="old"),
+            ["the list 'opt_state' would keep only index 1", "never renumbered"],
+        ),
+    ],
+)
+def test_what_cannot_be_stops_with_both_sides(tree, edit, said):
+    message = failure(tree, edit)
+    for words in said:
+        assert words in message
+
+
+def test_collisions_in_the_optimizer_state_stop():
+    structure = adam({"a": W})
+    structure["opt_state"][0]["mu"] = {"a": W, "b": B}
+    said = failure(
+        structure, Rename(moves={"opt_state/0/mu/a": "opt_state/0/mu/b"}), params="params"
+    )
+    assert "'opt_state/0/mu/a' and 'opt_state/0/mu/b' would both stand" in said
+
+
+def test_many_collisions_are_counted():
+    tree = {"a": {str(i): W for i in range(50)}}
+    said = failure(tree, Rename(at="a/*", to="b"))
+    assert "and 39 more like these" in said
+
+
+def test_every_target_that_cannot_be_read_is_reported():
+    said = failure({"a": W, "b": B}, Rename(moves={"a": r"x\1", "b": r"y\1"}))
+    assert r"'x\1'" in said
+    assert r"'y\1'" in said
+
+
+def test_a_hundred_thousand_leaves_move_by_one_pattern():
+    tree = {f"layer_{i}": {f"w{j}": W for j in range(100)} for i in range(1000)}
+    draft = resolved(HandBuilt(tree), Rename(at="layer_*/*", to=r"blocks/\1/\2"))
+    assert len(draft.leaves) == 100_000
+    assert str(draft.leaves[next(iter(draft.leaves))].origin.path) == "layer_0/w0"

@@ -1,0 +1,391 @@
+"""Resolution: which leaves an edit names, how edits fold, and how problems are reported."""
+
+import pytest
+from hand_built_trees import COUNT, B, HandBuilt, W, adam, array, no_donor, printed, resolved
+
+from surgery_cli.draft import LeafRef
+from surgery_cli.errors import CheckpointError, SurgeryError
+from surgery_cli.operations.base import LeafOperation
+from surgery_cli.operations.copy import Copy
+from surgery_cli.operations.delete import Delete
+from surgery_cli.operations.keep import Keep
+from surgery_cli.operations.rename import Rename
+from surgery_cli.plan import Origin, Plan
+from surgery_cli.resolution import resolve
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+
+
+class Halve(LeafOperation, tag="halve"):
+    """Divide by two."""
+
+    def compute(self, block, kit, at):
+        return block / 2
+
+
+class Everything(LeafOperation, tag="everything"):
+    """Names every leaf if no pattern does."""
+
+    selects_everything_without_at = True
+
+    def output(self, spec):
+        return spec
+
+
+class Graft(LeafOperation, tag="graft"):
+    """Takes the leaf of the same path from a donor."""
+
+    donor: str
+
+    def operands(self, path, spec, scene):
+        name, _ = scene.open(self.donor)
+        return (("donor", LeafRef(name, path)),)
+
+
+class Reseed(LeafOperation, tag="reseed"):
+    """Records the seed and the policy that it is given."""
+
+    seen: list[object]
+
+    def rewrite(self, draft, scene):
+        self.seen.append((scene.seed, scene.policy(self)))
+        return draft
+
+
+KEY = LeafSpec(kind=LeafKind.KEY, shape=(2,), dtype="uint32", key_impl="fry")
+TEXT = LeafSpec(kind=LeafKind.STRING)
+MIXED = {
+    "w": array(4, 4),
+    "half": array(4, dtype="bfloat16"),
+    "count": array(dtype="int32"),
+    "mask": array(4, dtype="bool"),
+    "key": KEY,
+    "name": TEXT,
+    "none": None,
+}
+
+
+def named(structure, edit, **plan):
+    """The printed paths that a value edit changes."""
+    return [str(path) for path in resolved(structure, edit, **plan).changed]
+
+
+def problems(structure, *edits, **plan):
+    with pytest.raises(SurgeryError) as caught:
+        resolved(structure, *edits, **plan)
+    return caught.value.problems
+
+
+def message(structure, *edits, **plan):
+    return "\n".join(f"{p.what}\n{p.why}\n{p.fix}" for p in problems(structure, *edits, **plan))
+
+
+def test_a_plan_without_edits_changes_nothing_and_asks_nothing():
+    draft = resolved(adam({"a": W}))
+    assert draft.changed == []
+    assert draft.fingerprints == {"": "hand-built"}
+
+
+def test_edits_fold_from_left_to_right():
+    draft = resolved({"a": W}, Rename(at="a", to="b"), Halve(at="b"), Copy(at="b", to="c"))
+    recipe = draft.leaves[LeafPath(("c",))]
+    assert printed(draft) == ["b", "c"]
+    assert recipe.origin == LeafRef("", LeafPath(("a",)))
+    assert [(step.operation.name, str(step.path)) for step in recipe.steps] == [("halve", "b")]
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (Halve(at="w"), ["w"]),
+        (Halve(at=("half", "w")), ["w", "half"]),
+        (Halve(at="*", where_dtype="floating"), ["w", "half"]),
+        (Halve(at="*", where_dtype="float*"), ["w"]),
+        (Halve(at="*", where_dtype="bfloat16"), ["half"]),
+        (Halve(at="*", where_dtype="floating", where_ndim=1), ["half"]),
+        (Everything(at="*", where_dtype="integer"), ["count"]),
+        (Everything(at="*", where_dtype="int*"), ["count"]),
+        (Everything(at="*", where_dtype="uint*", optional=True), []),
+        (Everything(at="*", where_dtype="key<*"), ["key"]),
+        (Everything(at="*", where_ndim=0), ["count"]),
+        (Everything(at="*", where_dtype="bool"), ["mask"]),
+        (Halve(at="*", except_=("[!wh]*",)), ["w", "half"]),
+        (Halve(at=("w", "half"), except_="half"), ["w"]),
+        (Everything(), ["w", "half", "count", "mask", "key", "name"]),
+        (Everything(at="**", expect=6), ["w", "half", "count", "mask", "key", "name"]),
+        (Everything(expect=6), ["w", "half", "count", "mask", "key", "name"]),
+        (Halve(at="nothing", optional=True), []),
+        (Halve(at=("nothing", "w"), optional=True), ["w"]),
+        (Halve(at="nothing", optional=True, except_="w", expect=3), []),
+    ],
+)
+def test_an_edit_names_the_leaves_that_it_says(edit, expected):
+    assert named(MIXED, edit) == expected
+
+
+def test_edits_of_places_name_empty_leaves_too():
+    assert "d" in printed(resolved({"a": None, "b": W}, Rename(at="a", to="d")))
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (Halve(), ["'halve' names no leaves"]),
+        (Halve(at="x"), ["'x' matches nothing"]),
+        (Halve(at=("w", "x")), ["'x' matches nothing"]),
+        (Halve(at="hafl"), ["'hafl' matches nothing", "the nearest: 'half'"]),
+        (Halve(at="none"), ["'none' names nothing that 'halve' applies to", "it names is None"]),
+        (Halve(at="w", except_="x"), ["'x' matches nothing"]),
+        (Halve(at="w", except_="half"), ["the exception 'half' leaves nothing out"]),
+        (Halve(at="w", except_="w"), ["nothing is left to edit"]),
+        (Halve(at="w", where_dtype="int*"), ["`where_dtype: int*`", "they are float32[4,4]"]),
+        (Halve(at="w", where_ndim=3), ["`where_ndim: 3`"]),
+        (Halve(at="*", where_dtype="floating", expect=3), ["names 2 leaves, not 3", "'w', 'half'"]),
+        (Halve(at="count"), ["halve does not apply to int32[]", "where_dtype: floating"]),
+        (Halve(at="["), []),
+    ],
+)
+def test_what_names_nothing_is_an_error(edit, said):
+    text = message(MIXED, edit)
+    for words in said:
+        assert words in text
+
+
+def test_a_wrong_key_is_named_with_the_nearest():
+    tree = {"params": {"Dense_0": {"kernel": W, "bias": B}}}
+    text = message(tree, Halve(at="params/**/kernal"))
+    assert "no key is called 'kernal'; the nearest: 'kernel'" in text
+
+
+def test_a_path_at_the_wrong_place_is_shown_the_right_one():
+    tree = {"params": {"params": {"Dense_0": {"kernel": W}}}}
+    text = message(tree, Halve(at="params/Dense_0/kernel"))
+    assert "its keys exist, but not at this place" in text
+    assert "'params/params/Dense_0/kernel'" in text
+
+
+def test_one_text_for_two_leaves_shows_both_spellings():
+    tree = {"a/b": {"w": W}, "a": {"b": {"w": W}}}
+    text = message(tree, Halve(at="a/b/w"))
+    assert "'a/b/w' means 2 places" in text
+    assert "'a/b/w', 'a%2Fb/w'" in text
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (Halve(at="a%2Fb"), ("a/b", "w")),
+        (Halve(at="a/b", except_="a%2Fb"), ("a", "b", "w")),
+    ],
+)
+def test_each_of_two_leaves_that_print_alike_can_be_named(edit, expected):
+    tree = {"a/b": {"w": W}, "a": {"b": {"w": W}}}
+    assert resolved(tree, edit).changed == [expected]
+
+
+def test_a_wildcard_may_name_leaves_that_print_alike():
+    tree = {"a/b": W, "a": {"b": W}}
+    assert len(resolved(tree, Halve(at="**")).changed) == 2
+
+
+def test_a_param_and_its_own_twin_are_shown_side_by_side():
+    text = message(adam({"a": {"kernel": W}}), Halve(at="**/kernel"))
+    assert "'params/a/kernel' and its twin 'opt_state/0/mu/a/kernel'" in text
+    assert "`params/**`, `opt_state/**`" in text
+
+
+def test_a_param_and_its_twin_may_be_named_on_purpose():
+    changed = named(adam({"a": {"kernel": W}}), Halve(at="**/kernel", twins="named"))
+    assert changed == [
+        "params/a/kernel",
+        "opt_state/0/mu/a/kernel",
+        "opt_state/0/nu/a/kernel",
+    ]
+
+
+def test_twins_alone_may_be_named():
+    changed = named(adam({"a": W, "b": B}), Halve(at="opt_state/0/mu/a", expect=1))
+    assert changed == ["opt_state/0/mu/a"]
+
+
+def test_an_edit_without_patterns_may_take_params_and_twins():
+    edit = Everything(where_dtype="floating", expect=3)
+    assert len(resolved(adam({"a": W}), edit).changed) == 3
+
+
+def test_all_problems_are_reported_together_in_order():
+    found = problems({"a": W, "b": COUNT}, Halve(at=("x", "y")), Halve(at="b"), Halve(at="z"))
+    assert [p.what for p in found] == [
+        "'x' matches nothing",
+        "'y' matches nothing",
+        "halve does not apply to int32[]",
+        "'z' matches nothing",
+    ]
+    assert found[2].path == "b"
+
+
+def test_problems_carry_the_file_and_the_line_of_the_field():
+    origins = (
+        Origin(number=1, file="plan.yaml", line=3, lines={"at": 4, "expect": 5}),
+        Origin(number=2, file="plan.yaml", line=7, lines={"at": 8}),
+    )
+    found = problems({"a": W}, Halve(at="a", expect=2), Rename(at="x", to="y"), origins=origins)
+    assert [(p.file, p.line, p.field) for p in found] == [
+        ("plan.yaml", 5, "expect"),
+        ("plan.yaml", 8, "at"),
+    ]
+
+
+def test_nothing_is_said_of_missing_names_after_an_edit_of_places_failed():
+    found = problems(
+        {"a": W, "b": B},
+        Rename(at="x", to="y"),
+        Halve(at="y"),
+        Delete(at="z"),
+        Halve(at="a", expect=2),
+        Halve(at="["),
+    )
+    assert [p.what.split("\n")[0] for p in found] == ["'x' matches nothing"]
+
+
+def test_other_problems_are_still_said_after_an_edit_of_places_failed():
+    found = problems({"a": W, "b": COUNT}, Rename(at="x", to="y"), Halve(at="b"))
+    assert len(found) == 2
+
+
+class Donors:
+    def __init__(self, **fingerprints):
+        self.fingerprints = fingerprints
+        self.opened = []
+
+    def __call__(self, address):
+        self.opened.append(address)
+        if address not in self.fingerprints:
+            raise CheckpointError(f"'{address}' is no checkpoint")
+        return HandBuilt({"a": W}, self.fingerprints[address])
+
+
+def test_a_donor_is_opened_once_by_name_or_path():
+    donors = Donors(big="1", other="2")
+    draft = resolved(
+        {"a": W},
+        Graft(at="a", donor="donor"),
+        Graft(at="a", donor="big"),
+        Graft(at="a", donor="other"),
+        sources={"donor": "big"},
+        open_source=donors,
+    )
+    assert donors.opened == ["big", "other"]
+    assert draft.fingerprints == {"": "hand-built", "donor": "1", "other": "2"}
+    operands = [step.operands[0][1].source for step in draft.leaves[("a",)].steps]
+    assert operands == ["donor", "donor", "other"]
+
+
+def test_a_source_that_no_edit_uses_may_stand_in_the_plan():
+    draft = resolved({"a": W}, sources={"donor": "big"}, open_source=Donors(big="1"))
+    assert draft.changed == []
+
+
+def test_a_donor_that_cannot_be_opened_is_reported_once_with_everything_else():
+    with pytest.raises(CheckpointError) as caught:
+        resolved(
+            {"a": W},
+            Graft(at="a", donor="donor"),
+            Graft(at="a", donor="gone"),
+            Halve(at="x"),
+            sources={"donor": "gone"},
+            open_source=Donors(),
+        )
+    assert [p.what for p in caught.value.problems] == [
+        "'gone' is no checkpoint",
+        "'x' matches nothing",
+    ]
+
+
+def test_the_draft_depends_on_the_donors_that_are_used():
+    def digest(fingerprint):
+        donors = Donors(big=fingerprint)
+        return resolved({"a": W}, Graft(at="a", donor="big"), open_source=donors).digest
+
+    assert digest("1") == digest("1")
+    assert digest("1") != digest("2")
+
+
+@pytest.mark.parametrize(
+    ("plan", "settings", "expected"),
+    [
+        ({}, {}, (0, None)),
+        ({"seed": 3, "optimizer": "warm"}, {}, (3, "warm")),
+        ({"seed": 3, "optimizer": "warm"}, {"seed": 0, "optimizer": "keep"}, (0, "keep")),
+    ],
+)
+def test_settings_stand_above_the_plan(plan, settings, expected):
+    seen = []
+    resolved({"a": W}, Reseed(at="a", seen=seen), settings=settings, **plan)
+    assert seen == [expected]
+
+
+def test_an_edits_own_policy_stands_above_everything():
+    seen = []
+    edit = Reseed(at="a", seen=seen, optimizer="reset")
+    resolved({"a": W}, edit, settings={"optimizer": "keep"}, optimizer="warm")
+    assert seen == [(0, "reset")]
+
+
+def test_where_params_stand_may_be_said():
+    tree = {
+        "model": {"a": W},
+        "params": {"unrelated": COUNT},
+        "opt_state": [{"count": COUNT, "mu": {"a": W}, "nu": {"a": W}}],
+    }
+    draft = resolved(tree, Rename(at="model/a", to="model/b"), settings={"params": "model"})
+    assert "opt_state/0/mu/b" in printed(draft)
+
+
+@pytest.mark.parametrize(
+    ("tree", "to", "said"),
+    [
+        ({"a": {"b": W}, "c": B}, "a.b", "Orbax joins keys with dots, so both are 'a.b'"),
+        ({"a.b": W, "c": B}, "a/b", "Orbax joins keys with dots, so both are 'a.b'"),
+        ({"a": W, "c": B}, "a%2Fb", "'a/b' would lie inside of the directory of 'a'"),
+        ({"c": B}, "x/..", "the key '..' would lead to another directory"),
+        ({"c": B}, "./x", "the key '.' would lead to another directory"),
+        ({"c": B}, "x%2F..%2Fy", "the key 'x/../y' would lead to another directory"),
+        ({"c": B}, "%2Fabs", "the key '/abs' is absolute"),
+        ({"c": B}, "x%2F", "the key 'x/' would lead to another directory"),
+        ({"c": B}, "a\0", "a null character"),
+    ],
+)
+def test_names_that_cannot_be_stored_are_refused(tree, to, said):
+    assert said in message(tree, Rename(at="c", to=to))
+
+
+def test_names_of_the_source_are_not_judged():
+    tree = {"a.b": W, "a": {"b": W}, "..": B, "c": B}
+    assert "d" in printed(resolved(tree, Rename(at="c", to="d")))
+
+
+def test_a_wrong_name_on_the_way_is_no_problem():
+    edits = (Rename(at="c", to="a.b"), Rename(at="a.b", to="d"))
+    assert printed(resolved({"a": {"b": W}, "c": B}, *edits)) == ["a/b", "d"]
+
+
+def test_the_first_key_must_be_an_item_where_there_are_several():
+    tree = {"model": {"a": W}, "ema": {"a": W}}
+    settings = {"items": ("model", "ema")}
+    text = message(tree, Rename(at="model/a", to="modle/b"), settings=settings)
+    assert "'modle/b' belongs to no item" in text
+    assert "`model/…`" in text
+    draft = resolved(tree, Rename(at="model/a", to="model/b"), settings=settings)
+    assert printed(draft) == ["model/b", "ema/a"]
+
+
+def test_a_plan_of_two_edits_equals_two_plans_of_one():
+    first = Rename(at="params/*", to=r"params/x_\1")
+    second = Keep(at="params/x_a")
+    tree = {"params": {"a": W, "b": B}}
+    once = resolved(tree, first, second)
+    middle = HandBuilt({})
+    middle.tree = resolved(tree, first).tree
+    twice = resolve(Plan(edits=(second,)), middle, no_donor)
+    assert once.tree == twice.tree
