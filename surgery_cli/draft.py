@@ -76,6 +76,14 @@ class LeafRecipe(msgspec.Struct, frozen=True):
         return LeafRecipe(self.origin, step.after, (*self.steps, step), policy or self.policy)
 
 
+class EditOutcome(msgspec.Struct, frozen=True):
+    """What one edit did to the draft: how many leaves it named, what became of twins, by policy; bytes of values."""
+
+    leaves: int
+    twins: dict[str, int] = {}
+    bytes: int = 0
+
+
 class Draft(msgspec.Struct, frozen=True, dict=True):
     """All output leaves with their recipes, in stored order.
 
@@ -88,6 +96,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     fingerprints: dict[str, str]
     slots: dict[LeafPath, Slot] = {}
     notes: tuple[str, ...] = ()
+    outcomes: tuple[EditOutcome, ...] = ()
 
     @classmethod
     def of(

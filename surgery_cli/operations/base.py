@@ -210,6 +210,18 @@ class Operation(
     def exceptions(self) -> tuple[str, ...]:
         return (self.except_,) if isinstance(self.except_, str) else self.except_
 
+    @property
+    def summary(self) -> str:
+        """The edit in a line: what it names, and its own settings."""
+        shared = set(Operation.__struct_fields__)
+        given = {
+            field.encode_name: getattr(self, field.name)
+            for field in msgspec.structs.fields(self)
+            if field.name not in shared and getattr(self, field.name) != field.default
+        }
+        own = " ".join(f"{name} {_shown(value)}" for name, value in given.items())
+        return " ".join(part for part in (", ".join(self.patterns), own) if part)
+
     def selectable(self, spec: LeafSpec) -> bool:
         """True if a pattern of this edit names such leaves at all; value edits skip empties."""
         raise NotImplementedError
@@ -328,3 +340,11 @@ class LeafOperation(Operation):
                 changed[path] = recipe.then(self.step(path, recipe.spec, scene))
         gathering.raise_if_any()
         return scene.carried(draft.with_leaves(changed), self, selected, draft)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{old} → {new}" for old, new in value.items())
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)

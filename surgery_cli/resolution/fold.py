@@ -13,6 +13,7 @@ from surgery_cli.operations.base import LeafOperation, Operation, Source
 from surgery_cli.optimizer import policies
 from surgery_cli.optimizer.survey import OptimizerSurvey, survey
 from surgery_cli.resolution.names import refuse_unstorable
+from surgery_cli.resolution.outcomes import with_outcome
 from surgery_cli.resolution.selection import Consequence, NothingNamed, select
 from surgery_cli.tree.paths import LeafPath
 
@@ -47,12 +48,13 @@ def resolve(
         with gathering.catching(field="sources"):
             stage.open(name)
     if surveyed is None and plan.edits:
-        surveyed = survey(
-            source.tree,
-            params=params or plan.params,
-            kind=plan.optimizer_kind,
-            slots=plan.slots,
-        )
+        with gathering.catching():
+            surveyed = survey(
+                source.tree,
+                params=params or plan.params,
+                kind=plan.optimizer_kind,
+                slots=plan.slots,
+            )
     stage.survey = surveyed
     draft = Draft.of(source.tree, source.fingerprint, surveyed.slots if surveyed else None)
     for index, edit in enumerate(plan.edits):
@@ -84,6 +86,7 @@ class Stage:
         self._known: set[str] = set()
         """What consequences of reported problems say."""
         self.survey: OptimizerSurvey | None = None
+        self._named: list[LeafPath] = []
         self._is_shaken = False
         """True once an edit of places failed: what later edits name may be missing for that reason alone."""
 
@@ -103,6 +106,7 @@ class Stage:
             if self._is_shaken:
                 raise Consequence(error.problems[0]) from None
             raise
+        self._named = selected
         if not edit.is_literal:
             self._ask(selected, draft)
         return selected
@@ -147,7 +151,8 @@ class Stage:
             SurgeryError: what is wrong with the edit, with its file and line.
         """
         try:
-            return edit.rewrite(draft, self)
+            after = edit.rewrite(draft, self)
+            return with_outcome(after, draft, self._named)
         except Consequence:
             self._is_shaken |= not isinstance(edit, LeafOperation)
             return draft

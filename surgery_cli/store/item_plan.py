@@ -111,8 +111,10 @@ def planned(
 def _way(
     item: Item, name: str, recipe: LeafRecipe, origin: Item | None, origin_path: LeafPath | None
 ) -> Way:
-    if not recipe.spec.has_array or not isinstance(item, PytreeItem):
+    if not recipe.spec.has_array:
         return Way.NONE
+    if not isinstance(item, PytreeItem):
+        return Way.ENCODE if is_converted(item) else Way.NONE
     if _stays_inline(item, recipe, origin, origin_path):
         return Way.NONE
     if recipe.steps or not isinstance(origin, PytreeItem) or origin_path is None:
@@ -127,6 +129,11 @@ def _way(
     if _family(origin.store) == _family(item.store):
         return Way.GRAFT
     return Way.RAW
+
+
+def is_converted(item: Item) -> bool:
+    """True for formats that are only read: they come out as an Orbax directory."""
+    return item.layout == "safetensors"
 
 
 def _family(store: ArrayStore) -> str:
@@ -148,8 +155,9 @@ def _document(
     item: Item, name: str, recipe: LeafRecipe, origin: Item | None, origin_path: LeafPath | None
 ) -> dict[str, Any]:
     """The array document of a written leaf, in the way of the array that stood there, or of its origin."""
-    assert isinstance(item, PytreeItem)
     spec = recipe.spec
+    if not isinstance(item, PytreeItem):
+        return new_document(2, spec.shape, spec.dtype)
     like = _model(item, name, origin, origin_path)
     zarr = item.store.zarr if item.store else _declared_zarr(item)
     if like is None or like.zarr != zarr:

@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from surgery_cli.store.array_writers import ArrayWriter, Batch, OcdbtWriter, PerLeafWriter
+from surgery_cli.store.file_writers import (
+    ConvertingWriter,
+    MsgpackWriter,
+    Produce,
+    write_aggregate,
+)
 from surgery_cli.store.item import FileItem, PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf
 from surgery_cli.store.links import Linker
@@ -28,8 +34,8 @@ class ItemWriter(Protocol):
     def batch(self) -> AbstractContextManager[Batch]:
         """A batch of arrays that are written together."""
 
-    def keep_value(self, leaf: PlannedLeaf, value: Any) -> None:
-        """Take a value that is not a stored array (inline values)."""
+    def keep_value(self, leaf: PlannedLeaf, produce: Produce) -> None:
+        """Take what computes a value that is packed into a file; it is called when the file is written."""
 
     def finish(self) -> None:
         """Write the sidecars, drop what nothing refers to."""
@@ -43,11 +49,9 @@ def open_writer(plan: ItemPlan, target: Path, linker: Linker, *, compact: bool) 
     if isinstance(plan.item, PytreeItem):
         return PytreeWriter(plan, target, linker, compact=compact)
     assert isinstance(plan.item, FileItem)
-    from surgery_cli.store.file_writers import MsgpackWriter, ConvertingWriter
-
     if plan.item.layout == "flax msgpack":
         return MsgpackWriter(plan, target)
-    return ConvertingWriter(plan, target)
+    return ConvertingWriter(plan, target, linker)
 
 
 class PytreeWriter:
@@ -60,7 +64,7 @@ class PytreeWriter:
         assert isinstance(plan.item, PytreeItem)
         self.item = plan.item
         self._arrays = _array_writer(self.item, target, linker, compact=compact)
-        self._inline: dict[Any, Any] = {}
+        self._inline: dict[Any, Produce] = {}
 
     def begin(self) -> None:
         self.target.mkdir()
@@ -78,14 +82,12 @@ class PytreeWriter:
         found: AbstractContextManager[Batch] = self._arrays.batch()
         return found
 
-    def keep_value(self, leaf: PlannedLeaf, value: Any) -> None:
-        self._inline[leaf.path] = value
+    def keep_value(self, leaf: PlannedLeaf, produce: Produce) -> None:
+        self._inline[leaf.path] = produce
 
     def finish(self) -> None:
         write_sidecars(self.plan, self.target)
         if self.item.aggregate is not None:
-            from surgery_cli.store.file_writers import write_aggregate
-
             write_aggregate(self.plan, self._inline, self.target / AGGREGATE)
         self._arrays.finish()
 
@@ -119,7 +121,8 @@ def _array_writer(
         return OcdbtWriter(target, store, linker, compact=compact)
     if item.aggregate is not None:
         return NoArrays()
-    return OcdbtWriter(target, OcdbtStore(item.directory, 3 if item.sidecars.use_zarr3 else 2), linker, compact=True)
+    fresh = OcdbtStore(item.directory, 3 if item.sidecars.use_zarr3 else 2)
+    return OcdbtWriter(target, fresh, linker, compact=True)
 
 
 def _data_names(item: PytreeItem) -> set[str]:

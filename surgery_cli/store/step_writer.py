@@ -126,14 +126,6 @@ class StepWriter:
             return step / location.items[name].name
         return step
 
-    def record_path(self) -> Path:
-        """Where ``surgery.json`` goes: into the step or flat directory, or beside a file."""
-        location = self.checkpoint.location
-        step = self.new / self._step_name(location) if location.shape == "root" else self.new
-        if step.is_dir():
-            return step / RECORD
-        return step.with_name(f"{step.name}.{RECORD}")
-
 
 def _is_directory_step(location: Location) -> bool:
     """True if the items are subdirectories of the step, not the step itself."""

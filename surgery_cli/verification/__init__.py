@@ -1,0 +1,1 @@
+"""Proofs about a checkpoint: structure, digests, finite values."""

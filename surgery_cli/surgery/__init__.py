@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
-
-import msgspec
 
 from surgery_cli import reports
+from surgery_cli.surgery.application import Options
+from surgery_cli.engine.progress import Listener, Progress
 from surgery_cli.plan import Plan
 
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What every command that plans or writes may be told, beside the plan.
-
-    ``memory_bytes`` bounds the bytes in flight. ``optimizer`` is the policy for twins where an edit names none.
-    """
-
-    step: int | None = None
-    item: str | None = None
-    as_step: int | None = None
-    params: str | None = None
-    seed: int | None = None
-    device: str = "host"
-    mesh: str | None = None
-    memory_bytes: int = 4 << 30
-    optimizer: str | None = None
-    allow_non_finite: bool = False
-    force: bool = False
-    link: Literal["auto", "reflink", "hard", "never"] = "auto"
-    compact: Literal["auto", "always", "never"] = "auto"
-    expected_draft: str | None = None
-    """``apply --draft sha256:…``."""
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """An event of a running command: what is going on, and how much of it is done."""
-
-    stage: str
-    done_bytes: int
-    total_bytes: int
-    path: str = ""
-
-
-Listener = Callable[[Progress], None]
+__all__ = [
+    "Listener",
+    "Options",
+    "Progress",
+    "apply",
+    "complete_path",
+    "diff",
+    "inspect",
+    "plan",
+    "verify",
+]
 
 
 def inspect(
@@ -60,14 +36,28 @@ def inspect(
     listener: Listener | None = None,
 ) -> reports.Inspection:
     """What is in a checkpoint; from metadata alone unless ``stats`` or ``digests`` ask for values."""
-    raise NotImplementedError
+    from surgery_cli.surgery import inspection
+
+    return inspection.inspect(
+        checkpoint,
+        patterns,
+        step=step,
+        item=item,
+        params=params,
+        stats=stats,
+        digests=digests,
+        optimizer=optimizer,
+        listener=listener,
+    )
 
 
 def plan(
     source: str, plan: Plan, *, destination: str | None = None, options: Options = Options()
 ) -> reports.Preview:
     """What ``apply`` would do; writes nothing. With a ``destination``, checks that it can be used."""
-    raise NotImplementedError
+    from surgery_cli.surgery import application
+
+    return application.preview(source, plan, destination, options)
 
 
 def apply(
@@ -79,7 +69,9 @@ def apply(
     listener: Listener | None = None,
 ) -> reports.Report:
     """Write ``destination``: ``source`` with the plan applied, verified before it appears."""
-    raise NotImplementedError
+    from surgery_cli.surgery import application
+
+    return application.apply(source, destination, plan, options, listener)
 
 
 def diff(
@@ -96,7 +88,19 @@ def diff(
     listener: Listener | None = None,
 ) -> reports.Difference:
     """Structure and values of two checkpoints; NaN equals NaN."""
-    raise NotImplementedError
+    from surgery_cli.surgery import comparison
+
+    return comparison.diff(
+        a,
+        b,
+        patterns,
+        step=step,
+        item=item,
+        structure=structure,
+        rtol=rtol,
+        atol=atol,
+        listener=listener,
+    )
 
 
 def verify(
@@ -109,9 +113,20 @@ def verify(
     listener: Listener | None = None,
 ) -> reports.Verdict:
     """Read every byte and check it against digests on record; or compare the structure with another's."""
-    raise NotImplementedError
+    from surgery_cli.surgery import checking
+
+    return checking.verify(
+        checkpoint,
+        step=step,
+        item=item,
+        like=like,
+        like_manifest=like_manifest,
+        listener=listener,
+    )
 
 
 def complete_path(checkpoint: str, prefix: str) -> list[str]:
     """Printed paths of nodes and leaves that continue ``prefix`` by one key; empty if it cannot be opened."""
-    raise NotImplementedError
+    from surgery_cli.surgery import inspection
+
+    return inspection.complete_path(checkpoint, prefix)

@@ -1,0 +1,60 @@
+"""The blocks in which leaves are read, computed, digested and written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from surgery_cli.tree.specs import LeafSpec, item_bytes
+
+BLOCK_BYTES = 32 << 20
+"""A block has about this many bytes, more only where one stored unit has more. It is fixed, not a setting: digests are
+taken over blocks, and so depend on nothing but the leaf."""
+
+Window = tuple[slice, ...]
+
+
+def block_shape(
+    spec: LeafSpec, write_shape: tuple[int, ...] | None, limit: int = BLOCK_BYTES
+) -> tuple[int, ...]:
+    """The largest block of whole stored units within ``limit`` bytes, grown from the last axis forwards.
+
+    >>> from surgery_cli.tree.specs import LeafKind
+    >>> leaf = LeafSpec(kind=LeafKind.ARRAY, shape=(1000, 8), dtype="float32")
+    >>> block_shape(leaf, (10, 8), limit=32 * 100)
+    (100, 8)
+    """
+    shape = spec.shape
+    if spec.bytes <= limit:
+        return shape
+    unit = tuple(
+        min(max(w, 1), max(n, 1)) for w, n in zip(write_shape or (1,) * len(shape), shape, strict=True)
+    )
+    block = list(unit)
+    width = item_bytes(spec.dtype)
+    for axis in reversed(range(len(shape))):
+        others = math.prod(block[:axis] + block[axis + 1 :]) * width
+        fitting = max(limit // max(others * unit[axis], 1), 1) * unit[axis]
+        block[axis] = min(fitting, shape[axis])
+        if block[axis] < shape[axis]:
+            break
+    return tuple(block)
+
+
+def windows(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[Window]:
+    """The grid of blocks that covers ``shape``, in C order; one empty index for a leaf without axes.
+
+    >>> list(windows((3,), (2,)))
+    [(slice(0, 2, None),), (slice(2, 3, None),)]
+    """
+    if not shape:
+        yield ()
+        return
+    for start in range(0, shape[0], max(block[0], 1)):
+        head = slice(start, min(start + block[0], shape[0]))
+        for rest in windows(shape[1:], block[1:]):
+            yield (head, *rest)
+
+
+def window_shape(window: Window) -> tuple[int, ...]:
+    return tuple(s.stop - s.start for s in window)

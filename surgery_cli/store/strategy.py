@@ -1,0 +1,74 @@
+"""Copy-on-write or compact: what each would cost, from metadata, and the choice between them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from surgery_cli.store.array_writers import files_of
+from surgery_cli.store.item import PytreeItem
+from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.ocdbt import OcdbtStore
+from surgery_cli.store.survey import Extent
+
+WORTHWHILE_DEAD_BYTES = 1 << 20
+"""Fewer dead bytes are never worth rewriting live ones."""
+
+
+class Costs(msgspec.Struct, frozen=True):
+    """Bytes that taking leaves by reference shares, and how many of them nothing would refer to."""
+
+    linked_bytes: int
+    live_bytes: int
+
+    @property
+    def dead_bytes(self) -> int:
+        return max(self.linked_bytes - self.live_bytes, 0)
+
+
+def costs_of_references(plan: ItemPlan) -> Costs:
+    """What the item's leaves that are taken by reference cost in a clone."""
+    by_store: dict[int, list[PlannedLeaf]] = {}
+    for leaf in plan.of(Way.KEEP, Way.MOVE, Way.GRAFT):
+        by_store.setdefault(id(leaf.origin_store), []).append(leaf)
+    linked = live = 0
+    for leaves in by_store.values():
+        store = leaves[0].origin_store
+        arrays = {leaf.origin_array.name: leaf.origin_array.stored_bytes for leaf in leaves}
+        if not isinstance(store, OcdbtStore):
+            linked += sum(arrays.values())
+            live += sum(arrays.values())
+            continue
+        files = {extent.file for extent in store.survey.nodes}
+        for name in arrays:
+            files |= files_of(store, name)
+        linked += sum((store.directory / file).stat().st_size for file in files)
+        live += _live(store, arrays)
+    return Costs(linked, live)
+
+
+def _live(store: OcdbtStore, names: dict[str, int]) -> int:
+    """Bytes of data files that these arrays, or nodes of the tree, refer to."""
+    found = {extent for extent in store.survey.nodes}
+    for name in names:
+        for key in store.arrays[name].keys:
+            value = store.survey.values[f"{name}/{key}".encode()]
+            if isinstance(value, Extent):
+                found.add(value)
+    return sum(extent.length for extent in found)
+
+
+def is_compact(
+    plan: ItemPlan, wish: Literal["auto", "always", "never"]
+) -> tuple[bool, str]:
+    """Whether the item is written fresh, and why, as a sentence."""
+    if not isinstance(plan.item, PytreeItem) or not isinstance(plan.item.store, OcdbtStore):
+        return False, ""
+    if wish != "auto":
+        return wish == "always", f"`--compact {wish}`"
+    costs = costs_of_references(plan)
+    if costs.dead_bytes > costs.linked_bytes / 4 and costs.dead_bytes > WORTHWHILE_DEAD_BYTES:
+        share = round(100 * costs.dead_bytes / costs.linked_bytes)
+        return True, f"{share} % of the linked bytes would be dead"
+    return False, "unchanged leaves refer to the source's own bytes"

@@ -1,0 +1,418 @@
+"""Plan and apply: from a checkpoint and a plan to a preview, and from there to a new checkpoint."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from surgery_cli import reports
+from surgery_cli.draft import SOURCE, Draft, LeafRecipe
+from surgery_cli.engine.execution import Executed, Execution
+from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.errors import (
+    CheckpointError,
+    DestinationError,
+    PlanError,
+    SurgeryError,
+    WriteError,
+)
+from surgery_cli.plan import Plan
+from surgery_cli.surgery.records import (
+    Record,
+    digests_after,
+    new_record,
+    read_record,
+    record_path,
+    write_record,
+)
+from surgery_cli.resolution import resolve
+from surgery_cli.store.array_file import ArrayFile
+from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.item_plan import ItemPlan, Way
+from surgery_cli.store.links import Linker, LinkMode
+from surgery_cli.store.staging import Staging, check_destination, recover_old
+from surgery_cli.store.step_writer import StepWriter, plan_items
+from surgery_cli.store.strategy import costs_of_references, is_compact
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.verification.result import verify_result
+
+ARRAY_SUFFIXES = (".npy", ".npz", ".safetensors")
+SPARE_BYTES = 16 << 20
+"""Room that a run wants beyond what it writes, for metadata."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What every command that plans or writes may be told, beside the plan.
+
+    ``memory_bytes`` bounds the bytes in flight. ``optimizer`` is the policy for twins where an edit names none.
+    """
+
+    step: int | None = None
+    item: str | None = None
+    as_step: int | None = None
+    params: str | None = None
+    seed: int | None = None
+    device: str = "host"
+    mesh: str | None = None
+    memory_bytes: int = 4 << 30
+    optimizer: str | None = None
+    allow_non_finite: bool = False
+    force: bool = False
+    link: Literal["auto", "reflink", "hard", "never"] = "auto"
+    compact: Literal["auto", "always", "never"] = "auto"
+    expected_draft: str | None = None
+    """``apply --draft sha256:…``."""
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """Everything that is decided before a tensor byte moves."""
+
+    checkpoint: Checkpoint
+    draft: Draft
+    sources: dict[str, Any]
+    plans: dict[str, ItemPlan]
+    compact: dict[str, bool]
+    reason: str
+
+
+def prepare(source: str, plan: Plan, options: Options) -> Prepared:
+    """Resolve a plan against a checkpoint, from metadata alone.
+
+    Raises:
+        SurgeryError: everything that is wrong, as far as metadata shows.
+    """
+    checkpoint = open_checkpoint(source, step=options.step, item=options.item)
+    if options.as_step is not None and checkpoint.location.step is None:
+        raise PlanError(
+            f"'{source}' has no step to rename",
+            why="`--as-step` gives the step of a root or step directory another number",
+            fix="leave it out",
+        )
+    opened: dict[str, Any] = {}
+
+    def open_by_path(text: str) -> Checkpoint | ArrayFile:
+        if text not in opened:
+            opened[text] = open_source(text)
+        return opened[text]  # type: ignore[no-any-return]
+
+    draft = resolve(
+        plan,
+        checkpoint,
+        open_by_path,
+        seed=options.seed,
+        optimizer=options.optimizer,
+        params=options.params,
+    )
+    sources: dict[str, Any] = {SOURCE: checkpoint}
+    for name in draft.fingerprints:
+        if name != SOURCE:
+            sources[name] = open_by_path(plan.sources.get(name, name))
+    plans = plan_items(checkpoint, draft, sources)
+    choices = {name: is_compact(item, options.compact) for name, item in plans.items()}
+    reason = next((text for chosen, text in choices.values() if chosen), "") or next(
+        (text for _, text in choices.values() if text), "the format is one file, written anew"
+    )
+    compact = {name: chosen for name, (chosen, _) in choices.items()}
+    return Prepared(checkpoint, draft, sources, plans, compact, reason)
+
+
+def open_source(text: str) -> Checkpoint | ArrayFile:
+    """A donor by its path: an array file by its suffix, else a checkpoint.
+
+    Raises:
+        CheckpointError: it is neither, or cannot be read.
+        PlanError: nothing stands there.
+    """
+    path = Path(text).expanduser()
+    if path.suffix in ARRAY_SUFFIXES and path.is_file():
+        return ArrayFile(text)
+    return open_checkpoint(text)
+
+
+def preview(source: str, plan: Plan, destination: str | None, options: Options) -> reports.Preview:
+    """What ``apply`` would do; with a destination, whether it can be used."""
+    prepared = prepare(source, plan, options)
+    if destination is not None:
+        check_destination(Path(destination), prepared.checkpoint.boundary, force=options.force)
+        _check_space(prepared, Path(destination), options)
+    return reports.Preview(**_preview_fields(prepared, plan, destination, options))
+
+
+def apply(
+    source: str, destination: str, plan: Plan, options: Options, listener: Listener | None
+) -> reports.Report:
+    """Write the new checkpoint; see ``surgery.apply``."""
+    from surgery_cli.compute.kits import open_kit
+
+    started = time.monotonic()
+    target = Path(destination)
+    restored = recover_old(target)
+    prepared = prepare(source, plan, options)
+    _check_expected(prepared, options)
+    check_destination(target, prepared.checkpoint.boundary, force=options.force)
+    _check_space(prepared, target, options)
+    kit = open_kit(options.device, options.mesh)
+    linker = Linker(LinkMode(options.link))
+    fields = _preview_fields(prepared, plan, destination, options)
+    if restored is not None:
+        fields["notes"].insert(0, f"restored '{restored}', which an interrupted run had set aside")
+    meter = Meter(listener, "writing", _value_bytes(prepared))
+    try:
+        with Staging(target, force=options.force) as staging:
+            writer = StepWriter(
+                prepared.checkpoint,
+                prepared.plans,
+                staging.new,
+                linker,
+                compact=prepared.compact,
+                as_step=options.as_step,
+            )
+            writer.begin()
+            execution = Execution(
+                prepared.sources,
+                kit,
+                memory_bytes=options.memory_bytes,
+                meter=meter,
+                allow_non_finite=options.allow_non_finite,
+            )
+            done = execution.run(list(writer.items.values()))
+            writer.finish()
+            _check_unchanged(prepared)
+            written = verify_result(
+                staging.new, prepared.draft, done.digests, item=options.item, listener=listener
+            )
+            report = _report(prepared, fields, done, linker, writer, started)
+            write_record(record_path(written), _record(prepared, plan, done, report))
+            staging.commit()
+    except OSError as error:
+        raise _write_error(target, error) from error
+    except MemoryError as error:
+        raise WriteError(
+            "there is not enough memory",
+            why=str(error) or f"`--memory` allows {options.memory_bytes} bytes in flight",
+            fix="lower `--memory`, or run where there is more",
+        ) from error
+    report.seconds = round(time.monotonic() - started, 3)
+    return report
+
+
+def _check_expected(prepared: Prepared, options: Options) -> None:
+    expected = options.expected_draft
+    if expected is None or expected == prepared.draft.digest:
+        return
+    raise PlanError(
+        f"the draft is not the one that was previewed: {expected}",
+        why=f"it is {prepared.draft.digest} now: the plan, the options or the source have changed",
+        fix="run `surgery plan` again and look at what it says",
+    )
+
+
+def _check_unchanged(prepared: Prepared) -> None:
+    """The source must be what it was when the draft was made."""
+    location = prepared.checkpoint.location
+    now = Checkpoint(location).fingerprint
+    if now != prepared.checkpoint.fingerprint:
+        raise CheckpointError(
+            f"'{location.root}' changed while it was read",
+            why="its metadata or data files are not what they were at the start",
+            fix="wait until whatever writes to it has ended, then run the command again",
+        )
+
+
+def _check_space(prepared: Prepared, destination: Path, options: Options) -> None:
+    parent = destination.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    costs = _costs(prepared, options)
+    needed = costs["bytes_written"] + costs["bytes_copied"] + SPARE_BYTES
+    if parent.stat().st_dev != prepared.checkpoint.location.root.stat().st_dev:
+        needed += costs["bytes_linked"]
+    free = shutil.disk_usage(parent).free
+    if needed > free:
+        raise DestinationError(
+            f"'{parent}' has not enough room for '{destination.name}'",
+            why=f"about {needed:,} bytes are needed, {free:,} are free",
+            fix="free some, or write to another filesystem",
+        )
+
+
+def _write_error(target: Path, error: OSError) -> SurgeryError:
+    return WriteError(
+        f"writing '{target}' failed",
+        why=f"{error.strerror or error}" + (f": '{error.filename}'" if error.filename else ""),
+        fix="nothing was left behind; mend the cause and run the command again",
+    )
+
+
+def _value_bytes(prepared: Prepared) -> int:
+    return sum(
+        leaf.spec.bytes for plan in prepared.plans.values() for leaf in plan.of(Way.ENCODE)
+    )
+
+
+def _costs(prepared: Prepared, options: Options) -> dict[str, int]:
+    """Estimates from metadata, in bytes."""
+    read = written = linked = copied = 0
+    for name, plan in prepared.plans.items():
+        for leaf in plan.of(Way.ENCODE):
+            written += leaf.spec.bytes
+            read += _read_bytes(leaf.recipe)
+        raw = plan.of(Way.RAW)
+        if prepared.compact[name]:
+            raw = plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW)
+        else:
+            linked += costs_of_references(plan).linked_bytes
+        raw_bytes = sum(leaf.origin_array.stored_bytes for leaf in raw)
+        written += raw_bytes
+        read += raw_bytes
+    if options.link == "never":
+        linked, copied = 0, linked
+    return {
+        "bytes_read": read,
+        "bytes_written": written,
+        "bytes_linked": linked,
+        "bytes_copied": copied,
+    }
+
+
+def _read_bytes(recipe: LeafRecipe) -> int:
+    """Bytes of values that a recipe reads: once, and once more for every measurement."""
+    passes = 0 if any(step.operation.ignores_leaf for step in recipe.steps) else 1
+    before = recipe.steps[0].before if recipe.steps else recipe.spec
+    own = before.bytes if recipe.origin is not None else 0
+    total = own * passes
+    for step in recipe.steps:
+        if step.operation.measures:
+            total += _read_bytes(step.measured_from) if step.measured_from is not None else own
+    return total
+
+
+def _preview_fields(
+    prepared: Prepared, plan: Plan, destination: str | None, options: Options
+) -> dict[str, Any]:
+    draft = prepared.draft
+    notes = list(draft.notes)
+    removed = [str(path) for path in draft.removed]
+    if removed and not any(prepared.compact.values()):
+        notes.append(
+            "removed values may remain in linked data files; `--compact always` leaves them out"
+        )
+    return {
+        "source": str(prepared.checkpoint.location.root),
+        "destination": destination,
+        "draft": draft.digest,
+        "strategy": "compact" if any(prepared.compact.values()) else "copy-on-write",
+        "strategy_reason": prepared.reason,
+        "edits": edit_lines(draft, plan),
+        "leaves": [changed_leaf(draft, path) for path in draft.changed],
+        "removed": removed,
+        "by_reference": sum(
+            leaf.way in (Way.KEEP, Way.MOVE, Way.GRAFT)
+            for item in prepared.plans.values()
+            for leaf in item.leaves
+        ),
+        "notes": notes,
+        "chosen": prepared.checkpoint.location.chosen,
+        **_costs(prepared, options),
+    }
+
+
+def edit_lines(draft: Draft, plan: Plan) -> list[reports.EditLine]:
+    """One line per edit: how many leaves it names, and what becomes of their twins."""
+    lines = []
+    for number, edit in enumerate(plan.edits):
+        outcome = draft.outcomes[number]
+        lines.append(
+            reports.EditLine(
+                operation=edit.name,
+                summary=edit.summary,
+                leaves=outcome.leaves,
+                twins=outcome.twins,
+                bytes=outcome.bytes,
+            )
+        )
+    return lines
+
+
+def changed_leaf(draft: Draft, path: LeafPath) -> reports.ChangedLeaf:
+    """An output leaf with what it is made of."""
+    recipe = draft.leaves[path]
+    origin = recipe.origin
+    before = None
+    where = None
+    if origin is not None:
+        where = f"{origin.source}:{origin.path}" if origin.source != SOURCE else str(origin.path)
+    if path in draft.source_tree:
+        before = draft.source_tree[path].type_text
+    slot = draft.slots.get(path)
+    return reports.ChangedLeaf(
+        path=str(path),
+        from_=where,
+        operations=[step.operation.name for step in recipe.steps],
+        before=before,
+        after=recipe.spec.type_text,
+        policy=recipe.policy or None,
+        twin_of=str(slot.param) if slot else None,
+        moved=origin is not None and (origin.source != SOURCE or origin.path != path),
+    )
+
+
+def _report(
+    prepared: Prepared,
+    fields: Mapping[str, Any],
+    done: Executed,
+    linker: Linker,
+    writer: StepWriter,
+    started: float,
+) -> reports.Report:
+    digests = {str(path): digest.digest for path, digest in done.digests.items()}
+    for leaf in fields["leaves"]:
+        leaf.digest = digests.get(leaf.path)
+    counted = {
+        "bytes_read": done.read_bytes + sum(item.raw_bytes for item in writer.items.values()),
+        "bytes_written": done.written_bytes
+        + sum(item.raw_bytes for item in writer.items.values()),
+        "bytes_linked": linker.carried.linked_bytes,
+        "bytes_copied": linker.carried.copied_bytes,
+    }
+    return reports.Report(
+        **{**fields, **counted},
+        verified=True,
+        digests=digests,
+        seconds=round(time.monotonic() - started, 3),
+        shared_files=linker.carried.shared_files,
+        checked=len(done.digests),
+    )
+
+
+def _record(prepared: Prepared, plan: Plan, done: Executed, report: reports.Report) -> Record:
+    """What ``surgery.json`` says of this run; the source's own record goes into the history."""
+    old = read_record(prepared.checkpoint)
+    origins = {
+        str(path): str(recipe.origin.path)
+        if recipe.is_by_reference and recipe.origin and recipe.origin.source == SOURCE
+        else None
+        for path, recipe in prepared.draft.leaves.items()
+    }
+    history = [*old.history, msgspec.to_builtins(old) | {"history": []}] if old else []
+    return new_record(
+        source=str(prepared.checkpoint.location.root),
+        source_fingerprint=prepared.checkpoint.fingerprint,
+        draft=prepared.draft.digest,
+        plan=plan.document(),
+        leaves=[reports.as_builtins(leaf) for leaf in report.leaves],
+        removed=report.removed,
+        verified={
+            "structure": len(prepared.draft.leaves),
+            "read_back": report.checked,
+        },
+        digests=digests_after(
+            old, {str(path): digest for path, digest in done.digests.items()}, origins
+        ),
+        history=history,
+    )

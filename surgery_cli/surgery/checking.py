@@ -1,0 +1,126 @@
+"""Verify: every byte against digests on record, or the structure against another checkpoint's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from surgery_cli import reports
+from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.surgery.records import read_record
+from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.verification.digests import LeafDigest, leaf_digest
+from surgery_cli.verification.structure import compare
+
+
+def verify(
+    text: str,
+    *,
+    step: int | None,
+    item: str | None,
+    like: str | None,
+    like_manifest: Path | None,
+    listener: Listener | None,
+) -> reports.Verdict:
+    """See ``surgery.verify``."""
+    if like is not None and like_manifest is not None:
+        raise PlanError(
+            "`--like` and `--like-manifest` are two questions",
+            fix="run the command once with each",
+        )
+    checkpoint = open_checkpoint(text, step=step, item=item)
+    if like is not None:
+        return _like(checkpoint, open_checkpoint(like))
+    if like_manifest is not None:
+        return _bytes(checkpoint, _manifest(like_manifest), str(like_manifest), listener, strict=True)
+    record = read_record(checkpoint)
+    known = record.digests if record else {}
+    against = "digests in surgery.json" if record else "nothing on record: every byte is read"
+    return _bytes(checkpoint, known, against, listener, strict=False)
+
+
+def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
+    """Structure, shapes, kinds and dtypes, never values."""
+    comparison = compare(checkpoint.tree, other.tree)
+    findings = [
+        *(_finding(str(p), "extra", here=checkpoint.tree[p].type_text) for p in comparison.only_in_a),
+        *(_finding(str(p), "missing", there=other.tree[p].type_text) for p in comparison.only_in_b),
+        *(_finding(str(d.path), d.what, here=d.a, there=d.b) for d in comparison.changed),
+    ]
+    return reports.Verdict(
+        checkpoint=str(checkpoint.location.root),
+        against=str(other.location.root),
+        agrees=not findings,
+        findings=findings,
+        checked=len(checkpoint.tree),
+        unchecked=0,
+    )
+
+
+def _finding(path: str, what: str, *, here: str = "", there: str = "") -> reports.Finding:
+    return reports.Finding(path=path, what=what, here=here, there=there)
+
+
+def _bytes(
+    checkpoint: Checkpoint,
+    known: dict[str, LeafDigest],
+    against: str,
+    listener: Listener | None,
+    *,
+    strict: bool,
+) -> reports.Verdict:
+    """Read every leaf; compare those with a known digest. ``strict``: what the digests do not name is a finding."""
+    tree = checkpoint.tree
+    findings = []
+    checked = 0
+    meter = Meter(listener, "verifying", tree.bytes)
+    for path, spec in tree.items():
+        text = str(path)
+        expected = known.get(text)
+        try:
+            grid = expected.grid if expected is not None and expected.grid else None
+            found = leaf_digest(checkpoint, path, spec, grid)
+        except CheckpointError as error:
+            problem = error.problems[0]
+            findings.append(_finding(text, "unreadable", here=problem.why or problem.what))
+            continue
+        if expected is not None:
+            checked += 1
+            if found.digest != expected.digest:
+                findings.append(_finding(text, "values", here=found.digest, there=expected.digest))
+        elif strict and known:
+            findings.append(_finding(text, "extra", here=spec.type_text))
+        meter.advance(spec.bytes, text)
+    present = set(tree.texts.values())
+    findings += [_finding(text, "missing") for text in known if text not in present]
+    return reports.Verdict(
+        checkpoint=str(checkpoint.location.root),
+        against=against,
+        agrees=not findings,
+        findings=findings,
+        checked=checked,
+        unchecked=len(tree) - checked,
+    )
+
+
+def _manifest(path: Path) -> dict[str, LeafDigest]:
+    """The digests of a manifest: what ``inspect --digests --json`` printed.
+
+    Raises:
+        PlanError: the file is not one.
+    """
+    try:
+        document: Any = msgspec.json.decode(path.read_bytes())
+        return {
+            row["path"]: LeafDigest(row["digest"], tuple(row.get("grid") or ()))
+            for row in document["leaves"]
+        }
+    except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
+        raise PlanError(
+            f"'{path}' is not a manifest",
+            why=str(error),
+            fix="make one with `surgery inspect CKPT --digests --json > manifest.json`",
+        ) from None

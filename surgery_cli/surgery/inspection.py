@@ -1,0 +1,188 @@
+"""Inspect: what is in a checkpoint, from metadata; statistics and digests from streamed values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from surgery_cli import reports
+from surgery_cli.engine.grid import block_shape, windows
+from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.errors import PlanError, SurgeryError
+from surgery_cli.optimizer.survey import OptimizerSurvey, survey
+from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.verification.digests import leaf_digest
+from surgery_cli.verification.statistics import statistics
+
+
+def inspect(
+    text: str,
+    patterns: Sequence[str],
+    *,
+    step: int | None,
+    item: str | None,
+    params: str | None,
+    stats: bool,
+    digests: bool,
+    optimizer: bool,
+    listener: Listener | None,
+) -> reports.Inspection:
+    """See ``surgery.inspect``."""
+    checkpoint = open_checkpoint(text, step=step, item=item)
+    location = checkpoint.location
+    chosen = named_leaves(checkpoint, patterns)
+    surveyed = survey(checkpoint.tree, params=params)
+    meter = Meter(listener, "reading", sum(checkpoint.tree[path].bytes for path in chosen))
+    rows = []
+    for path in chosen:
+        row = _row(checkpoint, path, surveyed)
+        if stats:
+            _add_statistics(row, checkpoint, path)
+        if digests:
+            row.digest = leaf_digest(checkpoint, path, checkpoint.tree[path]).digest
+        if stats or digests:
+            meter.advance(row.bytes, row.path)
+        if optimizer and (path in surveyed.clocks or path in surveyed.hyperparams):
+            row.value = _scalar(checkpoint, path)
+        rows.append(row)
+    return reports.Inspection(
+        checkpoint=str(location.root),
+        layout=checkpoint.layout,
+        step=location.step,
+        steps=location.steps,
+        items=[name for name in location.items if name],
+        other_items=list(location.other_items),
+        foreign_files=[path.name for path in location.foreign],
+        chosen=location.chosen,
+        leaves=rows,
+        total_leaves=len(rows),
+        total_bytes=sum(row.bytes for row in rows),
+        total_stored_bytes=sum(row.stored_bytes or 0 for row in rows),
+        dead_bytes=checkpoint.dead_bytes,
+        parameters=_parameters(checkpoint, surveyed),
+        by_dtype=_by_dtype(rows),
+        notes=_notes(checkpoint, surveyed),
+    )
+
+
+def named_leaves(checkpoint: Checkpoint, patterns: Sequence[str]) -> list[LeafPath]:
+    """The leaves that the patterns name, in stored order; all of them without patterns.
+
+    Raises:
+        PlanError: a pattern names nothing.
+    """
+    tree = checkpoint.tree
+    if not patterns:
+        return list(tree)
+    found: set[LeafPath] = set()
+    problems = []
+    for text in patterns:
+        pattern = PathPattern(text)
+        named = {path for path in tree if pattern.match(path, tree.texts[path])}
+        if not named:
+            close = nearest(text, tree.texts.values())
+            problems.append(
+                PlanError(
+                    f"'{text}' names no leaf",
+                    why=f"the tree has {len(tree)} leaves, none of them at or below it",
+                    fix="did you mean " + ", ".join(f"'{c}'" for c in close) + "?" if close else "",
+                ).problems[0]
+            )
+        found |= named
+    if problems:
+        raise PlanError.of(problems)
+    return [path for path in tree if path in found]
+
+
+def _row(checkpoint: Checkpoint, path: LeafPath, surveyed: OptimizerSurvey) -> reports.LeafRow:
+    spec = checkpoint.tree[path]
+    slot = surveyed.slots.get(path)
+    clock = surveyed.clocks.get(path)
+    text = str(path)
+    return reports.LeafRow(
+        path=text,
+        kind=spec.kind.value,
+        shape=spec.shape,
+        dtype=spec.dtype,
+        bytes=spec.bytes,
+        stored_bytes=spec.stored_bytes,
+        type_text=spec.type_text,
+        spelling=path.spelling if path.spelling != text else "",
+        twin_of=str(slot.param) if slot else None,
+        slot=slot.name if slot else None,
+        clock=clock.drives if clock else None,
+    )
+
+
+def _add_statistics(row: reports.LeafRow, checkpoint: Checkpoint, path: LeafPath) -> None:
+    spec = checkpoint.tree[path]
+    if spec.kind in (LeafKind.SCALAR, LeafKind.STRING):
+        row.value = _scalar(checkpoint, path)
+    if spec.has_array and spec.kind is not LeafKind.KEY and spec.size:
+        found = statistics(lambda: value_blocks(checkpoint, path, spec))
+        row.statistics = reports.Statistics(**msgspec.structs.asdict(found))
+
+
+def value_blocks(
+    checkpoint: Checkpoint, path: LeafPath, spec: LeafSpec
+) -> Iterator[np.ndarray[Any, Any]]:
+    """The values of a stored leaf, block by block."""
+    for window in windows(spec.shape, block_shape(spec, spec.write_shape)):
+        yield np.asarray(checkpoint.read(path, window))
+
+
+def _scalar(checkpoint: Checkpoint, path: LeafPath) -> Any:
+    value = checkpoint.read(path)
+    if isinstance(value, str) or value is None:
+        return value
+    array = np.asarray(value)
+    return array.astype(np.float64).item() if array.dtype.kind == "V" else array.reshape(-1)[0].item()
+
+
+def _parameters(checkpoint: Checkpoint, surveyed: OptimizerSurvey) -> int:
+    root = surveyed.params_root
+    if root is None:
+        return 0
+    return sum(
+        spec.size
+        for path, spec in checkpoint.tree.items()
+        if path.is_below(root) and spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
+    )
+
+
+def _by_dtype(rows: Sequence[reports.LeafRow]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in rows:
+        if row.bytes:
+            found[row.dtype] = found.get(row.dtype, 0) + row.bytes
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
+def _notes(checkpoint: Checkpoint, surveyed: OptimizerSurvey) -> list[str]:
+    notes = []
+    if checkpoint.dead_bytes:
+        notes.append(f"{checkpoint.dead_bytes:,} bytes in data files belong to no leaf")
+    if checkpoint.location.unfinished:
+        names = ", ".join(f"'{name}'" for name in checkpoint.location.unfinished)
+        notes.append(f"unfinished saves were left out: {names}")
+    return notes
+
+
+def complete_path(text: str, prefix: str) -> list[str]:
+    """See ``surgery.complete_path``."""
+    try:
+        tree = open_checkpoint(text).tree
+    except SurgeryError:
+        return []
+    depth = prefix.count("/") + 1
+    found = dict.fromkeys(
+        "/".join(printed.split("/")[:depth])
+        for printed in tree.texts.values()
+        if printed.startswith(prefix)
+    )
+    return list(found)

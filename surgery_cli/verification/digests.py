@@ -1,0 +1,87 @@
+"""Digests of leaves: SHA-256 over dtype, shape, block grid and each block's own SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from surgery_cli.engine.grid import Window, block_shape, windows
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from surgery_cli.engine.evaluation import Readable
+    from surgery_cli.tree.paths import LeafPath
+
+
+class LeafDigest(msgspec.Struct, frozen=True):
+    """A digest with the block shape that it was taken over; the leaf's path is not in it."""
+
+    digest: str
+    grid: tuple[int, ...] = ()
+
+
+class Digester:
+    """Takes blocks in any order and gives the leaf's digest once all have come."""
+
+    def __init__(self, spec: LeafSpec, grid: tuple[int, ...]) -> None:
+        self._spec = spec
+        self.grid = grid
+        self._blocks: dict[tuple[int, ...], bytes] = {}
+
+    def add(self, window: Window, values: np.ndarray[Any, Any]) -> None:
+        """A block of the grid, C-contiguous."""
+        self._blocks[tuple(s.start for s in window)] = hashlib.sha256(_bytes(values)).digest()
+
+    def is_complete(self, count: int) -> bool:
+        """True once ``count`` blocks have come."""
+        return len(self._blocks) == count
+
+    def result(self) -> LeafDigest:
+        """``sha256:…`` over dtype, shape and grid as JSON, then the blocks' digests in C order."""
+        head = [self._spec.dtype, self._spec.shape, self.grid]
+        record = hashlib.sha256(msgspec.json.encode(head))
+        for start in sorted(self._blocks):
+            record.update(self._blocks[start])
+        return LeafDigest(f"sha256:{record.hexdigest()}", self.grid)
+
+
+def _bytes(values: np.ndarray[Any, Any]) -> Any:
+    """The C-order bytes of a block; types that NumPy does not export (bfloat16) are viewed as bytes."""
+    import numpy as np
+
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
+def digest_of_text(text: str | None) -> LeafDigest:
+    """The digest of a string leaf or of an empty one."""
+    return LeafDigest(f"sha256:{hashlib.sha256(repr(text).encode()).hexdigest()}")
+
+
+def leaf_digest(
+    source: Readable, path: LeafPath, spec: LeafSpec, grid: tuple[int, ...] | None = None
+) -> LeafDigest:
+    """Read a stored leaf block by block and digest it; ``grid`` is a recorded one, else the leaf's own.
+
+    Raises:
+        CheckpointError: the leaf cannot be read.
+    """
+    if not spec.has_array:
+        return digest_of_text(source.read(path) if spec.kind is LeafKind.STRING else spec.empty)
+    shape = block_shape(spec, spec.write_shape) if grid is None else grid
+    digester = Digester(spec, shape)
+    for window in windows(spec.shape, shape):
+        digester.add(window, read_block(source, path, spec, window))
+    return digester.result()
+
+
+def read_block(
+    source: Readable, path: LeafPath, spec: LeafSpec, window: Window
+) -> np.ndarray[Any, Any]:
+    """A block of a stored leaf as an array."""
+    import numpy as np
+
+    return np.asarray(source.read(path, window))

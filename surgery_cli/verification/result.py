@@ -1,0 +1,61 @@
+"""The proof of a run: the new checkpoint is opened from its staging place and held against the draft."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from surgery_cli.draft import Draft
+from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.errors import Problem, WriteError
+from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.store.location import locate
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.verification.digests import LeafDigest, leaf_digest
+from surgery_cli.verification.structure import compare
+
+MOST_SHOWN = 10
+
+
+def verify_result(
+    new: Path,
+    draft: Draft,
+    digests: Mapping[LeafPath, LeafDigest],
+    *,
+    item: str | None,
+    listener: Listener | None,
+) -> Checkpoint:
+    """Compare every path, kind, shape and dtype with the draft, and read the written leaves back.
+
+    Returns the new checkpoint, as opened.
+
+    Raises:
+        WriteError: it is not what the draft says.
+    """
+    written = Checkpoint(locate(str(new), item=item, staging=True))
+    comparison = compare(draft.tree, written.tree)
+    if not comparison.agrees:
+        raise WriteError.of(
+            [
+                *(_problem(path, "is missing") for path in comparison.only_in_a),
+                *(_problem(path, "was not asked for") for path in comparison.only_in_b),
+                *(_problem(d.path, f"is {d.b}, not {d.a}") for d in comparison.changed),
+            ][:MOST_SHOWN]
+        )
+    meter = Meter(listener, "verifying", sum(draft.leaves[p].spec.bytes for p in digests))
+    for path, expected in digests.items():
+        spec = written.tree[path]
+        found = leaf_digest(written, path, spec, expected.grid)
+        if found.digest != expected.digest:
+            raise WriteError.of([_problem(path, "does not read back as it was computed")])
+        meter.advance(spec.bytes, str(path))
+    return written
+
+
+def _problem(path: LeafPath, what: str) -> Problem:
+    return Problem(
+        f"'{path}' {what} in what was written",
+        why="the result was read back before it got its name, and is not what the plan says",
+        fix="nothing was left behind; this is worth a report",
+        path=str(path),
+    )

@@ -1,0 +1,87 @@
+"""Statistics of a leaf's values, streamed: two passes over blocks, whatever the leaf's size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Values = np.ndarray[Any, Any]
+
+BINS = 16
+
+
+class LeafStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """``mean`` to ``norm`` are over finite values; counts of zeros and non-finite values; equal bins, min to max."""
+
+    mean: float
+    std: float
+    min: float
+    max: float
+    norm: float
+    zeros: int
+    non_finite: int
+    histogram: list[int]
+
+
+def statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
+    """Statistics of a real or complex leaf (complex values by their magnitude); ``blocks`` is called twice."""
+    import numpy as np
+
+    count = zeros = bad = 0
+    mean = spread = squares = 0.0
+    low, high = np.inf, -np.inf
+    for block in blocks():
+        values = _real(block)
+        finite = values[np.isfinite(values)]
+        bad += values.size - finite.size
+        zeros += int((finite == 0).sum())
+        if not finite.size:
+            continue
+        low, high = min(low, float(finite.min())), max(high, float(finite.max()))
+        # Chan, Golub, LeVeque (1979): joining the moments of two parts
+        part_mean = float(finite.mean())
+        delta = part_mean - mean
+        total = count + finite.size
+        spread += float(((finite - part_mean) ** 2).sum()) + delta**2 * count * finite.size / total
+        mean += delta * finite.size / total
+        squares += float((finite**2).sum())
+        count = total
+    if not count:
+        nan = float("nan")
+        return LeafStatistics(
+            mean=nan, std=nan, min=nan, max=nan, norm=0.0, zeros=zeros, non_finite=bad, histogram=[]
+        )
+    histogram = np.zeros(BINS, np.int64)
+    if high > low:
+        for block in blocks():
+            values = _real(block)
+            finite = values[np.isfinite(values)]
+            # scaled by halves, so that a range wider than the largest float64 does not overflow
+            share = (finite / 2 - low / 2) / (high / 2 - low / 2)
+            bins = np.minimum((share * BINS).astype(np.int64), BINS - 1)
+            histogram += np.bincount(bins, minlength=BINS)
+    else:
+        histogram[BINS // 2] = count
+    return LeafStatistics(
+        mean=mean,
+        std=float(np.sqrt(spread / count)),
+        min=low,
+        max=high,
+        norm=float(np.sqrt(squares)),
+        zeros=zeros,
+        non_finite=bad,
+        histogram=[int(n) for n in histogram],
+    )
+
+
+def _real(block: Values) -> Values:
+    import numpy as np
+
+    if block.dtype.kind == "c":
+        return np.abs(block).astype(np.float64).reshape(-1)
+    return block.astype(np.float64).reshape(-1)
