@@ -9,9 +9,9 @@ import msgspec
 from surgery_cli.errors import Problem
 from surgery_cli.optimizer.groups import SlotHint, Unsure, hints_from
 from surgery_cli.optimizer.kinds import SLOW
-from surgery_cli.optimizer.mirrors import Branch, Mirror, branches, path_of
+from surgery_cli.optimizer.mirrors import Branch, Mirror, Node, branches, path_of
 from surgery_cli.optimizer.named import NamedKinds
-from surgery_cli.optimizer.roots import fast_and_slow, scopes
+from surgery_cli.optimizer.roots import OPTIMIZER_NAMES, fast_and_slow, scopes
 from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.optimizer.walk import Signal, Walk
 from surgery_cli.tree.paths import LeafPath
@@ -104,8 +104,32 @@ def survey(
                 _slow_weights(walk, double[0].path, double[1])
         walk.visit(scope, Signal(-1), inside=root is None)
         _gather(walk, measured or {}, found)
+    if not pairs:
+        found.open_questions.extend(_where_params_stand(top, found.family))
     named.raise_if_unused(found.family)
     return msgspec.structs.replace(found, params_roots=tuple(roots))
+
+
+def _where_params_stand(top: Branch, family: Mapping[LeafPath, str]) -> list[Question]:
+    """There is optimizer state, and several nodes that may be its params, or none: an edit of them needs to know."""
+    if not family or not isinstance(top, Node):
+        return []
+    others = [
+        child.path
+        for key, child in top.children.items()
+        if isinstance(child, Node)
+        and key not in OPTIMIZER_NAMES
+        and not any(node.is_below(child.path) for node in family)
+    ]
+    if not others or () in family or top.is_sequence:
+        return []
+    problem = Problem(
+        "cannot tell where the params stand",
+        why="the optimizer state may belong to " + ", ".join(f"'{path}'" for path in others[:6]),
+        fix=f"say it with `params: {others[0]}` in the plan, or `--params {others[0]}`",
+        field="params",
+    )
+    return [Question(problem, tuple(others))]
 
 
 def _slow_weights(walk: Walk, fast: LeafPath, slow: Branch) -> None:
@@ -129,6 +153,8 @@ def _gather(walk: Walk, measured: Mapping[LeafPath, str], found: OptimizerSurvey
     for owner, clocks in walk.clocks.items():
         driven = by_node.get(owner, [])
         for path, (drives, fresh) in clocks.items():
+            if drives == "nothing" and path in found.clocks:
+                continue
             slots_of_clock = tuple(driven) if drives not in ("nothing", "counter") else ()
             found.clocks[path] = Clock(path=path, drives=drives, slots=slots_of_clock, fresh=fresh)
         driving = tuple(p for p in clocks if clocks[p][0] not in ("nothing", "counter"))

@@ -56,17 +56,25 @@ class Walk:
     def find(self, state: Branch, names: frozenset[str] = frozenset()) -> Mirror | list[LeafPath]:
         """The part of the params that ``state`` mirrors; else the nodes that it might mirror (none, or several)."""
         partial: list[Mirror] = []
-        for params in self._candidates:
+        hint = self._hints.get(str(path_of(state))) if self._hints else None
+        for params in self._said(hint):
             found = mirror(params, state, self.tree, names)
             if found is None or not self._fits(found, names):
                 continue
             if found.missing == 0:
                 return found
             partial.append(found)
-        partial += self._equal_parts(state)
+        if hint is None or hint.of is None:
+            partial += self._equal_parts(state)
         if len(partial) == 1:
             return partial[0]
         return [found.root for found in partial]
+
+    def _said(self, hint: SlotHint | None) -> list[Branch]:
+        """The nodes of params that may be mirrored: where the user says so, that one."""
+        if hint is None or hint.of is None:
+            return self._candidates
+        return descents(scopes(self._top, hint.of)[0][1])
 
     def _fits(self, found: Mirror, names: frozenset[str]) -> bool:
         """True if one rule relates all shapes (slots under the params' paths: one for each name)."""
@@ -202,19 +210,20 @@ class Walk:
         self.family[node.path] = kind.family
         first = [m.pairs[0].leaf for m in matches.values() if isinstance(m, Mirror) and m.pairs]
         for name, match in matches.items():
-            if not isinstance(match, Mirror) or (match.pairs and name not in relations):
-                if self._root is not None:
-                    self._ask(
-                        path_of(node.children[name]), match if isinstance(match, list) else []
-                    )
+            hint = self._hints.get(str(path_of(node.children[name]))) if self._hints else None
+            if hint is not None and hint.ignore:
                 continue
+            if not isinstance(match, Mirror) or (match.pairs and name not in relations):
+                self._ask(path_of(node.children[name]), match if isinstance(match, list) else [])
+                continue
+            own = hint.field if hint else None
             self.groups.append(
                 Group(
                     owner=node.path,
                     name=name,
                     family=kind.family,
                     mirror=match,
-                    fields={k.name: k.fields[name] for k in kinds},
+                    fields={k.name: own or k.fields[name] for k in kinds},
                     relation=relations.get(name, "same"),
                     signal=signal,
                     forced=forced,
@@ -303,19 +312,17 @@ class Walk:
         """A tree of slots of which the user said what it is."""
         if hint.ignore:
             return
-        candidates = self._candidates
-        if hint.of is not None:
-            candidates = descents(scopes(self._top, hint.of)[0][1])
-        for params in candidates:
-            match = mirror(params, branch, self.tree)
-            if match is not None and match.pairs:
-                self.add(match, str(match.node[-1]), hint.field, signal, "named in `slots:`")
-                return
+        match = self.find(branch)
+        if isinstance(match, Mirror) and match.pairs:
+            self.add(match, str(match.node[-1]), hint.field, signal, "named in `slots:`")
+            return
         self._ask(path_of(branch), [])
 
     def _ask(self, path: LeafPath, candidates: list[LeafPath]) -> None:
         """Keep a question for the user, once for each node."""
         asked = candidates or [path_of(c) for c in self._candidates[:1]]
+        if not asked:
+            return
         if candidates:
             why = "these have its structure and shapes: " + ", ".join(
                 f"'{c}'" for c in candidates[:4]

@@ -1,0 +1,114 @@
+"""The tables of kinds and factories against optax itself."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import optax
+import pytest
+from optax import contrib
+
+from surgery_cli.optimizer import factories
+from surgery_cli.optimizer.kinds import KINDS, by_name, by_signature
+
+NO_FACTORIES = {
+    # what mentions transformations without making one
+    "GradientTransformation",
+    "GradientTransformationExtraArgs",
+    "TransformInitFn",
+    "TransformUpdateExtraArgsFn",
+    "TransformUpdateFn",
+    "schedule_free_eval_params",
+    "tree_map_params",
+    "value_and_grad_from_state",
+}
+
+
+def _makes_transformations(thing: Any) -> bool:
+    try:
+        source = inspect.getsource(thing)
+        annotation = str(inspect.signature(thing).return_annotation)
+    except (TypeError, ValueError, OSError):
+        return False
+    unsaid = annotation in ("<class 'inspect._empty'>", "inspect._empty")
+    made = "GradientTransformation"
+    return made in annotation or (unsaid and not inspect.isclass(thing) and made in source)
+
+
+def _factories(module: Any) -> set[str]:
+    public = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    return {
+        name
+        for name, thing in public.items()
+        if callable(thing) and (_makes_transformations(thing) or name == "MultiSteps")
+    } - NO_FACTORIES
+
+
+@pytest.mark.parametrize("module", [optax, contrib])
+def test_every_factory_of_optax_is_known_or_refused_with_its_reason(module: Any) -> None:
+    known = (
+        set(factories.FACTORIES)
+        | set(factories.WRAPPERS)
+        | set(factories.WITHOUT_SLOTS)
+        | set(factories.STATELESS)
+        | set(factories.REFUSED)
+    )
+    found = _factories(module)
+    assert len(found) > 30
+    assert found - known == set()
+
+
+def test_no_factory_is_listed_twice_and_none_is_invented() -> None:
+    lists = [
+        set(factories.FACTORIES) - {"adafactor-without-parameter-scale"},
+        set(factories.WRAPPERS),
+        set(factories.WITHOUT_SLOTS),
+        set(factories.STATELESS),
+        set(factories.REFUSED),
+    ]
+    names = [name for part in lists for name in part]
+    assert len(names) == len(set(names))
+    assert set(names) <= {*dir(optax), *dir(contrib)}
+
+
+def test_every_factory_refers_to_kinds_that_exist() -> None:
+    kinds = by_name()
+    for signals in factories.FACTORIES.values():
+        assert set(signals) <= set(kinds)
+        assert set(signals.values()) <= {-1, 0, 1}
+    assert {*factories.WRAPPERS.values(), *factories.WITHOUT_SLOTS.values()} <= set(kinds)
+
+
+def _states() -> list[Any]:
+    modules = [optax, contrib, optax.transforms]
+    found = {
+        thing
+        for module in modules
+        for thing in vars(module).values()
+        if inspect.isclass(thing) and issubclass(thing, tuple) and hasattr(thing, "_fields")
+    }
+    return sorted(found, key=lambda state: state.__name__)
+
+
+NO_STATES = {
+    "GaLoreDimensionNumbers",
+    "GradientTransformation",
+    "GradientTransformationExtraArgs",
+    "LookaheadParams",
+    "MuonDimensionNumbers",
+    "WrappedSchedule",
+}
+
+
+@pytest.mark.parametrize("state", _states(), ids=lambda state: state.__name__)
+def test_the_fields_of_every_state_of_optax_are_a_known_signature(state: Any) -> None:
+    if state.__name__ in NO_STATES or not state._fields:
+        return
+    assert frozenset(state._fields) in by_signature()
+
+
+def test_kinds_of_one_signature_agree_on_which_fields_hold_slots() -> None:
+    for kinds in by_signature().values():
+        assert len({frozenset(kind.fields) for kind in kinds}) == 1
+    assert len({kind.name for kind in KINDS}) == len(KINDS)

@@ -1,0 +1,298 @@
+"""Twins in every layout: NNX, T5X, flax.optim, MaxText, items, several train states; and trees that deceive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from optax_registry import PARAMS, state_of, train_state, tree_of
+
+from surgery_cli.optimizer.survey import survey
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+
+
+def f32(*shape: int) -> Any:
+    return np.zeros(shape, np.float32)
+
+
+COUNT = np.int32(0)
+DENSE = {"bias": f32(4), "kernel": f32(3, 4)}
+
+
+def adam_of(params: Any) -> Any:
+    return optax.adam(0.1).init(params)
+
+
+def twins(tree: TreeSpec, **options: Any) -> dict[str, str]:
+    found = survey(tree, **options).slots
+    return {str(p): str(s.param) for p, s in found.items() if s.relation != "hole"}
+
+
+def test_flax_nnx_optimizers_have_values_as_leaves_and_gaps_in_chains() -> None:
+    class Model(nnx.Module):
+        def __init__(self) -> None:
+            self.layers = nnx.List([nnx.Linear(3, 4, rngs=nnx.Rngs(0))])
+
+    model = Model()
+    optimizer = nnx.Optimizer(model, optax.chain(optax.clip(1.0), optax.adam(0.1)), wrt=nnx.Param)
+    leaves: dict[LeafPath, LeafSpec] = {}
+    for name, module in (("model", model), ("optimizer", optimizer)):
+        for path, value in nnx.to_flat_state(nnx.state(module)):
+            spec = LeafSpec(kind=LeafKind.ARRAY, shape=value.shape, dtype=str(value.dtype))
+            leaves[LeafPath((name, *(str(key) for key in path), "value"))] = spec
+    result = survey(TreeSpec(leaves))
+    assert result.params_root == ("model",)
+    assert {str(p): str(s.param) for p, s in result.slots.items()} == {
+        f"optimizer/opt_state/1/0/{field}/layers/0/{leaf}/value": f"model/layers/0/{leaf}/value"
+        for field in ("mu", "nu")
+        for leaf in ("bias", "kernel")
+    }
+    assert {str(p): c.drives for p, c in result.clocks.items()} == {
+        "optimizer/opt_state/1/0/count/value": "bias_correction",
+        "optimizer/step/value": "nothing",
+    }
+    assert all(
+        "left no trace" in unsure.why
+        for unsure in survey(
+            TreeSpec(leaves), measured={LeafPath(("optimizer", "opt_state", "1", "0")): "adam"}
+        ).unsure
+    )
+    mu = result.slots[
+        LeafPath(("optimizer", "opt_state", "1", "0", "mu", "layers", "0", "bias", "value"))
+    ]
+    assert str(mu.place_for(LeafPath(("model", "head", "bias", "value")))) == (
+        "optimizer/opt_state/1/0/mu/head/bias/value"
+    )
+
+
+def test_t5x_slots_stand_under_the_paths_of_their_params() -> None:
+    kernel = {"m": f32(1), "v": f32(1), "v_col": f32(300), "v_row": f32(200)}
+    bias = {"m": f32(1), "v": f32(300), "v_col": f32(1), "v_row": f32(1)}
+    tree = tree_of(
+        {
+            "target": {"decoder": {"bias": f32(300), "kernel": f32(200, 300)}},
+            "state": {
+                "param_states": {"decoder": {"bias": bias, "kernel": kernel}},
+                "step": COUNT,
+            },
+        }
+    )
+    result = survey(tree)
+    found = {str(p): (str(s.param), s.name, s.relation, s.power) for p, s in result.slots.items()}
+    under = "state/param_states/decoder"
+    assert found[f"{under}/kernel/v_row"] == ("target/decoder/kernel", "v_row", "factored", -2)
+    assert found[f"{under}/kernel/v"] == ("target/decoder/kernel", "v", "one", -2)
+    assert found[f"{under}/bias/v"] == ("target/decoder/bias", "v", "same", -2)
+    assert found[f"{under}/kernel/m"][3] is None
+    assert len(found) == 8
+    assert {str(p): c.drives for p, c in result.clocks.items()} == {"state/step": "decay"}
+
+
+def test_flax_optim_states_are_found_under_the_params_paths() -> None:
+    slots = {"grad_ema": f32(3, 4), "grad_sq_ema": f32(3, 4)}
+    tree = tree_of(
+        {
+            "target": {"Dense_0": {"kernel": f32(3, 4)}},
+            "state": {"param_states": {"Dense_0": {"kernel": slots}}, "step": COUNT},
+        }
+    )
+    result = survey(tree)
+    powers = {s.name: (s.power, s.is_even, str(s.param)) for s in result.slots.values()}
+    assert powers == {
+        "grad_ema": (-1, False, "target/Dense_0/kernel"),
+        "grad_sq_ema": (-2, True, "target/Dense_0/kernel"),
+    }
+    assert [c.drives for c in result.clocks.values()] == ["bias_correction"]
+    ema = next(s for s in result.slots.values() if s.name == "grad_ema")
+    moved = ema.place_for(LeafPath(("target", "Dense_1", "kernel")))
+    assert str(moved) == "state/param_states/Dense_1/kernel/grad_ema"
+
+
+@pytest.mark.parametrize("mirrored", [("params",), ()])
+def test_double_params_are_mirrored_with_or_without_the_inner_name(
+    mirrored: tuple[str, ...],
+) -> None:
+    layers = {"decoder": {"layers": {"kernel": f32(3, 2, 4)}}}
+    trained = {"params": layers} if mirrored else layers
+    tree = tree_of({"params": {"params": layers}, "opt_state": adam_of(trained), "step": COUNT})
+    inner = "/".join((*mirrored, "decoder/layers/kernel"))
+    assert twins(tree) == {
+        f"opt_state/0/{field}/{inner}": "params/params/decoder/layers/kernel"
+        for field in ("mu", "nu")
+    }
+
+
+def test_batch_statistics_beside_params_are_not_mirrored() -> None:
+    tree = tree_of(
+        {
+            "params": {"params": DENSE, "batch_stats": {"mean": f32(4), "var": f32(4)}},
+            "opt_state": adam_of(DENSE),
+        }
+    )
+    assert set(twins(tree).values()) == {"params/params/bias", "params/params/kernel"}
+
+
+def test_items_of_a_step_are_searched_together() -> None:
+    whole = train_state("amsgrad")
+    items = {
+        LeafPath(("weights" if p[0] == "params" else "training", *p)): s for p, s in whole.items()
+    }
+    assert len(twins(TreeSpec(items))) == 12
+
+
+def test_two_train_states_have_twins_of_their_own() -> None:
+    state = {"params": DENSE, "opt_state": adam_of(DENSE)}
+    result = survey(tree_of({"actor": state, "critic": state}))
+    assert [str(p) for p in result.params_roots] == ["actor/params", "critic/params"]
+    assert result.params_root is None
+    assert all(p[0] == s.param[0] for p, s in result.slots.items())
+    assert len(result.slots) == 8
+    assert result.questions == []
+
+
+def test_lookahead_keeps_its_slow_weights_inside_the_params() -> None:
+    params = {"fast": DENSE, "slow": DENSE}
+    state = optax.lookahead(optax.adam(0.1), 5, 0.5).init(optax.LookaheadParams(DENSE, DENSE))
+    result = survey(tree_of({"params": params, "opt_state": state}))
+    assert str(result.params_root) == "params/fast"
+    slow = [s for s in result.slots.values() if s.path[:2] == ("params", "slow")]
+    assert [(str(s.path), str(s.param)) for s in slow] == [
+        (f"params/slow/{leaf}", f"params/fast/{leaf}") for leaf in ("bias", "kernel")
+    ]
+    assert all(s.is_params_like and s.in_optimizer and s.power == 1 for s in slow)
+    moments = [s for s in result.slots.values() if s.path[0] == "opt_state"]
+    assert {s.root for s in moments} == {LeafPath(("params", "fast"))}
+
+
+def test_copies_beside_the_optimizer_state_are_told_from_its_slots() -> None:
+    tree = tree_of({"params": PARAMS, "target_params": PARAMS, "opt_state": state_of("rmsprop")})
+    beside = [s for s in survey(tree).slots.values() if not s.in_optimizer]
+    assert {s.node for s in beside} == {LeafPath(("target_params",))}
+    assert len(beside) == 4
+
+
+def test_params_that_are_named_like_a_state_are_not_taken_for_one() -> None:
+    params = {"count": f32(2), "mu": f32(3), "nu": f32(3), "trace": {"ema": f32(5)}}
+    tree = tree_of({"params": params, "ema_params": params, "opt_state": adam_of(params)})
+    found = twins(tree)
+    assert found["opt_state/0/mu/mu"] == "params/mu"
+    assert found["opt_state/0/nu/trace/ema"] == "params/trace/ema"
+    assert found["ema_params/count"] == "params/count"
+    assert len(found) == 12
+
+
+def test_an_optimizer_of_a_part_is_recognised_by_its_shapes() -> None:
+    params = {"body": {"kernel": f32(5, 3)}, "head": DENSE}
+    tree = tree_of({"params": params, "opt_state": adam_of(DENSE)})
+    assert set(twins(tree).values()) == {"params/head/bias", "params/head/kernel"}
+
+
+def test_equal_parts_are_asked_for_and_the_answer_is_taken() -> None:
+    tree = tree_of({"params": {"student": DENSE, "teacher": DENSE}, "opt_state": adam_of(DENSE)})
+    result = survey(tree)
+    assert result.slots == {}
+    assert len(result.questions) == 2
+    assert all("'params/student', 'params/teacher'" in q.why for q in result.questions)
+    edit = [LeafPath(("params", "teacher", "kernel"))]
+    assert len(result.questions_about(edit)) == 2
+    answered = survey(
+        tree,
+        kind="adam",
+        slots={
+            "opt_state/0/mu": {"of": "params/student"},
+            "opt_state/0/nu": {"of": "params/student"},
+        },
+    )
+    assert answered.questions == []
+    powers = {str(p): (str(s.param), s.power, s.is_even) for p, s in answered.slots.items()}
+    assert powers["opt_state/0/nu/kernel"] == ("params/student/kernel", -2, True)
+    assert len(powers) == 4
+
+
+def test_a_state_that_no_longer_fits_the_params_is_asked_for() -> None:
+    tree = tree_of({"params": {"new": DENSE}, "opt_state": adam_of({"old": {"w": f32(7, 2)}})})
+    result = survey(tree)
+    assert result.slots == {}
+    assert len(result.questions) == 2
+
+
+def test_an_unknown_state_that_mirrors_the_params_is_kept_and_named() -> None:
+    tree = tree_of({"params": DENSE, "opt_state": {"mystery": {"memory": DENSE, "rest": f32(1)}}})
+    result = survey(tree)
+    assert {s.power for s in result.slots.values()} == {None}
+    (unsure,) = result.unsure
+    assert "slots:" in unsure.fix
+    told = survey(tree, slots={"opt_state/mystery/memory": {"power": -1, "fresh": 0.5}})
+    assert {(s.power, s.fresh) for s in told.slots.values()} == {(-1, 0.5)}
+    assert told.unsure == []
+
+
+def test_two_optimizers_in_a_tuple_are_not_read_as_one_chain() -> None:
+    momentum = optax.sgd(0.1, momentum=0.9).init(DENSE)
+    tree = tree_of({"params": DENSE, "opt_state": (optax.amsgrad(0.1).init(DENSE), momentum)})
+    powers = {s.name: s.power for s in survey(tree).slots.values()}
+    assert powers == {"mu": -1, "nu": -2, "nu_max": -2, "trace": None}
+
+
+@pytest.mark.parametrize("tree", [{"params": DENSE}, {"Dense_0": DENSE}, {"w": f32(2)}])
+def test_a_tree_without_optimizer_state_has_no_slots(tree: Any) -> None:
+    result = survey(tree_of(tree))
+    assert (result.slots, result.clocks, result.questions) == ({}, {}, [])
+
+
+def test_an_optimizer_state_alone_shows_its_clocks() -> None:
+    tree = tree_of(adam_of(DENSE))
+    result = survey(tree)
+    assert result.params_root is None
+    assert result.slots == {}
+    assert {str(p): c.drives for p, c in result.clocks.items()} == {"0/count": "bias_correction"}
+    assert result.questions == []
+
+
+def test_params_under_names_of_their_own_are_asked_for_beside_an_optimizer() -> None:
+    state = {"net": DENSE, "averaged": DENSE, "opt_state": adam_of(DENSE)}
+    result = survey(tree_of(state))
+    (problem,) = result.questions_about([LeafPath(("net", "kernel"))])
+    assert "--params net" in problem.fix
+    assert result.questions_about([LeafPath(("opt_state", 0, "count"))]) == []
+    found = twins(tree_of(state), params="net")
+    assert found["opt_state/0/mu/kernel"] == found["averaged/kernel"] == "net/kernel"
+
+
+def test_one_bare_leaf_is_a_tree() -> None:
+    assert survey(tree_of(f32(3))).slots == {}
+
+
+NAMES = st.sampled_from(
+    ["a", "b", "mu", "nu", "count", "trace", "0", "1", "value", "params", "kernel"]
+)
+LEAF = st.lists(st.integers(1, 3), max_size=3).map(lambda shape: f32(*shape))
+TREES = st.dictionaries(
+    NAMES, st.recursive(LEAF, lambda inner: st.dictionaries(NAMES, inner, min_size=1, max_size=3), max_leaves=6),
+    min_size=1, max_size=3,
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(params=TREES, name=st.sampled_from(["amsgrad", "trace", "adagrad", "rmsprop"]))
+def test_whatever_the_params_are_called_a_slot_is_right_or_asked_for(
+    params: Any, name: str
+) -> None:
+    factory = {"trace": lambda: optax.sgd(0.1, momentum=0.9)}.get(name) or (
+        lambda: getattr(optax, name)(0.1)
+    )
+    tree = tree_of({"params": params, "opt_state": factory().init(params), "step": COUNT})
+    result = survey(tree)
+    for path, slot in result.slots.items():
+        assert path[:2] == ("opt_state", 0)
+        assert path[3:] == slot.param[1:]
+    assert result.slots or result.questions
+    if not result.questions:
+        fields = {"amsgrad": 3, "trace": 1, "adagrad": 1, "rmsprop": 1}[name]
+        assert len(result.slots) == fields * sum(p[0] == "params" for p in tree)

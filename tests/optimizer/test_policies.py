@@ -1,0 +1,380 @@
+"""Twins follow their params: by steps in the draft, seen from metadata alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from optax_registry import PARAMS, state_of, train_state, tree_of
+
+from surgery_cli.draft import SOURCE, Draft, LeafRef
+from surgery_cli.errors import PlanError, SurgeryError
+from surgery_cli.operations.cast import Cast
+from surgery_cli.operations.factors import ScaleByMeasured
+from surgery_cli.operations.normalize import Normalize
+from surgery_cli.operations.reinit import Reinit
+from surgery_cli.operations.replace import Replace
+from surgery_cli.operations.rescale import Rescale
+from surgery_cli.operations.slot_steps import FillFresh, FillMean
+from surgery_cli.optimizer import policies
+from surgery_cli.optimizer.survey import survey
+from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.tree.specs import TreeSpec
+
+KERNEL = "params/Dense_0/kernel"
+
+
+class Donor:
+    """A source that is only a tree."""
+
+    fingerprint = "donor"
+
+    def __init__(self, tree: TreeSpec) -> None:
+        self.tree = tree
+
+
+class Room:
+    """A scene with one donor."""
+
+    seed = 3
+
+    def __init__(self, donor: TreeSpec | None = None) -> None:
+        self.donor = donor
+
+    def select(self, edit: Any, draft: Draft) -> list[LeafPath]:
+        return [p for p in draft.leaves if any(PathPattern(at).match(p) for at in edit.patterns)]
+
+    def open(self, text: str) -> tuple[str, Donor]:
+        assert self.donor is not None
+        return text, Donor(self.donor)
+
+    def policy(self, edit: Any) -> str | None:
+        return edit.optimizer
+
+    def carried(self, draft: Draft, edit: Any, edited: Any, before: Draft) -> Draft:
+        return policies.carry_values(draft, edit, edited, before, self.policy(edit), self)
+
+
+def draft_of(name: str, kind: str | None = None, **more: Any) -> Draft:
+    tree = tree_of({"params": PARAMS, "opt_state": state_of(name), **more})
+    return Draft.of(tree, "print", survey(tree, kind=kind).slots)
+
+
+def edited(draft: Draft, edit: Any, donor: TreeSpec | None = None) -> Draft:
+    return edit.rewrite(draft, Room(donor))
+
+
+def operations(draft: Draft, text: str) -> list[Any]:
+    (recipe,) = (r for p, r in draft.leaves.items() if str(p) == text)
+    return [step.operation for step in recipe.steps]
+
+
+def policy(draft: Draft, text: str) -> str:
+    return next(r.policy for p, r in draft.leaves.items() if str(p) == text)
+
+
+def test_a_factor_reaches_the_moments_by_their_powers() -> None:
+    after = edited(draft_of("adam", "adam"), Rescale(at=KERNEL, by=0.1))
+    assert operations(after, "opt_state/0/mu/Dense_0/kernel") == [Rescale(by=10.0)]
+    (square,) = operations(after, "opt_state/0/nu/Dense_0/kernel")
+    assert square.by == pytest.approx(100.0, rel=1e-12)
+    assert operations(after, "opt_state/0/mu/Dense_1/kernel") == []
+    assert policy(after, "opt_state/0/nu/Dense_0/kernel") == "transform"
+    assert after.notes == ()
+
+
+def test_a_negative_factor_turns_first_moments_only() -> None:
+    after = edited(draft_of("adam", "adam"), Rescale(at=KERNEL, by=-2.0))
+    assert operations(after, "opt_state/0/mu/Dense_0/kernel") == [Rescale(by=-0.5)]
+    assert operations(after, "opt_state/0/nu/Dense_0/kernel") == [Rescale(by=0.25)]
+
+
+def test_unsure_slots_are_kept_by_default_and_the_preview_says_what_settles_them() -> None:
+    after = edited(draft_of("adam"), Rescale(at=KERNEL, by=0.1))
+    assert operations(after, "opt_state/0/mu/Dense_0/kernel") == []
+    assert policy(after, "opt_state/0/nu/Dense_0/kernel") == "keep"
+    assert len(after.notes) == 2
+    assert all("optimizer_kind" in note for note in after.notes)
+
+
+def test_an_explicit_transform_of_unsure_slots_is_refused_with_the_line_that_settles_it() -> None:
+    with pytest.raises(PlanError, match="is not known") as caught:
+        edited(draft_of("adam"), Rescale(at=KERNEL, by=0.1, optimizer="transform"))
+    assert all("optimizer_kind" in problem.fix for problem in caught.value.problems)
+    assert {p.path for p in caught.value.problems} == {
+        "opt_state/0/mu/Dense_0/kernel",
+        "opt_state/0/nu/Dense_0/kernel",
+    }
+
+
+def test_keep_leaves_every_slot_as_it_is() -> None:
+    after = edited(draft_of("adam", "adam"), Rescale(at="params", by=0.1, optimizer="keep"))
+    assert [str(p) for p in after.changed if p[0] == "opt_state"] == []
+
+
+def test_a_factor_of_zero_resets_by_default_and_cannot_be_followed() -> None:
+    after = edited(draft_of("adam", "adam"), Rescale(at=KERNEL, by=0.0))
+    assert operations(after, "opt_state/0/nu/Dense_0/kernel") == [FillFresh(value=0.0)]
+    for refused in ("transform", "warm"):
+        with pytest.raises(PlanError, match="factor of 0"):
+            edited(draft_of("adam", "adam"), Rescale(at=KERNEL, by=0.0, optimizer=refused))
+    kept = edited(draft_of("adam", "adam"), Rescale(at=KERNEL, by=0.0, optimizer="keep"))
+    assert operations(kept, "opt_state/0/nu/Dense_0/kernel") == []
+
+
+def test_a_normalized_param_scales_its_twins_by_its_own_measured_norm() -> None:
+    draft = draft_of("adam", "adam")
+    after = edited(draft, Normalize(at=KERNEL))
+    path = next(p for p in after.leaves if str(p) == "opt_state/0/nu/Dense_0/kernel")
+    (step,) = after.leaves[path].steps
+    assert isinstance(step.operation, ScaleByMeasured)
+    assert step.operation.power == -2
+    assert step.measured_from == draft.leaves[draft.slots[path].param]
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        (
+            "adam",
+            {
+                "opt_state/0/mu/Dense_0/kernel": [FillFresh(value=0.0)],
+                "opt_state/0/nu/Dense_0/kernel": [FillMean()],
+            },
+        ),
+        ("adagrad", {"opt_state/0/sum_of_squares/Dense_0/kernel": [FillMean()]}),
+        ("sgd_momentum", {"opt_state/0/trace/Dense_0/kernel": [FillFresh(value=0.0)]}),
+        (
+            "novograd",
+            {
+                "opt_state/0/mu/Dense_0/kernel": [FillFresh(value=0.0)],
+                "opt_state/0/nu/Dense_0/kernel": [],
+            },
+        ),
+        (
+            "adafactor",
+            {
+                "opt_state/0/v_row/Dense_0/kernel": [FillMean()],
+                "opt_state/0/v_col/Dense_0/kernel": [FillMean()],
+                "opt_state/0/v/Dense_0/kernel": [],
+            },
+        ),
+    ],
+)
+def test_new_values_warm_the_second_moments_and_zero_the_first(
+    name: str, steps: Mapping[str, Any]
+) -> None:
+    after = edited(draft_of(name), Reinit(at=KERNEL, init="lecun_normal"))
+    assert {path: operations(after, path) for path in steps} == steps
+
+
+@pytest.mark.parametrize(("name", "value"), [("adagrad", 0.1), ("rmsprop", 0.0)])
+def test_reset_gives_the_optimizers_own_initial_value(name: str, value: float) -> None:
+    after = edited(draft_of(name), Rescale(at=KERNEL, by=2.0, optimizer="reset"))
+    field = {"adagrad": "sum_of_squares", "rmsprop": "nu"}[name]
+    assert operations(after, f"opt_state/0/{field}/Dense_0/kernel") == [FillFresh(value=value)]
+
+
+def test_reset_without_a_known_initial_value_is_refused_and_offers_the_line_to_add() -> None:
+    with pytest.raises(PlanError, match="initial value") as caught:
+        edited(draft_of("rprop"), Rescale(at=KERNEL, by=2.0, optimizer="reset"))
+    assert "slots:" in str(caught.value)
+
+
+def test_reset_under_a_running_count_is_announced() -> None:
+    after = edited(draft_of("adam"), Reinit(at=KERNEL, init="zeros", optimizer="reset"))
+    assert any("warm" in note for note in after.notes)
+
+
+@pytest.mark.parametrize("chosen", [None, "keep", "transform", "reset", "warm"])
+def test_copies_of_params_in_the_optimizer_follow_every_factor(chosen: str | None) -> None:
+    draft = draft_of("schedule_free_sgd")
+    after = edited(draft, Rescale(at=KERNEL, by=0.5, optimizer=chosen))
+    own = operations(after, "opt_state/z/Dense_0/kernel")
+    assert [step.by for step in own] == [0.5]
+
+
+@pytest.mark.parametrize("chosen", [None, "keep", "reset", "warm"])
+def test_copies_of_params_take_the_very_values_of_a_new_param(chosen: str | None) -> None:
+    after = edited(
+        draft_of("schedule_free_sgd"), Reinit(at=KERNEL, init="lecun_normal", optimizer=chosen)
+    )
+    z = after.leaves[LeafPath(("opt_state", "z", "Dense_0", "kernel"))]
+    param = after.leaves[LeafPath(("params", "Dense_0", "kernel"))]
+    assert z.origin == param.origin
+    assert [(s.operation, s.path) for s in z.steps] == [(s.operation, s.path) for s in param.steps]
+
+
+def test_a_replaced_param_brings_the_donors_slots() -> None:
+    donor = train_state("adam")
+    after = edited(draft_of("adam"), Replace(at="params/Dense_0", with_="other"), donor)
+    for field in ("mu", "nu"):
+        path = LeafPath(("opt_state", 0, field, "Dense_0", "kernel"))
+        assert after.leaves[path].origin == LeafRef("other", path)
+        assert after.leaves[path].steps == ()
+    assert any("'other'" in note for note in after.notes)
+
+
+def test_a_donor_without_optimizer_state_warms_the_slots() -> None:
+    after = edited(
+        draft_of("adam"), Replace(at="params/Dense_0", with_="other"), tree_of({"params": PARAMS})
+    )
+    path = LeafPath(("opt_state", 0, "nu", "Dense_0", "kernel"))
+    assert after.leaves[path].origin == LeafRef(SOURCE, path)
+    assert operations(after, str(path)) == [FillMean()]
+
+
+def test_copies_beside_the_optimizer_state_are_left_alone_and_named() -> None:
+    draft = draft_of("adam", "adam", ema_params=PARAMS)
+    after = edited(draft, Rescale(at=KERNEL, by=0.5))
+    assert operations(after, "ema_params/Dense_0/kernel") == []
+    assert any("'ema_params'" in note for note in after.notes)
+
+
+def test_a_cast_keeps_slots_and_copies() -> None:
+    after = edited(draft_of("schedule_free_sgd"), Cast(at="params", to="bfloat16"))
+    assert [p for p in after.changed if p[0] == "opt_state"] == []
+
+
+def test_named_twins_are_edited_as_named_and_not_twice() -> None:
+    edit = Rescale(at=("**/Dense_0/kernel",), by=0.5, twins="named")
+    after = edited(draft_of("adam", "adam"), edit)
+    (only,) = operations(after, "opt_state/0/mu/Dense_0/kernel")
+    assert only.by == 0.5
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Rescale(at="opt_state/0/nu", by=-1.0),
+        Replace(at="opt_state/0/nu", with_=-1.0),
+        Reinit(at="opt_state/0/nu", init="normal"),
+    ],
+)
+def test_no_edit_makes_squares_negative(edit: Any) -> None:
+    with pytest.raises(PlanError, match="negative"):
+        edited(draft_of("adam", "adam"), edit)
+
+
+def test_a_pattern_that_names_a_param_and_its_twin_is_found_out() -> None:
+    draft = draft_of("adam")
+    selected = [p for p in draft.leaves if PathPattern("**/kernel").match(p)]
+    double = policies.double_named(draft, selected)
+    assert {str(slot.path) for slot in double} == {
+        f"opt_state/0/{field}/Dense_{i}/kernel" for field in ("mu", "nu") for i in (0, 1)
+    }
+    params_only = [p for p in selected if p[0] == "params"]
+    assert policies.double_named(draft, params_only) == []
+
+
+def moves(draft: Draft, old: str, new: str) -> dict[LeafPath, LeafPath]:
+    before, after = LeafPath(old.split("/")), LeafPath(new.split("/"))
+    return {p: after / p[len(before) :] for p in draft.leaves if p.is_below(before)}
+
+
+def test_twins_move_with_their_params_in_every_state() -> None:
+    draft = draft_of("amsgrad")
+    found = policies.slot_moves(draft, moves(draft, "params/Dense_0", "params/stem/Dense_0"))
+    assert {str(a): str(b) for a, b in found.items()} == {
+        f"opt_state/0/{f}/Dense_0/{leaf}": f"opt_state/0/{f}/stem/Dense_0/{leaf}"
+        for f in ("mu", "nu", "nu_max")
+        for leaf in ("kernel", "bias")
+    }
+
+
+def test_lists_of_axis_vectors_move_as_a_whole() -> None:
+    draft = draft_of("sm3")
+    found = policies.slot_moves(draft, moves(draft, KERNEL, "params/Dense_0/weight"))
+    assert {str(a): str(b) for a, b in found.items()} == {
+        "opt_state/0/mu/Dense_0/kernel/0": "opt_state/0/mu/Dense_0/weight/0",
+        "opt_state/0/mu/Dense_0/kernel/1": "opt_state/0/mu/Dense_0/weight/1",
+        "opt_state/0/nu/Dense_0/kernel": "opt_state/0/nu/Dense_0/weight",
+    }
+
+
+def test_holes_of_other_partitions_move_along() -> None:
+    draft = draft_of("muon")
+    found = policies.slot_moves(draft, moves(draft, KERNEL, "params/Dense_0/weight"))
+    assert {str(a) for a in found} == {
+        f"opt_state/inner_states/{part}/Dense_0/kernel"
+        for part in ("adam/inner_state/0/mu", "adam/inner_state/0/nu", "muon/inner_state/0/mu")
+    }
+
+
+def test_a_subtree_that_is_one_hole_moves_as_a_whole_and_is_not_taken_apart() -> None:
+    tree = tree_of(
+        {
+            "params": PARAMS,
+            "opt_state": [{"trace": {"Dense_0": None, "Dense_1": PARAMS["Dense_1"]}}],
+        }
+    )
+    draft = Draft.of(tree, "print", survey(tree).slots)
+    found = policies.slot_moves(draft, moves(draft, "params/Dense_0", "params/stem"))
+    assert {str(a): str(b) for a, b in found.items()} == {
+        "opt_state/0/trace/Dense_0": "opt_state/0/trace/stem"
+    }
+    inside = moves(draft, KERNEL, "params/Dense_0/weight")
+    assert policies.slot_moves(draft, inside) == {}
+    with pytest.raises(PlanError, match="taken apart"):
+        policies.slot_moves(draft, moves(draft, KERNEL, "params/elsewhere"))
+
+
+def test_twins_stay_when_the_whole_root_moves_and_a_part_of_it_may_not_leave() -> None:
+    draft = draft_of("adam")
+    whole = moves(draft, "params", "model")
+    assert policies.slot_moves(draft, whole) == {}
+    slots = policies.moved_slots(draft.slots, whole)
+    mu = slots[LeafPath(("opt_state", 0, "mu", "Dense_0", "kernel"))]
+    assert (str(mu.param), str(mu.root)) == ("model/Dense_0/kernel", "model")
+    with pytest.raises(PlanError, match="has no place there"):
+        policies.slot_moves(draft, moves(draft, KERNEL, "frozen/kernel"))
+
+
+def test_a_copy_outside_the_root_has_no_twins() -> None:
+    draft = draft_of("adam")
+    copies = moves(draft, "params/Dense_0", "backup/Dense_0")
+    assert policies.slot_moves(draft, copies, copying=True) == {}
+
+
+def test_slots_know_their_new_places_after_moves_of_params_and_of_the_state() -> None:
+    draft = draft_of("adam")
+    first = moves(draft, "params/Dense_0", "params/a/b")
+    carried = {**first, **policies.slot_moves(draft, first)}
+    slots = policies.moved_slots(draft.slots, carried)
+    mu = slots[LeafPath(("opt_state", 0, "mu", "a", "b", "kernel"))]
+    assert str(mu.param) == "params/a/b/kernel"
+    away = {p: LeafPath(("old", *p)) for p in [*draft.leaves, *slots] if p[0] == "opt_state"}
+    moved = policies.moved_slots(slots, away)
+    again = moved[LeafPath(("old", "opt_state", 0, "mu", "a", "b", "kernel"))]
+    assert str(again.node) == "old/opt_state/0/mu"
+    assert [str(c) for c in again.clocks] == ["old/opt_state/0/count"]
+    back = again.place_for(LeafPath(("params", "c")))
+    assert str(back) == "old/opt_state/0/mu/c"
+
+
+def test_deleting_a_param_deletes_its_twins_and_holes() -> None:
+    draft = draft_of("muon")
+    gone = policies.slots_below(draft, list(moves(draft, "params/Dense_0", "x")))
+    assert len(gone) == 6
+    assert all("Dense_0" in path for path in gone)
+
+
+def test_every_problem_of_an_edit_is_reported_at_once() -> None:
+    with pytest.raises(SurgeryError) as caught:
+        edited(draft_of("adam"), Rescale(at="params", by=0.1, optimizer="transform"))
+    assert len(caught.value.problems) == 8
+
+
+def test_flags_and_counts_are_never_filled() -> None:
+    after = edited(draft_of("zero_nans", "adam"), Reinit(at="params", init="zeros"))
+    assert [str(p) for p in after.changed if "found_nan" in p or "count" in p] == []
+
+
+def test_a_tree_without_optimizer_state_has_nothing_to_carry() -> None:
+    tree = tree_of({"params": {"w": np.ones(3, np.float32)}})
+    draft = Draft.of(tree, "print", survey(tree).slots)
+    after = edited(draft, Rescale(at="params", by=2.0))
+    assert [str(p) for p in after.changed] == ["params/w"]
+    assert after.notes == ()
