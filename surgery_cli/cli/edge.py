@@ -1,0 +1,139 @@
+"""The edge of the program: errors become messages and exit codes here, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from surgery_cli.errors import Problem, SurgeryError
+
+if TYPE_CHECKING:
+    from typer._click.core import Command
+
+USAGE: Final = 2
+BUG: Final = 70
+CLOSED_PIPE: Final = 128 + signal.SIGPIPE
+"""What a shell reports for a program that SIGPIPE ended; as `git log | head` does."""
+
+
+class Terminated(BaseException):
+    """A signal asked the program to end; raised, so that whatever was begun is cleaned up."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def run_command(command: Command, arguments: Sequence[str]) -> int:
+    """Run ``command`` and return the exit code; whatever goes wrong has been said by then."""
+    is_json = _asks_for_json(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # a name that the locale cannot write is escaped rather than a crash
+            stream.reconfigure(errors="backslashreplace")
+    _catch_signals()
+    try:
+        code = _closing_pipes(lambda: _guarded(lambda: _invoke(command, arguments), is_json))
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; nothing was left behind\n")
+        return 128 + signal.SIGINT
+    except Terminated as end:
+        return 128 + end.number
+    return code
+
+
+def _invoke(command: Command, arguments: Sequence[str]) -> int:
+    if "_SURGERY_COMPLETE" in os.environ:
+        command.main(list(arguments), prog_name="surgery")  # answers the shell, and exits
+    with command.make_context("surgery", list(arguments)) as context:
+        result = command.invoke(context)
+    sys.stdout.flush()
+    return result if isinstance(result, int) else 0
+
+
+def _guarded(act: Callable[[], int], is_json: bool) -> int:
+    """The exit code of ``act``, with every exception but a closed pipe turned into one."""
+    from surgery_cli.cli.printing import print_problems
+
+    try:
+        return act()
+    except SurgeryError as error:
+        print_problems(error.problems, is_json=is_json)
+        return error.exit_code
+    except typer.Exit as end:
+        return end.exit_code
+    except typer.TyperException as error:
+        return _report_usage(error, is_json)
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a bug keeps its traceback
+        return _report_bug(error, is_json)
+
+
+def _report_usage(error: typer.TyperException, is_json: bool) -> int:
+    from surgery_cli.cli.printing import print_problems
+
+    context = getattr(error, "ctx", None)
+    name = context.command_path if context is not None else "surgery"
+    what = error.format_message()
+    if not is_json and context is not None and what == context.get_help():
+        sys.stderr.write(f"{what}\n")  # `surgery` alone
+        return USAGE
+    usage = context.get_usage() if context is not None else ""
+    problem = Problem(
+        f"{what[:1].lower()}{what[1:]}".rstrip("."),
+        why=" ".join(usage.split()),
+        fix=f"`{name} --help` explains it",
+    )
+    print_problems([problem], is_json=is_json)
+    return USAGE
+
+
+def _report_bug(error: Exception, is_json: bool) -> int:
+    from surgery_cli import __version__
+    from surgery_cli.cli.printing import print_problems
+
+    traceback.print_exception(error)
+    what = f"this is a bug in surgery {__version__}: {type(error).__name__}: {error}"
+    fix = "please report it, with the lines above and the command"
+    if is_json:
+        print_problems([Problem(what, fix=fix)], is_json=True)
+    else:
+        sys.stderr.write(f"{what}\n  {fix}\n")
+    return BUG
+
+
+def _closing_pipes(act: Callable[[], int]) -> int:
+    """The exit code of ``act``; a reader that went away is no error to speak of."""
+    try:
+        code = act()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # what is still buffered must not be flushed into the closed pipe when Python ends
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
+        return CLOSED_PIPE
+    return code
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    """True if `--json` was given, also where parsing does not get that far."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options
+
+
+def _catch_signals() -> None:
+    def end(number: int, _: FrameType | None) -> None:
+        raise Terminated(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
+            signal.signal(number, end)

@@ -1,0 +1,128 @@
+"""The command `surgery`: the list of its commands, and the entry point."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup
+
+from surgery_cli import __version__
+from surgery_cli.cli import commands, edge, edits
+from surgery_cli.cli.edits import first_line
+from surgery_cli.operations.table import operations
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
+    from typer._click.formatting import HelpFormatter
+
+_COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
+    "inspect": (commands.inspect, "surgery inspect runs/mnist 'params/**' --stats"),
+    "plan": (commands.plan, "surgery plan runs/mnist head.yaml --set by=0.5"),
+    "apply": (commands.apply, "surgery apply runs/mnist runs/mnist-edited head.yaml"),
+    "diff": (commands.diff, "surgery diff runs/mnist runs/mnist-edited --rtol 1e-6"),
+    "verify": (commands.verify, "surgery verify runs/mnist-edited --like runs/mnist"),
+    "operations": (commands.show_operations, "surgery operations normalize"),
+    "schema": (commands.print_schema, "surgery schema > surgery.schema.json"),
+}
+"""The commands that are no single edit, each with an example."""
+
+
+class ExampleCommand(TyperCommand):
+    """A command whose help says arguments as the documentation does, and ends with an example."""
+
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
+        return [*(str(p.metavar) for p in self._arguments(ctx)), "[OPTIONS]"]
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        arguments = [(str(p.metavar), p.help or "") for p in self._arguments(ctx)]
+        options = [p for p in self.get_params(ctx) if p.param_type_name == "option"]
+        records = [record for p in options if (record := p.get_help_record(ctx)) is not None]
+        if arguments:
+            with formatter.section("Arguments"):
+                formatter.write_dl(arguments)
+        with formatter.section("Options"):
+            formatter.write_dl(records)
+
+    def _arguments(self, ctx: Context) -> list[TyperArgument]:
+        return [p for p in self.get_params(ctx) if isinstance(p, TyperArgument)]
+
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        name = str(self.name)
+        is_edit = name not in _COMMANDS
+        example = edits.example_command(operations()[name]) if is_edit else _COMMANDS[name][1]
+        with formatter.section("Example"):
+            formatter.write(f"  {example}\n")
+
+
+class Commands(TyperGroup):
+    """All commands; each is built when it is asked for, so that start-up stays short."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return [*_COMMANDS, *operations()]
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        if cmd_name not in self.commands and cmd_name in self.list_commands(ctx):
+            is_edit = cmd_name not in _COMMANDS
+            command = edits.edit_command(cmd_name) if is_edit else _COMMANDS[cmd_name][0]
+            self.commands[cmd_name] = _built(cmd_name, command)
+        return self.commands.get(cmd_name)
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, Command | None, list[str]]:
+        self.get_command(ctx, args[0])
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        width = max(map(len, self.list_commands(ctx)))
+        plain = [(name.ljust(width), first_line(made)) for name, (made, _) in _COMMANDS.items()]
+        edit = [(name.ljust(width), first_line(kind)) for name, kind in operations().items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(plain)
+        with formatter.section("Edits, as surgery EDIT SRC DST AT... [OPTIONS]"):
+            formatter.write_dl(edit)
+
+
+def _built(name: str, command: Callable[..., int]) -> Command:
+    alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+    alone.command(name, cls=ExampleCommand)(command)
+    return typer.main.get_command(alone)
+
+
+app = typer.Typer(
+    cls=Commands,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"max_content_width": 100},
+    help="Edit Orbax checkpoints: declarative, copy-on-write, verified.",
+    epilog="Exit codes: 0 done or equal, 1 different or a finding, 2 wrong command or plan, "
+    "3 unreadable checkpoint, 4 failed write.",
+)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"surgery {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+def run(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program with the process's arguments, or with ``arguments``, and exit."""
+    given = sys.argv[1:] if arguments is None else arguments
+    sys.exit(edge.run_command(typer.main.get_command(app), given))

@@ -1,0 +1,266 @@
+"""The options that commands share, each declared once.
+
+A group is a function whose parameters are its options; `taking` gives them to a command, which receives what the
+group makes of them as one argument.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+
+import typer
+
+from surgery_cli.cli.completion import complete_checkpoint, complete_leaf
+from surgery_cli.errors import PlanError
+
+if TYPE_CHECKING:
+    from surgery_cli.surgery import Options
+
+
+def _directory(metavar: str, help: str) -> Any:
+    return typer.Argument(
+        metavar=metavar, help=help, autocompletion=complete_checkpoint, show_default=False
+    )
+
+
+Source = Annotated[str, _directory("SRC", "The checkpoint to edit; `ROOT@N` is step N of a root.")]
+Destination = Annotated[str, _directory("DST", "Where the new checkpoint appears.")]
+Checkpoint = Annotated[str, _directory("CKPT", "The checkpoint; `ROOT@N` is step N of a root.")]
+CheckpointA = Annotated[str, _directory("A", "A checkpoint.")]
+CheckpointB = Annotated[str, _directory("B", "The one to compare it with.")]
+Patterns = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[AT]...",
+        help="Patterns of leaves: `params/Dense_*`, `**/kernel`; all leaves if left out.",
+        autocompletion=complete_leaf,
+        show_default=False,
+    ),
+]
+PlanFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN",
+        help="The plan: .yaml, .toml or .json; `-` is standard input.",
+        show_default=False,
+    ),
+]
+Step = Annotated[int | None, typer.Option("--step", metavar="N", help="Which step of a root.")]
+Item = Annotated[
+    str | None,
+    typer.Option("--item", metavar="NAME", help="Which item of a step; drops it from paths."),
+]
+Params = Annotated[
+    str | None,
+    typer.Option("--params", metavar="AT", help="Where the params stand in the tree."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Fill `${NAME}` of the plan; repeatable."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+]
+
+
+class Output(NamedTuple):
+    """How a command speaks."""
+
+    json: bool
+    quiet: bool
+    verbose: bool
+
+
+def output(
+    *,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document and nothing else.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress and no summary, only errors.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="List single leaves.")] = False,
+) -> Output:
+    """How the command speaks."""
+    return Output(json=json, quiet=quiet, verbose=verbose)
+
+
+def drafting(
+    *,
+    step: Step = None,
+    item: Item = None,
+    as_step: Annotated[
+        int | None, typer.Option("--as-step", metavar="N", help="Rename the step to N.")
+    ] = None,
+    params: Params = None,
+    optimizer: Annotated[
+        Literal["keep", "transform", "reset", "warm"] | None,
+        typer.Option(
+            "--optimizer",
+            metavar="keep|transform|reset|warm",
+            help="What becomes of twins in the optimizer state.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Seed of every random value.")
+    ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            metavar="NAME",
+            help="Where to compute: host, cpu, gpu, tpu, or gpu:1.",
+            show_default=True,
+        ),
+    ] = "host",
+    mesh: Annotated[
+        str | None,
+        typer.Option("--mesh", metavar="AXIS=N,...", help="Spread leaves over devices."),
+    ] = None,
+    memory: Annotated[
+        str,
+        typer.Option(
+            "--memory", metavar="SIZE", help="Bytes in flight at most.", show_default=True
+        ),
+    ] = "4GiB",
+    link: Annotated[
+        Literal["auto", "reflink", "hard", "never"],
+        typer.Option(
+            "--link",
+            metavar="auto|reflink|hard|never",
+            help="How untouched files are shared.",
+            show_default=True,
+        ),
+    ] = "auto",
+    compact: Annotated[
+        Literal["auto", "always", "never"],
+        typer.Option(
+            "--compact",
+            metavar="auto|always|never",
+            help="Whether to write a fresh store.",
+            show_default=True,
+        ),
+    ] = "auto",
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing DST, once the new one is whole.")
+    ] = False,
+    allow_non_finite: Annotated[
+        bool,
+        typer.Option("--allow-non-finite", help="Accept NaN and infinities that SRC did not have."),
+    ] = False,
+) -> Options:
+    """Everything that shapes a draft and how it is written."""
+    from surgery_cli.surgery import Options
+
+    return Options(
+        step=step,
+        item=item,
+        as_step=as_step,
+        params=params,
+        optimizer=optimizer,
+        seed=seed,
+        device=device,
+        mesh=mesh,
+        memory_bytes=bytes_of(memory, "memory"),
+        link=link,
+        compact=compact,
+        force=force,
+        allow_non_finite=allow_non_finite,
+    )
+
+
+_SIZE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:([KMGT])(iB|i|B)?|B)?\s*", re.IGNORECASE)
+
+
+def bytes_of(text: str, field: str) -> int:
+    """A size as people write it; `GiB`, `Gi` and `G` are 1024³ bytes, `GB` is 1000³.
+
+    >>> bytes_of("4GiB", "memory"), bytes_of("1.5 kB", "memory"), bytes_of("512", "memory")
+    (4294967296, 1500, 512)
+
+    Raises:
+        PlanError: it is not a size, or is zero.
+    """
+    found = _SIZE.fullmatch(text)
+    if found is None or float(found[1]) == 0:
+        raise PlanError(
+            f"'{text}' is not a size",
+            why="a size is a number and a unit: KiB, MiB, GiB, TiB, or kB, MB, GB, TB",
+            fix=f"e.g. `--{field} 4GiB`",
+            field=field,
+        )
+    power = " KMGT".index(found[2].upper()) if found[2] else 0
+    base = 1000 if (found[3] or "").upper() == "B" else 1024
+    return int(float(found[1]) * base**power)
+
+
+def settings_of(texts: Sequence[str] | None) -> dict[str, str]:
+    """What `--set` was given, as a mapping.
+
+    Raises:
+        PlanError: one has no `=`, or one name stands twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise PlanError(
+                f"`--set` takes NAME=VALUE, not '{text}'", fix="e.g. `--set by=0.5`", field="set"
+            )
+        if name in found:
+            raise PlanError(
+                f"`--set` gives '{name}' twice",
+                why=f"'{found[name]}' and '{value}'",
+                fix="keep one of them",
+                field="set",
+            )
+        found[name] = value
+    return found
+
+
+def taking(**groups: Callable[..., Any]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a command the options of ``groups``; each group's value arrives under its name here."""
+
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        own = [
+            parameter
+            for parameter in options_of(command)
+            if parameter.name not in groups and parameter.kind is not parameter.VAR_KEYWORD
+        ]
+        return with_parameters(command, own, groups)
+
+    return decorate
+
+
+def with_parameters(
+    command: Callable[..., int],
+    own: Sequence[inspect.Parameter],
+    groups: dict[str, Callable[..., Any]],
+) -> Callable[..., int]:
+    """``command`` under a signature of its ``own`` parameters, then those of every group."""
+    signatures = {name: options_of(group) for name, group in groups.items()}
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> int:
+        made = {
+            name: groups[name](**{p.name: given.pop(p.name) for p in parameters})
+            for name, parameters in signatures.items()
+        }
+        return command(**given, **made)
+
+    parameters = [*own, *(p for shared in signatures.values() for p in shared)]
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+    del wrapped.__wrapped__
+    return wrapped
+
+
+def options_of(group: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The options of a group or a command, as parameters with evaluated annotations."""
+    # `Options` brings the whole use-case layer and is imported only when a command runs
+    names = {"Options": Any}
+    return list(inspect.signature(group, eval_str=True, locals=names).parameters.values())

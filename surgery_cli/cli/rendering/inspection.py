@@ -1,0 +1,116 @@
+"""What `inspect` prints: what was opened, its totals, and the tree."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from surgery_cli.cli.rendering import statistics, tree
+from surgery_cli.cli.rendering.page import Cell, Page
+from surgery_cli.cli.rendering.words import byte_text, counted, leaves_text, listed
+from surgery_cli.reports import Inspection, LeafRow
+
+_MOST_LINES: Final = 300
+
+
+def render(document: Inspection, page: Page, *, depth: int | None = None) -> None:
+    """The document as text; a terminal gets a tree that folds where it would be too long, a pipe every path."""
+    _render_header(document, page)
+    page.line()
+    if page.is_terminal:
+        _render_tree(document, page, depth)
+    else:
+        _render_paths(document, page, depth)
+
+
+def _render_header(document: Inspection, page: Page) -> None:
+    page.line(Cell(document.checkpoint, "strong"))
+    page.line(document.chosen, indent=2)
+    if document.layout not in document.chosen:
+        page.line(document.layout, indent=2)
+    sizes = [leaves_text(document.total_leaves), byte_text(document.total_bytes)]
+    if document.total_stored_bytes:
+        sizes.append(f"{byte_text(document.total_stored_bytes)} on disk")
+    if document.parameters:
+        sizes.append(counted(document.parameters, "parameter"))
+    page.line(Cell(", ".join(sizes)), indent=2)
+    if len(document.by_dtype) > 1:
+        ordered = sorted(document.by_dtype.items(), key=lambda pair: -pair[1])
+        page.line(", ".join(f"{name} {byte_text(size)}" for name, size in ordered), indent=2)
+    if document.dead_bytes:
+        page.line(f"{byte_text(document.dead_bytes)} in the data files belong to no leaf", indent=2)
+    if len(document.items) > 1:
+        page.line(f"items: {listed(document.items)}", indent=2)
+    if document.other_items:
+        page.line(f"carried along, never edited: {listed(document.other_items)}", indent=2)
+    if document.foreign_files:
+        page.line(f"files unknown to Orbax: {listed(document.foreign_files)}", indent=2)
+    for note in document.notes:
+        page.line(Cell("note: ", "doubtful"), note, indent=2)
+
+
+def _render_tree(document: Inspection, page: Page, depth: int | None) -> None:
+    folded = depth
+    if depth is None:
+        folded = tree.fitting_depth(document.leaves, _MOST_LINES)
+    rows = []
+    for line in tree.lines(document.leaves, folded):
+        name = "  " * line.depth + line.name
+        if line.leaf is not None:
+            rows.append([Cell(name), *_leaf_cells(line.leaf)])
+        else:
+            note = leaves_text(line.leaves) if line.is_folded else ""
+            style = "strong" if line.is_folded else "faint"
+            size = Cell(byte_text(line.bytes), "faint", right=True)
+            rows.append([Cell(name, style), Cell(note, "faint"), size])
+    page.table(rows, header=_header(document))
+    if depth is None and folded is not None:
+        page.line()
+        page.line(
+            Cell(
+                f"folded at depth {folded}: `--depth N` shows more, and so does a pattern", "faint"
+            )
+        )
+
+
+def _render_paths(document: Inspection, page: Page, depth: int | None) -> None:
+    if depth is None:
+        rows = [[row.spelling or row.path or ".", *_leaf_cells(row)] for row in document.leaves]
+    else:
+        rows = []
+        for line in tree.lines(document.leaves, depth):
+            if line.leaf is not None:
+                rows.append([line.leaf.spelling or line.leaf.path or ".", *_leaf_cells(line.leaf)])
+            elif line.is_folded:
+                size = Cell(byte_text(line.bytes), right=True)
+                rows.append([f"{line.path}/", leaves_text(line.leaves), size])
+    page.table(rows, header=_header(document))
+
+
+def _header(document: Inspection) -> list[Cell]:
+    if not any(row.statistics for row in document.leaves):
+        return []
+    shown = [Cell(word, right=True) for word in statistics.HEADINGS[:6]]
+    rest = [Cell(word) for word in statistics.HEADINGS[6:]]
+    return [Cell("leaf"), Cell("type"), Cell("size", right=True), *shown, *rest]
+
+
+def _leaf_cells(row: LeafRow) -> list[Cell]:
+    cells = [Cell(type_text(row), "faint"), Cell(byte_text(row.bytes), right=True)]
+    return [*cells, *statistics.cells(row), Cell(_role(row), "faint"), Cell(row.digest or "")]
+
+
+def type_text(row: LeafRow) -> str:
+    """Shape and dtype of a leaf: ``float32[3,4]``."""
+    return row.type_text or f"{row.dtype}[{','.join(map(str, row.shape))}]"
+
+
+def _role(row: LeafRow) -> str:
+    """What the leaf is to others: a twin of a param, a clock; and its value if known."""
+    words = ""
+    if row.twin_of is not None:
+        words = f"{row.slot or 'twin'} of {row.twin_of}"
+    elif row.clock is not None:
+        words = f"clock: {row.clock}"
+    if row.value is None:
+        return words
+    return f"{words} = {row.value}" if words else f"= {row.value!r}"

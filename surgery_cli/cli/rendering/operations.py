@@ -1,0 +1,90 @@
+"""What `operations` prints: every operation, its fields, one example each."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from surgery_cli.cli.edits import example_command, first_line, option_name
+from surgery_cli.cli.rendering.page import Cell, Page, Row
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.base import Operation
+from surgery_cli.operations.table import operations
+from surgery_cli.plan import Field, fields_of
+from surgery_cli.tree.paths import nearest
+
+
+def described(name: str | None) -> list[dict[str, Any]]:
+    """Every operation, or the one of that name, as JSON-ready values.
+
+    Raises:
+        PlanError: there is no such operation.
+    """
+    known = operations()
+    if name is not None and name not in known:
+        close = nearest(name, known, 1)
+        raise PlanError(
+            f"there is no operation '{name}'",
+            why=f"the nearest is '{close[0]}'" if close else "",
+            fix="`surgery operations` lists them",
+        )
+    return [_described(n, kind) for n, kind in known.items() if name in (None, n)]
+
+
+def _described(name: str, kind: type[Operation]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "summary": first_line(kind),
+        "description": inspect.getdoc(kind) or "",
+        "fields": [_field(field) for field in fields_of(kind)],
+        "example": kind.example,
+        "command": example_command(kind),
+    }
+
+
+def _field(field: Field) -> dict[str, Any]:
+    default = list(field.default) if isinstance(field.default, tuple) else field.default
+    return {
+        "name": field.name,
+        "option": None if field.name == "at" else option_name(field),
+        "type": field.type_text,
+        "required": field.required,
+        "default": default,
+        "description": field.description,
+        "common": field.is_common,
+    }
+
+
+def render(found: list[dict[str, Any]], page: Page, *, is_whole: bool) -> None:
+    """A line for each operation, or everything about one."""
+    if not is_whole:
+        page.table([(Cell(entry["name"], "strong"), entry["summary"]) for entry in found])
+        page.line()
+        page.line(Cell("`surgery operations NAME` shows the fields of one", "faint"))
+        return
+    for entry in found:
+        page.line(Cell(entry["name"], "strong"))
+        for line in entry["description"].splitlines():
+            page.line(line, indent=2)
+        for title, is_common in (("Fields", False), ("Fields of every operation", True)):
+            page.line()
+            page.line(Cell(title, "strong"))
+            fields = [field for field in entry["fields"] if field["common"] is is_common]
+            page.table([_row(field) for field in fields], indent=2)
+        page.line()
+        page.line(Cell("In a plan", "strong"))
+        for line in entry["example"].splitlines():
+            page.line(line, indent=2)
+        page.line()
+        page.line(Cell("As a command", "strong"))
+        page.line(entry["command"], indent=2)
+
+
+def _row(field: dict[str, Any]) -> Row:
+    default = field["default"]
+    note = ""
+    if field["required"]:
+        note = "required"
+    elif default not in (None, [], "", False, {}):
+        note = f"default {default}"
+    return (Cell(field["name"], "strong"), field["type"], note, Cell(field["description"], "faint"))

@@ -1,0 +1,106 @@
+"""What `plan`, `apply` and the edit commands print."""
+
+from __future__ import annotations
+
+from surgery_cli.cli.rendering.page import Cell, Page, Row
+from surgery_cli.cli.rendering.words import byte_text, counted, duration_text, leaves_text
+from surgery_cli.reports import ChangedLeaf, EditLine, Preview, Report
+
+_MOST_REMOVED = 5
+
+
+def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
+    """The document as text: one line per edit, then notes, then what is removed, then the bytes."""
+    _render_way(document, page)
+    if document.edits:
+        page.line()
+        page.table([_edit_row(n, edit) for n, edit in enumerate(document.edits, 1)], indent=2)
+    if document.notes:
+        page.line()
+        for note in document.notes:
+            page.line(Cell("note: ", "doubtful"), note, indent=2)
+    if document.removed:
+        page.line()
+        _render_removed(document.removed, page, verbose=verbose)
+    if verbose and document.leaves:
+        page.line()
+        page.table([_leaf_row(leaf) for leaf in document.leaves], indent=2)
+    page.line()
+    _render_bytes(document, page)
+    if isinstance(document, Report):
+        _render_outcome(document, page)
+    page.line(Cell(f"draft {document.draft}", "faint"))
+
+
+def _render_way(document: Preview, page: Page) -> None:
+    way = document.source
+    if document.destination is not None:
+        way = f"{document.source} → {document.destination}"
+    page.line(Cell(way, "strong"))
+    if document.chosen:
+        page.line(document.chosen, indent=2)
+    if not document.edits:
+        page.line("no edits: a plain copy", indent=2)
+
+
+def _edit_row(number: int, edit: EditLine) -> Row:
+    twins = ", ".join(f"{count:,} {policy}" for policy, count in edit.twins.items())
+    return (
+        Cell(str(number), "faint", right=True),
+        Cell(edit.operation, "strong"),
+        Cell(edit.summary),
+        Cell(leaves_text(edit.leaves), right=True),
+        Cell(byte_text(edit.bytes) if edit.bytes else "no values", right=True),
+        Cell(f"twins: {twins}" if twins else ""),
+    )
+
+
+def _render_removed(removed: list[str], page: Page, *, verbose: bool) -> None:
+    page.line(Cell(f"removes {leaves_text(len(removed))}", "doubtful"), indent=2)
+    shown = removed if verbose else removed[:_MOST_REMOVED]
+    for path in shown:
+        page.line(path, indent=4)
+    if len(shown) < len(removed):
+        page.line(
+            Cell(f"and {len(removed) - len(shown):,} more (`--verbose` lists them)", "faint"),
+            indent=4,
+        )
+
+
+def _leaf_row(leaf: ChangedLeaf) -> Row:
+    change = leaf.after
+    if leaf.before != leaf.after:
+        change = f"{leaf.before or 'new'} → {leaf.after}"
+    origin = f"from {leaf.from_}" if leaf.from_ and leaf.from_ != leaf.path else ""
+    by = ", ".join(leaf.operations)
+    return (leaf.path, Cell(change), Cell(by, "faint"), Cell(origin), Cell(leaf.policy or ""))
+
+
+def _render_bytes(document: Preview, page: Page) -> None:
+    page.line(Cell(document.strategy, "strong"), ": ", document.strategy_reason)
+    is_done = isinstance(document, Report)
+    words = ("read", "wrote", "linked", "copied") if is_done else ("read", "write", "link", "copy")
+    sizes = (
+        document.bytes_read,
+        document.bytes_written,
+        document.bytes_linked,
+        document.bytes_copied,
+    )
+    parts = ", ".join(f"{word} {byte_text(n)}" for word, n in zip(words, sizes, strict=True))
+    about = "" if is_done else " (estimated)"
+    page.line(f"{parts}{about}; {leaves_text(document.by_reference)} by reference")
+
+
+def _render_outcome(report: Report, page: Page) -> None:
+    if report.shared_files:
+        files = counted(report.shared_files, "file")
+        page.line(
+            f"{files} on disk shared with the source: no backup of it (`--link never` copies)"
+        )
+    checked = (
+        f"{leaves_text(report.checked)} read back" if report.checked else "nothing to read back"
+    )
+    page.line(
+        Cell("verified", "good") if report.verified else Cell("NOT VERIFIED", "bad"),
+        f": the tree is as planned, {checked}; {duration_text(report.seconds)}",
+    )

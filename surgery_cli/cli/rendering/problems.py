@@ -1,0 +1,32 @@
+"""Errors as three short lines: what is wrong, why, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from surgery_cli.cli.rendering.page import Cell, Page
+from surgery_cli.errors import Problem
+
+
+def render(problems: Sequence[Problem], page: Page) -> None:
+    """Every problem as text, with the place in the plan or the leaf that it is about."""
+    for problem in problems:
+        page.line(Cell("error: ", "bad"), Cell(_place(problem)), Cell(problem.what, "strong"))
+        for text in (problem.why, problem.fix):
+            for line in text.splitlines():
+                page.line(line, indent=2)
+    if len(problems) > 1:
+        page.line(f"{len(problems):,} problems")
+
+
+def _place(problem: Problem) -> str:
+    place = ""
+    if problem.file is not None and f"'{problem.file}'" not in problem.what:
+        place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: "
+    elif problem.file is not None and problem.line:
+        place = f"line {problem.line}: "
+    if problem.field and f"`{problem.field}" not in problem.what and problem.file is not None:
+        place += f"`{problem.field}`: "
+    if problem.path and problem.path not in problem.what:
+        place += f"'{problem.path}': "
+    return place

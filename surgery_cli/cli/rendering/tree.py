@@ -1,0 +1,88 @@
+"""Leaves as a tree of nodes, folded at a depth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from surgery_cli.reports import LeafRow
+
+
+class Line(NamedTuple):
+    """One line of the tree: a leaf, or a node (``leaf`` is None) with what stands below it."""
+
+    depth: int
+    name: str
+    path: str
+    leaf: LeafRow | None
+    leaves: int
+    bytes: int
+    is_folded: bool = False
+
+
+class _Node:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.children: dict[str, _Node] = {}
+        self.leaf: LeafRow | None = None
+        self.leaves = 0
+        self.bytes = 0
+
+
+def keys_of(row: LeafRow) -> list[str]:
+    """The printed keys of a leaf; a key may hold slashes where the row has a spelling."""
+    if not row.spelling:
+        return row.path.split("/")
+    parts = row.spelling.split("/")
+    return [key.replace("%2F", "/").replace("%25", "%") for key in parts]
+
+
+def lines(rows: Iterable[LeafRow], depth: int | None) -> Iterator[Line]:
+    """The lines of the tree in stored order; nodes at ``depth`` keys are folded to one line."""
+    root = _Node("")
+    for row in rows:
+        _insert(root, row)
+    yield from _walk(root, 0, depth)
+
+
+def fitting_depth(rows: list[LeafRow], most: int) -> int | None:
+    """The largest depth at which the tree has at most ``most`` lines; None if all of it has."""
+    by_depth: dict[int, set[tuple[str, ...]]] = {}
+    for row in rows:
+        keys = keys_of(row)
+        for size in range(1, len(keys) + 1):
+            by_depth.setdefault(size, set()).add(tuple(keys[:size]))
+    total = 0
+    for depth in sorted(by_depth):
+        total += len(by_depth[depth])
+        if total > most:
+            return max(depth - 1, 1)
+    return None
+
+
+def _insert(root: _Node, row: LeafRow) -> None:
+    node = root
+    for key in keys_of(row):
+        node.leaves += 1
+        node.bytes += row.bytes
+        path = f"{node.path}/{key}" if node is not root else key
+        # a leaf and a node may print alike: a dict key '0' beside a list index 0
+        if key not in node.children:
+            node.children[key] = _Node(path)
+        node = node.children[key]
+    while node.leaf is not None:
+        node = node.children.setdefault("", _Node(node.path))
+    node.leaf = row
+    node.leaves += 1
+    node.bytes += row.bytes
+
+
+def _walk(node: _Node, depth: int, limit: int | None) -> Iterator[Line]:
+    for name, child in node.children.items():
+        if child.leaf is not None:
+            yield Line(depth, name or ".", child.path, child.leaf, 1, child.leaf.bytes)
+        if child.children:
+            is_folded = limit is not None and depth + 1 >= limit
+            yield Line(depth, f"{name}/", child.path, None, child.leaves, child.bytes, is_folded)
+            if not is_folded:
+                yield from _walk(child, depth + 1, limit)

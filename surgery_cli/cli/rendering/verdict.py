@@ -1,0 +1,47 @@
+"""What `verify` prints."""
+
+from __future__ import annotations
+
+from surgery_cli.cli.rendering.page import Cell, Page
+from surgery_cli.cli.rendering.words import counted, leaves_text
+from surgery_cli.reports import Finding, Verdict
+
+
+def render(document: Verdict, page: Page, *, strict: bool = False) -> None:
+    """The document as text: the counts first, then every finding."""
+    is_good = document.agrees and not (strict and document.unchecked)
+    page.line(
+        f"{leaves_text(document.checked)} checked, {document.unchecked:,} unchecked: ",
+        Cell(_outcome(document, strict=strict), "good" if is_good else "bad"),
+    )
+    page.line(document.checkpoint, indent=2)
+    if document.against:
+        page.line(f"held against {document.against}", indent=2)
+    if document.findings:
+        page.line()
+    for finding in document.findings:
+        _render_finding(finding, page)
+    if document.unchecked and not document.findings:
+        page.line(
+            "unchecked leaves have no digest on record; "
+            "`surgery inspect --digests --json` makes a manifest of all",
+            indent=2,
+        )
+
+
+def _outcome(document: Verdict, *, strict: bool) -> str:
+    if document.findings:
+        return counted(len(document.findings), "finding")
+    if not document.agrees:
+        return "does not agree"
+    if strict and document.unchecked:
+        return "unchecked leaves remain"
+    return "agrees" if document.checked else "nothing was found wrong, and nothing was checked"
+
+
+def _render_finding(finding: Finding, page: Page) -> None:
+    page.line(Cell(finding.path or ".", "strong"), f": {finding.what}")
+    if finding.here or finding.there:
+        page.line(f"here {finding.here or '—'}, there {finding.there or '—'}", indent=2)
+    if finding.fix:
+        page.line(finding.fix, indent=2)

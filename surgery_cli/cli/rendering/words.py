@@ -1,0 +1,79 @@
+"""Numbers and names as people read them."""
+
+from __future__ import annotations
+
+
+def escaped(text: str) -> str:
+    r"""``text`` with everything that is not printable written as an escape: names come from strangers.
+
+    >>> escaped("a\x1b[31mb\n")
+    'a\\x1b[31mb\\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for c in text
+    )
+
+
+def byte_text(count: int) -> str:
+    """A number of bytes in binary units.
+
+    >>> byte_text(48), byte_text(1536), byte_text(5 << 40)
+    ('48 B', '1.5 KiB', '5.0 TiB')
+    """
+    if count < 1024:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if value < 1023.95:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1024:.1f} PiB"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A count with its noun.
+
+    >>> counted(1, "leaf", "leaves"), counted(1200, "leaf", "leaves")
+    ('1 leaf', '1,200 leaves')
+    """
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def leaves_text(count: int) -> str:
+    return counted(count, "leaf", "leaves")
+
+
+def number_text(value: float) -> str:
+    """A number in four significant digits.
+
+    >>> number_text(0.125), number_text(-3), number_text(1.23456e-9), number_text(float("nan"))
+    ('0.125', '-3', '1.235e-09', 'nan')
+    """
+    return f"{value:.4g}"
+
+
+def duration_text(seconds: float) -> str:
+    """A time as a clock shows it from a minute on.
+
+    >>> duration_text(0.84), duration_text(75), duration_text(7325)
+    ('0.8 s', '1:15', '2:02:05')
+    """
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def listed(names: list[str], most: int = 5) -> str:
+    """Names with commas, the first few of many.
+
+    >>> listed(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
