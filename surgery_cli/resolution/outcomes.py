@@ -20,7 +20,7 @@ def with_outcome(after: Draft, before: Draft, named: Collection[LeafPath]) -> Dr
         old = before.leaves.get(path)
         if old is recipe:
             continue
-        if old is not None and old.steps != recipe.steps or old is None and recipe.steps:
+        if (old is not None and old.steps != recipe.steps) or (old is None and recipe.steps):
             changed_bytes += recipe.spec.bytes
         if path in after.slots and path not in chosen:
             twins["moved" if old is None else recipe.policy or "moved"] += 1

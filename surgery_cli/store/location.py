@@ -260,7 +260,7 @@ def _chosen_items(
     wish: _Wish, step: Listing
 ) -> tuple[StepItems, dict[str, Path], dict[str, Path], str]:
     """What is in the step, the trees to be edited, everything else, and a phrase that names the trees."""
-    refusals.refuse_unfinished(step.path)
+    refusals.refuse_unfinished(step.path, below=wish.path)
     inside = step_items(step)
     if inside.unfinished:
         raise CheckpointError(
@@ -321,7 +321,7 @@ def _root(wish: _Wish, listing: Listing, steps: list[Step]) -> Location:
         items, phrase, foreign = {"": path}, "a Flax msgpack file", []
     elif holds_pytree(within := Listing.of(path)):
         _refuse_item(base._replace(item=wish.item))
-        refusals.refuse_unfinished(path)
+        refusals.refuse_unfinished(path, below=wish.path)
         refusals.refuse_pointers(path)
         items, phrase, foreign = {"": path}, "one tree", foreign_in_item(within)
     else:

@@ -100,16 +100,20 @@ def missing(path: Path) -> SurgeryError:
     )
 
 
-def refuse_unfinished(path: Path) -> None:
+def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
     """Refuse what was never finished, by the names on the way to it and the records inside.
 
-    On a local disk only the name tells (the marker ``commit_success.txt`` counts on object stores).
+    On a local disk only the name tells (the marker ``commit_success.txt`` counts on object stores). With ``below``, the
+    names on the way to that directory have been judged already.
 
     Raises:
         CheckpointError: the path lies in an unfinished save or in a leftover of surgery, or a deletion in it was
             interrupted.
     """
+    judged = () if below is None else (below, *below.parents)
     for part in (path, *path.parents):
+        if part in judged:
+            break
         if unfinished_name(part.name) is not None:
             raise CheckpointError(
                 f"'{part}' is an unfinished save",

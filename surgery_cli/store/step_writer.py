@@ -13,6 +13,7 @@ from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, planned
 from surgery_cli.store.item_writer import ItemWriter, open_writer
 from surgery_cli.store.links import Linker
+from surgery_cli.store.listing import Listing, holds_pytree
 from surgery_cli.store.location import Location
 
 RECORD = "surgery.json"
@@ -100,15 +101,14 @@ class StepWriter:
             step.mkdir()
             assert location.step_directory is not None
             items = {path.name for path in location.items.values()}
-            others = {path.name for path in location.other_items.values()}
             for entry in sorted(os.scandir(location.step_directory), key=lambda e: e.name):
+                path = Path(entry.path)
                 if entry.name in items:
                     continue
-                path = Path(entry.path)
-                if entry.name in others or entry.is_file() or path in location.foreign:
-                    self.linker.copy_tree(path, step / entry.name)
-                else:
+                if entry.is_dir() and holds_pytree(Listing.of(path)):
                     carry_item(path, step / entry.name, self.linker)
+                else:
+                    self.linker.copy_tree(path, step / entry.name)
         return step
 
     def _step_name(self, location: Location) -> str:
