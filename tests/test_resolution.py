@@ -123,6 +123,11 @@ def test_an_edit_names_the_leaves_that_it_says(edit, expected):
     assert named(MIXED, edit) == expected
 
 
+def test_expect_does_not_count_empty_leaves():
+    draft = resolved({"a": {"x": None, "y": W}, "b": W}, Delete(at="a", expect=1))
+    assert printed(draft) == ["b"]
+
+
 def test_edits_of_places_name_empty_leaves_too():
     assert "d" in printed(resolved({"a": None, "b": W}, Rename(at="a", to="d")))
 
@@ -340,6 +345,12 @@ def test_where_params_stand_may_be_said():
     }
     draft = resolved(tree, Rename(at="model/a", to="model/b"), settings={"params": "model"})
     assert "opt_state/0/mu/b" in printed(draft)
+
+
+def test_params_that_are_not_there_are_reported_with_everything_else():
+    found = problems({"a": W}, Halve(at="x"), settings={"params": "modle"})
+    assert len(found) == 2
+    assert "modle" in found[0].what
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,18 @@ import msgspec
 from surgery_cli.draft import Draft, LeafRecipe
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.base import Operation
+from surgery_cli.operations.sequences import (
+    NodeKeys,
+    OptimizerState,
+    indices_text,
+    lists_in,
+    nodes_above,
+    raise_all,
+)
 from surgery_cli.optimizer import policies
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import Key, LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafKind, LeafSpec
-
-_SHOWN_PROBLEMS = 10
 
 
 class PlaceOperation(Operation):
@@ -67,20 +73,25 @@ def without(draft: Draft, gone: Mapping[LeafPath, LeafPath]) -> Draft:
     Raises:
         PlanError: nothing would be left, or a list of the optimizer state would have a hole.
     """
-    remaining = dict.fromkeys(path for path in draft.leaves if path not in gone)
-    nodes = _nodes(remaining)
+    emptied = _emptied(draft, gone)
     leaves: dict[LeafPath, LeafRecipe] = {}
     for path, recipe in draft.leaves.items():
         if path not in gone:
             leaves[path] = recipe
-            continue
-        container = gone[path].parent
-        if container and container not in nodes and container not in leaves:
+        elif (container := gone[path].parent) in emptied:
             kind = "List" if isinstance(path[len(container)], int) else "Dict"
-            leaves[container] = LeafRecipe(None, LeafSpec(kind=LeafKind.EMPTY, empty=kind))
+            spec = LeafSpec(kind=LeafKind.EMPTY, empty=kind)
+            leaves.setdefault(container, LeafRecipe(None, spec))
     less = msgspec.structs.replace(draft, leaves=leaves, slots=slots_among(draft, leaves))
     _refuse_nothing(less)
     return _without_gaps(less, left=gone, asked=(), arrived=())
+
+
+def _emptied(draft: Draft, gone: Mapping[LeafPath, LeafPath]) -> set[LeafPath]:
+    """Containers that lost everything and were not named: of nested ones only the innermost are empty."""
+    nodes = nodes_above(path for path in draft.leaves if path not in gone)
+    lost = {container for node in gone.values() if (container := node.parent) not in nodes}
+    return lost - nodes_above(lost)
 
 
 def only(draft: Draft, kept: Collection[LeafPath]) -> Draft:
@@ -93,11 +104,11 @@ def only(draft: Draft, kept: Collection[LeafPath]) -> Draft:
     leaves = {path: recipe for path, recipe in draft.leaves.items() if path in names}
     less = msgspec.structs.replace(draft, leaves=leaves, slots=slots_among(draft, leaves))
     _refuse_nothing(less)
-    touched = _containers_of_indices(path for path in draft.leaves if path not in names)
-    holes = _Keys(leaves).holes(touched)
-    _raise(
+    touched = lists_in(path for path in draft.leaves if path not in names)
+    holes = NodeKeys(leaves).holes(touched)
+    raise_all(
         Problem(
-            f"the list '{container}' would keep only {_indices(found)}",
+            f"the list '{container}' would keep only {indices_text(found)}",
             why="a list has no holes, and `keep` leaves every leaf at its path",
             fix=f"keep the whole of '{container}', or `delete` elements of it to renumber the rest",
             path=str(container),
@@ -109,7 +120,7 @@ def only(draft: Draft, kept: Collection[LeafPath]) -> Draft:
 
 def slots_among(draft: Draft, leaves: Collection[LeafPath]) -> dict[LeafPath, Slot]:
     """The slots whose leaf and whose param (for holes: a node of params) are both among ``leaves``."""
-    nodes = _nodes(leaves)
+    nodes = nodes_above(leaves)
     return {
         path: slot
         for path, slot in draft.slots.items()
@@ -123,7 +134,7 @@ def shallowest(
     """For each leaf the topmost node that a pattern matches; a regular expression matches leaves only."""
     leaves = list(leaves)
     named: set[LeafPath] = set()
-    texts = {node: str(node) for node in (*_nodes(leaves), *leaves) if node}
+    texts = {node: str(node) for node in (*nodes_above(leaves), *leaves) if node}
     for pattern in patterns:
         if not pattern.is_regex:
             named.update(match.node for match in pattern.named(texts).values())
@@ -153,8 +164,8 @@ def _arranged(
         if new in origin:
             problems.append(_collision(origin[new], old, new))
         origin.setdefault(new, old)
-    _raise(problems)
-    nodes = _nodes(origin)
+    raise_all(problems)
+    nodes = nodes_above(origin)
     filled: set[LeafPath] = set()
     for new in fresh:
         if new in nodes:
@@ -169,7 +180,7 @@ def _arranged(
                 filled.add(above)
             else:
                 problems.append(_nested(new, above, f"it is a leaf: {spec.type_text}"))
-    _raise(problems)
+    raise_all(problems)
     return {new: draft.leaves[old] for new, old in origin.items() if new not in filled}
 
 
@@ -208,13 +219,13 @@ def _without_gaps(
 
     ``left`` are paths that leaves have left, ``asked`` those that the edit gave, ``arrived`` with twins.
     """
-    touched = _containers_of_indices(left) | _containers_of_indices(arrived)
-    keys = _Keys(draft.leaves)
+    touched = lists_in(left) | lists_in(arrived)
+    keys = NodeKeys(draft.leaves)
     keys.refuse_mixed()
     holes = keys.holes(touched)
-    chosen = _containers_of_indices(asked) if holes else ()
-    _raise(_asked_hole(c, found) for c, found in holes.items() if c in chosen)
-    optimizer = _OptimizerState(draft)
+    chosen = lists_in(asked) if holes else ()
+    raise_all(_asked_hole(c, found) for c, found in holes.items() if c in chosen)
+    optimizer = OptimizerState(draft)
     closing = {
         container: {old: new for new, old in enumerate(found)}
         for container, found in holes.items()
@@ -222,10 +233,10 @@ def _without_gaps(
     }
     if closing:
         draft = _renumbered(draft, closing)
-        holes = _Keys(draft.leaves).holes({_renumber(node, closing) for node in touched})
-    _raise(
+        holes = NodeKeys(draft.leaves).holes({_renumber(node, closing) for node in touched})
+    raise_all(
         Problem(
-            f"the list '{container}' would keep only {_indices(found)}",
+            f"the list '{container}' would keep only {indices_text(found)}",
             why="positions in the optimizer state have a meaning, so they are never renumbered",
             fix=f"leave '{container}' whole; values in it can be edited or reset",
             path=str(container),
@@ -240,7 +251,7 @@ def _renumbered(draft: Draft, closing: Mapping[LeafPath, Mapping[int, int]]) -> 
     moves = {path: new for path in draft.leaves if (new := _renumber(path, closing)) != path}
     carried = {**policies.slot_moves(draft, moves), **moves}
     notes = (
-        f"the list '{container}' closes its gap: {_indices([*found])} become 0 to {len(found) - 1}"
+        f"the list '{container}' closes its gap: {indices_text([*found])} become 0 to {len(found) - 1}"
         for container, found in closing.items()
     )
     return _rekeyed(draft, carried).noting(*notes)
@@ -254,95 +265,14 @@ def _renumber(path: LeafPath, closing: Mapping[LeafPath, Mapping[int, int]]) -> 
     return LeafPath(keys)
 
 
-class _Keys:
-    """What stands below each node of a tree: a name, the indices."""
-
-    def __init__(self, leaves: Iterable[LeafPath]) -> None:
-        self._names: dict[LeafPath, str] = {}
-        self._indices: dict[LeafPath, set[int]] = {}
-        known: set[LeafPath] = set()
-        for leaf in leaves:
-            child = leaf
-            while child:
-                node, key = child.parent, child[-1]
-                if isinstance(key, int):
-                    self._indices.setdefault(node, set()).add(key)
-                else:
-                    self._names.setdefault(node, key)
-                if node in known:
-                    break
-                known.add(node)
-                child = node
-
-    def holes(self, containers: Iterable[LeafPath]) -> dict[LeafPath, list[int]]:
-        """The lists among ``containers`` whose indices are not 0 to n - 1, with the indices they have."""
-        present = {node: self._indices[node] for node in containers if node in self._indices}
-        return {node: sorted(found) for node, found in present.items() if max(found) >= len(found)}
-
-    def refuse_mixed(self) -> None:
-        """A container has names or indices, never both."""
-        _raise(
-            Problem(
-                f"'{node or '(root)'}' would have both names and indices",
-                why=f"'{self._names[node]}' is a name, {min(found)} is an index of a list",
-                fix="a container is a dict or a list: choose another place",
-                path=str(node),
-                field="to",
-            )
-            for node, found in self._indices.items()
-            if node in self._names
-        )
-
-
 def _asked_hole(container: LeafPath, found: list[int]) -> Problem:
     return Problem(
-        f"the list '{container}' would have {_indices(found)}",
+        f"the list '{container}' would have {indices_text(found)}",
         why="a list has no holes, and the edit says which index each leaf gets",
         fix=f"place {len(found)} elements at 0 to {len(found) - 1}; `moves` takes several at once",
         path=str(container),
         field="to",
     )
-
-
-def _indices(found: list[int]) -> str:
-    shown = ", ".join(map(str, found[:6])) + (", …" if len(found) > 6 else "")
-    return f"index {shown}" if len(found) == 1 else f"the indices {shown}"
-
-
-class _OptimizerState:
-    """Which nodes belong to the optimizer state: where its slots stand, or what is called ``opt_state``."""
-
-    def __init__(self, draft: Draft) -> None:
-        self._roots: set[LeafPath] = set()
-        for slot in draft.slots.values():
-            if slot.in_optimizer:
-                pairs = zip(slot.path, slot.param, strict=False)
-                shared = next((i for i, (a, b) in enumerate(pairs) if a != b), 0)
-                self._roots.add(LeafPath(slot.path[: shared + 1]))
-
-    def holds(self, node: LeafPath) -> bool:
-        return "opt_state" in node or any(node[: len(root)] == root for root in self._roots)
-
-
-def _containers_of_indices(paths: Iterable[LeafPath]) -> set[LeafPath]:
-    """Every list that one of ``paths`` runs through."""
-    return {
-        LeafPath(path[:depth])
-        for path in paths
-        for depth, key in enumerate(path)
-        if isinstance(key, int)
-    }
-
-
-def _nodes(leaves: Iterable[LeafPath]) -> set[LeafPath]:
-    """Every node above a leaf, the root included."""
-    found: set[LeafPath] = {LeafPath()}
-    for leaf in leaves:
-        node = leaf.parent
-        while node not in found:
-            found.add(node)
-            node = node.parent
-    return found
 
 
 def _refuse_nothing(draft: Draft) -> None:
@@ -353,13 +283,3 @@ def _refuse_nothing(draft: Draft) -> None:
             fix="name fewer leaves",
             field="at",
         )
-
-
-def _raise(problems: Iterable[Problem]) -> None:
-    """Raise the problems together, the first few in full."""
-    found = list(problems)
-    if len(found) > _SHOWN_PROBLEMS:
-        rest = len(found) - _SHOWN_PROBLEMS
-        found[_SHOWN_PROBLEMS:] = [Problem(f"and {rest} more like these")]
-    if found:
-        raise PlanError.of(found)

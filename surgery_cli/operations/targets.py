@@ -54,13 +54,20 @@ class Target:
     """
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text = text.replace("[*]", "*")
         self.is_spelled = re.search("%2[Ff]|%25", text) is not None
         if not text or "" in text.split("/"):
             raise PlanError(
                 f"'{text}' is no place for a leaf",
                 why="a key in it is empty",
                 fix="write keys with single slashes between them: `params/head/kernel`",
+                field="to",
+            )
+        if "*" in text.replace("[*]", ""):
+            raise PlanError(
+                f"'{text}' is a pattern, not a place",
+                why="`to` has no wildcards of its own",
+                fix=r"write `\1` for what the first wildcard stood for, `[*]` for a star in a name",
                 field="to",
             )
 

@@ -212,11 +212,14 @@ def has_dtype(spec: LeafSpec, wanted: str) -> bool:
 
 
 def _check_count(edit: Operation, selected: list[LeafPath], draft: Draft) -> None:
-    if edit.expect is None or edit.expect == len(selected) or (edit.optional and not selected):
+    if edit.expect is None or (edit.optional and not selected):
+        return
+    counted = [path for path in selected if draft.leaves[path].spec.kind is not LeafKind.EMPTY]
+    if len(counted) == edit.expect:
         return
     raise NothingNamed(
-        f"the edit names {_count(len(selected))}, not {edit.expect}",
-        why=f"it names {_quoted([draft.texts[path] for path in selected])}" if selected else "",
+        f"the edit names {_count(len(counted))}, not {edit.expect}",
+        why=f"it names {_quoted([draft.texts[path] for path in counted])}" if counted else "",
         fix="correct `expect`, or the pattern",
         field="expect",
     )

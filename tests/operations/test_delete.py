@@ -2,6 +2,8 @@
 
 import pytest
 from hand_built_trees import COUNT, B, W, adam, origins, printed, resolved
+from hypothesis import given
+from hypothesis import strategies as st
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.delete import Delete
@@ -84,6 +86,11 @@ def test_only_the_innermost_container_stays():
     assert empties(draft) == {"a/b": "Dict"}
 
 
+def test_a_container_that_holds_an_empty_one_is_not_empty_itself():
+    draft = resolved({"a": {"b": {"c": W}, "x": W}, "d": B}, Delete(at=("a/b/c", "a/x")))
+    assert origins(draft) == {("a", "b"): None, ("d",): "d"}
+
+
 def test_two_stars_name_the_node_above_too():
     assert printed(resolved({"a": {"b": {"c": W}}, "d": B}, Delete(at="a/**"))) == ["d"]
 
@@ -103,6 +110,22 @@ def test_a_list_closes_its_gap_as_in_python():
     draft = resolved(tree, Delete(at="layers/0"))
     assert origins(draft) == {("layers", 0, "w"): "layers/1/w", ("layers", 1, "w"): "layers/2/w"}
     assert draft.notes == ("the list 'layers' closes its gap: the indices 1, 2 become 0 to 1",)
+
+
+@given(st.integers(1, 8), st.data())
+def test_what_is_left_of_a_list_is_what_python_leaves(size, data):
+    gone = data.draw(st.sets(st.integers(0, size - 1), min_size=1))
+    tree = {"layers": [{"w": W} for _ in range(size)], "b": B}
+    draft = resolved(tree, Delete(at=tuple(f"layers/{index}" for index in gone)))
+    python = [f"layers/{index}/w" for index in range(size)]
+    for index in sorted(gone, reverse=True):
+        del python[index]
+    found = origins(draft)
+    assert found.pop(("b",)) == "b"
+    if python:
+        assert found == {("layers", n, "w"): old for n, old in enumerate(python)}
+    else:
+        assert found == {("layers",): None}
 
 
 def test_the_last_element_leaves_no_gap():
@@ -139,6 +162,11 @@ def test_positions_of_the_optimizer_state_are_never_renumbered():
     assert "never renumbered" in said
 
 
+def test_positions_of_a_state_without_slots_are_not_renumbered_either():
+    tree = {"params": {"a": W}, "opt_state": [None, {"count": COUNT}]}
+    assert "never renumbered" in failure(tree, Delete(at="opt_state/0"))
+
+
 def test_an_index_that_moved_up_is_named_by_its_new_number():
     tree = {"layers": [{"w": W}, {"w": B}, {"w": COUNT}]}
     draft = resolved(tree, Delete(at="layers/0"), Rename(at="layers/0", to="first"))
@@ -165,3 +193,30 @@ def test_a_param_and_its_twins_by_one_pattern_go_if_that_is_meant():
     tree = adam({"a": {"kernel": W, "bias": B}})
     draft = resolved(tree, Delete(at="**/kernel", twins="named"))
     assert len(draft.removed) == 3
+
+
+MASKED = {
+    "params": {"enc": {"a": {"kernel": W, "bias": B}}, "head": {"kernel": W}},
+    "opt_state": [
+        {
+            "count": COUNT,
+            "mu": {"enc": {"a": None}, "head": {"kernel": W}},
+            "nu": {"enc": {"a": None}, "head": {"kernel": W}},
+        }
+    ],
+}
+
+
+def test_the_empty_leaf_that_stands_for_a_deleted_node_goes_too():
+    draft = resolved(MASKED, Delete(at="params/enc"))
+    assert printed(draft) == [
+        "params/head/kernel",
+        "opt_state/0/count",
+        "opt_state/0/mu/head/kernel",
+        "opt_state/0/nu/head/kernel",
+    ]
+
+
+def test_the_empty_leaf_stays_while_params_below_its_node_stay():
+    draft = resolved(MASKED, Delete(at="params/enc/a/bias"))
+    assert [str(path) for path in draft.removed] == ["params/enc/a/bias"]

@@ -126,6 +126,10 @@ def test_percent_2f_makes_a_slash_inside_a_new_key():
     assert origins(draft) == {("x/y", "100%"): "a"}
 
 
+def test_a_star_in_brackets_is_a_star_in_a_new_key():
+    assert printed(resolved({"a*b": W}, Rename(at="a[*]b", to="c[*]d"))) == ["c*d"]
+
+
 def test_a_percent_sign_alone_is_itself():
     draft = resolved({"a": W}, Rename(at="a", to="a%20b"))
     assert origins(draft) == {("a%20b",): "a"}
@@ -263,6 +267,7 @@ def test_twins_that_are_named_go_where_they_are_sent():
         ({"a": W}, Rename(at="a", to="/b"), ["'/b' is no place"]),
         ({"a": W}, Rename(at="a", to="b//c"), ["'b//c' is no place"]),
         ({"a": W}, Rename(at="a", to="b/"), ["'b/' is no place"]),
+        ({"a": {"b": W}}, Rename(at="a/*", to="c/*"), ["'c/*' is a pattern", r"write `\1`"]),
         ({"a": W}, Rename(at="a"), ["does not say where to"]),
         ({"a": W}, Rename(at="a", to="b", moves={"a": "b"}), ["both `moves` and `at`"]),
         ({"a": W}, Rename(at="a", to="a"), ["'a' already stands there"]),
@@ -312,3 +317,23 @@ def test_a_hundred_thousand_leaves_move_by_one_pattern():
     draft = resolved(HandBuilt(tree), Rename(at="layer_*/*", to=r"blocks/\1/\2"))
     assert len(draft.leaves) == 100_000
     assert str(draft.leaves[next(iter(draft.leaves))].origin.path) == "layer_0/w0"
+
+
+def test_the_empty_leaf_that_stands_for_a_node_moves_with_it():
+    tree = {
+        "params": {"a": {"kernel": W, "bias": B}, "head": {"kernel": W}},
+        "opt_state": [
+            {
+                "count": COUNT,
+                "mu": {"a": None, "head": {"kernel": W}},
+                "nu": {"a": None, "head": {"kernel": W}},
+            }
+        ],
+    }
+    draft = resolved(tree, Rename(at="params/a", to="params/b"))
+    assert moved(draft) == {
+        "params/b/kernel": "params/a/kernel",
+        "params/b/bias": "params/a/bias",
+        "opt_state/0/mu/b": "opt_state/0/mu/a",
+        "opt_state/0/nu/b": "opt_state/0/nu/a",
+    }
