@@ -22,6 +22,7 @@ class JaxKit:
     """Arithmetic on one device, or on a mesh over which every leaf is spread.
 
     64-bit dtypes and full matrix precision hold inside only: the process's own JAX settings stay as they are.
+    XLA takes subnormal numbers (below 1.2e-38 in float32 and bfloat16) for 0, where the host computes with them.
     """
 
     xp = jnp
@@ -31,30 +32,30 @@ class JaxKit:
         self._mesh = mesh
 
     def put(self, block: Any, spec: LeafSpec) -> Any:
-        with _full_precision():
+        with self._settings():
             return jax.device_put(block, self._placement(block.shape, spec))
 
     def fetch(self, array: Any) -> Any:
         return np.asarray(array)
 
     def in_float32(self, leaf: Any, function: Callable[[Any], Any]) -> Any:
-        with _full_precision():
+        with self._settings():
             return self.cast(function(self.widened(leaf)), leaf.dtype.name)
 
     def in_float64(self, leaf: Any, function: Callable[[Any], Any]) -> Any:
-        with _full_precision():
+        with self._settings():
             return function(leaf.astype(widest(leaf.dtype.name)))
 
     def apply(self, function: Callable[..., Any], *arrays: Any) -> Any:
-        with _full_precision():
+        with self._settings():
             return function(*arrays)
 
     def widened(self, leaf: Any) -> Any:
-        with _full_precision():
+        with self._settings():
             return leaf.astype(np.float32) if is_narrow(leaf.dtype.name) else leaf
 
     def cast(self, leaf: Any, dtype: str) -> Any:
-        with _full_precision():
+        with self._settings():
             return rounded(jnp, leaf, dtype)
 
     def draw(self, distribution: str, seed: int, at: Place, **bounds: float) -> Any:
@@ -70,9 +71,13 @@ class JaxKit:
         partition = partition_for(shape, spec, dict(self._mesh.shape))
         return NamedSharding(self._mesh, PartitionSpec(*partition))
 
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """64-bit dtypes as they are, and no matrix product in fewer bits than its operands have."""
-    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-        yield
+    @contextmanager
+    def _settings(self) -> Iterator[None]:
+        """64-bit dtypes as they are, matrix products in all their bits, and new arrays on this kit's device."""
+        device = self._device if self._mesh is None else self._mesh.devices.flat[0]
+        with (
+            jax.enable_x64(True),
+            jax.default_matmul_precision("highest"),
+            jax.default_device(device),
+        ):
+            yield

@@ -42,6 +42,11 @@ def test_the_default_is_division_by_the_norm_of_the_flattened_kernel() -> None:
     )
 
 
+@pytest.mark.parametrize("norm", ["l1", "l2", "max", "rms"])
+def test_a_leaf_without_axes_becomes_its_sign(norm: str) -> None:
+    assert float(edited(Normalize(norm=norm), np.array(-3.0, np.float32))) == -1.0
+
+
 def test_another_norm_can_be_reached() -> None:
     assert np.linalg.norm(edited(Normalize(to=2.5), KERNEL)) == pytest.approx(2.5, rel=1e-6)
 

@@ -56,6 +56,12 @@ def test_an_array_broadcasts_whatever_the_blocks(shape: tuple, block: tuple | No
     np.testing.assert_array_equal(result, (KERNEL.astype(np.float64) * scale).astype(np.float32))
 
 
+@pytest.mark.parametrize("by", [0.5, 1e40])
+def test_a_leaf_without_axes_is_rescaled(by: float) -> None:
+    leaf = np.array(2e-20, np.float32)
+    assert float(edited(Rescale(by=by), leaf)) == pytest.approx(2e-20 * by, rel=1e-6)
+
+
 def test_an_entry_of_a_file_and_a_leaf_of_a_checkpoint_are_found() -> None:
     entry = ArraySource({"a/b": np.float32(2) * np.ones(7, np.float32), "c": np.zeros(7)})
     whole = ArraySource({"params/Dense_0/kernel": np.full((5, 7), 4.0), "params/x": np.zeros(3)})
