@@ -137,14 +137,17 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
 
 def _norm(xp: Any, x: Any, norm: str, axes: tuple[int, ...], is_wide: bool) -> Any:
     """The share of a block in a norm over ``axes``; squares of values that were wide already are kept in range."""
+    needs_size = norm in ("l1", "max") or is_wide or xp.iscomplexobj(x)
+    size = xp.abs(x) if needs_size else x
     if norm == "l1":
-        return xp.sum(xp.abs(x), axis=axes, keepdims=True)
-    if norm == "max" or is_wide:
-        largest = xp.max(xp.abs(x), axis=axes, keepdims=True, initial=0.0)
+        return xp.sum(size, axis=axes, keepdims=True)
     if norm == "max":
-        return largest
-    unit = xp.where(largest == 0, 1.0, largest) if is_wide else 1.0
-    return unit * xp.sqrt(xp.sum(xp.abs(x / unit) ** 2, axis=axes, keepdims=True))
+        return xp.max(size, axis=axes, keepdims=True, initial=0.0)
+    if not is_wide:
+        return xp.sqrt(xp.sum(size * size, axis=axes, keepdims=True))
+    largest = xp.max(size, axis=axes, keepdims=True, initial=0.0)
+    size = size / xp.where(largest == 0, 1.0, largest)
+    return largest * xp.sqrt(xp.sum(size * size, axis=axes, keepdims=True))
 
 
 def _spectral_norm(xp: Any, x: Any, pair: tuple[int, ...] | None) -> Any:
