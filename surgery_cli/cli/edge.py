@@ -112,14 +112,13 @@ def _report_bug(error: Exception, is_json: bool) -> int:
 
 def _closing_pipes(act: Callable[[], int]) -> int:
     """The exit code of ``act``; a reader that went away is no error to speak of."""
+    from surgery_cli.cli.printing import discard
+
     try:
         code = act()
         sys.stdout.flush()
     except BrokenPipeError:
-        # what is still buffered must not be flushed into the closed pipe when Python ends
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(nowhere, stream.fileno())
+        discard(sys.stdout, sys.stderr)
         return CLOSED_PIPE
     return code
 

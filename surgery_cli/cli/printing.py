@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
-from surgery_cli.errors import Problem
+from surgery_cli.errors import Problem, WriteError
 
 if TYPE_CHECKING:
     from surgery_cli.cli.options import Output
@@ -25,7 +26,8 @@ def print_document(document: Any, output: Output, render: Callable[[Any, Page], 
         return
     from surgery_cli.cli.rendering.page import page_on
 
-    render(document, page_on(sys.stdout))
+    with _writing():
+        render(document, page_on(sys.stdout))
 
 
 def print_json(value: Any) -> None:
@@ -33,7 +35,32 @@ def print_json(value: Any) -> None:
     import msgspec
 
     text = json.dumps(value, ensure_ascii=True, allow_nan=False)
-    sys.stdout.write(msgspec.json.format(text, indent=2) + "\n")
+    with _writing():
+        sys.stdout.write(msgspec.json.format(text, indent=2) + "\n")
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    """Write to standard output and flush it; a full disk is no bug, a closed pipe no error to speak of."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard(sys.stdout)
+        raise WriteError(
+            "standard output cannot be written",
+            why=error.strerror or str(error),
+            fix="what the command did to checkpoints is done; only its report is missing",
+        ) from None
+
+
+def discard(*streams: TextIO) -> None:
+    """Send what is still buffered nowhere, so that Python does not fail on it when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(nowhere, stream.fileno())
 
 
 def print_problems(problems: Sequence[Problem], *, is_json: bool) -> None:

@@ -44,17 +44,16 @@ def _render_rest(count: int, page: Page) -> None:
 def _row(change: Change) -> Row:
     if change.what != "values":
         return (change.path, Cell(change.what, "faint"), f"{change.a} → {change.b}")
-    parts = []
+    count = largest = relative = ""
     if change.differing is not None and change.size is not None:
-        parts.append(f"{change.differing:,} of {change.size:,} differ")
+        count = f"{change.differing:,} of {change.size:,}"
     if change.max_abs is not None:
         place = f" at [{','.join(map(str, change.where))}]" if change.where else ""
-        parts.append(f"by up to {number_text(change.max_abs)}{place}")
+        largest = f"by up to {number_text(change.max_abs)}{place}"
     if change.max_rel is not None:
-        parts.append(f"relative {number_text(change.max_rel)}")
-    if change.a != change.b:
-        parts.append(f"{change.a} → {change.b}")
-    return (change.path, Cell("values", "faint"), ", ".join(parts))
+        relative = f"relative {number_text(change.max_rel)}"
+    values = f"{change.a} → {change.b}" if change.a != change.b else ""
+    return (change.path, Cell("values", "faint"), values, count, largest, relative)
 
 
 def _render_agreement(document: Difference, page: Page) -> None:
@@ -65,6 +64,7 @@ def _render_agreement(document: Difference, page: Page) -> None:
         reference = f" ({document.equal_by_reference:,} are the same stored bytes, not read)"
     equal = f"{leaves_text(document.equal)} equal in {scope}{reference}"
     if differing:
-        page.line(Cell(f"{leaves_text(differing)} differ", "bad"), f"; {equal}")
+        verb = "differs" if differing == 1 else "differ"
+        page.line(Cell(f"{leaves_text(differing)} {verb}", "bad"), f"; {equal}")
     else:
         page.line(Cell("no difference", "good"), f": {equal}")

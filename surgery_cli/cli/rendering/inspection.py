@@ -26,7 +26,7 @@ def _render_header(document: Inspection, page: Page) -> None:
     page.line(Cell(document.checkpoint, "strong"))
     page.line(document.chosen, indent=2)
     if document.layout not in document.chosen:
-        page.line(document.layout, indent=2)
+        page.line(f"stored as {document.layout}", indent=2)
     sizes = [leaves_text(document.total_leaves), byte_text(document.total_bytes)]
     if document.total_stored_bytes:
         sizes.append(f"{byte_text(document.total_stored_bytes)} on disk")
@@ -36,8 +36,6 @@ def _render_header(document: Inspection, page: Page) -> None:
     if len(document.by_dtype) > 1:
         ordered = sorted(document.by_dtype.items(), key=lambda pair: -pair[1])
         page.line(", ".join(f"{name} {byte_text(size)}" for name, size in ordered), indent=2)
-    if document.dead_bytes:
-        page.line(f"{byte_text(document.dead_bytes)} in the data files belong to no leaf", indent=2)
     if len(document.items) > 1:
         page.line(f"items: {listed(document.items)}", indent=2)
     if document.other_items:
@@ -52,7 +50,7 @@ def _render_tree(document: Inspection, page: Page, depth: int | None) -> None:
     folded = depth
     if depth is None:
         folded = tree.fitting_depth(document.leaves, _MOST_LINES)
-    rows = []
+    rows: list[list[Cell]] = []
     for line in tree.lines(document.leaves, folded):
         name = "  " * line.depth + line.name
         if line.leaf is not None:
@@ -74,16 +72,20 @@ def _render_tree(document: Inspection, page: Page, depth: int | None) -> None:
 
 def _render_paths(document: Inspection, page: Page, depth: int | None) -> None:
     if depth is None:
-        rows = [[row.spelling or row.path or ".", *_leaf_cells(row)] for row in document.leaves]
+        rows = [_path_row(row) for row in document.leaves]
     else:
         rows = []
         for line in tree.lines(document.leaves, depth):
             if line.leaf is not None:
-                rows.append([line.leaf.spelling or line.leaf.path or ".", *_leaf_cells(line.leaf)])
+                rows.append(_path_row(line.leaf))
             elif line.is_folded:
                 size = Cell(byte_text(line.bytes), right=True)
-                rows.append([f"{line.path}/", leaves_text(line.leaves), size])
+                rows.append([Cell(f"{line.path}/"), Cell(leaves_text(line.leaves)), size])
     page.table(rows, header=_header(document))
+
+
+def _path_row(row: LeafRow) -> list[Cell]:
+    return [Cell(row.spelling or row.path or "."), *_leaf_cells(row)]
 
 
 def _header(document: Inspection) -> list[Cell]:
@@ -110,7 +112,7 @@ def _role(row: LeafRow) -> str:
     if row.twin_of is not None:
         words = f"{row.slot or 'twin'} of {row.twin_of}"
     elif row.clock is not None:
-        words = f"clock: {row.clock}"
+        words = "clock" if row.clock == "nothing" else f"clock: {row.clock}"
     if row.value is None:
         return words
     return f"{words} = {row.value}" if words else f"= {row.value!r}"

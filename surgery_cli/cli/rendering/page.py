@@ -24,6 +24,8 @@ _RICH_STYLES: Final = {
     "doubtful": "yellow",
 }
 _MOST_ROWS_BY_RICH: Final = 400
+_NEVER_FOLDED: Final = 24
+"""Columns up to this width (numbers, types, keys) stay on one line."""
 
 
 class Cell(NamedTuple):
@@ -52,7 +54,7 @@ class Page:
 
     def table(self, rows: Iterable[Row], *, header: Row = (), indent: int = 0) -> None:
         """Rows in aligned columns; a column without any text is left out."""
-        _aligned(self.stream, rows, header, indent)
+        _Columns(rows, header).write(self.stream, indent)
 
 
 class Terminal(Page):
@@ -80,18 +82,87 @@ class Terminal(Page):
 
         text = Text(" " * indent)
         for part in map(_cell, parts):
-            text.append(escaped(part.text), style=_RICH_STYLES[part.style])
+            text.append(escaped(part.text), style=self._style(part.style))
         self.console.print(text, soft_wrap=True)
 
     def table(self, rows: Iterable[Row], *, header: Row = (), indent: int = 0) -> None:
-        rows = list(rows)
-        if len(rows) > _MOST_ROWS_BY_RICH:
-            super().table(rows, header=header, indent=indent)
+        table = _Columns(rows, header)
+        width = self.console.width - indent
+        if len(table.rows) > _MOST_ROWS_BY_RICH or not table.can_fold_to(width):
+            super().table(table.rows, header=table.header, indent=indent)
             return
         from rich.padding import Padding
 
-        grid = _grid([list(map(_cell, row)) for row in rows], list(map(_cell, header)))
-        self.console.print(Padding(grid, (0, 0, 0, indent)), soft_wrap=False)
+        self.console.print(Padding(self._grid(table), (0, 0, 0, indent)), soft_wrap=False)
+
+    def _grid(self, table: _Columns) -> Any:
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table(
+            box=None,
+            show_header=bool(table.header),
+            padding=(0, 2, 0, 0),
+            pad_edge=False,
+            header_style=self._style("faint"),
+        )
+        for at in table.used:
+            is_right = any(row[at].right for row in islice(table.rows, 50) if len(row) > at)
+            grid.add_column(
+                table.title(at),
+                justify="right" if is_right else "left",
+                overflow="fold",
+                no_wrap=table.widths[at] <= _NEVER_FOLDED,
+            )
+        for row in table.rows:
+            cells = [row[at] if at < len(row) else Cell("") for at in table.used]
+            grid.add_row(*(Text(escaped(c.text), style=self._style(c.style)) for c in cells))
+        return grid
+
+    def _style(self, style: Style) -> str:
+        return "" if os.environ.get("NO_COLOR") else _RICH_STYLES[style]
+
+
+class _Columns:
+    """A table's cells, the columns that hold any text, and how wide they are."""
+
+    def __init__(self, rows: Iterable[Row], header: Row) -> None:
+        self.rows = [[_cell(part) for part in row] for row in rows]
+        self.header = [_cell(part) for part in header]
+        self.texts = [[escaped(cell.text) for cell in row] for row in self.rows]
+        count = max((len(row) for row in self.texts), default=0)
+        self.used = [
+            at for at in range(count) if any(len(row) > at and row[at] for row in self.texts)
+        ]
+        self.widths = {
+            at: max(
+                len(row[at])
+                for row in [*self.texts, [c.text for c in self.header]]
+                if len(row) > at
+            )
+            for at in self.used
+        }
+
+    def title(self, at: int) -> str:
+        return self.header[at].text if at < len(self.header) else ""
+
+    def can_fold_to(self, width: int) -> bool:
+        """True if the wide columns can be folded so that the table has at most ``width`` columns of text."""
+        least = [min(size, _NEVER_FOLDED) for size in self.widths.values()]
+        return sum(least) + 2 * len(least) <= width
+
+    def write(self, stream: TextIO, indent: int) -> None:
+        """The rows in plain aligned lines."""
+        head = [(self.header, [cell.text for cell in self.header])] if self.header else []
+        for cells, texts in [*head, *zip(self.rows, self.texts, strict=True)]:
+            parts = [
+                texts[at].rjust(self.widths[at])
+                if cells[at].right
+                else texts[at].ljust(self.widths[at])
+                for at in self.used
+                if at < len(texts)
+            ]
+            stream.write((" " * indent + "  ".join(parts)).rstrip() + "\n")
 
 
 def page_on(stream: TextIO) -> Page:
@@ -101,40 +172,3 @@ def page_on(stream: TextIO) -> Page:
 
 def _cell(part: Cell | str) -> Cell:
     return part if isinstance(part, Cell) else Cell(part)
-
-
-def _aligned(stream: TextIO, rows: Iterable[Row], header: Row, indent: int) -> None:
-    table = [[_cell(part) for part in row] for row in rows]
-    texts = [[escaped(cell.text) for cell in row] for row in table]
-    count = max((len(row) for row in texts), default=0)
-    used = [at for at in range(count) if any(len(row) > at and row[at] for row in texts)]
-    if header:
-        table.insert(0, [_cell(part) for part in header])
-        texts.insert(0, [cell.text for cell in table[0]])
-    widths = {at: max(len(row[at]) for row in texts if len(row) > at) for at in used}
-    for row, cells in zip(texts, table, strict=True):
-        parts = [
-            row[at].rjust(widths[at]) if cells[at].right else row[at].ljust(widths[at])
-            for at in used
-            if at < len(row)
-        ]
-        stream.write((" " * indent + "  ".join(parts)).rstrip() + "\n")
-
-
-def _grid(table: list[list[Cell]], header: list[Cell]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    count = max((len(row) for row in table), default=0)
-    used = [at for at in range(count) if any(len(row) > at and row[at].text for row in table)]
-    grid = Table(
-        box=None, show_header=bool(header), padding=(0, 2, 0, 0), pad_edge=False, header_style="dim"
-    )
-    for at in used:
-        is_right = any(row[at].right for row in islice(table, 50) if len(row) > at)
-        title = header[at].text if at < len(header) else ""
-        grid.add_column(title, justify="right" if is_right else "left", overflow="fold")
-    for row in table:
-        cells = [row[at] if at < len(row) else Cell("") for at in used]
-        grid.add_row(*(Text(escaped(c.text), style=_RICH_STYLES[c.style]) for c in cells))
-    return grid

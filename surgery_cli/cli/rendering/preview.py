@@ -95,7 +95,8 @@ def _render_outcome(report: Report, page: Page) -> None:
     if report.shared_files:
         files = counted(report.shared_files, "file")
         page.line(
-            f"{files} on disk shared with the source: no backup of it (`--link never` copies)"
+            f"shares {files} on disk with the source, so it is no backup of it; "
+            "`--link never` makes it independent"
         )
     checked = (
         f"{leaves_text(report.checked)} read back" if report.checked else "nothing to read back"
