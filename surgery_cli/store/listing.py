@@ -115,14 +115,16 @@ def is_array_folder(path: Path) -> bool:
 
 
 def starts_as_msgpack(path: Path) -> bool:
-    """True if the file begins with a msgpack map that is not the beginning of a pickle."""
-    head = beginning(path, 2)
-    if head[:1] in (b"\xde", b"\xdf"):
+    """True if the file begins with a msgpack map whose first key is text, or is an empty map.
+
+    A pickle (0x80) and an HDF5 file (0x89) begin like a map too, but no text key follows.
+    """
+    head = beginning(path, 6)
+    if head == b"\x80":
         return True
-    if not head or not 0x80 <= head[0] <= 0x8F:
-        return False
-    # A pickle of protocol 2 to 5 begins like an empty map; an empty map has nothing behind it.
-    return head[0] != 0x80 or len(head) == 1
+    first = head[0] if head else 0
+    key = 1 if 0x80 < first <= 0x8F else {0xDE: 3, 0xDF: 5}.get(first, 0)
+    return 0 < key < len(head) and (0xA0 <= head[key] <= 0xBF or 0xD9 <= head[key] <= 0xDB)
 
 
 def beginning(path: Path, count: int) -> bytes:

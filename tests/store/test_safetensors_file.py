@@ -1,0 +1,189 @@
+"""Safetensors, against the safetensors package."""
+
+import json
+import struct
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors import numpy as reference
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store.safetensors_file import SafetensorsFile
+from surgery_cli.tree.paths import LeafPath
+
+TENSORS = {
+    "model.layers.0.weight": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
+    "model.layers.0.bias": np.arange(3).astype(ml_dtypes.bfloat16),
+    "half": np.arange(4, dtype=np.float16),
+    "double": np.arange(4, dtype=np.float64),
+    "ids": np.arange(5, dtype=np.int64),
+    "flags": np.array([True, False]),
+    "u8": np.arange(3, dtype=np.uint8),
+    "scalar": np.array(2.5, np.float32),
+    "none": np.ones((0, 4), np.float32),
+}
+
+
+def _file(path: Path, header: object, body: bytes = b"") -> SafetensorsFile:
+    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(raw)) + raw + body)
+    return SafetensorsFile(path)
+
+
+def _entry(dtype: str, shape: list[int], begin: int, end: int) -> dict[str, object]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def test_names_shapes_dtypes_and_values_are_those_of_the_reference(tmp_path: Path) -> None:
+    reference.save_file(TENSORS, tmp_path / "m.safetensors", metadata={"format": "np"})
+    file = SafetensorsFile(tmp_path / "m.safetensors")
+    assert {path[0] for path in file.tree} == set(TENSORS)
+    for name, expected in TENSORS.items():
+        path = LeafPath((name,))
+        assert (file.tree[path].shape, file.tree[path].dtype) == (
+            expected.shape,
+            expected.dtype.name,
+        )
+        assert file.read(path).tobytes() == expected.tobytes()
+
+
+def test_a_dotted_name_is_one_key(tmp_path: Path) -> None:
+    reference.save_file({"a.b/c": np.ones(2)}, tmp_path / "m.safetensors")
+    assert list(SafetensorsFile(tmp_path / "m.safetensors").tree) == [LeafPath(("a.b/c",))]
+
+
+@pytest.mark.parametrize(
+    ("code", "dtype"), [("F8_E4M3", "float8_e4m3fn"), ("F8_E5M2", "float8_e5m2")]
+)
+def test_float8_is_read_as_ml_dtypes(tmp_path: Path, code: str, dtype: str) -> None:
+    values = np.array([1, 2, 0.5]).astype(getattr(ml_dtypes, dtype))
+    file = _file(tmp_path / "m.safetensors", {"w": _entry(code, [3], 0, 3)}, values.tobytes())
+    assert file.read(LeafPath(("w",))).astype(np.float32).tolist() == [1, 2, 0.5]
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        (slice(0, 2), slice(0, 3), slice(0, 4)),
+        (slice(1, 2), slice(0, 3), slice(0, 4)),
+        (slice(0, 2), slice(1, 2), slice(2, 4)),
+        (slice(0, 0), slice(0, 3), slice(0, 4)),
+    ],
+)
+def test_a_window_is_read_without_the_rest(tmp_path: Path, window: tuple[slice, ...]) -> None:
+    reference.save_file(TENSORS, tmp_path / "m.safetensors")
+    name = "model.layers.0.weight"
+    block = SafetensorsFile(tmp_path / "m.safetensors").read(LeafPath((name,)), window)
+    np.testing.assert_array_equal(block, TENSORS[name][window])
+    assert block.flags.c_contiguous
+
+
+def test_windows_are_cut_inside_rows_that_are_larger_than_the_slab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("surgery_cli.store.contiguous._SLAB_BYTES", 100)
+    values = np.arange(3 * 40 * 5, dtype=np.int32).reshape(3, 40, 5)
+    reference.save_file({"w": values}, tmp_path / "m.safetensors")
+    window = (slice(1, 3), slice(7, 33), slice(2, 4))
+    block = SafetensorsFile(tmp_path / "m.safetensors").read(LeafPath(("w",)), window)
+    np.testing.assert_array_equal(block, values[window])
+
+
+def _shards(folder: Path) -> None:
+    reference.save_file({"a": np.ones(2), "b": np.zeros(2)}, folder / "model-1.safetensors")
+    reference.save_file({"c": np.full(2, 3.0)}, folder / "model-2.safetensors")
+
+
+def test_shards_with_and_without_an_index_are_one_tree(tmp_path: Path) -> None:
+    _shards(tmp_path)
+    assert [str(path) for path in SafetensorsFile(tmp_path).tree] == ["a", "b", "c"]
+    index = {"weight_map": {"c": "model-2.safetensors", "a": "model-1.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    file = SafetensorsFile(tmp_path)
+    assert sorted(map(str, file.tree)) == ["a", "c"]
+    assert file.read(LeafPath(("c",))).tolist() == [3, 3]
+
+
+def test_an_index_that_names_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    _shards(tmp_path)
+    index = tmp_path / "model.safetensors.index.json"
+    for weight_map, says in (
+        ({"a": "gone.safetensors"}, "does not exist"),
+        ({"x": "model-1.safetensors"}, "does not hold 'x'"),
+        ({"x": "../model-1.safetensors"}, "does not exist"),
+    ):
+        index.write_text(json.dumps({"weight_map": weight_map}))
+        with pytest.raises(CheckpointError, match=says):
+            _ = SafetensorsFile(tmp_path).tree
+    index.write_text("[]")
+    with pytest.raises(CheckpointError, match="is not an index"):
+        _ = SafetensorsFile(tmp_path).tree
+
+
+def test_a_name_in_two_shards_is_refused_without_an_index(tmp_path: Path) -> None:
+    _shards(tmp_path)
+    reference.save_file({"a": np.ones(2)}, tmp_path / "model-3.safetensors")
+    with pytest.raises(CheckpointError, match="stands in two shards"):
+        _ = SafetensorsFile(tmp_path).tree
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "says"),
+    [
+        ({"w": _entry("F32", [1 << 40], 0, 1 << 42)}, b"", "its tensors need"),
+        ({"w": _entry("F32", [2], 0, 4)}, b"\0" * 4, "8 bytes, and should begin at 0"),
+        ({"w": _entry("F32", [1], 4, 8)}, b"\0" * 8, "should begin at 0"),
+        ({"a": _entry("U8", [4], 0, 4), "b": _entry("U8", [4], 2, 6)}, b"\0" * 6, "begin at 4"),
+        ({"w": _entry("F32", [-1], 0, -4)}, b"", "has the shape [-1]"),
+        ({"w": _entry("Q4", [1], 0, 1)}, b"\0", "the dtype 'Q4'"),
+        ({"w": _entry("U8", [1], 0, 1)}, b"\0\0", "and it has"),
+        ({"w": {"dtype": "U8"}}, b"", "does not read"),
+        (b"{", b"", "does not read"),
+        (b'{"w":1,"w":2}', b"", "stands twice"),
+        (b"[" * 100_000, b"", "does not read"),
+    ],
+)
+def test_headers_that_lie_are_refused_before_a_byte_of_data_is_read(
+    tmp_path: Path, header: object, body: bytes, says: str
+) -> None:
+    file = _file(tmp_path / "m.safetensors", header, body)
+    with pytest.raises(CheckpointError) as refused:
+        _ = file.tree
+    assert says in refused.value.problems[0].why
+
+
+@pytest.mark.parametrize("length", [0, 7, 8, 2**63])
+def test_a_header_longer_than_the_file_is_refused(tmp_path: Path, length: int) -> None:
+    (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", length)[: max(length, 1)])
+    with pytest.raises(CheckpointError, match="not a whole safetensors file"):
+        _ = SafetensorsFile(tmp_path / "m.safetensors").tree
+
+
+SMALL = reference.save(TENSORS)
+
+
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    cut=st.integers(0, len(SMALL)),
+    flips=st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(1, 255)), max_size=3),
+)
+def test_cut_and_flipped_bytes_give_a_checkpoint_error_or_a_tree(
+    tmp_path: Path, cut: int, flips: list[tuple[int, int]]
+) -> None:
+    content = bytearray(SMALL)
+    for at, mask in flips:
+        content[at] ^= mask
+    (tmp_path / "m.safetensors").write_bytes(content[:cut])
+    file = SafetensorsFile(tmp_path / "m.safetensors")
+    try:
+        for path in file.tree:
+            file.read(path)
+    except CheckpointError:
+        return
+    assert file.tree.bytes <= len(content)
