@@ -106,17 +106,26 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         leaves = {path: LeafRecipe(LeafRef(SOURCE, path), spec) for path, spec in tree.items()}
         return cls(leaves, tree, {SOURCE: fingerprint}, dict(slots or {}))
 
-    def with_leaves(self, changed: Mapping[LeafPath, LeafRecipe]) -> Draft:
-        """The same draft with some recipes replaced or added, order kept."""
-        draft: Draft = msgspec.structs.replace(self, leaves={**self.leaves, **changed})
-        if "texts" in self.__dict__ and len(draft.leaves) == len(self.leaves):
-            # printing 100,000 paths takes longer than most edits
+    def replaced(self, **changes: Any) -> Draft:
+        """The same draft with other fields; what was derived from unchanged ones stays.
+
+        Printing 100,000 paths and sorting their slots takes longer than most edits.
+        """
+        draft: Draft = msgspec.structs.replace(self, **changes)
+        if "texts" in self.__dict__ and list(draft.leaves) == list(self.leaves):
             draft.__dict__["texts"] = self.texts
+        if draft.slots is self.slots and "slots_of" in self.__dict__:
+            draft.__dict__["slots_of"] = self.slots_of
         return draft
 
+    def with_leaves(self, changed: Mapping[LeafPath, LeafRecipe]) -> Draft:
+        """The same draft with some recipes replaced or added, order kept."""
+        return self.replaced(leaves={**self.leaves, **changed})
+
     def noting(self, *sentences: str) -> Draft:
+        """The same draft with further notes, none of them twice."""
         new = tuple(s for s in sentences if s not in self.notes)
-        return msgspec.structs.replace(self, notes=self.notes + new) if new else self
+        return self.replaced(notes=self.notes + new) if new else self
 
     @cached_property
     def texts(self) -> dict[LeafPath, str]:
@@ -152,7 +161,9 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
 
         An empty container that got leaves is none of them.
         """
-        used = {r.origin.path for r in self.leaves.values() if r.origin and r.origin.source == SOURCE}
+        used = {
+            r.origin.path for r in self.leaves.values() if r.origin and r.origin.source == SOURCE
+        }
         gone = [p for p in self.source_tree if p not in used and p not in self.leaves]
         return [p for p in gone if not (self.source_tree[p].empty and p in self.tree.nodes)]
 

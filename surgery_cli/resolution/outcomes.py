@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-import msgspec
-
 from surgery_cli.draft import Draft, EditOutcome
 from surgery_cli.tree.paths import LeafPath
 
@@ -29,4 +27,4 @@ def with_outcome(after: Draft, before: Draft, named: Collection[LeafPath]) -> Dr
     if deleted > 0:
         twins["deleted"] = deleted
     kept = EditOutcome(len(chosen), {k: n for k, n in twins.items() if n}, changed_bytes)
-    return msgspec.structs.replace(after, outcomes=(*after.outcomes, kept))
+    return after.replaced(outcomes=(*after.outcomes, kept))
