@@ -97,6 +97,11 @@ def is_leftover(name: str) -> bool:
     return (name.startswith(".") and STAGING_MARK in name) or name.endswith(SET_ASIDE_SUFFIX)
 
 
+def is_record(name: str) -> bool:
+    """True for the record that surgery leaves in, or beside, what it wrote."""
+    return name == "surgery.json" or name.endswith(".surgery.json")
+
+
 def holds_pytree(listing: Listing) -> bool:
     """True if a pytree stands at the root of the directory, in any layout."""
     if listing.files & {"_METADATA", "manifest.ocdbt"}:

@@ -17,6 +17,7 @@ from surgery_cli.store.listing import (
     holds_pytree,
     starts_as_msgpack,
     step_name,
+    unreadable,
 )
 from surgery_cli.store.root_steps import (
     Step,
@@ -91,13 +92,19 @@ def locate(
         CheckpointError: what stands there is not a checkpoint, or an unfinished one.
     """
     refusals.refuse_address(text)
-    path, step = _path_and_step(text, step)
-    link = ""
-    if path.is_symlink():
-        link = f"'{text}' → '{path.resolve()}': "
-    real = path.resolve()
-    if not real.exists():
-        raise refusals.missing(real if path.is_symlink() else Path(os.path.abspath(path)))
+    if not text:
+        raise PlanError("the path is empty", fix="name a checkpoint's directory or file")
+    try:
+        path, step = _path_and_step(text, step)
+        real = path.resolve()
+        is_link, is_there = path.is_symlink(), real.exists()
+    except OSError as error:
+        raise unreadable(Path(text), error) from None
+    except (ValueError, RuntimeError) as error:  # a null character; a circle of links
+        raise PlanError(f"'{text}' is not a path", why=str(error)) from None
+    if not is_there:
+        raise refusals.missing(real if is_link else Path(os.path.abspath(path)))
+    link = f"'{text}' → '{real}': " if is_link else ""
     if not staging:
         refusals.refuse_unfinished(real)
     wish = _Wish(text, real, step, item, link)
@@ -280,6 +287,8 @@ def _chosen_items(
         refusals.refuse_pointers(path)
     names = ", ".join(f"'{name}'" for name in items)
     phrase = f"item{'s' if len(items) > 1 else ''} {names}"
+    if inside.absent:
+        phrase += f"; recorded but not there: {', '.join(map(repr, inside.absent))}"
     return inside, items, others, phrase
 
 
@@ -289,9 +298,16 @@ def _foreign_in(items: dict[str, Path]) -> list[Path]:
 
 def _no_tree(step: Listing, inside: StepItems) -> CheckpointError:
     held = ", ".join(f"'{name}'" for name in inside.others)
+    handler = item_handlers(step)
+    if held:
+        why = f"it holds only {held}"
+    elif isinstance(handler, str):
+        why = f"it was saved by {handler.rsplit('.', 1)[-1]}"
+    else:
+        why = "it names items, but none of them is there"
     return CheckpointError(
         f"'{step.path}' holds no tree of arrays",
-        why=f"it holds only {held}" if held else "it names items, but none of them is there",
+        why=why,
         fix="name a step with a pytree item",
     )
 
@@ -313,7 +329,7 @@ def _root(wish: _Wish, listing: Listing, steps: list[Step]) -> Location:
     picked, why = pick(wish.path, wish.step, steps)
     path = listing.path / picked.name
     base = wish._replace(argument=f"{wish.path}@{picked.number}")
-    inside = StepItems({}, {}, [], [])
+    inside = StepItems({}, {}, [], [], [])
     others: dict[str, Path] = {}
     if path.is_file():
         _refuse_item(base._replace(item=wish.item))

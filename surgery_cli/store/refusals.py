@@ -349,6 +349,13 @@ def describe_directory(listing: Listing) -> CheckpointError:
                 why=inside.problems[0].why,
                 fix=inside.problems[0].fix,
             )
+        packed = sorted(name for name in files if name.endswith(".msgpack"))
+        if packed:
+            return CheckpointError(
+                f"'{path}' is not an Orbax checkpoint, but holds '{packed[0]}'",
+                why="a Flax msgpack file is a checkpoint of its own",
+                fix=f"name '{path / packed[0]}'",
+            )
         below = _checkpoints_below(listing)
         why = "it has no step, no item and no tree that Orbax or Flax would know"
         shown = ", ".join(f"'{path / name}'" for name in below[:3])

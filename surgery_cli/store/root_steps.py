@@ -9,6 +9,7 @@ from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.store.listing import (
     Listing,
     is_leftover,
+    is_record,
     starts_as_msgpack,
     step_name,
     unfinished_name,
@@ -16,7 +17,7 @@ from surgery_cli.store.listing import (
 from surgery_cli.store.step_items import is_step
 
 _ROOT_FOLDERS: Final = frozenset({"metadata", "descriptor"})
-_ROOT_FILES: Final = frozenset({"_ROOT_METADATA", "surgery.json"})
+_ROOT_FILES: Final = frozenset({"_ROOT_METADATA"})
 
 
 _SURE_PREFIXES: Final = frozenset({"", "checkpoint", "ckpt", "step"})
@@ -77,13 +78,13 @@ def belongs_to_root(path: Path) -> bool:
 
 
 def beside_steps(listing: Listing, steps: list[Step]) -> list[Path]:
-    """What stands beside the steps; neither leftovers, nor unfinished saves, nor links to a step (`latest`)."""
+    """What stands beside the steps; not leftovers, unfinished saves, links to a step (`latest`), records of surgery."""
     names = {s.name for s in steps}
     targets = {listing.path / name for name in names}
     found = []
     for name in sorted((listing.files | listing.folders) - names):
         path = listing.path / name
-        if is_leftover(name) or unfinished_name(name) is not None:
+        if is_leftover(name) or is_record(name) or unfinished_name(name) is not None:
             continue
         if path.is_symlink() and path.resolve() in targets:
             continue

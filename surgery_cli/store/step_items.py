@@ -8,11 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store.listing import Listing, holds_pytree, step_name, unfinished_name
+from surgery_cli.store.listing import Listing, holds_pytree, is_record, step_name, unfinished_name
 
-STEP_SIDECARS: Final = frozenset(
-    {"_CHECKPOINT_METADATA", "commit_success.txt", "orbax.checkpoint", "surgery.json"}
-)
+STEP_SIDECARS: Final = frozenset({"_CHECKPOINT_METADATA", "commit_success.txt", "orbax.checkpoint"})
 """Plain files of a step directory (v0 Composite, v1) that are not items."""
 
 ITEM_SIDECARS: Final = frozenset(
@@ -24,7 +22,6 @@ ITEM_SIDECARS: Final = frozenset(
         "commit_success.txt",
         "manifest.ocdbt",
         "pytree_metadata",
-        "surgery.json",
     }
 )
 """Plain files of a pytree item's directory."""
@@ -33,12 +30,16 @@ _JSON_FILES: Final = frozenset({"metadata", "data.json", "metrics", "descriptor.
 
 
 class StepItems(msgspec.Struct, frozen=True):
-    """What a step directory holds; ``unfinished`` are names of items whose save was interrupted."""
+    """What a step directory holds.
+
+    ``unfinished`` are names of items whose save was interrupted, ``absent`` of those that are recorded and not there.
+    """
 
     pytrees: dict[str, Path]
     others: dict[str, Path]
     foreign: list[Path]
     unfinished: list[str]
+    absent: list[str]
 
     @property
     def names(self) -> list[str]:
@@ -56,7 +57,7 @@ def step_items(step: Listing) -> StepItems:
     """
     handlers = item_handlers(step)
     recorded = handlers if isinstance(handlers, dict) else {}
-    found = StepItems({}, {}, [], step.unfinished())
+    found = StepItems({}, {}, [], step.unfinished(), [])
     for name in step.own_folders():
         path = step.path / name
         match _handler_kind(recorded.get(name)) or _content_kind(
@@ -68,14 +69,16 @@ def step_items(step: Listing) -> StepItems:
                 found.others[name] = path
             case _:
                 found.foreign.append(path)
-    found.foreign.extend(step.path / name for name in sorted(step.files - STEP_SIDECARS))
+    strangers = sorted(n for n in step.files - STEP_SIDECARS if not is_record(n))
+    found.foreign.extend(step.path / name for name in strangers)
+    found.absent.extend(sorted(set(recorded) - step.folders))
     return found
 
 
 def foreign_in_item(item: Listing) -> list[Path]:
     """Files of a pytree item's directory, and of an OCDBT item also folders, that Orbax does not know."""
-    strangers = sorted(item.files - ITEM_SIDECARS - {"_CHECKPOINT_METADATA", "orbax.checkpoint"})
-    found = [item.path / name for name in strangers]
+    strangers = sorted(item.files - ITEM_SIDECARS - STEP_SIDECARS)
+    found = [item.path / name for name in strangers if not is_record(name)]
     if "manifest.ocdbt" in item.files:  # without it, folders are leaves
         known = {"d", "array_metadatas", "ocdbt_data", "ocdbt_meta"}
         folders = (n for n in sorted(item.folders - known) if not n.startswith("ocdbt."))

@@ -371,3 +371,40 @@ def test_a_staging_directory_opens_only_for_surgery_itself(tmp_path: Path) -> No
     with pytest.raises(CheckpointError, match="interrupted run of surgery"):
         locate(str(staging))
     assert locate(str(staging), staging=True).shape == "flat"
+
+
+def test_records_of_surgery_are_neither_foreign_nor_of_the_root(tmp_path: Path) -> None:
+    root = _root(tmp_path, ["1", "2"])
+    for record in ("surgery.json", "1.surgery.json", "2/surgery.json", "2/default/surgery.json"):
+        (root / record).write_text("{}")
+    location = locate(str(root))
+    assert (location.foreign, location.root_files) == ([], [])
+
+
+def test_an_item_that_is_recorded_but_was_deleted_is_said(tmp_path: Path) -> None:
+    root = _root(tmp_path, ["1"], item="params")
+    handlers = dict.fromkeys(("params", "opt_state"), "a.StandardCheckpointHandler")
+    (root / "1" / "_CHECKPOINT_METADATA").write_text(json.dumps({"item_handlers": handlers}))
+    assert locate(str(root)).chosen.endswith("item 'params'; recorded but not there: 'opt_state'")
+
+
+def test_a_flat_json_save_says_who_saved_it(tmp_path: Path) -> None:
+    import orbax.checkpoint as ocp
+
+    ocp.Checkpointer(ocp.JsonCheckpointHandler()).save(tmp_path / "j", {"a": 1})
+    with pytest.raises(CheckpointError, match="holds no tree of arrays") as refused:
+        locate(str(tmp_path / "j"))
+    assert refused.value.problems[0].why == "it was saved by JsonCheckpointHandler"
+
+
+@pytest.mark.parametrize("text", ["", "a\0b", "x" * 5000])
+def test_texts_that_are_no_paths_are_errors(text: str) -> None:
+    with pytest.raises((PlanError, CheckpointError)):
+        locate(text)
+
+
+def test_a_circle_of_links_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises((PlanError, CheckpointError)):
+        locate(str(tmp_path / "a"))

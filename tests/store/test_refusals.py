@@ -252,3 +252,10 @@ def test_a_directory_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     (tmp_path / "c" / "_METADATA").unlink()
     (tmp_path / "c" / "_METADATA").symlink_to(tmp_path / "gone")
     assert "cannot be read" in _refused(tmp_path / "c").problems[0].what
+
+
+def test_a_directory_with_a_flax_file_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "flax_model.msgpack").write_bytes(b"\x81\xa1w\x01")
+    path = tmp_path / "flax_model.msgpack"
+    assert _refused(tmp_path).problems[0].fix == f"name '{path}'"
+    assert locate(str(path)).shape == "file"
