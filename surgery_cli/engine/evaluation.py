@@ -5,24 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
+
+import numpy as np
 
 from surgery_cli.draft import LeafRecipe, LeafRef, Step
 from surgery_cli.engine.grid import Window, block_shape, window_shape, windows
+from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.operations.base import Cut, Kit, Place
-from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, item_bytes
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Values = np.ndarray[Any, Any]
-
-
-class Readable(Protocol):
-    """A source whose leaves can be read."""
-
-    def read(self, path: LeafPath, window: Window | None = None) -> Any: ...
 
 
 class Evaluation:
@@ -66,8 +57,6 @@ class Evaluation:
 
     def block(self, window: Window) -> Values:
         """The values of one block, in the output's dtype, C-contiguous."""
-        import numpy as np
-
         values = self._after(len(self.recipe.steps), window)
         return np.ascontiguousarray(values).reshape(window_shape(window))
 
@@ -107,8 +96,6 @@ class Evaluation:
 
     def _measure(self, number: int, step: Step) -> Any:
         """Combine the measurements of all blocks, then let the operation look at the whole."""
-        import numpy as np
-
         if step.measured_from is not None:
             param = step.measured_from
             shape = block_shape(param.spec, param.spec.write_shape)
@@ -145,14 +132,10 @@ class Evaluation:
         return block_shape(step.before, step.before.write_shape)
 
     def _read(self, ref: LeafRef, window: Window) -> Values:
-        import numpy as np
-
-        return np.asarray(self._sources[ref.source].read(ref.path, window))
+        return read_values(self._sources[ref.source], ref.path, window)
 
     def _whole(self, ref: LeafRef) -> Values:
-        import numpy as np
-
-        return np.asarray(self._sources[ref.source].read(ref.path))
+        return read_values(self._sources[ref.source], ref.path)
 
 
 def is_whole(recipe: LeafRecipe) -> bool:
@@ -163,5 +146,5 @@ def is_whole(recipe: LeafRecipe) -> bool:
 
 
 def working_bytes(spec: LeafSpec, block: tuple[int, ...]) -> int:
-    """Bytes in memory while one block is worked on: as read, widened twice, as written."""
-    return math.prod(block) * (2 * item_bytes(spec.dtype) + 12)
+    """Bytes in memory while one block is worked on: as read, as written, and as float64 with its temporaries."""
+    return math.prod(block) * (2 * item_bytes(spec.dtype) + 24)

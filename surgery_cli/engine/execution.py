@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from surgery_cli.engine.evaluation import Evaluation, Readable, working_bytes
+from surgery_cli.engine.evaluation import Evaluation, working_bytes
 from surgery_cli.engine.grid import Window, block_shape, windows
 from surgery_cli.engine.progress import Meter
+from surgery_cli.engine.reading import Readable
 from surgery_cli.operations.base import Kit
 from surgery_cli.store.item_plan import PlannedLeaf, Way
 from surgery_cli.store.item_writer import ItemWriter

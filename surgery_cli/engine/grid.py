@@ -28,7 +28,8 @@ def block_shape(
     if spec.bytes <= limit:
         return shape
     unit = tuple(
-        min(max(w, 1), max(n, 1)) for w, n in zip(write_shape or (1,) * len(shape), shape, strict=True)
+        min(max(w, 1), max(n, 1))
+        for w, n in zip(write_shape or (1,) * len(shape), shape, strict=True)
     )
     block = list(unit)
     width = item_bytes(spec.dtype)
@@ -42,13 +43,15 @@ def block_shape(
 
 
 def windows(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[Window]:
-    """The grid of blocks that covers ``shape``, in C order; one empty index for a leaf without axes.
+    """The grid of blocks that covers ``shape``, in C order; one window for a leaf without axes or elements.
 
     >>> list(windows((3,), (2,)))
     [(slice(0, 2, None),), (slice(2, 3, None),)]
+    >>> list(windows((), ())), list(windows((0,), (0,)))
+    ([()], [(slice(0, 0, None),)])
     """
-    if not shape:
-        yield ()
+    if not shape or 0 in shape:
+        yield tuple(slice(0, n) for n in shape)
         return
     for start in range(0, shape[0], max(block[0], 1)):
         head = slice(start, min(start + block[0], shape[0]))

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-
 from surgery_cli.errors import WriteError
 from surgery_cli.store.arrays import ArrayStore, Window, new_context
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
@@ -99,7 +98,10 @@ class PerLeafWriter:
     def _array(self, leaf: PlannedLeaf) -> ts.TensorStore:
         kvstore = {"driver": "file", "path": f"{self.target / leaf.name}/"}
         exists = (self.target / leaf.name / DOCUMENT_NAMES[self.zarr]).exists()
-        return open_for_writing(self.zarr, kvstore, leaf.document, self._context, create=not exists)
+        array: ts.TensorStore = open_for_writing(
+            self.zarr, kvstore, leaf.document, self._context, create=not exists
+        )
+        return array
 
     def finish(self) -> None:
         """Nothing to drop: what is not in the plan was not linked."""
@@ -234,7 +236,9 @@ class OcdbtWriter:
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 self.linker.carry(directory / file, folder / file)
             self.linker.copy(directory / MANIFEST, folder / MANIFEST)
-            opened[directory] = ts.KvStore.open(database_spec(folder), context=self.context).result()
+            opened[directory] = ts.KvStore.open(
+                database_spec(folder), context=self.context
+            ).result()
         return opened
 
     def _donor_folder(self, number: int) -> Path:
@@ -338,7 +342,7 @@ def open_for_writing(
     """An array to write to, made with ``document`` if it is new."""
     import tensorstore as ts
 
-    spec = {
+    spec: dict[str, Any] = {
         "driver": "zarr" if zarr == 2 else "zarr3",
         "kvstore": kvstore,
         # without it all-zero chunks are not stored, and Orbax refuses to restore
@@ -396,5 +400,3 @@ def _remove_empty(folder: Path) -> None:
 def _wait(futures: list[Any]) -> None:
     for future in futures:
         future.result()
-
-

@@ -59,14 +59,19 @@ def packed_leaves(
             found[leaf.path] = _in_kind_of(leaf, produced[leaf.path], source)
         elif leaf.way is not Way.NONE:
             found[leaf.path] = _placeholder(leaf, source)
-        elif leaf.origin is plan.item and leaf.origin_path in source.tree:
-            found[leaf.path] = Stored(leaf.origin_path)
+        elif _stands_in(source, leaf, plan):
+            found[leaf.path] = Stored(leaf.origin_path or leaf.path)
         elif leaf.spec.kind is LeafKind.EMPTY:
             found[leaf.path] = _EMPTIES[leaf.spec.empty]
         else:
-            assert leaf.origin is not None and leaf.origin_path is not None
+            assert leaf.origin is not None
+            assert leaf.origin_path is not None
             found[leaf.path] = leaf.origin.read(leaf.origin_path)
     return found
+
+
+def _stands_in(source: MsgpackFile, leaf: PlannedLeaf, plan: ItemPlan) -> bool:
+    return leaf.origin is plan.item and leaf.origin_path in source.tree
 
 
 def _in_kind_of(leaf: PlannedLeaf, produce: Produce, source: MsgpackFile) -> Produce:
@@ -86,7 +91,8 @@ def _placeholder(leaf: PlannedLeaf, source: MsgpackFile) -> Any:
 def write_aggregate(plan: ItemPlan, produced: dict[Any, Produce], target: Path) -> None:
     """Rewrite Orbax's ``checkpoint`` file if a value in it or the structure has changed."""
     item = plan.item
-    assert isinstance(item, PytreeItem) and item.aggregate is not None
+    assert isinstance(item, PytreeItem)
+    assert item.aggregate is not None
     leaves = packed_leaves(plan, produced, item.aggregate)
     stays = all(isinstance(value, Stored) and value.path == path for path, value in leaves.items())
     if stays and list(leaves) == list(item.aggregate.tree):

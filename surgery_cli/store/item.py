@@ -28,7 +28,6 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
 
-
 class Item(Protocol):
     """A tree of leaves on disk, in whatever format."""
 
@@ -260,5 +259,3 @@ class FileItem:
             status = file.stat()
             record.update(f"{file.name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
         return record.hexdigest()
-
-

@@ -57,14 +57,16 @@ class PlannedLeaf(msgspec.Struct, frozen=True):
     @property
     def origin_array(self) -> StoredArray:
         """The stored array that is referred to (for KEEP, MOVE, GRAFT, RAW)."""
-        assert isinstance(self.origin, PytreeItem) and self.origin.store and self.origin_path
+        assert isinstance(self.origin, PytreeItem)
+        assert self.origin_path is not None
         array = self.origin.leaves[self.origin_path].array
         assert array is not None
-        return self.origin.store.arrays[array]
+        return self.origin_store.arrays[array]
 
     @property
     def origin_store(self) -> ArrayStore:
-        assert isinstance(self.origin, PytreeItem) and self.origin.store
+        assert isinstance(self.origin, PytreeItem)
+        assert self.origin.store is not None
         return self.origin.store
 
 
@@ -115,7 +117,7 @@ def _way(
         return Way.NONE
     if not isinstance(item, PytreeItem):
         return Way.ENCODE if is_converted(item) else Way.NONE
-    if _stays_inline(item, recipe, origin, origin_path):
+    if _stays_inline(item, origin, origin_path):
         return Way.NONE
     if recipe.steps or not isinstance(origin, PytreeItem) or origin_path is None:
         return Way.ENCODE
@@ -140,15 +142,11 @@ def _family(store: ArrayStore) -> str:
     return store.layout.split(" ")[0]
 
 
-def _stays_inline(
-    item: PytreeItem, recipe: LeafRecipe, origin: Item | None, origin_path: LeafPath | None
-) -> bool:
+def _stays_inline(item: PytreeItem, origin: Item | None, origin_path: LeafPath | None) -> bool:
     """True if the value goes into ``checkpoint``: it stood there, or the item has nowhere else."""
     if item.store is None and item.aggregate is not None:
         return True
-    return (
-        origin is item and origin_path is not None and item.leaves[origin_path].is_inline
-    )
+    return origin is item and origin_path is not None and item.leaves[origin_path].is_inline
 
 
 def _document(
@@ -184,5 +182,3 @@ def _any_document(item: PytreeItem) -> ArrayDocument | None:
 
 def _declared_zarr(item: PytreeItem) -> int:
     return 3 if item.sidecars.use_zarr3 else 2
-
-

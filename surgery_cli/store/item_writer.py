@@ -111,9 +111,7 @@ class NoArrays:
         """Nothing was stored."""
 
 
-def _array_writer(
-    item: PytreeItem, target: Path, linker: Linker, *, compact: bool
-) -> ArrayWriter:
+def _array_writer(item: PytreeItem, target: Path, linker: Linker, *, compact: bool) -> ArrayWriter:
     store = item.store
     if isinstance(store, PerLeafStore):
         return PerLeafWriter(target, store.zarr, linker)

@@ -84,7 +84,13 @@ class Linker:
         try:
             os.link(source, target, follow_symlinks=True)
         except OSError as error:
-            if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES):
+            if error.errno in (
+                errno.EXDEV,
+                errno.EPERM,
+                errno.EMLINK,
+                errno.EOPNOTSUPP,
+                errno.EACCES,
+            ):
                 return False
             raise
         return True
@@ -94,7 +100,9 @@ class Linker:
         probe = folder / f".surgery-link-{os.getpid()}"
         for way in self._ways():
             try:
-                done = _reflink(source, probe) if way == "reflink" else self._hard_link(source, probe)
+                done = (
+                    _reflink(source, probe) if way == "reflink" else self._hard_link(source, probe)
+                )
             except OSError:
                 done = False
             finally:

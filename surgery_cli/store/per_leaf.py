@@ -97,10 +97,7 @@ def _own_files(folder: Path, prefix: str = "") -> Iterator[tuple[str, int]]:
     for entry in sorted(os.scandir(folder), key=lambda e: e.name):
         if entry.is_file():
             yield prefix + entry.name, entry.stat().st_size
-        elif prefix or _is_chunk_folder(entry) or _is_chunk_number(entry.name):
-            if not any((Path(entry.path) / d).is_file() for d in DOCUMENT_NAMES.values()):
-                yield from _own_files(Path(entry.path), f"{prefix}{entry.name}/")
-
-
-def _is_chunk_number(name: str) -> bool:
-    return name.isdigit()
+        elif (prefix or _is_chunk_folder(entry) or entry.name.isdigit()) and not any(
+            (Path(entry.path) / document).is_file() for document in DOCUMENT_NAMES.values()
+        ):
+            yield from _own_files(Path(entry.path), f"{prefix}{entry.name}/")

@@ -20,7 +20,6 @@ from surgery_cli.store.sidecars import (
     STRINGS,
     VALUE_TYPES,
     Entry,
-    Sidecars,
     entry_key,
     key_records,
     sharding_key,
@@ -78,14 +77,15 @@ def _chunk_shape(leaf: PlannedLeaf) -> tuple[int, ...] | None:
     return write_shape(leaf)
 
 
-
 def _write_metadata(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
     if item.sidecars.metadata is None:
         return
     entries = {entry_key(leaf.path): _entry(item, leaf) for leaf in plan.leaves}
     document = {**item.sidecars.metadata, "tree_metadata": entries}
     if isinstance(document.get("value_metadata_tree"), str):
-        values = {leaf.path: entries[entry_key(leaf.path)]["value_metadata"] for leaf in plan.leaves}
+        values = {
+            leaf.path: entries[entry_key(leaf.path)]["value_metadata"] for leaf in plan.leaves
+        }
         origins = {
             leaf.path: leaf.origin_path
             for leaf in plan.leaves
@@ -134,7 +134,9 @@ def _device_arrays(leaves: Iterable[PlannedLeaf]) -> list[PlannedLeaf]:
 
 
 def _write_sharding(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
-    if item.sidecars.sharding is None and not (item.sidecars.entries and _device_arrays(plan.leaves)):
+    if item.sidecars.sharding is None and not (
+        item.sidecars.entries and _device_arrays(plan.leaves)
+    ):
         return
     old = item.sidecars.sharding or {}
     if not old and not any(leaf.spec.sharding for leaf in plan.leaves):
@@ -237,5 +239,3 @@ def _write_strings(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
         write_file(target / STRINGS, json.dumps(texts).encode())
     elif item.sidecars.strings is not None:
         (target / STRINGS).unlink(missing_ok=True)
-
-

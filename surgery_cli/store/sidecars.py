@@ -100,7 +100,8 @@ class Sidecars:
             found = {}
             for entry in self.metadata["tree_metadata"].values():
                 path = LeafPath(map(_typed_key, entry["key_metadata"]))
-                entry["value_metadata"]["value_type"]  # noqa: B018  (its absence is damage)
+                if not isinstance(entry["value_metadata"]["value_type"], str):
+                    raise TypeError("value_type is no text")
                 found[path] = entry
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(

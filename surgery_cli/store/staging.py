@@ -8,13 +8,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from surgery_cli.errors import DestinationError, WriteError
 from surgery_cli.store.links import exchange, rename_exclusively
 from surgery_cli.store.listing import SET_ASIDE_SUFFIX, STAGING_MARK
-
-
-
 
 
 def check_destination(destination: Path, source: Path, *, force: bool) -> None:
@@ -96,7 +94,7 @@ class Staging:
         """What will become the destination: a file or directory inside the staging directory."""
         return self.directory / self.destination.name
 
-    def __enter__(self) -> Staging:
+    def __enter__(self) -> Self:
         missing = []
         parent = self.destination.parent
         while not parent.exists():

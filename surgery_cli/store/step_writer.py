@@ -147,4 +147,3 @@ def carry_item(source: Path, target: Path, linker: Linker) -> None:
     writer = open_writer(plan, target, linker, compact=False)
     writer.begin()
     writer.finish()
-

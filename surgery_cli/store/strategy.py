@@ -50,7 +50,7 @@ def costs_of_references(plan: ItemPlan) -> Costs:
 
 def _live(store: OcdbtStore, names: dict[str, int]) -> int:
     """Bytes of data files that these arrays, or nodes of the tree, refer to."""
-    found = {extent for extent in store.survey.nodes}
+    found = set(store.survey.nodes)
     for name in names:
         for key in store.arrays[name].keys:
             value = store.survey.values[f"{name}/{key}".encode()]
@@ -59,9 +59,7 @@ def _live(store: OcdbtStore, names: dict[str, int]) -> int:
     return sum(extent.length for extent in found)
 
 
-def is_compact(
-    plan: ItemPlan, wish: Literal["auto", "always", "never"]
-) -> tuple[bool, str]:
+def is_compact(plan: ItemPlan, wish: Literal["auto", "always", "never"]) -> tuple[bool, str]:
     """Whether the item is written fresh, and why, as a sentence."""
     if not isinstance(plan.item, PytreeItem) or not isinstance(plan.item.store, OcdbtStore):
         return False, ""

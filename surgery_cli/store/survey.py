@@ -45,7 +45,10 @@ class Survey:
             pending = [(root["location"], b"")] if "location" in root else []
             while pending:
                 # futures of a whole level at once: the walk is bound by latency, not by bytes
-                level = [(ts.ocdbt.dump(base, location), location, prefix) for location, prefix in pending]
+                level = [
+                    (ts.ocdbt.dump(base, location), location, prefix)
+                    for location, prefix in pending
+                ]
                 pending = []
                 for future, location, prefix in level:
                     node = future.result()

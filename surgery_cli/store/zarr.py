@@ -71,7 +71,11 @@ def parse(raw: bytes) -> ArrayDocument:
         else:
             raise KeyError(f"zarr_format {version}")
         integers = all(isinstance(n, int) and n >= 0 for n in (*shape, *chunks, *write))
-        if not integers or not len(shape) == len(chunks) == len(write) or not isinstance(dtype, str):
+        if (
+            not integers
+            or not len(shape) == len(chunks) == len(write)
+            or not isinstance(dtype, str)
+        ):
             raise ValueError("shapes and chunks do not agree")
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(
@@ -117,13 +121,9 @@ def revised(document: ArrayDocument, shape: tuple[int, ...], dtype: str) -> dict
     return fields
 
 
-def _fitted(
-    chunks: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]
-) -> tuple[int, ...]:
+def _fitted(chunks: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
     """Chunk lengths for the new shape: an axis that was one chunk stays one chunk."""
-    return tuple(
-        n if c >= o else min(c, n) for c, o, n in zip(chunks, old, new, strict=True)
-    )
+    return tuple(n if c >= o else min(c, n) for c, o, n in zip(chunks, old, new, strict=True))
 
 
 def _zarr2_code(dtype: str) -> str:
@@ -148,7 +148,9 @@ def _bytes_codec(codec: dict[str, Any], dtype: str) -> dict[str, Any]:
     one_byte = dtype in ("bool", "int8", "uint8") or dtype.startswith(
         ("float8", "float4", "float6", "int4", "int2", "uint4", "uint2")
     )
-    return {"name": "bytes"} if one_byte else {"name": "bytes", "configuration": {"endian": "little"}}
+    return (
+        {"name": "bytes"} if one_byte else {"name": "bytes", "configuration": {"endian": "little"}}
+    )
 
 
 def new_document(

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from surgery_cli import reports
-from surgery_cli.surgery.application import Options
 from surgery_cli.engine.progress import Listener, Progress
 from surgery_cli.plan import Plan
+from surgery_cli.surgery.application import Options
 
 __all__ = [
     "Listener",
@@ -84,7 +84,6 @@ def diff(
     structure: bool = False,
     rtol: float = 0.0,
     atol: float = 0.0,
-    memory_bytes: int = 1 << 30,
     listener: Listener | None = None,
 ) -> reports.Difference:
     """Structure and values of two checkpoints; NaN equals NaN."""

@@ -22,14 +22,6 @@ from surgery_cli.errors import (
     WriteError,
 )
 from surgery_cli.plan import Plan
-from surgery_cli.surgery.records import (
-    Record,
-    digests_after,
-    new_record,
-    read_record,
-    record_path,
-    write_record,
-)
 from surgery_cli.resolution import resolve
 from surgery_cli.store.array_file import ArrayFile
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
@@ -38,6 +30,14 @@ from surgery_cli.store.links import Linker, LinkMode
 from surgery_cli.store.staging import Staging, check_destination, recover_old
 from surgery_cli.store.step_writer import StepWriter, plan_items
 from surgery_cli.store.strategy import costs_of_references, is_compact
+from surgery_cli.surgery.records import (
+    Record,
+    digests_after,
+    new_record,
+    read_record,
+    record_path,
+    write_record,
+)
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.verification.result import verify_result
 
@@ -186,7 +186,7 @@ def apply(
             written = verify_result(
                 staging.new, prepared.draft, done.digests, item=options.item, listener=listener
             )
-            report = _report(prepared, fields, done, linker, writer, started)
+            report = _report(fields, done, linker, writer, started)
             write_record(record_path(written), _record(prepared, plan, done, report))
             staging.commit()
     except OSError as error:
@@ -250,9 +250,7 @@ def _write_error(target: Path, error: OSError) -> SurgeryError:
 
 
 def _value_bytes(prepared: Prepared) -> int:
-    return sum(
-        leaf.spec.bytes for plan in prepared.plans.values() for leaf in plan.of(Way.ENCODE)
-    )
+    return sum(leaf.spec.bytes for plan in prepared.plans.values() for leaf in plan.of(Way.ENCODE))
 
 
 def _costs(prepared: Prepared, options: Options) -> dict[str, int]:
@@ -363,7 +361,6 @@ def changed_leaf(draft: Draft, path: LeafPath) -> reports.ChangedLeaf:
 
 
 def _report(
-    prepared: Prepared,
     fields: Mapping[str, Any],
     done: Executed,
     linker: Linker,
@@ -375,8 +372,7 @@ def _report(
         leaf.digest = digests.get(leaf.path)
     counted = {
         "bytes_read": done.read_bytes + sum(item.raw_bytes for item in writer.items.values()),
-        "bytes_written": done.written_bytes
-        + sum(item.raw_bytes for item in writer.items.values()),
+        "bytes_written": done.written_bytes + sum(item.raw_bytes for item in writer.items.values()),
         "bytes_linked": linker.carried.linked_bytes,
         "bytes_copied": linker.carried.copied_bytes,
     }

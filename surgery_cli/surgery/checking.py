@@ -10,8 +10,8 @@ import msgspec
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError, PlanError
-from surgery_cli.surgery.records import read_record
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.surgery.records import read_record
 from surgery_cli.verification.digests import LeafDigest, leaf_digest
 from surgery_cli.verification.structure import compare
 
@@ -35,7 +35,9 @@ def verify(
     if like is not None:
         return _like(checkpoint, open_checkpoint(like))
     if like_manifest is not None:
-        return _bytes(checkpoint, _manifest(like_manifest), str(like_manifest), listener, strict=True)
+        return _bytes(
+            checkpoint, _manifest(like_manifest), str(like_manifest), listener, strict=True
+        )
     record = read_record(checkpoint)
     known = record.digests if record else {}
     against = "digests in surgery.json" if record else "nothing on record: every byte is read"
@@ -46,7 +48,10 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
     """Structure, shapes, kinds and dtypes, never values."""
     comparison = compare(checkpoint.tree, other.tree)
     findings = [
-        *(_finding(str(p), "extra", here=checkpoint.tree[p].type_text) for p in comparison.only_in_a),
+        *(
+            _finding(str(p), "extra", here=checkpoint.tree[p].type_text)
+            for p in comparison.only_in_a
+        ),
         *(_finding(str(p), "missing", there=other.tree[p].type_text) for p in comparison.only_in_b),
         *(_finding(str(d.path), d.what, here=d.a, there=d.b) for d in comparison.changed),
     ]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 
 from surgery_cli import reports
-from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.engine.reading import read_scalar, value_blocks
 from surgery_cli.errors import PlanError, SurgeryError
 from surgery_cli.optimizer.survey import OptimizerSurvey, survey
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.specs import LeafKind
 from surgery_cli.verification.digests import leaf_digest
 from surgery_cli.verification.statistics import statistics
 
@@ -48,7 +46,7 @@ def inspect(
         if stats or digests:
             meter.advance(row.bytes, row.path)
         if optimizer and (path in surveyed.clocks or path in surveyed.hyperparams):
-            row.value = _scalar(checkpoint, path)
+            row.value = read_scalar(checkpoint, path)
         rows.append(row)
     return reports.Inspection(
         checkpoint=str(location.root),
@@ -66,7 +64,7 @@ def inspect(
         dead_bytes=checkpoint.dead_bytes,
         parameters=_parameters(checkpoint, surveyed),
         by_dtype=_by_dtype(rows),
-        notes=_notes(checkpoint, surveyed),
+        notes=_notes(checkpoint),
     )
 
 
@@ -122,26 +120,10 @@ def _row(checkpoint: Checkpoint, path: LeafPath, surveyed: OptimizerSurvey) -> r
 def _add_statistics(row: reports.LeafRow, checkpoint: Checkpoint, path: LeafPath) -> None:
     spec = checkpoint.tree[path]
     if spec.kind in (LeafKind.SCALAR, LeafKind.STRING):
-        row.value = _scalar(checkpoint, path)
+        row.value = read_scalar(checkpoint, path)
     if spec.has_array and spec.kind is not LeafKind.KEY and spec.size:
         found = statistics(lambda: value_blocks(checkpoint, path, spec))
         row.statistics = reports.Statistics(**msgspec.structs.asdict(found))
-
-
-def value_blocks(
-    checkpoint: Checkpoint, path: LeafPath, spec: LeafSpec
-) -> Iterator[np.ndarray[Any, Any]]:
-    """The values of a stored leaf, block by block."""
-    for window in windows(spec.shape, block_shape(spec, spec.write_shape)):
-        yield np.asarray(checkpoint.read(path, window))
-
-
-def _scalar(checkpoint: Checkpoint, path: LeafPath) -> Any:
-    value = checkpoint.read(path)
-    if isinstance(value, str) or value is None:
-        return value
-    array = np.asarray(value)
-    return array.astype(np.float64).item() if array.dtype.kind == "V" else array.reshape(-1)[0].item()
 
 
 def _parameters(checkpoint: Checkpoint, surveyed: OptimizerSurvey) -> int:
@@ -163,7 +145,7 @@ def _by_dtype(rows: Sequence[reports.LeafRow]) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
-def _notes(checkpoint: Checkpoint, surveyed: OptimizerSurvey) -> list[str]:
+def _notes(checkpoint: Checkpoint) -> list[str]:
     notes = []
     if checkpoint.dead_bytes:
         notes.append(f"{checkpoint.dead_bytes:,} bytes in data files belong to no leaf")

@@ -105,7 +105,7 @@ def read_record(checkpoint: Checkpoint) -> Record | None:
 def digests_after(
     old: Record | None, edited: dict[str, LeafDigest], origins: dict[str, str | None]
 ) -> dict[str, LeafDigest]:
-    """The digests that are still true: those of leaves that were taken as they are, under their new paths, and new ones.
+    """The digests that are still true: of leaves that were taken as they are (under their new paths), and new ones.
 
     ``origins``: for every output leaf its path in the source if it is taken by reference, else None.
     """

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from surgery_cli.engine.grid import Window, block_shape, windows
+from surgery_cli.engine.reading import Readable, read_values
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from surgery_cli.engine.evaluation import Readable
-    from surgery_cli.tree.paths import LeafPath
 
 
 class LeafDigest(msgspec.Struct, frozen=True):
@@ -74,14 +73,5 @@ def leaf_digest(
     shape = block_shape(spec, spec.write_shape) if grid is None else grid
     digester = Digester(spec, shape)
     for window in windows(spec.shape, shape):
-        digester.add(window, read_block(source, path, spec, window))
+        digester.add(window, read_values(source, path, window))
     return digester.result()
-
-
-def read_block(
-    source: Readable, path: LeafPath, spec: LeafSpec, window: Window
-) -> np.ndarray[Any, Any]:
-    """A block of a stored leaf as an array."""
-    import numpy as np
-
-    return np.asarray(source.read(path, window))

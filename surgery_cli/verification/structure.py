@@ -9,7 +9,7 @@ from surgery_cli.tree.specs import LeafSpec, TreeSpec
 
 
 class Disagreement(msgspec.Struct, frozen=True):
-    """What differs between two specs of one leaf: ``kind``, ``shape``, ``dtype`` or ``container``; both sides as text."""
+    """What differs between two specs of a leaf: ``kind``, ``shape``, ``dtype``, ``container``; both sides as text."""
 
     path: LeafPath
     what: str

@@ -1,0 +1,43 @@
+"""Stored leaves as arrays, block by block: for everything that looks at values without editing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from surgery_cli.engine.grid import Window, block_shape, windows
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
+
+Values = np.ndarray[Any, Any]
+
+
+class Readable(Protocol):
+    """A source whose leaves can be read."""
+
+    def read(self, path: LeafPath, window: Window | None = None) -> Any: ...
+
+
+def read_values(source: Readable, path: LeafPath, window: Window | None = None) -> Values:
+    """A stored leaf, or a block of it, as an array; formats that hold Python numbers give arrays without axes."""
+    return np.asarray(source.read(path, window))
+
+
+def value_blocks(source: Readable, path: LeafPath, spec: LeafSpec) -> Iterator[Values]:
+    """The values of a stored leaf, block by block, in C order."""
+    for window in windows(spec.shape, block_shape(spec, spec.write_shape)):
+        yield read_values(source, path, window)
+
+
+def read_scalar(source: Readable, path: LeafPath) -> int | float | bool | str | None:
+    """The value of a leaf with one element, or of a string, as a Python value."""
+    value = source.read(path)
+    if value is None or isinstance(value, str):
+        return value
+    array = np.asarray(value).reshape(-1)
+    one: int | float | bool = (array.astype(np.float64) if array.dtype.kind == "V" else array)[
+        0
+    ].item()
+    return one
