@@ -4,12 +4,13 @@ import pytest
 from hand_built_trees import COUNT, B, HandBuilt, W, adam, array, no_donor, printed, resolved
 
 from surgery_cli.draft import LeafRef
-from surgery_cli.errors import CheckpointError, SurgeryError
+from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.keep import Keep
 from surgery_cli.operations.rename import Rename
+from surgery_cli.optimizer.survey import OptimizerSurvey, Question
 from surgery_cli.plan import Origin, Plan
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.paths import LeafPath
@@ -400,3 +401,40 @@ def test_a_plan_of_two_edits_equals_two_plans_of_one():
     middle.tree = resolved(tree, first).tree
     twice = resolve(Plan(edits=(second,)), middle, no_donor)
     assert once.tree == twice.tree
+
+
+def unsure_about(*nodes):
+    """A survey that leaves one question open, about these nodes of params."""
+    question = Question(
+        Problem("what is 'opt_state/x'?", fix="add `slots:`"), tuple(LeafPath(n) for n in nodes)
+    )
+    survey = OptimizerSurvey(
+        params_roots=(LeafPath(("params",)),),
+        slots={},
+        clocks={},
+        hyperparams={},
+        unsure=[],
+        open_questions=[question],
+        family={},
+    )
+    return {"surveyed": survey}
+
+
+ASKED = {"params": {"a": W, "b": B}, "opt_state": {"x": W}}
+
+
+def test_a_question_is_asked_once_by_the_edits_that_it_concerns():
+    settings = unsure_about(("params", "a"))
+    found = problems(ASKED, Rename(at="params/a", to="params/c"), Halve(at="**"), settings=settings)
+    assert [p.what for p in found] == ["what is 'opt_state/x'?"]
+
+
+def test_a_question_follows_a_leaf_to_its_new_path():
+    settings = unsure_about(("params", "b"))
+    edits = (Rename(at="params/a", to="params/c"), Rename(at="params/b", to="params/a"))
+    assert len(problems(ASKED, *edits, Halve(at="params/c"), settings=settings)) == 1
+
+
+@pytest.mark.parametrize("edit", [Halve(at="params/b"), Halve(at="opt_state/x"), Keep(at="params")])
+def test_edits_that_a_question_does_not_concern_are_done(edit):
+    assert resolved(ASKED, edit, settings=unsure_about(("params", "a"))).leaves
