@@ -20,6 +20,9 @@ NUMPY_SCALAR: Final = 3
 TUPLE: Final = 4
 """Extension types of flax.serialization (1 to 3) and orbax.checkpoint.msgpack_utils (1 to 4)."""
 
+BINARY: Final = -1
+"""Stands where an extension type would, for raw bytes."""
+
 CHUNKED: Final = "__msgpack_chunked_array__"
 _DEEPEST: Final = 128  # msgpack itself gives up at 512 or 1024; no tree of parameters comes near
 _READ_AHEAD: Final = 1 << 13
@@ -32,7 +35,7 @@ class PackedLeaf(msgspec.Struct, frozen=True):
     start: int
     stop: int
     code: int | None = None
-    """The extension type, for arrays and complex numbers."""
+    """The extension type of arrays and complex numbers; ``BINARY`` for raw bytes."""
     array: ContiguousArray | None = None
 
 
@@ -185,7 +188,7 @@ class _Scanner:
                 segment = Segment(self.at - token.size, token.size)
                 array = ContiguousArray(self.path, (segment,), (token.size,), "uint8")
                 spec = LeafSpec(kind=LeafKind.NUMPY, shape=(token.size,), dtype="uint8")
-                self._leaf(path, spec, start, None, array)
+                self._leaf(path, spec, start, BINARY, array)
                 return
             case _:
                 spec = LeafSpec(kind=LeafKind.SCALAR, dtype=_SCALARS[token.kind])

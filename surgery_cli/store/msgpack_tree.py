@@ -18,6 +18,7 @@ from surgery_cli.errors import CheckpointError, WriteError
 from surgery_cli.store.arrays import Window
 from surgery_cli.store.listing import unreadable
 from surgery_cli.store.msgpack_scan import (
+    BINARY,
     CHUNKED,
     COMPLEX,
     NDARRAY,
@@ -145,18 +146,20 @@ def write_msgpack(
         ) from error
 
 
-def in_kind(value: Any, spec: LeafSpec, code: int | None = NDARRAY) -> Any:
+def in_kind(value: Any, spec: LeafSpec, code: int | None = None) -> Any:
     """``value`` as the kind of leaf that ``spec`` describes, ready to be written.
 
-    A computed array becomes a Python number for kind SCALAR; for kind NUMPY a NumPy scalar, or bytes.
+    A computed array becomes a Python number for kind SCALAR. ``code`` is that of the leaf in the source, if it has one
+    there: what was a NumPy scalar, or raw bytes, becomes one again.
     """
     import numpy as np
 
     if spec.kind is LeafKind.SCALAR:
         return value.item() if hasattr(value, "item") else value
-    if spec.kind is LeafKind.NUMPY and code != NDARRAY:
-        array = np.asarray(value)
-        return array[()] if array.ndim == 0 else array.tobytes()
+    if spec.kind is LeafKind.NUMPY and code == NUMPY_SCALAR and not spec.shape:
+        return np.asarray(value)[()]
+    if spec.kind is LeafKind.NUMPY and code == BINARY and spec.dtype == "uint8":
+        return np.asarray(value).tobytes()
     return value
 
 

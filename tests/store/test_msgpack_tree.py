@@ -18,7 +18,7 @@ from surgery_cli.errors import CheckpointError, WriteError
 from surgery_cli.store import msgpack_tree
 from surgery_cli.store.msgpack_tree import MsgpackFile, Stored, in_kind, write_msgpack
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 TREE = {
     "params": {
@@ -145,6 +145,14 @@ def test_a_computed_array_takes_the_kind_of_the_leaf_it_replaces(
     assert (restored["rate"], type(restored["rate"])) == (0.5, float)
     assert (restored["step"], type(restored["step"])) == (3, int)
     assert (restored["np_scalar"], type(restored["np_scalar"])) == (9.0, np.float32)
+
+
+def test_an_array_from_elsewhere_stays_an_array(file: MsgpackFile, tmp_path: Path) -> None:
+    donated = np.arange(3, dtype=np.uint8)
+    spec = LeafSpec(kind=LeafKind.NUMPY, shape=(3,), dtype="uint8")
+    write_msgpack(file, tmp_path / "out", _rewritten(file, new=in_kind(donated, spec)))
+    restored = serialization.msgpack_restore((tmp_path / "out").read_bytes())
+    np.testing.assert_array_equal(restored["new"], donated)
 
 
 def test_an_edited_leaf_reads_back_in_flax_and_the_others_stay(
