@@ -53,7 +53,14 @@ def scopes(top: Branch, params: str | None) -> list[tuple[Branch, Branch]]:
                 nested.append((child, child.children[name]))
     if len(nested) == 1:
         return [(top, nested[0][1])]
-    return nested or _beside_optimizer(top)
+    return nested or _beside_optimizer(top) or _whole_model(top)
+
+
+def _whole_model(top: Node) -> list[tuple[Branch, Branch]]:
+    """A tree that is a Flax NNX state of a model and nothing else: all leaves are called ``value``."""
+    if OPTIMIZER_NAMES & top.children.keys():
+        return []
+    return [(top, top)] if all(leaf[-1:] == ("value",) for leaf in top.leaves()) else []
 
 
 def _beside_optimizer(top: Node) -> list[tuple[Branch, Branch]]:

@@ -53,6 +53,11 @@ class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
         """Every open question as a problem."""
         return [question.problem for question in self.open_questions]
 
+    @property
+    def telling_pairs(self) -> dict[LeafPath, tuple[LeafPath, LeafPath]]:
+        """For each node of which only values tell the kind: two slots to read (mu, nu), see ``adam_variant``."""
+        return {unsure.owner: unsure.pair for unsure in self.unsure if unsure.pair is not None}
+
     def questions_about(self, params: Iterable[LeafPath]) -> list[Problem]:
         """The questions that an edit of ``params`` needs answered."""
         edited = list(params)
@@ -103,6 +108,7 @@ def survey(
                 roots[-1] = double[0].path
                 _slow_weights(walk, double[0].path, double[1])
         walk.visit(scope, Signal(-1), inside=root is None)
+        walk.ask_for_strangers()
         _gather(walk, measured or {}, found)
     if not pairs:
         found.open_questions.extend(_where_params_stand(top, found.family))
@@ -134,7 +140,7 @@ def _where_params_stand(top: Branch, family: Mapping[LeafPath, str]) -> list[Que
 
 def _slow_weights(walk: Walk, fast: LeafPath, slow: Branch) -> None:
     """Lookahead keeps its slow weights beside the fast ones, inside the params."""
-    match = walk.find(slow)
+    match = walk.matching.find(slow)
     if isinstance(match, Mirror) and match.root == fast:
         walk.add(match, "slow", SLOW, Signal(1), "lookahead")
 
@@ -167,23 +173,29 @@ def _gather(walk: Walk, measured: Mapping[LeafPath, str], found: OptimizerSurvey
 
 
 def adam_variant(
-    largest_mu: float, largest_mu_over_nu: float, largest_mu_over_root_nu: float
+    largest_mu: float,
+    largest_mu_over_nu: float,
+    largest_mu_over_root_nu: float,
+    median_nu: float,
 ) -> str | None:
-    """Which optimizer keeps a state ``{count, mu, nu}``, from three maxima over one pair of slots.
+    """Which optimizer keeps a state ``{count, mu, nu}``, from a pair of its slots; None if they do not tell.
 
     ``largest_mu`` is max|mu|, ``largest_mu_over_nu`` max(|mu| / nu), ``largest_mu_over_root_nu`` max(|mu| / sqrt(nu)),
-    both over elements with nu > 0. None if the state has seen no gradient.
+    ``median_nu`` the median of nu; the last three over elements with nu > 0.
 
-    Adamax bounds |mu| by nu, a decayed maximum of |g|. Adam's nu is an average of g squared, so that
-    |mu| <= (1-b1)/sqrt((1-b2)(1-b1^2/b2)) * sqrt(nu), which is 7.3 at b1=0.9, b2=0.999. Beyond it, mu is no average of
-    gradients: adopt.
+    Adam's nu is an average of g squared, so that |mu| <= (1-b1)/sqrt((1-b2)(1-b1^2/b2)) * sqrt(nu), which is 7.3 at
+    b1=0.9, b2=0.999; beyond that bound, mu is no average of gradients: adopt. Adamax's nu is a decayed maximum of |g|,
+    so that |mu| <= nu everywhere. Adam under gradients around 1 or larger looks alike, so this says adamax only where
+    nu is small.
 
-    >>> adam_variant(0.02, 0.9, 0.1), adam_variant(0.02, 40.0, 1.5), adam_variant(0.9, 4e3, 30.0)
-    ('adamax', 'adam', 'adopt')
+    >>> adam_variant(0.02, 40.0, 1.5, 1e-4), adam_variant(0.9, 4e3, 30.0, 1e-4)
+    ('adam', 'adopt')
+    >>> adam_variant(0.001, 0.9, 0.03, 1e-3), adam_variant(20.0, 0.1, 2.0, 400.0)
+    ('adamax', None)
     """
-    values = (largest_mu, largest_mu_over_nu, largest_mu_over_root_nu)
+    values = (largest_mu, largest_mu_over_nu, largest_mu_over_root_nu, median_nu)
     if not all(0 < value < float("inf") for value in values):
         return None
     if largest_mu_over_nu <= 1:
-        return "adamax"
+        return "adamax" if median_nu < 0.03 else None
     return "adam" if largest_mu_over_root_nu <= 7.3 else "adopt"

@@ -7,18 +7,16 @@ from collections.abc import Mapping
 from surgery_cli.errors import Problem
 from surgery_cli.optimizer.groups import Group, Signal, SlotHint
 from surgery_cli.optimizer.kinds import BESIDE, UNDER_PARAM, Field, Kind, by_signature
+from surgery_cli.optimizer.matching import Matching, by_tail
 from surgery_cli.optimizer.mirrors import (
     Branch,
     Mirror,
     Node,
-    Pair,
-    Shapes,
-    mirror,
     path_of,
     relation,
 )
 from surgery_cli.optimizer.named import NamedKinds
-from surgery_cli.optimizer.roots import OPTIMIZER_NAMES, descents, fast_and_slow, is_step, scopes
+from surgery_cli.optimizer.roots import OPTIMIZER_NAMES, is_step
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec, is_integer
 
@@ -45,51 +43,9 @@ class Walk:
         self.hyperparams: dict[LeafPath, str] = {}
         self.family: dict[LeafPath, str] = {}
         self.questions: list[tuple[Problem, tuple[LeafPath, ...]]] = []
-        self._named, self._hints = named, hints
-        self._top, self._root = top, root
-        double = fast_and_slow(root, tree) if root is not None else None
-        self._candidates = [] if root is None else descents(double[0] if double else root)
-        self._shapes: Shapes | None = None
-
-    # --- what mirrors what -------------------------------------------------------------------------------
-
-    def find(self, state: Branch, names: frozenset[str] = frozenset()) -> Mirror | list[LeafPath]:
-        """The part of the params that ``state`` mirrors; else the nodes that it might mirror (none, or several)."""
-        partial: list[Mirror] = []
-        hint = self._hints.get(str(path_of(state))) if self._hints else None
-        for params in self._said(hint):
-            found = mirror(params, state, self.tree, names)
-            if found is None or not self._fits(found, names):
-                continue
-            if found.missing == 0:
-                return found
-            partial.append(found)
-        if hint is None or hint.of is None:
-            partial += self._equal_parts(state)
-        if len(partial) == 1:
-            return partial[0]
-        return [found.root for found in partial]
-
-    def _said(self, hint: SlotHint | None) -> list[Branch]:
-        """The nodes of params that may be mirrored: where the user says so, that one."""
-        if hint is None or hint.of is None:
-            return self._candidates
-        return descents(scopes(self._top, hint.of)[0][1])
-
-    def _fits(self, found: Mirror, names: frozenset[str]) -> bool:
-        """True if one rule relates all shapes (slots under the params' paths: one for each name)."""
-        if not names:
-            return not found.pairs or relation(found.pairs, self.tree) is not None
-        return all(relation(pairs, self.tree) is not None for pairs in _by_tail(found).values())
-
-    def _equal_parts(self, state: Branch) -> list[Mirror]:
-        """Mirrors of parts of the params with the very names and shapes of ``state``."""
-        if not self._candidates or isinstance(state, LeafPath):
-            return []
-        if self._shapes is None:
-            self._shapes = Shapes(self._candidates[0], self.tree)
-        equal = (mirror(params, state, self.tree) for params in self._shapes.equal_to(state))
-        return [found for found in equal if found is not None and found.pairs]
+        self.matching = Matching(tree, top, root, hints)
+        self._named, self._root = named, root
+        self._strangers: dict[LeafPath, LeafPath] = {}
 
     def add(
         self, match: Mirror, name: str, field: Field | None, signal: Signal, family: str,
@@ -115,7 +71,7 @@ class Walk:
         """Look at a node of the tree; returns the signal behind it. ``inside``: within optimizer state."""
         if branch is self._root:
             return signal
-        hint = self._hints.get(str(path_of(branch))) if self._hints else None
+        hint = self.matching.hint(branch)
         if hint is not None:
             self._hinted(branch, hint, signal)
             return Signal(None)
@@ -134,6 +90,11 @@ class Walk:
             return Signal(None) if inside else signal
         return self._side_by_side(branch, signal, inside=inside)
 
+    def ask_for_strangers(self) -> None:
+        """Ask once for every part of the optimizer state in which arrays stand that nothing explains."""
+        for node in self._strangers:
+            self._ask(node, [])
+
     def _leaf(self, leaf: LeafPath, signal: Signal, *, inside: bool) -> Signal:
         spec = self.tree[leaf]
         if spec.kind is LeafKind.EMPTY:
@@ -151,7 +112,7 @@ class Walk:
             and not is_integer(spec.dtype)
             and spec.kind is not LeafKind.KEY
         ):
-            self._ask(leaf, [])
+            self._strangers.setdefault(_below_optimizer(leaf), leaf)
         return signal
 
     def _chain(self, chain: Node, signal: Signal) -> Signal:
@@ -167,25 +128,26 @@ class Walk:
 
     def _side_by_side(self, node: Node, signal: Signal, *, inside: bool) -> Signal:
         """A dict: several optimizers, or a named chain, whose order the disk does not keep."""
-        reaching: list[Signal] = []
-        changed: list[bool] = []
+        reaching: list[tuple[Signal, bool]] = []
         for key, child in node.children.items():
             within = inside or key in OPTIMIZER_NAMES
             start = Signal(signal.value)
             behind = self.visit(child, start, inside=within)
-            reaching.append(start)
-            changed.append(within and behind is not start)
-        for place, start in enumerate(reaching):
-            if inside and any(c for other, c in enumerate(changed) if other != place):
+            reaching.append((start, within and behind is not start))
+        changing = sum(changes for _, changes in reaching)
+        for start, changes in reaching:
+            if inside and changing > changes:  # one of the others, which may stand before it
                 start.value = None
-        return Signal(None) if any(changed) else signal
+        return Signal(None) if changing else signal
 
     def _state(
         self, node: Node, kinds: tuple[Kind, ...], signal: Signal, *, inside: bool
     ) -> Signal | None:
         """A state with known field names; None if it is none after all."""
         names = list(kinds[0].fields)
-        matches = {name: self.find(node.children[name]) for name in names if name in node.children}
+        matches = {
+            name: self.matching.find(node.children[name]) for name in names if name in node.children
+        }
         fitting = {name: m for name, m in matches.items() if isinstance(m, Mirror)}
         if not inside and not (fitting and len(names) + len(kinds[0].clocks) > 1):
             return None
@@ -195,7 +157,7 @@ class Walk:
         left = tuple(
             k for k in kinds if all(_allowed(k.fields[n], r) for n, r in relations.items())
         )
-        if not left and not self._candidates[1:] and inside is False:
+        if not left and not self.matching.candidates[1:] and inside is False:
             return None
         self._emit(node, left or kinds, signal, matches, relations if left else {})
         return self._behind(node, (left or kinds)[0], signal)
@@ -208,9 +170,10 @@ class Walk:
         kinds, forced = self._named.narrow(node.path, kinds)
         kind = kinds[0]
         self.family[node.path] = kind.family
-        first = [m.pairs[0].leaf for m in matches.values() if isinstance(m, Mirror) and m.pairs]
+        moments = [m for m in matches.values() if isinstance(m, Mirror) and m.pairs]
+        pair = self.matching.telling_pair(*moments) if len(moments) == 2 else None
         for name, match in matches.items():
-            hint = self._hints.get(str(path_of(node.children[name]))) if self._hints else None
+            hint = self.matching.hint(node.children[name])
             if hint is not None and hint.ignore:
                 continue
             if not isinstance(match, Mirror) or (match.pairs and name not in relations):
@@ -227,7 +190,7 @@ class Walk:
                     relation=relations.get(name, "same"),
                     signal=signal,
                     forced=forced,
-                    pair=(first[0], first[1]) if len(first) == 2 else None,
+                    pair=pair,
                 )
             )
         for name, drives in kind.clocks.items():
@@ -266,10 +229,10 @@ class Walk:
 
     def _under_params(self, node: Node) -> bool:
         """Slots that stand under the params' paths, as in T5X and ``flax.optim``; False if there are none."""
-        match = self.find(node, frozenset(UNDER_PARAM))
+        match = self.matching.find(node, frozenset(UNDER_PARAM))
         if not isinstance(match, Mirror):
             return False
-        parts = _by_tail(match)
+        parts = by_tail(match)
         if not parts or "" in parts:
             return False
         family = "adafactor" if "v_row" in parts else "flax.optim"
@@ -293,26 +256,21 @@ class Walk:
 
     def _copy(self, node: Node, *, inside: bool) -> bool:
         """A tree like the params under an unknown name: a slot to ask for, or a copy beside the optimizer."""
-        if not node.path or not self._candidates:
+        match = self.matching.whole(node) if node.path else None
+        if match is None:
             return False
-        for params in self._candidates:
-            match = mirror(params, node, self.tree)
-            if match is None or match.missing or not match.pairs:
-                continue
-            if relation(match.pairs, self.tree) == "same":
-                name = str(node.path[-1])
-                if inside:
-                    self.add(match, name, None, Signal(None), "unknown")
-                else:
-                    self.add(match, name, BESIDE, Signal(1), "copy", in_optimizer=False)
-                return True
-        return False
+        name = str(node.path[-1])
+        if inside:
+            self.add(match, name, None, Signal(None), "unknown")
+        else:
+            self.add(match, name, BESIDE, Signal(1), "copy", in_optimizer=False)
+        return True
 
     def _hinted(self, branch: Branch, hint: SlotHint, signal: Signal) -> None:
         """A tree of slots of which the user said what it is."""
         if hint.ignore:
             return
-        match = self.find(branch)
+        match = self.matching.find(branch)
         if isinstance(match, Mirror) and match.pairs:
             self.add(match, str(match.node[-1]), hint.field, signal, "named in `slots:`")
             return
@@ -320,7 +278,7 @@ class Walk:
 
     def _ask(self, path: LeafPath, candidates: list[LeafPath]) -> None:
         """Keep a question for the user, once for each node."""
-        asked = candidates or [path_of(c) for c in self._candidates[:1]]
+        asked = candidates or [path_of(c) for c in self.matching.candidates[:1]]
         if not asked:
             return
         if candidates:
@@ -346,9 +304,7 @@ def _allowed(field: Field, group: str) -> bool:
     return group in field.relations
 
 
-def _by_tail(found: Mirror) -> dict[str, list[Pair]]:
-    """The pairs of a mirror by what stands behind the param's path."""
-    parts: dict[str, list[Pair]] = {}
-    for pair in found.pairs:
-        parts.setdefault(pair.tail, []).append(pair)
-    return parts
+def _below_optimizer(leaf: LeafPath) -> LeafPath:
+    """The part of the optimizer state in which a leaf stands: the node below its root."""
+    depth = next((d for d, key in enumerate(leaf) if key in OPTIMIZER_NAMES), len(leaf) - 2)
+    return LeafPath(leaf[: max(depth, 0) + 2])

@@ -71,6 +71,11 @@ def test_flax_nnx_optimizers_have_values_as_leaves_and_gaps_in_chains() -> None:
     )
 
 
+def test_the_root_of_an_nnx_state_holds_the_params() -> None:
+    leaves = tree_of({"layers": {"0": {"kernel": {"value": f32(2, 3)}}}, "head": {"value": f32(3)}})
+    assert survey(leaves).params_roots == ((),)
+
+
 def test_t5x_slots_stand_under_the_paths_of_their_params() -> None:
     kernel = {"m": f32(1), "v": f32(1), "v_col": f32(300), "v_row": f32(200)}
     bias = {"m": f32(1), "v": f32(300), "v_col": f32(1), "v_row": f32(1)}
@@ -231,6 +236,18 @@ def test_an_unknown_state_that_mirrors_the_params_is_kept_and_named() -> None:
     told = survey(tree, slots={"opt_state/mystery/memory": {"power": -1, "fresh": 0.5}})
     assert {(s.power, s.fresh) for s in told.slots.values()} == {(-1, 0.5)}
     assert told.unsure == []
+
+
+def test_arrays_that_nothing_explains_are_asked_for_once_for_each_part_of_the_state() -> None:
+    strange = {f"part_{i}": {"deep": f32(7, i + 1)} for i in range(5)}
+    result = survey(tree_of({"params": DENSE, "opt_state": {"preconditioner": strange}}))
+    (problem,) = result.questions
+    assert problem.path == "opt_state/preconditioner"
+    told = survey(
+        tree_of({"params": DENSE, "opt_state": {"preconditioner": strange}}),
+        slots={"opt_state/preconditioner": {"ignore": True}},
+    )
+    assert told.questions == []
 
 
 def test_two_optimizers_in_a_tuple_are_not_read_as_one_chain() -> None:

@@ -198,6 +198,7 @@ def test_slots_that_follow_no_single_param_are_asked_for(name: str) -> None:
     assert all("slots:" in question.fix for question in result.questions)
 
 
+@pytest.mark.parametrize("scale", [1e-3, 5e-3, 30.0])
 @pytest.mark.parametrize(
     ("optimizer", "variant"),
     [
@@ -209,23 +210,34 @@ def test_slots_that_follow_no_single_param_are_asked_for(name: str) -> None:
         (optax.contrib.adopt(1e-2), "adopt"),
     ],
 )
-def test_values_tell_adam_from_adamax_and_adopt(optimizer: Any, variant: str) -> None:
-    params = {"w": jnp.ones(64)}
+def test_values_tell_adam_from_adamax_and_adopt_or_nothing(
+    optimizer: Any, variant: str, scale: float
+) -> None:
+    params = {"w": jnp.ones(256)}
     state = optimizer.init(params)
     draws = np.random.default_rng(0)
     for _ in range(40):
-        grads = {"w": jnp.asarray(0.02 * draws.normal(size=64), jnp.float32)}
+        grads = {"w": jnp.asarray(scale * draws.normal(size=256), jnp.float32)}
         _, state = optimizer.update(grads, state, params)
     mu, nu = (np.asarray(optax.tree.get(state, name)["w"], np.float64) for name in ("mu", "nu"))
+    size = np.abs(mu)
     found = adam_variant(
-        np.abs(mu).max(), (np.abs(mu) / nu).max(), (np.abs(mu) / np.sqrt(nu)).max()
+        size.max(), (size / nu).max(), (size / np.sqrt(nu)).max(), float(np.median(nu))
     )
-    assert found == variant
+    assert found == variant if scale < 1 else found in (variant, None)
 
 
 def test_a_state_that_saw_no_gradient_has_no_variant() -> None:
-    assert adam_variant(0.0, 0.0, 0.0) is None
-    assert adam_variant(1.0, float("nan"), 1.0) is None
+    assert adam_variant(0.0, 0.0, 0.0, 0.0) is None
+    assert adam_variant(1.0, float("nan"), 1.0, 1.0) is None
+
+
+def test_the_largest_pair_that_is_cheap_to_read_tells_the_kind() -> None:
+    pairs = survey(train_state("adam")).telling_pairs
+    kernel = ("Dense_0", "kernel")
+    assert pairs == {
+        ("opt_state", 0): (("opt_state", 0, "mu", *kernel), ("opt_state", 0, "nu", *kernel))
+    }
 
 
 def test_a_measured_variant_settles_the_powers_of_its_node() -> None:
@@ -235,13 +247,10 @@ def test_a_measured_variant_settles_the_powers_of_its_node() -> None:
     assert not result.unsure
 
 
-def test_unsure_slots_name_the_pair_of_leaves_that_settles_them() -> None:
+def test_unsure_slots_name_what_they_may_be() -> None:
     unsure = survey(train_state("adam")).unsure[0]
-    assert [str(p) for p in unsure.pair or ()] == [
-        "opt_state/0/mu/Dense_0/bias",
-        "opt_state/0/nu/Dense_0/bias",
-    ]
     assert set(unsure.candidates) == {"adam", "yogi", "adamax", "adopt"}
+    assert "optimizer_kind" in unsure.fix
 
 
 def test_no_values_settle_what_an_empty_state_before_may_have_done() -> None:

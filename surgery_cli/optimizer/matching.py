@@ -1,0 +1,105 @@
+"""Which part of the params a part of the optimizer state mirrors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from surgery_cli.optimizer.groups import SlotHint
+from surgery_cli.optimizer.mirrors import (
+    Branch,
+    Mirror,
+    Node,
+    Pair,
+    Shapes,
+    mirror,
+    path_of,
+    relation,
+)
+from surgery_cli.optimizer.roots import descents, fast_and_slow, scopes
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import TreeSpec
+
+_TELLING_ELEMENTS = 1 << 22
+"""A pair of slots of at most so many elements each is read where only values tell the kind of a state."""
+
+
+class Matching:
+    """Finds what mirrors the params below ``root`` (None if there are none) of the tree ``top``."""
+
+    def __init__(
+        self, tree: TreeSpec, top: Branch, root: Branch | None, hints: Mapping[str, SlotHint]
+    ) -> None:
+        self._tree, self._top, self._hints = tree, top, hints
+        double = fast_and_slow(root, tree) if root is not None else None
+        self.candidates = [] if root is None else descents(double[0] if double else root)
+        self._shapes: Shapes | None = None
+
+    def find(self, state: Branch, names: frozenset[str] = frozenset()) -> Mirror | list[LeafPath]:
+        """The part of the params that ``state`` mirrors; else the nodes that it might mirror (none, or several)."""
+        partial: list[Mirror] = []
+        hint = self.hint(state)
+        for params in self._said(hint):
+            found = mirror(params, state, self._tree, names)
+            if found is None or not self._fits(found, names):
+                continue
+            if found.missing == 0:
+                return found
+            partial.append(found)
+        if hint is None or hint.of is None:
+            partial += self._equal_parts(state)
+        if len(partial) == 1:
+            return partial[0]
+        return [found.root for found in partial]
+
+    def _said(self, hint: SlotHint | None) -> list[Branch]:
+        """The nodes of params that may be mirrored: where the user says so, that one."""
+        if hint is None or hint.of is None:
+            return self.candidates
+        return descents(scopes(self._top, hint.of)[0][1])
+
+    def _fits(self, found: Mirror, names: frozenset[str]) -> bool:
+        """True if one rule relates all shapes (slots under the params' paths: one for each name)."""
+        if not names:
+            return not found.pairs or relation(found.pairs, self._tree) is not None
+        return all(relation(pairs, self._tree) is not None for pairs in by_tail(found).values())
+
+    def _equal_parts(self, state: Branch) -> list[Mirror]:
+        """Mirrors of parts of the params with the very names and shapes of ``state``."""
+        if not self.candidates or isinstance(state, LeafPath):
+            return []
+        if self._shapes is None:
+            self._shapes = Shapes(self.candidates[0], self._tree)
+        equal = (mirror(params, state, self._tree) for params in self._shapes.equal_to(state))
+        return [found for found in equal if found is not None and found.pairs]
+
+    def whole(self, state: Node) -> Mirror | None:
+        """The mirror of all params, shape for shape, that ``state`` is; None if it is none."""
+        for params in self.candidates:
+            found = mirror(params, state, self._tree)
+            if found is None or found.missing or not found.pairs:
+                continue
+            if relation(found.pairs, self._tree) == "same":
+                return found
+        return None
+
+    def hint(self, state: Branch) -> SlotHint | None:
+        """What the user says of a part of the tree."""
+        return self._hints.get(str(path_of(state))) if self._hints else None
+
+    def telling_pair(self, first: Mirror, second: Mirror) -> tuple[LeafPath, LeafPath] | None:
+        """The slots of one param in two fields: many elements, as they tell most, but not too many to read."""
+        others = {pair.param: pair.leaf for pair in second.pairs}
+        both = [(pair.leaf, others[pair.param]) for pair in first.pairs if pair.param in others]
+        sizes = {leaves: self._tree[leaves[0]].size for leaves in both}
+        readable = [leaves for leaves in both if sizes[leaves] <= _TELLING_ELEMENTS]
+        if readable:
+            return max(readable, key=lambda leaves: sizes[leaves])
+        return min(both, key=lambda leaves: sizes[leaves], default=None)
+
+
+def by_tail(found: Mirror) -> dict[str, list[Pair]]:
+    """The pairs of a mirror by what stands behind the param's path."""
+    parts: dict[str, list[Pair]] = {}
+    for pair in found.pairs:
+        parts.setdefault(pair.tail, []).append(pair)
+    return parts
