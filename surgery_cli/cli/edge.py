@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -38,15 +39,14 @@ def run_command(command: Command, arguments: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             # a name that the locale cannot write is escaped rather than a crash
             stream.reconfigure(errors="backslashreplace")
-    _catch_signals()
     try:
-        code = _closing_pipes(lambda: _guarded(lambda: _invoke(command, arguments), is_json))
+        with _catching_signals():
+            return _closing_pipes(lambda: _guarded(lambda: _invoke(command, arguments), is_json))
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; nothing was left behind\n")
         return 128 + signal.SIGINT
     except Terminated as end:
         return 128 + end.number
-    return code
 
 
 def _invoke(command: Command, arguments: Sequence[str]) -> int:
@@ -129,10 +129,20 @@ def _asks_for_json(arguments: Sequence[str]) -> bool:
     return "--json" in options
 
 
-def _catch_signals() -> None:
+@contextlib.contextmanager
+def _catching_signals() -> Iterator[None]:
+    """While the block runs, a request to end is an exception, so that whatever was begun is cleaned up."""
+
     def end(number: int, _: FrameType | None) -> None:
         raise Terminated(number)
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
-            signal.signal(number, end)
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    # `nohup` has SIGHUP ignored, and so it stays
+    caught = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in caught:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in caught:
+            signal.signal(number, signal.SIG_DFL)

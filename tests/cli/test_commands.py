@@ -1,0 +1,305 @@
+"""The commands on real checkpoints: exit codes, JSON, and what stands where."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from surgery_cli import surgery as use_cases
+
+KERNEL = "params/Dense_1/kernel"
+
+
+def test_inspect_prints_every_leaf_with_type_and_size(surgery, checkpoint):
+    result = surgery("inspect", checkpoint, "params/Dense_*")
+
+    assert result.code == 0
+    assert result.err == ""
+    assert result.out.splitlines()[-4:] == [
+        "params/Dense_0/bias    float32[64]         256 B",
+        "params/Dense_0/kernel  float32[128,64]  32.0 KiB",
+        "params/Dense_1/bias    float32[10]          40 B",
+        "params/Dense_1/kernel  float32[64,10]    2.5 KiB",
+    ]
+
+
+def test_inspect_folds_at_a_depth(surgery, checkpoint):
+    result = surgery("inspect", checkpoint, "params", "--depth", "2")
+
+    assert [line.split()[:2] for line in result.out.splitlines()[-4:]] == [
+        ["params/Conv_0/", "2"],
+        ["params/Conv_1/", "2"],
+        ["params/Dense_0/", "2"],
+        ["params/Dense_1/", "2"],
+    ]
+
+
+def test_json_is_one_document_and_nothing_else(surgery, checkpoint):
+    result = surgery("inspect", checkpoint, "--json")
+
+    assert result.document["schema_version"] == 1
+    assert result.document["step"] == 500
+    assert len(result.document["leaves"]) == 28
+    assert result.err == ""
+
+
+def test_an_edit_is_previewed_applied_and_found_by_diff(surgery, checkpoint, tmp_path):
+    new = tmp_path / "new"
+    edit = ("rescale", checkpoint, new, KERNEL, "--by", "0.5")
+
+    preview = surgery(*edit, "--dry-run", "--json")
+    assert preview.code == 0
+    assert not new.exists()
+
+    report = surgery(*edit, "--json")
+    assert report.code == 0
+    assert report.document["verified"] is True
+    assert report.document["draft"] == preview.document["draft"]
+    assert KERNEL in report.document["digests"]
+
+    difference = surgery("diff", checkpoint, new, "--json")
+    assert difference.code == 1
+    assert KERNEL in {change["path"] for change in difference.document["changed"]}
+    assert surgery("diff", checkpoint, new, "--structure").code == 0
+    assert surgery("diff", checkpoint, new, "params/Conv_0").code == 0
+
+
+def test_a_draft_that_was_not_previewed_is_refused(surgery, checkpoint, tmp_path):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(f"edits:\n  - {{op: rescale, at: {KERNEL}, by: 0.5}}\n")
+    previewed = surgery("plan", checkpoint, plan, "--json").document["draft"]
+
+    plan.write_text(f"edits:\n  - {{op: rescale, at: {KERNEL}, by: 0.25}}\n")
+    refused = surgery("apply", checkpoint, tmp_path / "new", plan, "--draft", previewed)
+
+    assert refused.code == 2
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_plan_comes_from_standard_input_with_variables(
+    surgery, checkpoint, tmp_path, monkeypatch
+):
+    text = f'edits:\n  - {{op: rescale, at: {KERNEL}, by: "${{by}}"}}\n'
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+
+    result = surgery("apply", checkpoint, tmp_path / "new", "-", "--set", "by=0.5", "--json")
+
+    assert result.code == 0
+    assert result.document["edits"][0]["summary"].endswith("by 0.5")
+
+
+def test_verify_counts_unchecked_leaves_and_strict_makes_them_a_failure(
+    surgery, checkpoint, tmp_path
+):
+    new = tmp_path / "new"
+    surgery("rescale", checkpoint, new, KERNEL, "--by", "0.5", "--optimizer", "keep", "--quiet")
+
+    plain, strict = surgery("verify", new), surgery("verify", new, "--strict")
+
+    assert plain.code == 0
+    assert plain.out.splitlines()[0] == "1 leaf checked, 27 unchecked: agrees"
+    assert strict.code == 1
+    assert strict.out.splitlines()[0] == "1 leaf checked, 27 unchecked: unchecked leaves remain"
+
+
+def test_a_manifest_checks_every_leaf(surgery, checkpoint, tmp_path):
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(surgery("inspect", checkpoint, "--digests", "--json").out)
+
+    result = surgery("verify", checkpoint, "--like-manifest", manifest, "--strict")
+
+    assert result.code == 0
+    assert not result.out.startswith("0 leaves checked")
+
+
+def test_verify_like_and_like_manifest_exclude_each_other(surgery, checkpoint):
+    result = surgery("verify", checkpoint, "--like", checkpoint, "--like-manifest", "m.json")
+
+    assert result.code == 2
+    assert result.err.startswith("error: `--like` and `--like-manifest` both say")
+
+
+def test_quiet_prints_nothing_when_all_is_well(surgery, checkpoint, tmp_path):
+    result = surgery("cast", checkpoint, tmp_path / "new", "--to", "bfloat16", "--quiet")
+
+    assert result == (0, "", "")
+    assert (tmp_path / "new" / "500").is_dir()
+
+
+def test_a_pattern_without_match_is_exit_2_with_the_nearest_path(surgery, checkpoint, tmp_path):
+    result = surgery("delete", checkpoint, tmp_path / "new", "params/Dnse_1")
+
+    assert result.code == 2
+    assert result.out == ""
+    first, *rest = result.err.splitlines()
+    assert first == "error: 'params/Dnse_1' matches nothing"
+    assert "'params/Dense_1'" in " ".join(rest)
+    assert len(rest) == 2
+
+
+def test_all_problems_come_at_once_and_as_json_on_standard_output(surgery, checkpoint, tmp_path):
+    result = surgery("delete", checkpoint, tmp_path / "new", "params/x", "params/y", "--json")
+
+    assert result.code == 2
+    assert [problem["what"] for problem in result.document["problems"]] == [
+        "'params/x' matches nothing",
+        "'params/y' matches nothing",
+    ]
+    assert result.document["schema_version"] == 1
+    assert result.err == ""
+
+
+def test_a_mistake_in_a_plan_names_file_and_line(surgery, checkpoint, tmp_path):
+    plan = tmp_path / "head.yaml"
+    plan.write_text("edits:\n  - op: rescale\n    at: params\n    bye: 2\n")
+
+    result = surgery("plan", checkpoint, plan)
+
+    assert result.code == 2
+    assert f"error: {plan}:4: " in result.err
+
+
+def test_what_is_no_checkpoint_is_exit_3(surgery, tmp_path):
+    (tmp_path / "model.pkl").write_bytes(b"\x80\x04K\x01.")
+
+    result = surgery("inspect", tmp_path / "model.pkl", "--json")
+
+    assert result.code == 3
+    assert "pickle" in json.dumps(result.document["problems"])
+
+
+def test_a_damaged_leaf_is_a_finding_not_a_crash(surgery, own_checkpoint, tmp_path):
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(surgery("inspect", own_checkpoint, "--digests", "--json").out)
+    for file in (own_checkpoint / "ocdbt.process_0" / "d").iterdir():
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        file.write_bytes(content)
+
+    result = surgery("verify", own_checkpoint, "--like-manifest", manifest, "--json")
+
+    assert result.code == 1
+    assert result.document["agrees"] is False
+    assert result.document["findings"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("rescale", "a", "b", "c"), "missing option '--by'"),
+        (("inspect",), "missing argument 'CKPT'"),
+        (("rescal",), "no such command 'rescal'"),
+        (("inspect", "a", "--dept", "2"), "no such option: --dept"),
+        (("inspect", "a", "--depth", "x"), "--depth"),
+        (("cast", "a", "b", "--to", "bfloat16", "--link", "soft"), "--link"),
+        (("cast", "a", "b", "--to", "bfloat16", "--memory", "much"), "'much' is not a size"),
+        (("operations", "rescal"), "there is no operation 'rescal'"),
+        (("apply", "a", "b", "p.yaml", "--set", "by"), "`--set` takes NAME=VALUE, not 'by'"),
+    ],
+)
+def test_a_wrong_command_is_exit_2_in_text_and_in_json(surgery, words, said):
+    text, document = surgery(*words), surgery(*words, "--json")
+
+    assert (text.code, text.out) == (2, "")
+    assert text.err.startswith("error: ")
+    assert said in text.err.splitlines()[0]
+    assert (document.code, document.err) == (2, "")
+    assert said in document.document["problems"][0]["what"]
+
+
+def test_surgery_alone_prints_its_help_as_an_error(surgery):
+    result = surgery()
+
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("Usage: surgery ")
+
+
+def test_schema_is_the_schema_of_the_plan_file(surgery):
+    document = surgery("schema").document
+
+    assert document["title"] == "surgery plan"
+    assert document["properties"]["edits"]
+
+
+def test_a_bug_keeps_its_traceback_and_exits_70(surgery, checkpoint, monkeypatch):
+    def broken(*_, **__):
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(use_cases, "inspect", broken)
+    text, document = surgery("inspect", checkpoint), surgery("inspect", checkpoint, "--json")
+
+    assert (text.code, document.code) == (70, 70)
+    assert "Traceback" in text.err
+    assert "this is a bug in surgery" in text.err
+    assert "Traceback" in document.err
+    assert "ZeroDivisionError" in document.document["problems"][0]["what"]
+
+
+def test_an_interrupt_exits_130_and_a_termination_143(surgery, checkpoint, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    def terminated(*_, **__):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the signal was not raised as an exception")
+
+    monkeypatch.setattr(use_cases, "inspect", interrupted)
+    assert surgery("inspect", checkpoint).code == 130
+    monkeypatch.setattr(use_cases, "inspect", terminated)
+    assert surgery("inspect", checkpoint).code == 143
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_closed_pipe_is_quiet(checkpoint):
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.run(
+        [sys.executable, "-m", "surgery_cli", "inspect", os.fspath(checkpoint)],
+        stdout=writer, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    os.close(writer)
+
+    assert process.returncode == 141
+    assert process.stderr == b""
+
+
+def test_a_full_disk_under_standard_output_is_no_bug(checkpoint):
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "surgery_cli", "inspect", os.fspath(checkpoint)],
+            stdout=full, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+
+    assert process.returncode == 4
+    assert process.stderr.startswith(b"error: standard output cannot be written\n")
+
+
+def test_the_shell_completes_commands_checkpoints_and_tree_paths_without_jax(checkpoint):
+    def completed(*words):
+        script = (
+            "import sys\nfrom surgery_cli.cli.main import run\n"
+            "try:\n    run([])\n"
+            "finally:\n    assert not {'jax', 'orbax', 'flax'} & set(sys.modules)\n"
+        )
+        variables = {
+            **os.environ,
+            "_SURGERY_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(["surgery", *words]),
+            "COMP_CWORD": str(len(words)),
+        }
+        process = subprocess.run(
+            [sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=False
+        )  # fmt: skip
+        assert process.stderr == ""
+        return process.stdout.split()
+
+    root = os.fspath(checkpoint)
+    assert completed("insp") == ["inspect"]
+    assert completed("inspect", root[:-3]) == [f"{root}/"]
+    assert completed("inspect", root, "params/De") == ["params/Dense_0", "params/Dense_1"]
+    assert completed("rescale", root, "new", "params/Conv_0/k") == ["params/Conv_0/kernel"]

@@ -1,0 +1,175 @@
+"""One command per operation, from its own fields: what is typed becomes the operation."""
+
+import shlex
+
+import pytest
+
+from surgery_cli import surgery as use_cases
+from surgery_cli.cli.edits import SHARED_WITH_PLANS, example_command, option_name
+from surgery_cli.cli.options import bytes_of, drafting, options_of, output
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.table import operations
+from surgery_cli.plan import fields_of
+
+NAMES = list(operations())
+
+
+@pytest.fixture
+def typed(surgery, monkeypatch):
+    """What reaches the use case from a command line: the only edit as plain values, and the options."""
+    import msgspec
+
+    caught = []
+
+    def capture(source, plan, *, destination=None, options=None):
+        caught.append((source, destination, plan, options))
+        raise PlanError("caught")
+
+    monkeypatch.setattr(use_cases, "plan", capture)
+
+    def call(*words):
+        result = surgery(*words, "--dry-run")
+        assert caught, result.err
+        _, _, plan, options = caught.pop()
+        (edit,) = plan.edits
+        return msgspec.to_builtins(edit), options
+
+    return call
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_help_of_every_edit_shows_all_its_fields_and_an_example(surgery, name):
+    result = surgery(name, "--help")
+
+    assert result.code == 0
+    assert result.out.splitlines()[-1].startswith(f"  surgery {name} SRC DST ")
+    for field in fields_of(operations()[name]):
+        assert field.name == "at" or option_name(field) in result.out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_example_in_the_help_is_the_edit_in_the_docs(typed, name):
+    from surgery_cli.plan.yaml_text import parse_yaml
+
+    documented = parse_yaml(operations()[name].example, "example").value
+    if isinstance(documented, list):
+        (documented,) = documented
+    words = shlex.split(example_command(operations()[name]))[1:]
+
+    edit, _ = typed(*words)
+
+    defaults = {field.name: field.default for field in fields_of(operations()[name])}
+    assert {**defaults, **edit} == {**defaults, **documented}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_field_hides_behind_an_option_that_every_command_has(name):
+    shared = {p.name.replace("_", "-") for group in (drafting, output) for p in options_of(group)}
+    own = {option_name(field)[2:] for field in fields_of(operations()[name])}
+
+    assert own & {*shared, "dry-run", "help"} <= SHARED_WITH_PLANS
+
+
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [
+        (
+            ["rescale", "a", "b", "p/*", "q", "--by", "1e-3", "--except", "p/x", "--except", "p/y"],
+            {"op": "rescale", "at": ["p/*", "q"], "by": 0.001, "except": ["p/x", "p/y"]},
+        ),
+        (
+            ["normalize", "a", "b", "p", "--axis", "0,1", "--to", "2", "--norm", "l1"],
+            {"op": "normalize", "at": "p", "axis": [0, 1], "to": 2.0, "norm": "l1"},
+        ),
+        (
+            ["normalize", "a", "b", "p", "--axis", "-1"],
+            {"op": "normalize", "at": "p", "axis": -1},
+        ),
+        (
+            ["replace", "a", "b", "p", "--with", "0", "--cast"],
+            {"op": "replace", "at": "p", "with": 0, "cast": True},
+        ),
+        (["cast", "a", "b", "--to", "bfloat16"], {"op": "cast", "to": "bfloat16"}),
+        (
+            ["rename", "a", "b", "--move", "p=q", "--move", "q=p"],
+            {"op": "rename", "moves": {"p": "q", "q": "p"}},
+        ),
+        (
+            ["keep", "a", "b", "p", "--where-ndim", "2", "--expect", "3", "--optional"],
+            {"op": "keep", "at": "p", "where_ndim": 2, "expect": 3, "optional": True},
+        ),
+        (
+            ["reinit", "a", "b", "p", "--init", "zeros", "--optimizer", "reset", "--note", "new"],
+            {"op": "reinit", "at": "p", "init": "zeros", "optimizer": "reset", "note": "new"},
+        ),
+    ],
+)
+def test_what_is_typed_becomes_the_fields_of_the_edit(typed, words, fields):
+    edit, _ = typed(*words)
+
+    assert {k: list(v) if isinstance(v, tuple) else v for k, v in edit.items()} == fields
+
+
+def test_writing_options_reach_the_use_case(typed):
+    words = [
+        "--step",
+        "3",
+        "--item",
+        "state",
+        "--as-step",
+        "4",
+        "--params",
+        "target",
+        "--seed",
+        "7",
+    ]
+    words += ["--device", "gpu:1", "--mesh", "data=2", "--memory", "512MiB", "--optimizer", "keep"]
+    words += ["--allow-non-finite", "--force", "--link", "never", "--compact", "always"]
+
+    _, options = typed("delete", "a", "b", "p", *words)
+
+    assert options == use_cases.Options(
+        step=3,
+        item="state",
+        as_step=4,
+        params="target",
+        seed=7,
+        device="gpu:1",
+        mesh="data=2",
+        memory_bytes=536870912,
+        optimizer="keep",
+        allow_non_finite=True,
+        force=True,
+        link="never",
+        compact="always",
+    )
+
+
+def test_options_that_are_not_given_are_the_use_cases_own_defaults(typed):
+    _, options = typed("delete", "a", "b", "p")
+
+    assert options == use_cases.Options()
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4GiB", 4294967296),
+        ("4G", 4294967296),
+        ("4gi", 4294967296),
+        ("4GB", 4000000000),
+        ("1.5 kB", 1500),
+        ("100 MiB", 104857600),
+        ("2T", 2199023255552),
+        ("512", 512),
+        ("512B", 512),
+    ],
+)
+def test_a_size_is_a_number_and_a_unit(text, size):
+    assert bytes_of(text, "memory") == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1GiB", "4 GiBs", "GiB", "4PiB", "1e9"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(PlanError, match="is not a size"):
+        bytes_of(text, "memory")
