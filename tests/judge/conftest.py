@@ -1,0 +1,72 @@
+"""Each layout of each state is saved once per worker, and each donor."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from edits import DONOR_LAYOUTS, DONOR_VALUES
+from layouts import Layout, pytree_checkpointer
+from source_trees import everything_of
+from targets import Target
+
+Saved = Callable[[Layout, Target], tuple[Path, Any]]
+
+
+@pytest.fixture(scope="session")
+def _saved_states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
+    states: dict[str, Any] = {}
+    saved: dict[tuple[str, str], tuple[Path, Any]] = {}
+
+    def save(layout: Layout, target: Target) -> tuple[Path, Any]:
+        key = (layout.name, target.name)
+        if key not in saved:
+            if target.name not in states:
+                states[target.name] = target.make()
+            state = layout.before(states[target.name])
+            folder = tmp_path_factory.mktemp(f"{target.name}-{layout.name}")
+            saved[key] = (layout.save(folder, state), state)
+        return saved[key]
+
+    return save
+
+
+@pytest.fixture
+def saved(_saved_states: Saved) -> Iterator[Saved]:
+    """A layout's checkpoint of a state, and the state; it must be as it was when the test ends."""
+    before: dict[Path, Any] = {}
+
+    def save(layout: Layout, target: Target) -> tuple[Path, Any]:
+        path, state = _saved_states(layout, target)
+        before[path] = everything_of(path)
+        return path, state
+
+    yield save
+    for path, content in before.items():
+        assert everything_of(path) == content
+
+
+@pytest.fixture(scope="session")
+def _donors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A leaf in each of the four array layouts, beside another that is not wanted."""
+    folder = tmp_path_factory.mktemp("donors")
+    tree = {
+        "donated": {"kernel": jax.numpy.asarray(DONOR_VALUES)},
+        "other": jax.numpy.asarray(np.ones((64, 64), np.float32)),
+    }
+    for name in DONOR_LAYOUTS:
+        store, zarr = name.split("-")
+        with pytree_checkpointer(ocdbt=store == "ocdbt", zarr3=zarr == "zarr3") as checkpointer:
+            checkpointer.save(folder / name, args=ocp.args.PyTreeSave(tree))
+    return {name: folder / name for name in DONOR_LAYOUTS}
+
+
+@pytest.fixture
+def donors(_donors: dict[str, Path]) -> Iterator[dict[str, str]]:
+    """Paths of the donors by layout; they must be as they were when the test ends."""
+    before = {name: everything_of(path) for name, path in _donors.items()}
+    yield {name: str(path) for name, path in _donors.items()}
+    assert {name: everything_of(path) for name, path in _donors.items()} == before

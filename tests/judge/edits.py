@@ -1,0 +1,230 @@
+"""Edits as `surgery` is told them, beside the same edits done in Python to the state in memory."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx, struct
+from flax.core import FrozenDict
+from targets import Target, text_of
+
+from surgery_cli.surgery import Options
+
+Steps = list[tuple[str, dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """``steps(target, donors)`` are the operations with their options; ``change`` is the edit by independent means.
+
+    ``close_to`` names the leaves that are compared to rounding instead of bit by bit.
+    """
+
+    name: str
+    steps: Callable[[Target, Mapping[str, str]], Steps]
+    change: Callable[[Target, Any], Any]
+    options: Options = field(default_factory=lambda: Options(optimizer="keep"))
+    is_rounded: bool = False
+
+
+# -- the same edits in Python ----------------------------------------------------------------------------------------
+
+
+def with_leaf(tree: Any, path: str, compute: Callable[[np.ndarray], Any]) -> Any:
+    """The state with one leaf's values computed anew, on the leaf's own devices."""
+
+    def change(keys: tuple[Any, ...], leaf: Any) -> Any:
+        if text_of(keys) != path:
+            return leaf
+        values = np.asarray(compute(np.asarray(leaf)))
+        return jax.device_put(values, leaf.sharding) if isinstance(leaf, jax.Array) else values
+
+    return jax.tree_util.tree_map_with_path(change, tree)
+
+
+def with_keys(tree: Any, change: Callable[[dict[Any, Any]], dict[Any, Any]]) -> Any:
+    """The state with ``change`` applied to every mapping in it, from the leaves upwards."""
+    if isinstance(tree, nnx.State):
+        return nnx.State(change({key: with_keys(value, change) for key, value in tree.items()}))
+    if isinstance(tree, FrozenDict):
+        return FrozenDict(change({key: with_keys(value, change) for key, value in tree.items()}))
+    if isinstance(tree, dict):
+        return change({key: with_keys(value, change) for key, value in tree.items()})
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(with_keys(value, change) for value in tree))
+    if isinstance(tree, list | tuple):
+        return type(tree)(with_keys(value, change) for value in tree)
+    if hasattr(tree, "__dataclass_fields__") and isinstance(tree, struct.PyTreeNode):
+        return tree.replace(params=with_keys(tree.params, change), opt_state=with_keys(tree.opt_state, change))
+    return tree
+
+
+def renamed(names: Mapping[str, str]) -> Callable[[Target, Any], Any]:
+    """Layers under other names, in the params and in every slot."""
+
+    def change(mapping: dict[Any, Any]) -> dict[Any, Any]:
+        return {names.get(key, key): value for key, value in mapping.items()}
+
+    return lambda target, state: with_keys(state, change)
+
+
+def _copied(target: Target, state: Any) -> Any:
+    def change(mapping: dict[Any, Any]) -> dict[Any, Any]:
+        return {**mapping, "Dense_9": mapping["Dense_1"]} if "Dense_1" in mapping else mapping
+
+    return with_keys(state, change)
+
+
+def _without_biases(target: Target, state: Any) -> Any:
+    def change(mapping: dict[Any, Any]) -> dict[Any, Any]:
+        if "Dense_1" not in mapping or not isinstance(mapping["Dense_1"], Mapping):
+            return mapping
+        layer = mapping["Dense_1"]
+        rest = {key: value for key, value in layer.items() if key != "bias"}
+        return {**mapping, "Dense_1": type(layer)(rest)}
+
+    return with_keys(state, change)
+
+
+def _params_alone(target: Target, state: Any) -> Any:
+    params = state[target.params] if isinstance(state, Mapping) else state.params
+    return {target.params: params}
+
+
+def _scaled(target: Target, state: Any) -> Any:
+    return with_leaf(state, target.path("Dense_1", "kernel"), lambda x: x * np.float32(0.5))
+
+
+def _kernel(target: Target, **options: Any) -> dict[str, Any]:
+    return {"at": target.path("Dense_1", "kernel"), **options}
+
+
+DONOR_VALUES = np.random.default_rng(99).normal(size=(4, 4)).astype(np.float32)
+DONOR_LAYOUTS = ("ocdbt-zarr2", "ocdbt-zarr3", "leaves-zarr2", "leaves-zarr3")
+
+
+def _from_donor(layout: str) -> Edit:
+    return Edit(
+        f"replace-from-{layout}",
+        lambda target, donors: [
+            ("replace", _kernel(target, **{"with": donors[layout], "from": "donated/kernel"}))
+        ],
+        lambda target, state: with_leaf(
+            state, target.path("Dense_1", "kernel"), lambda x: DONOR_VALUES
+        ),
+    )
+
+
+def _layer(target: Target, name: str) -> str:
+    return target.node(name)
+
+
+EDITS = [
+    Edit("nothing", lambda target, donors: [], lambda target, state: state),
+    Edit("rescale", lambda target, donors: [("rescale", _kernel(target, by="0.5"))], _scaled),
+    Edit(
+        "rescale-compact",
+        lambda target, donors: [("rescale", _kernel(target, by="0.5"))],
+        _scaled,
+        Options(optimizer="keep", compact="always"),
+    ),
+    Edit(
+        "rescale-unlinked",
+        lambda target, donors: [("rescale", _kernel(target, by="0.5"))],
+        _scaled,
+        Options(optimizer="keep", link="never"),
+    ),
+    Edit(
+        "normalize",
+        lambda target, donors: [("normalize", _kernel(target))],
+        lambda target, state: with_leaf(
+            state, target.path("Dense_1", "kernel"), lambda x: x / np.linalg.norm(x)
+        ),
+        is_rounded=True,
+    ),
+    Edit(
+        "reinit",
+        lambda target, donors: [("reinit", _kernel(target, init="constant", value="0.75"))],
+        lambda target, state: with_leaf(
+            state, target.path("Dense_1", "kernel"), lambda x: np.full_like(x, 0.75)
+        ),
+    ),
+    Edit(
+        "cast",
+        lambda target, donors: [("cast", _kernel(target, to="float16"))],
+        lambda target, state: with_leaf(
+            state, target.path("Dense_1", "kernel"), lambda x: x.astype(np.float16)
+        ),
+    ),
+    *(_from_donor(layout) for layout in DONOR_LAYOUTS),
+    Edit(
+        "rename",
+        lambda target, donors: [("rename", {"at": _layer(target, "Dense_1"), "to": _layer(target, "head")})],
+        renamed({"Dense_1": "head"}),
+    ),
+    Edit(
+        "rename-and-back",
+        lambda target, donors: [
+            ("rename", {"at": _layer(target, "Dense_1"), "to": _layer(target, "head")}),
+            ("rename", {"at": _layer(target, "head"), "to": _layer(target, "Dense_1")}),
+        ],
+        lambda target, state: state,
+    ),
+    Edit(
+        "swap",
+        lambda target, donors: [
+            (
+                "rename",
+                {
+                    "moves": [
+                        f"{_layer(target, 'Dense_0')}={_layer(target, 'Dense_1')}",
+                        f"{_layer(target, 'Dense_1')}={_layer(target, 'Dense_0')}",
+                    ]
+                },
+            )
+        ],
+        renamed({"Dense_0": "Dense_1", "Dense_1": "Dense_0"}),
+    ),
+    Edit(
+        "rotation",
+        lambda target, donors: [
+            (
+                "rename",
+                {
+                    "moves": [
+                        f"{_layer(target, f'Dense_{n}')}={_layer(target, f'Dense_{(n + 1) % 3}')}"
+                        for n in range(3)
+                    ]
+                },
+            )
+        ],
+        renamed({f"Dense_{n}": f"Dense_{(n + 1) % 3}" for n in range(3)}),
+    ),
+    Edit(
+        "rename-then-rescale",
+        lambda target, donors: [
+            ("rename", {"at": _layer(target, "Dense_1"), "to": _layer(target, "head")}),
+            ("rescale", {"at": target.path("head", "kernel"), "by": "0.5"}),
+        ],
+        lambda target, state: renamed({"Dense_1": "head"})(target, _scaled(target, state)),
+    ),
+    Edit(
+        "copy",
+        lambda target, donors: [("copy", {"at": _layer(target, "Dense_1"), "to": _layer(target, "Dense_9")})],
+        _copied,
+    ),
+    Edit(
+        "delete",
+        lambda target, donors: [("delete", {"at": target.node("Dense_1", "bias")})],
+        _without_biases,
+    ),
+    Edit("keep", lambda target, donors: [("keep", {"at": target.params})], _params_alone),
+    Edit(
+        "keep-compact",
+        lambda target, donors: [("keep", {"at": target.params})],
+        _params_alone,
+        Options(optimizer="keep", compact="always"),
+    ),
+]
