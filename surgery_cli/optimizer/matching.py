@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from surgery_cli.optimizer.groups import SlotHint
 from surgery_cli.optimizer.mirrors import (
@@ -85,6 +86,16 @@ class Matching:
     def hint(self, state: Branch) -> SlotHint | None:
         """What the user says of a part of the tree."""
         return self._hints.get(str(path_of(state))) if self._hints else None
+
+    @contextmanager
+    def belonging_to(self, hint: SlotHint) -> Iterator[None]:
+        """Within, only the params that the user named are candidates."""
+        before = self.candidates, self._shapes
+        self.candidates, self._shapes = self._said(hint), None
+        try:
+            yield
+        finally:
+            self.candidates, self._shapes = before
 
     def telling_pair(self, first: Mirror, second: Mirror) -> tuple[LeafPath, LeafPath] | None:
         """The slots of one param in two fields: many elements, as they tell most, but not too many to read."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from surgery_cli.errors import Problem
 from surgery_cli.optimizer.groups import Group, Signal, SlotHint
-from surgery_cli.optimizer.kinds import BESIDE, UNDER_PARAM, Field, Kind, by_signature
+from surgery_cli.optimizer.kinds import BESIDE, UNDER_PARAM, Field, Kind, by_name, by_signature
 from surgery_cli.optimizer.matching import Matching, by_tail
 from surgery_cli.optimizer.mirrors import (
     Branch,
@@ -73,10 +73,12 @@ class Walk:
             return signal
         hint = self.matching.hint(branch)
         if hint is not None:
-            self._hinted(branch, hint, signal)
-            return Signal(None)
+            return self._hinted(branch, hint, signal)
         if isinstance(branch, LeafPath):
             return self._leaf(branch, signal, inside=inside)
+        return self._node(branch, signal, inside=inside)
+
+    def _node(self, branch: Node, signal: Signal, *, inside: bool) -> Signal:
         known = by_signature().get(frozenset(branch.children))
         if known is not None:
             behind = self._state(branch, known, signal, inside=inside)
@@ -84,7 +86,7 @@ class Walk:
                 return behind
         if branch.path[-1:] == ("param_states",) and self._under_params(branch):
             return Signal(None)
-        if inside and branch.is_sequence:
+        if branch.is_sequence and (inside or _looks_like_chain(branch)):
             return self._chain(branch, signal)
         if self._copy(branch, inside=inside):
             return Signal(None) if inside else signal
@@ -98,9 +100,7 @@ class Walk:
     def _leaf(self, leaf: LeafPath, signal: Signal, *, inside: bool) -> Signal:
         spec = self.tree[leaf]
         if spec.kind is LeafKind.EMPTY:
-            return Signal(
-                None
-            )  # clipping, a trust ratio, a sign or nothing at all: they look alike
+            return Signal(None)  # clipping, a trust ratio, a sign, or nothing: they look alike
         if not leaf or not spec.has_array:
             return signal
         if spec.shape == () and is_integer(spec.dtype):
@@ -157,8 +157,11 @@ class Walk:
         left = tuple(
             k for k in kinds if all(_allowed(k.fields[n], r) for n, r in relations.items())
         )
-        if not left and not self.matching.candidates[1:] and inside is False:
-            return None
+        if not inside:
+            if not left:
+                return None
+            if left[0].after == "same":
+                signal = Signal(None)  # an average beside the optimizer is not one of gradients
         self._emit(node, left or kinds, signal, matches, relations if left else {})
         return self._behind(node, (left or kinds)[0], signal)
 
@@ -237,11 +240,14 @@ class Walk:
             return False
         family = "adafactor" if "v_row" in parts else "flax.optim"
         self.family[node.path] = family
+        self._named.narrow(node.path, (by_name()["factored" if "v_row" in parts else "adam"],))
+        _, forced = self._named.narrow(node.path, (by_name()["ema"],))
         for place, (name, pairs) in enumerate(parts.items()):
             part = match._replace(pairs=pairs, holes=match.holes if place == 0 else [])
             signal = Signal(None if name == "m" else -1)
             group = relation(pairs, self.tree)
             self.add(part, name, UNDER_PARAM[name], signal, family, owner=node.path, group=group)
+            self.groups[-1].forced = forced if name == "m" else None
         step = LeafPath((*node.path[:-1], "step"))
         if step in self.tree:
             drives = (
@@ -266,15 +272,19 @@ class Walk:
             self.add(match, name, BESIDE, Signal(1), "copy", in_optimizer=False)
         return True
 
-    def _hinted(self, branch: Branch, hint: SlotHint, signal: Signal) -> None:
-        """A tree of slots of which the user said what it is."""
+    def _hinted(self, branch: Branch, hint: SlotHint, signal: Signal) -> Signal:
+        """A part of the state of which the user said what it is, or at least which params it belongs to."""
         if hint.ignore:
-            return
+            return Signal(None)
+        if hint.field is None and isinstance(branch, Node):
+            with self.matching.belonging_to(hint):
+                return self._node(branch, signal, inside=True)
         match = self.matching.find(branch)
         if isinstance(match, Mirror) and match.pairs:
             self.add(match, str(match.node[-1]), hint.field, signal, "named in `slots:`")
-            return
-        self._ask(path_of(branch), [])
+        else:
+            self._ask(path_of(branch), [])
+        return Signal(None)
 
     def _ask(self, path: LeafPath, candidates: list[LeafPath]) -> None:
         """Keep a question for the user, once for each node."""
@@ -308,3 +318,15 @@ def _below_optimizer(leaf: LeafPath) -> LeafPath:
     """The part of the optimizer state in which a leaf stands: the node below its root."""
     depth = next((d for d, key in enumerate(leaf) if key in OPTIMIZER_NAMES), len(leaf) - 2)
     return LeafPath(leaf[: max(depth, 0) + 2])
+
+
+def _looks_like_chain(sequence: Node) -> bool:
+    """True if a state with several known fields stands in the sequence, or in a sequence in it."""
+    for child in sequence.children.values():
+        if isinstance(child, Node):
+            known = by_signature().get(frozenset(child.children))
+            if known is not None and len(known[0].fields) + len(known[0].clocks) > 1:
+                return True
+            if child.is_sequence and _looks_like_chain(child):
+                return True
+    return False

@@ -95,6 +95,8 @@ def test_t5x_slots_stand_under_the_paths_of_their_params() -> None:
     assert found[f"{under}/kernel/v"] == ("target/decoder/kernel", "v", "one", -2)
     assert found[f"{under}/bias/v"] == ("target/decoder/bias", "v", "same", -2)
     assert found[f"{under}/kernel/m"][3] is None
+    named = survey(tree, kind="adafactor").slots
+    assert {s.power for s in named.values() if s.name == "m"} == {1}
     assert len(found) == 8
     assert {str(p): c.drives for p, c in result.clocks.items()} == {"state/step": "decay"}
 
@@ -218,6 +220,30 @@ def test_equal_parts_are_asked_for_and_the_answer_is_taken() -> None:
     powers = {str(p): (str(s.param), s.power, s.is_even) for p, s in answered.slots.items()}
     assert powers["opt_state/0/nu/kernel"] == ("params/student/kernel", -2, True)
     assert len(powers) == 4
+
+
+def test_the_params_of_a_whole_state_can_be_named_at_once() -> None:
+    state = {"generator": adam_of(DENSE), "critic": adam_of(DENSE)}
+    tree = tree_of({"params": {"G": DENSE, "D": DENSE}, "opt_state": state})
+    assert len(survey(tree).questions) == 4
+    told = {"opt_state/generator": {"of": "params/G"}, "opt_state/critic": {"of": "params/D"}}
+    found = twins(tree, slots=told)
+    assert found["opt_state/generator/0/mu/bias"] == "params/G/bias"
+    assert found["opt_state/critic/0/nu/kernel"] == "params/D/kernel"
+    assert len(found) == 8
+
+
+def test_a_chain_under_an_unusual_name_is_a_chain() -> None:
+    chain = optax.chain(optax.clip(1.0), optax.amsgrad(0.1)).init(DENSE)
+    slots = survey(tree_of({"params": DENSE, "training": {"tx": chain}})).slots
+    assert len(slots) == 6
+    assert {s.power for s in slots.values()} == {None}
+    assert all(s.in_optimizer for s in slots.values())
+
+
+def test_an_average_of_params_beside_the_optimizer_is_not_taken_for_momentum() -> None:
+    tree = tree_of({"params": DENSE, "ema_state": optax.ema(0.99).init(DENSE)})
+    assert {s.power for s in survey(tree).slots.values()} == {None}
 
 
 def test_a_state_that_no_longer_fits_the_params_is_asked_for() -> None:
