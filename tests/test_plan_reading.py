@@ -209,14 +209,14 @@ def test_relative_paths_are_relative_to_the_plan(tmp_path, monkeypatch):
         "- {op: scale, at: a, by: gs://b/f.npy}\n"
     )
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("HOME", "/users/me")
     plan = read_plan("plans/p.yaml", kinds=KINDS)
     here = f"{tmp_path}/plans"
     assert plan.sources == {
         "a": f"{here}/../ck",
         "b": "/abs@3",
         "c": "gs://b/c",
-        "d": "/home/me/d",
+        "d": "/users/me/d",
         "e": "s3://x",
     }
     assert [e.with_ for e in plan.edits[:4]] == ["a", f"{here}/f.npz:k//v", f"{here}/0", 0]

@@ -47,14 +47,6 @@ class Evaluation:
         """How many blocks there are."""
         return len(self.windows())
 
-    def bytes_read_for(self, window: Window) -> int:
-        """Bytes of stored values that a block is made of (measurements not counted)."""
-        ignored = any(step.operation.ignores_leaf for step in self.recipe.steps)
-        if self.recipe.origin is None or ignored:
-            return 0
-        before = self.recipe.steps[0].before if self.recipe.steps else self.recipe.spec
-        return math.prod(window_shape(window)) * item_bytes(before.dtype)
-
     def block(self, window: Window) -> Values:
         """The values of one block, in the output's dtype, C-contiguous."""
         values = self._after(len(self.recipe.steps), window)

@@ -14,7 +14,7 @@ import msgspec
 from surgery_cli.engine.evaluation import Evaluation, working_bytes
 from surgery_cli.engine.grid import Window, block_shape, windows
 from surgery_cli.engine.progress import Meter
-from surgery_cli.engine.reading import Readable
+from surgery_cli.engine.reading import CountedSource, Readable
 from surgery_cli.operations.base import Kit
 from surgery_cli.store.item_plan import PlannedLeaf, Way
 from surgery_cli.store.item_writer import ItemWriter
@@ -31,10 +31,9 @@ WORKERS = 4
 
 
 class Executed(msgspec.Struct):
-    """What a run did: digests of the leaves whose values were written, bytes of values read and written."""
+    """What a run did: digests of the leaves whose values were written, and bytes of these values."""
 
     digests: dict[LeafPath, LeafDigest] = {}
-    read_bytes: int = 0
     written_bytes: int = 0
 
 
@@ -74,7 +73,7 @@ class Execution:
         meter: Meter,
         allow_non_finite: bool = False,
     ) -> None:
-        self._sources = sources
+        self._sources = {name: CountedSource(source) for name, source in sources.items()}
         self._kit = kit
         self._meter = meter
         self._allow_non_finite = allow_non_finite
@@ -97,6 +96,11 @@ class Execution:
                 self._inline_values(writer)
                 self._arrays(writer, pool)
         return self.executed
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of values that were read so far, measurements included."""
+        return sum(source.read_bytes for source in self._sources.values())
 
     def _inline_values(self, writer: ItemWriter) -> None:
         """Values that are packed into a file: each is computed when its turn to be written comes."""
@@ -183,7 +187,6 @@ class Execution:
             check_finite(leaf.draft_path, values, lambda: evaluation.origin_block(window))
         with self._lock:
             self.executed.written_bytes += values.nbytes
-            self.executed.read_bytes += evaluation.bytes_read_for(window)
             self._meter.advance(values.nbytes, str(leaf.draft_path))
         return values
 

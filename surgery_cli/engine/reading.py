@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -18,6 +19,21 @@ class Readable(Protocol):
     """A source whose leaves can be read."""
 
     def read(self, path: LeafPath, window: Window | None = None) -> Any: ...
+
+
+class CountedSource:
+    """A source that counts the bytes of values that were asked of it. May be used from threads."""
+
+    def __init__(self, source: Readable) -> None:
+        self._source = source
+        self._lock = threading.Lock()
+        self.read_bytes = 0
+
+    def read(self, path: LeafPath, window: Window | None = None) -> Any:
+        value = self._source.read(path, window)
+        with self._lock:
+            self.read_bytes += getattr(value, "nbytes", 0)
+        return value
 
 
 def read_values(source: Readable, path: LeafPath, window: Window | None = None) -> Values:

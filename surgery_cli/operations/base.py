@@ -220,7 +220,8 @@ class Operation(
             if field.name not in shared and getattr(self, field.name) != field.default
         }
         own = " ".join(f"{name} {_shown(value)}" for name, value in given.items())
-        return " ".join(part for part in (", ".join(self.patterns), own) if part)
+        named = (self.at,) if isinstance(self.at, str) else self.at
+        return " ".join(part for part in (", ".join(named), own) if part)
 
     def selectable(self, spec: LeafSpec) -> bool:
         """True if a pattern of this edit names such leaves at all; value edits skip empties."""

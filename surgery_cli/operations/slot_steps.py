@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from surgery_cli.errors import ValueRefusal
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place
+from surgery_cli.tree.paths import LeafPath
 
 
 class FillFresh(LeafOperation, tag="fill_fresh", kw_only=True, frozen=True):
@@ -21,7 +24,7 @@ class FillFresh(LeafOperation, tag="fill_fresh", kw_only=True, frozen=True):
 class FillMean(LeafOperation, tag="fill_mean", kw_only=True, frozen=True):
     """Put the mean of a second moment into every element: a usual step size for values that are new.
 
-    The slot must not be negative anywhere, so that the mean measures its size.
+    Second moments are nowhere negative, so the mean measures their size. A mean that is not finite is refused.
     """
 
     @property
@@ -31,6 +34,17 @@ class FillMean(LeafOperation, tag="fill_mean", kw_only=True, frozen=True):
     def measure(self, block: Any, kit: Kit, at: Place) -> Any:
         size = at.before.size
         return kit.in_float64(block, lambda x: kit.xp.sum(x, keepdims=True) / size)
+
+    def finish(self, measured: Any, path: LeafPath) -> Any:
+        mean = float(measured.reshape(()))
+        if not math.isfinite(mean):
+            raise ValueRefusal(
+                f"'{path}' has no mean to start from",
+                why=f"its mean is {mean}: training has left values there that are not finite",
+                fix="use `optimizer: reset` for this edit",
+                path=str(path),
+            )
+        return measured
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         mean = at.window(at.measured)

@@ -105,11 +105,3 @@ def damaged(store: ArrayStore, name: str, error: Exception) -> CheckpointError:
         why=str(error).split("\n", 1)[0][:300],
         fix="its data is missing or damaged; copy the checkpoint again from where it was whole",
     )
-
-
-def expected_chunks(document: ArrayDocument) -> int:
-    """How many stored chunks an array has if all of them are stored."""
-    count = 1
-    for size, step in zip(document.shape, document.write_shape, strict=True):
-        count *= -(-size // max(step, 1))
-    return count

@@ -14,6 +14,7 @@ from surgery_cli.store.item import FileItem, Item, PytreeItem
 from surgery_cli.store.location import Location, locate
 from surgery_cli.store.msgpack_tree import MsgpackFile
 from surgery_cli.store.safetensors_file import SafetensorsFile
+from surgery_cli.store.sidecars import METADATA
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
@@ -114,7 +115,7 @@ def open_checkpoint(text: str, *, step: int | None = None, item: str | None = No
 def open_item(path: Path) -> Item:
     """The item at ``path``, in whichever format it is."""
     if path.is_dir():
-        if any(path.glob("*.safetensors")):
+        if not (path / METADATA).exists() and any(path.glob("*.safetensors")):
             return FileItem(path, SafetensorsFile(path), "safetensors")
         return PytreeItem(path)
     if path.suffix == ".safetensors":

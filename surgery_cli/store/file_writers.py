@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,23 +60,33 @@ def packed_leaves(
             found[leaf.path] = _in_kind_of(leaf, produced[leaf.path], source)
         elif leaf.way is not Way.NONE:
             found[leaf.path] = _placeholder(leaf, source)
-        elif _stands_in(source, leaf, plan):
-            found[leaf.path] = Stored(leaf.origin_path or leaf.path)
+        elif leaf.origin_path is not None and _stands_in(source, leaf):
+            found[leaf.path] = Stored(leaf.origin_path)
         elif leaf.spec.kind is LeafKind.EMPTY:
             found[leaf.path] = _EMPTIES[leaf.spec.empty]
         else:
-            assert leaf.origin is not None
-            assert leaf.origin_path is not None
-            found[leaf.path] = leaf.origin.read(leaf.origin_path)
+            found[leaf.path] = partial(_from_elsewhere, leaf)
     return found
 
 
-def _stands_in(source: MsgpackFile, leaf: PlannedLeaf, plan: ItemPlan) -> bool:
-    return leaf.origin is plan.item and leaf.origin_path in source.tree
+def _stands_in(source: MsgpackFile, leaf: PlannedLeaf) -> bool:
+    """True if the leaf's origin is packed in ``source``, and not in some other file or store."""
+    origin = leaf.origin
+    packed = origin.content if isinstance(origin, FileItem) else getattr(origin, "aggregate", None)
+    return packed is source and leaf.origin_path in source.tree
+
+
+def _from_elsewhere(leaf: PlannedLeaf) -> Any:
+    """A value that another item holds, in the kind of leaf that it becomes."""
+    assert leaf.origin is not None
+    assert leaf.origin_path is not None
+    return in_kind(leaf.origin.read(leaf.origin_path), leaf.spec)
 
 
 def _in_kind_of(leaf: PlannedLeaf, produce: Produce, source: MsgpackFile) -> Produce:
-    packed = source.scan.leaves.get(leaf.origin_path or leaf.path)
+    packed = source.scan.leaves.get(leaf.path)
+    if leaf.origin_path is not None and _stands_in(source, leaf):
+        packed = source.scan.leaves[leaf.origin_path]
     code = packed.code if packed is not None else None
     return lambda: in_kind(produce(), leaf.spec, code)
 

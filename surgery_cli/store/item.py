@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store.arrays import ArrayStore, Window, expected_chunks, open_array, read_array
+from surgery_cli.store.arrays import ArrayStore, Window, open_array, read_array
 from surgery_cli.store.msgpack_tree import MsgpackFile
 from surgery_cli.store.ocdbt import OcdbtStore
 from surgery_cli.store.per_leaf import PerLeafStore
@@ -145,10 +145,10 @@ class PytreeItem:
         array = self.store.arrays[name]
         document = array.document
         chunks = len(array.keys) - 1
-        if self.sidecars.stores_fill_values and chunks < expected_chunks(document):
+        if self.sidecars.stores_fill_values and chunks < document.chunk_count:
             raise CheckpointError(
                 f"'{name}' in '{self.directory}' is incomplete",
-                why=f"{chunks} of {expected_chunks(document)} chunks are stored, and all were written",
+                why=f"{chunks} of {document.chunk_count} chunks are stored, and all were written",
                 fix="the save or a copy was cut short; copy the checkpoint again from where it was whole",
             )
         spec = LeafSpec(
@@ -192,8 +192,7 @@ class PytreeItem:
             return read_array(self.store, leaf.array, window)
         if leaf.is_inline:
             assert self.aggregate is not None
-            value = self.aggregate.read(path)
-            return value if window is None or not hasattr(value, "shape") else value[window]
+            return self.aggregate.read(path, window)
         if leaf.spec.kind is LeafKind.STRING:
             return (self.sidecars.strings or {})[stored_name(path)]
         return None
@@ -246,8 +245,7 @@ class FileItem:
         return found
 
     def read(self, path: LeafPath, window: Window | None = None) -> Any:
-        value = self.content.read(path)
-        return value[window] if window is not None and hasattr(value, "shape") else value
+        return self.content.read(path, window)
 
     def identity(self, path: LeafPath) -> Hashable | None:
         return None

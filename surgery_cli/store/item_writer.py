@@ -73,10 +73,8 @@ class PytreeWriter:
 
     def _copy_sidecars(self) -> None:
         """Everything that is not array data: Orbax's small files, and files that are foreign to it."""
-        data = _data_names(self.item)
-        for entry in sorted(os.scandir(self.item.directory), key=lambda e: e.name):
-            if entry.name not in data and not entry.name.startswith("ocdbt."):
-                self.linker.copy_tree(Path(entry.path), self.target / entry.name)
+        for path in small_files(self.item):
+            self.linker.copy_tree(path, self.target / path.name)
 
     def batch(self) -> AbstractContextManager[Batch]:
         found: AbstractContextManager[Batch] = self._arrays.batch()
@@ -121,6 +119,16 @@ def _array_writer(item: PytreeItem, target: Path, linker: Linker, *, compact: bo
         return NoArrays()
     fresh = OcdbtStore(item.directory, 3 if item.sidecars.use_zarr3 else 2)
     return OcdbtWriter(target, fresh, linker, compact=True)
+
+
+def small_files(item: PytreeItem) -> list[Path]:
+    """What stands in an item's directory beside array data: Orbax's sidecars, and what is foreign to it."""
+    data = _data_names(item)
+    return [
+        Path(entry.path)
+        for entry in sorted(os.scandir(item.directory), key=lambda e: e.name)
+        if entry.name not in data and not entry.name.startswith("ocdbt.")
+    ]
 
 
 def _data_names(item: PytreeItem) -> set[str]:

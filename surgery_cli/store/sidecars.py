@@ -119,7 +119,7 @@ class Sidecars:
 
     def sharding_of(self, name: str) -> str | None:
         """Orbax's JSON for the sharding of an array."""
-        return (self.sharding or {}).get(sharding_key(name))
+        return self.sharding.get(sharding_key(name)) if self.sharding else None
 
     @property
     def use_zarr3(self) -> bool | None:

@@ -11,7 +11,7 @@ from surgery_cli.errors import PlanError, Problem
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, planned
-from surgery_cli.store.item_writer import ItemWriter, open_writer
+from surgery_cli.store.item_writer import ItemWriter, open_writer, small_files
 from surgery_cli.store.links import Linker
 from surgery_cli.store.listing import Listing, holds_pytree
 from surgery_cli.store.location import Location
@@ -92,7 +92,9 @@ class StepWriter:
         """Copy what stands beside the edited items; returns the new step (or flat, or item) directory or file."""
         if location.shape == "root":
             self.new.mkdir()
-            for path in location.root_files:
+            # plain files beside the steps may be needed to resume (a config); directories there are logs of their own
+            strangers = [p for p in location.foreign if p.parent == location.root and p.is_file()]
+            for path in [*location.root_files, *strangers]:
                 self.linker.copy_tree(path, self.new / path.name)
             step = self.new / self._step_name(location)
         else:
@@ -125,6 +127,30 @@ class StepWriter:
         if location.shape in ("root", "step") and _is_directory_step(location):
             return step / location.items[name].name
         return step
+
+
+def carried_bytes(checkpoint: Checkpoint) -> int:
+    """Bytes of files that are copied whatever the edit: sidecars, other items that are no trees, foreign files."""
+    total = 0
+    for item in checkpoint.items.values():
+        if isinstance(item, PytreeItem):
+            total += sum(tree_bytes(path) for path in small_files(item))
+    location = checkpoint.location
+    if location.shape in ("root", "step") and _is_directory_step(location):
+        items = {path.name for path in location.items.values()}
+        assert location.step_directory is not None
+        for entry in os.scandir(location.step_directory):
+            is_tree = entry.is_dir() and holds_pytree(Listing.of(Path(entry.path)))
+            if entry.name not in items and not is_tree:
+                total += tree_bytes(Path(entry.path))
+    return total + sum(tree_bytes(path) for path in location.root_files)
+
+
+def tree_bytes(path: Path) -> int:
+    """Bytes of a file, or of everything in a directory."""
+    if not path.is_dir():
+        return path.stat().st_size
+    return sum(tree_bytes(Path(entry.path)) for entry in os.scandir(path))
 
 
 def _is_directory_step(location: Location) -> bool:

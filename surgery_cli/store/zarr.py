@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any, Final
 
@@ -39,6 +40,8 @@ class ArrayDocument(msgspec.Struct, frozen=True):
     chunk_shape: tuple[int, ...]
     write_shape: tuple[int, ...]
     raw: bytes
+    chunk_count: int = 1
+    """How many stored units the array has if all of them are stored."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -83,7 +86,8 @@ def parse(raw: bytes) -> ArrayDocument:
             why=f"{error}: {raw[:80]!r}",
             fix="the checkpoint is damaged, or newer than this program",
         ) from None
-    return ArrayDocument(version, shape, dtype, chunks, write, raw)
+    counts = (-(-size // max(step, 1)) for size, step in zip(shape, write, strict=True))
+    return ArrayDocument(version, shape, dtype, chunks, write, raw, math.prod(counts))
 
 
 def revised(document: ArrayDocument, shape: tuple[int, ...], dtype: str) -> dict[str, Any]:

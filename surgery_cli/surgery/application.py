@@ -28,8 +28,9 @@ from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.item_plan import ItemPlan, Way
 from surgery_cli.store.links import Linker, LinkMode
 from surgery_cli.store.staging import Staging, check_destination, recover_old
-from surgery_cli.store.step_writer import StepWriter, plan_items
+from surgery_cli.store.step_writer import StepWriter, carried_bytes, plan_items
 from surgery_cli.store.strategy import costs_of_references, is_compact
+from surgery_cli.surgery.optimizers import Look, survey_state
 from surgery_cli.surgery.records import (
     Record,
     digests_after,
@@ -78,6 +79,8 @@ class Prepared(msgspec.Struct, frozen=True):
     plans: dict[str, ItemPlan]
     compact: dict[str, bool]
     reason: str
+    looked: list[Look]
+    """Slots whose values were read to tell which optimizer keeps them."""
 
 
 def prepare(source: str, plan: Plan, options: Options) -> Prepared:
@@ -100,6 +103,7 @@ def prepare(source: str, plan: Plan, options: Options) -> Prepared:
             opened[text] = open_source(text)
         return opened[text]  # type: ignore[no-any-return]
 
+    surveyed, looked = survey_state(checkpoint, plan, options.params) if plan.edits else (None, [])
     draft = resolve(
         plan,
         checkpoint,
@@ -107,6 +111,8 @@ def prepare(source: str, plan: Plan, options: Options) -> Prepared:
         seed=options.seed,
         optimizer=options.optimizer,
         params=options.params,
+        items=list(checkpoint.items) if checkpoint.location.prefix_items else (),
+        surveyed=surveyed,
     )
     sources: dict[str, Any] = {SOURCE: checkpoint}
     for name in draft.fingerprints:
@@ -118,7 +124,7 @@ def prepare(source: str, plan: Plan, options: Options) -> Prepared:
         (text for _, text in choices.values() if text), "the format is one file, written anew"
     )
     compact = {name: chosen for name, (chosen, _) in choices.items()}
-    return Prepared(checkpoint, draft, sources, plans, compact, reason)
+    return Prepared(checkpoint, draft, sources, plans, compact, reason, looked)
 
 
 def open_source(text: str) -> Checkpoint | ArrayFile:
@@ -186,7 +192,8 @@ def apply(
             written = verify_result(
                 staging.new, prepared.draft, done.digests, item=options.item, listener=listener
             )
-            report = _report(fields, done, linker, writer, started)
+            read = execution.read_bytes + sum(look.bytes for look in prepared.looked)
+            report = _report(fields, done, read, linker, writer, started)
             write_record(record_path(written), _record(prepared, plan, done, report))
             staging.commit()
     except OSError as error:
@@ -255,7 +262,8 @@ def _value_bytes(prepared: Prepared) -> int:
 
 def _costs(prepared: Prepared, options: Options) -> dict[str, int]:
     """Estimates from metadata, in bytes."""
-    read = written = linked = copied = 0
+    written = linked = copied = 0
+    read = sum(look.bytes for look in prepared.looked)
     for name, plan in prepared.plans.items():
         for leaf in plan.of(Way.ENCODE):
             written += leaf.spec.bytes
@@ -268,8 +276,9 @@ def _costs(prepared: Prepared, options: Options) -> dict[str, int]:
         raw_bytes = sum(leaf.origin_array.stored_bytes for leaf in raw)
         written += raw_bytes
         read += raw_bytes
+    copied += carried_bytes(prepared.checkpoint)
     if options.link == "never":
-        linked, copied = 0, linked
+        linked, copied = 0, copied + linked
     return {
         "bytes_read": read,
         "bytes_written": written,
@@ -294,7 +303,7 @@ def _preview_fields(
     prepared: Prepared, plan: Plan, destination: str | None, options: Options
 ) -> dict[str, Any]:
     draft = prepared.draft
-    notes = list(draft.notes)
+    notes = [look.sentence for look in prepared.looked] + list(draft.notes)
     removed = [str(path) for path in draft.removed]
     if removed and not any(prepared.compact.values()):
         notes.append(
@@ -363,6 +372,7 @@ def changed_leaf(draft: Draft, path: LeafPath) -> reports.ChangedLeaf:
 def _report(
     fields: Mapping[str, Any],
     done: Executed,
+    read_bytes: int,
     linker: Linker,
     writer: StepWriter,
     started: float,
@@ -371,7 +381,7 @@ def _report(
     for leaf in fields["leaves"]:
         leaf.digest = digests.get(leaf.path)
     counted = {
-        "bytes_read": done.read_bytes + sum(item.raw_bytes for item in writer.items.values()),
+        "bytes_read": read_bytes + sum(item.raw_bytes for item in writer.items.values()),
         "bytes_written": done.written_bytes + sum(item.raw_bytes for item in writer.items.values()),
         "bytes_linked": linker.carried.linked_bytes,
         "bytes_copied": linker.carried.copied_bytes,

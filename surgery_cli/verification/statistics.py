@@ -79,6 +79,36 @@ def statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
     )
 
 
+class RatioStatistics(msgspec.Struct, frozen=True):
+    """Of a first and a second moment: max |mu|, and over nu > 0: max |mu|/nu, max |mu|/sqrt(nu), the median of nu."""
+
+    largest_mu: float
+    largest_mu_over_nu: float
+    largest_mu_over_root_nu: float
+    median_nu: float
+
+
+def ratio_statistics(pairs: Iterable[tuple[Values, Values]]) -> RatioStatistics:
+    """The ratios that tell Adam's relatives apart; the median is that of the blocks' medians."""
+    import numpy as np
+
+    largest = over = over_root = 0.0
+    medians = []
+    for first, second in pairs:
+        mu, nu = np.abs(_real(first)), _real(second)
+        largest = max(largest, float(mu.max(initial=0.0)))
+        positive = nu > 0
+        if not positive.any():
+            continue
+        mu, nu = mu[positive], nu[positive]
+        with np.errstate(over="ignore"):
+            over = max(over, float((mu / nu).max()))
+            over_root = max(over_root, float((mu / np.sqrt(nu)).max()))
+        medians.append(float(np.median(nu)))
+    median = float(np.median(medians)) if medians else 0.0
+    return RatioStatistics(largest, over, over_root, median)
+
+
 def _real(block: Values) -> Values:
     import numpy as np
 
