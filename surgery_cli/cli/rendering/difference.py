@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surgery_cli.cli.rendering.page import Cell, Page, Row
-from surgery_cli.cli.rendering.words import leaves_text, number_text
+from surgery_cli.cli.rendering.words import leaves_text, number_text, shown_path
 from surgery_cli.reports import Change, Difference
 
 _MOST_LINES = 100
@@ -11,8 +11,8 @@ _MOST_LINES = 100
 
 def render(document: Difference, page: Page, *, verbose: bool = False) -> None:
     """The document as text: what differs, leaf by leaf, then the count of what agrees."""
-    page.line(Cell("a ", "faint"), document.a)
-    page.line(Cell("b ", "faint"), document.b)
+    page.line(Cell("a ", "faint"), shown_path(document.a))
+    page.line(Cell("b ", "faint"), shown_path(document.b))
     is_cut = page.is_terminal and not verbose
     for mark, paths in (("only in a", document.only_in_a), ("only in b", document.only_in_b)):
         if paths:

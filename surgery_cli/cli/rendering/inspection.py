@@ -6,7 +6,7 @@ from typing import Final
 
 from surgery_cli.cli.rendering import statistics, tree
 from surgery_cli.cli.rendering.page import Cell, Page
-from surgery_cli.cli.rendering.words import byte_text, counted, leaves_text, listed
+from surgery_cli.cli.rendering.words import byte_text, counted, leaves_text, listed, shown_path
 from surgery_cli.reports import Inspection, LeafRow
 
 _MOST_LINES: Final = 300
@@ -23,7 +23,7 @@ def render(document: Inspection, page: Page, *, depth: int | None = None) -> Non
 
 
 def _render_header(document: Inspection, page: Page) -> None:
-    page.line(Cell(document.checkpoint, "strong"))
+    page.line(Cell(shown_path(document.checkpoint), "strong"))
     page.line(document.chosen, indent=2)
     if document.layout not in document.chosen:
         page.line(f"stored as {document.layout}", indent=2)

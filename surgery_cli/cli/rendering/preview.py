@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from surgery_cli.cli.rendering.page import Cell, Page, Row
-from surgery_cli.cli.rendering.words import byte_text, counted, duration_text, leaves_text
+from surgery_cli.cli.rendering.words import (
+    byte_text,
+    counted,
+    duration_text,
+    leaves_text,
+    shown_path,
+)
 from surgery_cli.reports import ChangedLeaf, EditLine, Preview, Report
 
 _MOST_REMOVED = 5
@@ -33,9 +39,9 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
 
 
 def _render_way(document: Preview, page: Page) -> None:
-    way = document.source
+    way = shown_path(document.source)
     if document.destination is not None:
-        way = f"{document.source} → {document.destination}"
+        way = f"{way} → {document.destination}"
     page.line(Cell(way, "strong"))
     if document.chosen:
         page.line(document.chosen, indent=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surgery_cli.cli.rendering.page import Cell, Page
-from surgery_cli.cli.rendering.words import counted, leaves_text
+from surgery_cli.cli.rendering.words import counted, leaves_text, shown_path
 from surgery_cli.reports import Finding, Verdict
 
 
@@ -14,9 +14,9 @@ def render(document: Verdict, page: Page, *, strict: bool = False) -> None:
         f"{leaves_text(document.checked)} checked, {document.unchecked:,} unchecked: ",
         Cell(_outcome(document, strict=strict), "good" if is_good else "bad"),
     )
-    page.line(document.checkpoint, indent=2)
+    page.line(shown_path(document.checkpoint), indent=2)
     if document.against:
-        page.line(f"held against {document.against}", indent=2)
+        page.line(f"held against {shown_path(document.against)}", indent=2)
     if document.findings:
         page.line()
     for finding in document.findings:

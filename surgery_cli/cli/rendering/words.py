@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 
 def escaped(text: str) -> str:
     r"""``text`` with everything that is not printable written as an escape: names come from strangers.
@@ -77,3 +79,9 @@ def listed(names: list[str], most: int = 5) -> str:
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[:most])} and {len(names) - most:,} more"
+
+
+def shown_path(path: str) -> str:
+    """A path as short as it can be said: relative to the working directory if it lies in it."""
+    here = os.path.join(os.getcwd(), "")
+    return path.removeprefix(here) if path != here else path
