@@ -7,18 +7,29 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from combinations import Combination, combinations, plain_combinations
 from conftest import Saved
-from edits import EDITS, Edit
-from layouts import LAYOUTS, Layout
-from targets import TARGETS, Target, abstract, is_same, leaves_of
+from edits import Edit
+from targets import Target, abstract, is_same, leaves_of
 
-from surgery_cli import surgery
+from surgery_cli import reports, surgery
 from surgery_cli.plan import operation_from_options, plan_of
 
 
-def _apply(source: Path, destination: Path, edit: Edit, target: Target, donors: Mapping[str, str]) -> Any:
-    steps = edit.steps(target, donors)
-    plan = plan_of([operation_from_options(name, options) for name, options in steps], params=target.params)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    every = metafunc.config.getoption("--every-combination")
+    chosen = {"combination": combinations, "plain_combination": plain_combinations}
+    for name in chosen.keys() & set(metafunc.fixturenames):
+        found = list(chosen[name](every=every))
+        ids = ["-".join(part.name for part in combination) for combination in found]
+        metafunc.parametrize(name, found, ids=ids)
+
+
+def _apply(
+    source: Path, destination: Path, edit: Edit, target: Target, donors: Mapping[str, str]
+) -> reports.Report:
+    steps = [operation_from_options(name, options) for name, options in edit.steps(target, donors)]
+    plan = plan_of(steps, params=target.params)
     return surgery.apply(str(source), str(destination), plan, options=edit.options)
 
 
@@ -35,23 +46,10 @@ def _assert_same(restored: Any, expected: Any, edit: Edit) -> None:
             assert is_same(found[path], value), path
 
 
-def _test_of(layout: Layout, target: Target, edit: Edit) -> Any:
-    return pytest.param(layout, target, edit, id=f"{layout.name}-{target.name}-{edit.name}")
-
-
-EVERY = [
-    _test_of(layout, target, edit)
-    for layout in LAYOUTS
-    for target in TARGETS
-    for edit in EDITS
-    if layout.supports(target)
-]
-
-
-@pytest.mark.parametrize(("layout", "target", "edit"), EVERY)
 def test_the_original_target_restores_what_was_edited(
-    layout: Layout, target: Target, edit: Edit, saved: Saved, donors: dict[str, str], tmp_path: Path
+    combination: Combination, saved: Saved, donors: dict[str, str], tmp_path: Path
 ) -> None:
+    layout, target, edit = combination
     source, state = saved(layout, target)
     expected = edit.change(target, state)
     destination = tmp_path / source.name
@@ -63,3 +61,18 @@ def test_the_original_target_restores_what_was_edited(
     restored = layout.restore(destination, abstract(expected))
     _assert_same(restored, expected, edit)
     layout.check(destination)
+
+
+def test_a_restore_without_target_gives_what_it_gives_where_the_edited_state_was_saved(
+    plain_combination: Combination, saved: Saved, donors: dict[str, str], tmp_path: Path
+) -> None:
+    layout, target, edit = plain_combination
+    assert layout.plain is not None
+    source, state = saved(layout, target)
+    (tmp_path / "reference").mkdir()
+    reference = layout.save(tmp_path / "reference", edit.change(target, state))
+    destination = tmp_path / source.name
+
+    _apply(source, destination, edit, target, donors)
+
+    _assert_same(layout.plain(destination), layout.plain(reference), edit)
