@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 
 def escaped(text: str) -> str:
@@ -83,5 +83,4 @@ def listed(names: list[str], most: int = 5) -> str:
 
 def shown_path(path: str) -> str:
     """A path as short as it can be said: relative to the working directory if it lies in it."""
-    here = os.path.join(os.getcwd(), "")
-    return path.removeprefix(here) if path != here else path
+    return path.removeprefix(f"{Path.cwd()}/")
