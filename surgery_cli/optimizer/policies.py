@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from surgery_cli.draft import Draft, LeafRecipe, is_numeric
-from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.optimizer.donors import Donors
 from surgery_cli.optimizer.places import moved_slots, slot_moves, slots_below
 from surgery_cli.optimizer.slots import Slot
@@ -44,12 +44,16 @@ def carry_values(
     preserves = edit.default_policy == "keep"  # a cast: the values stay what they were
     if preserves and edit.optimizer in (None, "keep", "transform"):
         return draft
+    if any(slot.in_optimizer for param in edited for slot in draft.slots_of.get(param, ())):
+        _refuse_policy(edit, policy)
     carrying = _Carrying(draft, edit, before, policy, scene, frozenset(edited))
     gathering = Gathering()
     for param in edited:
         if draft.leaves[param] is not before.leaves.get(param):
             with gathering.catching(path=str(param), field="optimizer"):
                 carrying.follow(param)
+    with gathering.catching(field="optimizer"):
+        carrying.raise_refusals()
     gathering.raise_if_any()
     return draft.with_leaves(carrying.changed).noting(*carrying.notes())
 
@@ -78,6 +82,7 @@ class _Carrying:
         self._policy, self._scene, self._edited = policy, scene, edited
         self._donors = Donors(scene)
         self._unsure: dict[LeafPath, tuple[int, str]] = {}
+        self._refused: dict[LeafPath, Problem] = {}
         self._beside: set[LeafPath] = set()
         self._grafted: dict[str, int] = {}
         self._reset_under_clock = 0
@@ -99,8 +104,8 @@ class _Carrying:
         policy = self._policy or self._edit.default_policy
         if policy == "warm" and not any(slot.is_second_moment for slot in slots):
             policy = "reset"
-        if self._is_zero:
-            policy = self._policy_for_zero(policy)
+        if _is_zero(self._edit) and policy in ("transform", "warm"):
+            policy = "reset"
         for state in states.values():
             for slot in state:
                 if slot.is_params_like and not (policy == "reset" and slot.takes_param):
@@ -109,20 +114,6 @@ class _Carrying:
             for slot in state:
                 if slot.is_params_like and policy == "reset" and slot.takes_param:
                     self._take_param(slot, "reset")
-
-    @property
-    def _is_zero(self) -> bool:
-        return getattr(self._edit, "by", None) == 0
-
-    def _policy_for_zero(self, policy: str) -> str:
-        """A factor of zero has no inverse: ``transform`` by default becomes ``reset``."""
-        if self._policy in ("transform", "warm"):
-            raise PlanError(
-                f"a factor of 0 leaves nothing for `optimizer: {self._policy}` to follow",
-                why="optimizer state follows a factor by its inverse",
-                fix="use `optimizer: reset` or `keep`",
-            )
-        return "reset" if policy in ("transform", "warm") else policy
 
     def _follow_state(self, slots: list[Slot], policy: str) -> None:
         """The slots of one param in one state; all of them by one policy, or all are kept."""
@@ -140,7 +131,9 @@ class _Carrying:
         steps = {slot.path: self._edit.carry(slot) for slot in slots}
         stuck = [slot for slot in slots if steps[slot.path] is None]
         if stuck and self._policy == "transform":
-            raise PlanError.of(problem for slot in stuck for problem in self._cannot(slot).problems)
+            for slot in stuck:
+                self._refused.setdefault(slot.node, self._cannot(slot))
+            return
         for slot in slots:
             operations = steps[slot.path]
             if stuck or operations is None:  # half of a pair of moments is worse than none
@@ -149,22 +142,25 @@ class _Carrying:
             else:
                 self._apply(slot, operations, "transform")
 
-    def _cannot(self, slot: Slot) -> PlanError:
+    def _cannot(self, slot: Slot) -> Problem:
         if slot.power is None:
-            return PlanError(
+            return Problem(
                 f"the power of '{slot.path}' is not known, so it cannot follow '{self._edit.name}'",
                 why="a wrong power is worse than none, and the disk does not tell it",
                 fix=f"{slot.settled_by}, or use `optimizer: keep`, `reset` or `warm`",
                 path=str(slot.path),
-                field="optimizer",
             )
-        return PlanError(
+        return Problem(
             f"'{slot.path}' cannot follow '{self._edit.name}' on '{slot.param}'",
             why=f"no rule is known for a {slot.name} ({slot.relation}) of {slot.optimizer}",
             fix="use `optimizer: keep`, `reset` or `warm`",
             path=str(slot.path),
-            field="optimizer",
         )
+
+    def raise_refusals(self) -> None:
+        """Raise what an explicit ``transform`` cannot do, once for each field of a state."""
+        if self._refused:
+            raise PlanError.of(self._refused.values())
 
     def _note_unsure(self, slot: Slot, stuck: list[Slot]) -> None:
         reason = next((s.settled_by for s in stuck if s.power is None), "")
@@ -305,6 +301,28 @@ class _Carrying:
 
 def _slots(count: int) -> str:
     return f"{count} {'slot' if count == 1 else 'slots'}"
+
+
+def _is_zero(edit: LeafOperation) -> bool:
+    return getattr(edit, "by", None) == 0
+
+
+def _refuse_policy(edit: LeafOperation, policy: str | None) -> None:
+    """Raise if nothing could follow the edit by this policy, whatever the optimizer."""
+    if _is_zero(edit) and policy in ("transform", "warm"):
+        raise PlanError(
+            f"a factor of 0 leaves nothing for `optimizer: {policy}` to follow",
+            why="optimizer state follows a factor by its inverse",
+            fix="use `optimizer: reset` or `keep`",
+            field="optimizer",
+        )
+    if edit.ignores_leaf and policy == "transform":
+        raise PlanError(
+            f"`optimizer: transform` has nothing to follow in '{edit.name}'",
+            why="the new values do not come from the old ones",
+            fix="use `optimizer: warm`, `reset` or `keep`",
+            field="optimizer",
+        )
 
 
 def _refuse_negative(draft: Draft, edit: LeafOperation, edited: Iterable[LeafPath]) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from optax_registry import PARAMS, state_of, train_state, tree_of
 
 from surgery_cli.draft import SOURCE, Draft, LeafRef
-from surgery_cli.errors import PlanError, SurgeryError
+from surgery_cli.errors import PlanError
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.factors import ScaleByMeasured
 from surgery_cli.operations.normalize import Normalize
@@ -361,10 +362,21 @@ def test_deleting_a_param_deletes_its_twins_and_holes() -> None:
     assert all("Dense_0" in path for path in gone)
 
 
-def test_every_problem_of_an_edit_is_reported_at_once() -> None:
-    with pytest.raises(SurgeryError) as caught:
+def test_what_many_slots_cannot_do_is_said_once_for_each_field() -> None:
+    with pytest.raises(PlanError) as caught:
         edited(draft_of("adam"), Rescale(at="params", by=0.1, optimizer="transform"))
-    assert len(caught.value.problems) == 8
+    assert [problem.path for problem in caught.value.problems] == [
+        "opt_state/0/mu/Dense_0/bias",
+        "opt_state/0/nu/Dense_0/bias",
+    ]
+
+
+@pytest.mark.parametrize(
+    "edit", [Reinit(at=KERNEL, init="zeros"), Replace(at=KERNEL, with_=1.0)], ids=lambda e: e.name
+)
+def test_new_values_leave_nothing_to_transform(edit: Any) -> None:
+    with pytest.raises(PlanError, match="nothing to follow"):
+        edited(draft_of("adam", "adam"), msgspec.structs.replace(edit, optimizer="transform"))
 
 
 def test_flags_and_counts_are_never_filled() -> None:
