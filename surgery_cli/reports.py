@@ -60,6 +60,8 @@ class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Of a clock or hyperparameter, with ``--optimizer``; of scalars and strings with ``--stats``."""
     statistics: Statistics | None = None
     digest: str | None = None
+    grid: tuple[int, ...] | None = None
+    """The block shape that the digest was taken over, so that any layout can be checked against it."""
 
 
 class Inspection(Document, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
 
@@ -140,6 +140,9 @@ class Scene(Protocol):
     def open(self, text: str) -> tuple[str, Source]:
         """A source by its name in the plan or by its path: the name under which the draft knows it, and itself."""
 
+    def settle(self, params: Iterable[LeafPath], draft: Draft) -> None:
+        """Raise PlanError if only the user can say which parts of the optimizer state belong to ``params``."""
+
     def policy(self, edit: Operation) -> str | None:
         """The edit's own ``optimizer``, else the plan's or the command's, else None."""
 
@@ -217,7 +220,8 @@ class Operation(
         given = {
             field.encode_name: getattr(self, field.name)
             for field in msgspec.structs.fields(self)
-            if field.name not in shared and getattr(self, field.name) != field.default
+            if field.name not in shared
+            and getattr(self, field.name) not in (field.default, None, {}, ())
         }
         own = " ".join(f"{name} {_shown(value)}" for name, value in given.items())
         named = (self.at,) if isinstance(self.at, str) else self.at
@@ -226,6 +230,10 @@ class Operation(
     def selectable(self, spec: LeafSpec) -> bool:
         """True if a pattern of this edit names such leaves at all; value edits skip empties."""
         raise NotImplementedError
+
+    def narrowed(self, selected: Sequence[LeafPath], draft: Draft) -> list[LeafPath]:
+        """The leaves that the edit is about, where they are not simply those that its patterns select."""
+        return list(selected)
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         """The draft after this edit.
@@ -316,6 +324,10 @@ class LeafOperation(Operation):
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         """The new values of one block: [block's shape] in, [block's shape] out, dtype of ``at.after``."""
         raise NotImplementedError
+
+    def filled(self, before: float | None) -> float | None:
+        """The one number that every element is afterwards; ``before`` is what every element was, if that is known."""
+        return None
 
     def carry(self, slot: Slot) -> tuple[LeafOperation, ...] | None:
         """The same edit for a twin in the optimizer state, as operations for ``step_on_twin``.

@@ -354,8 +354,9 @@ def changed_leaf(draft: Draft, path: LeafPath) -> reports.ChangedLeaf:
     where = None
     if origin is not None:
         where = f"{origin.source}:{origin.path}" if origin.source != SOURCE else str(origin.path)
-    if path in draft.source_tree:
-        before = draft.source_tree[path].type_text
+    was = origin.path if origin is not None and origin.source == SOURCE else path
+    if was in draft.source_tree:
+        before = draft.source_tree[was].type_text
     slot = draft.slots.get(path)
     return reports.ChangedLeaf(
         path=str(path),

@@ -42,7 +42,8 @@ def inspect(
         if stats:
             _add_statistics(row, checkpoint, path)
         if digests:
-            row.digest = leaf_digest(checkpoint, path, checkpoint.tree[path]).digest
+            digest = leaf_digest(checkpoint, path, checkpoint.tree[path])
+            row.digest, row.grid = digest.digest, digest.grid
         if stats or digests:
             meter.advance(row.bytes, row.path)
         if optimizer and (path in surveyed.clocks or path in surveyed.hyperparams):

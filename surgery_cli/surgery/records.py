@@ -19,7 +19,7 @@ from surgery_cli.verification.digests import LeafDigest
 PACKAGES = ("orbax-checkpoint", "tensorstore", "numpy", "jax", "flax", "optax")
 
 
-class Record(msgspec.Struct, kw_only=True, omit_defaults=True):
+class Record(msgspec.Struct, kw_only=True):
     """The content of ``surgery.json``. Paths of ``digests`` are printed paths, relative to the step's tree."""
 
     schema_version: int = 1
