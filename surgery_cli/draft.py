@@ -14,7 +14,7 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
 if TYPE_CHECKING:
     from surgery_cli.operations.base import LeafOperation
-    from surgery_cli.optimizer.slots import Slot
+    from surgery_cli.optimizer.slots import Clock, Slot
 
 SOURCE = ""
 """The name of the checkpoint that is being edited, among the sources of a draft."""
@@ -88,23 +88,29 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     """All output leaves with their recipes, in stored order.
 
     ``fingerprints`` holds one for every source that was opened, by name. ``slots`` are the twins of params in the
-    optimizer state, by the path at which they stand now. ``notes`` are sentences for the preview.
+    optimizer state, by the path at which they stand now; ``clocks`` its counters, by the path in the source. ``notes``
+    are sentences for the preview.
     """
 
     leaves: dict[LeafPath, LeafRecipe]
     source_tree: TreeSpec
     fingerprints: dict[str, str]
     slots: dict[LeafPath, Slot] = {}
+    clocks: dict[LeafPath, Clock] = {}
     notes: tuple[str, ...] = ()
     outcomes: tuple[EditOutcome, ...] = ()
 
     @classmethod
     def of(
-        cls, tree: TreeSpec, fingerprint: str, slots: Mapping[LeafPath, Slot] | None = None
+        cls,
+        tree: TreeSpec,
+        fingerprint: str,
+        slots: Mapping[LeafPath, Slot] | None = None,
+        clocks: Mapping[LeafPath, Clock] | None = None,
     ) -> Draft:
         """The draft that changes nothing."""
         leaves = {path: LeafRecipe(LeafRef(SOURCE, path), spec) for path, spec in tree.items()}
-        return cls(leaves, tree, {SOURCE: fingerprint}, dict(slots or {}))
+        return cls(leaves, tree, {SOURCE: fingerprint}, dict(slots or {}), dict(clocks or {}))
 
     def replaced(self, **changes: Any) -> Draft:
         """The same draft with other fields; what was derived from unchanged ones stays.
@@ -144,6 +150,11 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         for slot in self.slots.values():
             found.setdefault(slot.param, []).append(slot)
         return found
+
+    def clock_at(self, path: LeafPath) -> Clock | None:
+        """What the leaf at ``path`` counts, wherever it stood in the source; None if it is no clock."""
+        origin = self.leaves[path].origin if path in self.leaves else None
+        return self.clocks.get(origin.path) if origin and origin.source == SOURCE else None
 
     def is_untouched(self, path: LeafPath) -> bool:
         """True if the leaf stands where it stood, as it was."""

@@ -65,6 +65,9 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
             )
         return recast(spec, self.to)
 
+    def filled(self, before: float | None) -> float | None:
+        return before
+
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         new = kit.cast(block, self.to)
         lost = kit.apply(_wrapped if is_integer(self.to) else _overflowed, block, new)

@@ -130,6 +130,9 @@ class ScaleByPower(LeafOperation, tag="scale_by_power", kw_only=True, frozen=Tru
             )
         return (("by", factor),)
 
+    def filled(self, before: float | None) -> float | None:
+        return before if before == 0 else None
+
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         base = at.window(at.operands["by"])
 
@@ -175,6 +178,9 @@ class ScaleByMeasured(LeafOperation, tag="scale_by_measured", kw_only=True, froz
 
     def finish(self, measured: Any, path: LeafPath) -> Any:
         return self.measure_of.finish(measured, path)
+
+    def filled(self, before: float | None) -> float | None:
+        return before if before == 0 else None
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         whole = at.measured.size == 1

@@ -93,6 +93,10 @@ class Reinit(LeafOperation, tag="reinit", kw_only=True, frozen=True):
             drawn = drawn * values.scale + values.shift
         return kit.cast(drawn, at.after.dtype)
 
+    def filled(self, before: float | None) -> float | None:
+        constant = {"zeros": 0.0, "ones": 1.0, "constant": self.value}
+        return constant.get(self.init)
+
     def _values(self, spec: LeafSpec) -> initializers.Values:
         """What is drawn for such a leaf."""
         given = {

@@ -71,6 +71,9 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
         filled = kit.apply(lambda: kit.xp.full(at.shape, number, dtype=wide))
         return kit.cast(filled, at.after.dtype)
 
+    def filled(self, before: float | None) -> float | None:
+        return None if isinstance(self.with_, str) else self.with_
+
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         if not isinstance(self.with_, str):
             return super().rewrite(draft, scene)

@@ -52,6 +52,9 @@ class Rescale(LeafOperation, tag="rescale", kw_only=True, frozen=True):
             return kit.in_float32(block, lambda x: x * kit.xp.float64(number))
         return kit.in_float32(block, lambda x: x * number)
 
+    def filled(self, before: float | None) -> float | None:
+        return before if before == 0 else None
+
     def carry(self, slot: Slot) -> tuple[LeafOperation, ...] | None:
         if slot.relation in ("one", "hole"):
             return ()

@@ -16,6 +16,9 @@ class FillFresh(LeafOperation, tag="fill_fresh", kw_only=True, frozen=True):
     value: float
     ignores_leaf = True
 
+    def filled(self, before: float | None) -> float | None:
+        return self.value
+
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         filled = kit.apply(lambda: kit.xp.full(at.shape, self.value, dtype="float64"))
         return kit.cast(filled, at.after.dtype)
@@ -45,6 +48,9 @@ class FillMean(LeafOperation, tag="fill_mean", kw_only=True, frozen=True):
                 path=str(path),
             )
         return measured
+
+    def filled(self, before: float | None) -> float | None:
+        return before
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         mean = at.window(at.measured)

@@ -14,6 +14,8 @@ from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
+from surgery_cli.operations.reset_optimizer import ResetOptimizer
+from surgery_cli.operations.set import Set
 
 
 @cache
@@ -25,6 +27,8 @@ def operations() -> dict[str, type[Operation]]:
         Replace,
         Reinit,
         Cast,
+        Set,
+        ResetOptimizer,
         Rename,
         Copy,
         Delete,

@@ -11,6 +11,7 @@ from surgery_cli.draft import Draft, LeafRecipe, is_numeric
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.optimizer.donors import Donors
 from surgery_cli.optimizer.places import moved_slots, slot_moves, slots_below
+from surgery_cli.optimizer.resets import refilled, taking_param
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 
@@ -85,7 +86,6 @@ class _Carrying:
         self._refused: dict[LeafPath, Problem] = {}
         self._beside: set[LeafPath] = set()
         self._grafted: dict[str, int] = {}
-        self._reset_under_clock = 0
 
     def follow(self, param: LeafPath) -> None:
         """Give every twin of the param its steps. Raises PlanError as ``carry_values``."""
@@ -181,8 +181,6 @@ class _Carrying:
         self.changed[slot.path] = msgspec.structs.replace(recipe, policy="keep")
 
     def _reset(self, slot: Slot, policy: str = "reset") -> None:
-        from surgery_cli.operations.slot_steps import FillFresh
-
         if slot.relation == "one":
             self._keep(slot)
             return
@@ -200,16 +198,14 @@ class _Carrying:
                 fix=f"use `optimizer: keep` or `warm`, or add `slots: {{{slot.node}: {{fresh: 0}}}}` with the value",
                 path=str(slot.path),
             )
-        if slot.is_second_moment and slot.clocks and policy == "reset":
-            self._reset_under_clock += 1
-        self._apply(slot, (FillFresh(value=slot.fresh),), policy)
+        self.changed[slot.path] = refilled(self._draft, slot, slot.fresh, policy)
 
     def _warm(self, slot: Slot) -> None:
         from surgery_cli.operations.slot_steps import FillMean
 
         if not slot.is_second_moment:
             if slot.fresh is None and self._policy is not None:
-                self._apply_zero(slot)
+                self.changed[slot.path] = refilled(self._draft, slot, 0.0, "warm")
             else:
                 self._reset(slot, "warm")
             return
@@ -219,11 +215,6 @@ class _Carrying:
             self._apply(slot, (FillMean(),), "warm")
         else:
             self._apply(slot, (), "warm")
-
-    def _apply_zero(self, slot: Slot) -> None:
-        from surgery_cli.operations.slot_steps import FillFresh
-
-        self._apply(slot, (FillFresh(value=0.0),), "warm")
 
     # --- copies of the params, and twins from a donor ----------------------------------------------------
 
@@ -241,27 +232,7 @@ class _Carrying:
             self._apply(slot, operations, "carried")
 
     def _take_param(self, slot: Slot, policy: str) -> None:
-        """The slot becomes what the param becomes: the same origin and the same steps."""
-        from surgery_cli.operations.cast import step_to
-
-        own = self._draft.leaves[slot.path].spec
-        param = self._draft.leaves[slot.param]
-        if own.shape != param.spec.shape:
-            raise PlanError(
-                f"'{slot.path}' cannot take the values of '{slot.param}'",
-                why=f"it is {own.type_text}, the param {param.spec.type_text}",
-                fix="edit both by name, with `twins: named`",
-                path=str(slot.path),
-            )
-        spec = param.spec if param.is_by_reference else own
-        spec = msgspec.structs.replace(spec, kind=own.kind, dtype=param.spec.dtype)
-        steps = param.steps
-        if steps:
-            steps = (*steps[:-1], msgspec.structs.replace(steps[-1], after=spec))
-        recipe = LeafRecipe(param.origin, spec, steps, policy)
-        if own.dtype != spec.dtype:
-            recipe = recipe.then(step_to(slot.path, spec, own))
-        self.changed[slot.path] = recipe
+        self.changed[slot.path] = taking_param(self._draft, slot, policy)
 
     def _graft(self, param: LeafPath, slots: list[Slot]) -> bool:
         """Take the twins from where the param was taken; False if they are not all there."""
@@ -290,11 +261,6 @@ class _Carrying:
             found.append(
                 f"copies of the edited params beside the optimizer state stay as they are: {names}"
                 " (name them to edit them, too)"
-            )
-        if self._reset_under_clock:
-            found.append(
-                f"{_slots(self._reset_under_clock)} with squares restart under a step count that goes on: the next"
-                " steps there can be several times too large; `optimizer: warm` avoids it"
             )
         return found
 
@@ -327,7 +293,7 @@ def _refuse_policy(edit: LeafOperation, policy: str | None) -> None:
 
 def _refuse_negative(draft: Draft, edit: LeafOperation, edited: Iterable[LeafPath]) -> None:
     """Raise if an edit that names a slot of squares or magnitudes would make it negative."""
-    numbers = [getattr(edit, name, None) for name in ("by", "with_", "value")]
+    numbers = [getattr(edit, "by", None), edit.filled(None)]
     drawn = getattr(edit, "init", "zeros") not in ("zeros", "ones", "constant", "uniform")
     if not drawn and not any(isinstance(n, int | float) and n < 0 for n in numbers):
         return

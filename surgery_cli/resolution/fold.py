@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +11,7 @@ from surgery_cli.draft import SOURCE, Draft
 from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation, Operation, Source
 from surgery_cli.optimizer import policies
+from surgery_cli.optimizer.clocks import refuse_half_resets
 from surgery_cli.optimizer.survey import OptimizerSurvey, survey
 from surgery_cli.resolution.names import refuse_unstorable
 from surgery_cli.resolution.outcomes import with_outcome
@@ -56,12 +57,15 @@ def resolve(
                 slots=plan.slots,
             )
     stage.survey = surveyed
-    draft = Draft.of(source.tree, source.fingerprint, surveyed.slots if surveyed else None)
+    draft = Draft.of(source.tree, source.fingerprint)
+    if surveyed is not None:
+        draft = Draft.of(source.tree, source.fingerprint, surveyed.slots, surveyed.clocks)
     for index, edit in enumerate(plan.edits):
         with gathering.catching():
             draft = stage.edited(draft, edit, index)
     gathering.raise_if_any()
     refuse_unstorable(draft, items)
+    refuse_half_resets(draft)
     fingerprints = {**draft.fingerprints, **stage.fingerprints}
     return msgspec.structs.replace(draft, fingerprints=fingerprints)
 
@@ -106,16 +110,16 @@ class Stage:
             if self._is_shaken:
                 raise Consequence(error.problems[0]) from None
             raise
-        self._named = selected
         if not edit.is_literal:
-            self._ask(selected, draft)
-        return selected
+            self.settle(selected, draft)
+        self._named = edit.narrowed(selected, draft)
+        return self._named
 
-    def _ask(self, selected: Sequence[LeafPath], draft: Draft) -> None:
+    def settle(self, params: Iterable[LeafPath], draft: Draft) -> None:
         """Raise the questions about the optimizer state that an edit of these leaves needs answered, each once."""
         if self.survey is None or not self.survey.open_questions:
             return
-        origins = (draft.leaves[path].origin for path in selected)
+        origins = (draft.leaves[path].origin for path in params)
         stored = [origin.path for origin in origins if origin and origin.source == SOURCE]
         problems = self.survey.questions_about(stored)
         if problems:

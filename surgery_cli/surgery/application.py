@@ -30,7 +30,7 @@ from surgery_cli.store.links import Linker, LinkMode
 from surgery_cli.store.staging import Staging, check_destination, recover_old
 from surgery_cli.store.step_writer import StepWriter, carried_bytes, plan_items
 from surgery_cli.store.strategy import costs_of_references, is_compact
-from surgery_cli.surgery.optimizers import Look, survey_state
+from surgery_cli.surgery.optimizers import Look, look_at_restarts, survey_state
 from surgery_cli.surgery.records import (
     Record,
     digests_after,
@@ -80,7 +80,7 @@ class Prepared(msgspec.Struct, frozen=True):
     compact: dict[str, bool]
     reason: str
     looked: list[Look]
-    """Slots whose values were read to tell which optimizer keeps them."""
+    """What was read beyond the metadata, and what it told."""
 
 
 def prepare(source: str, plan: Plan, options: Options) -> Prepared:
@@ -114,6 +114,7 @@ def prepare(source: str, plan: Plan, options: Options) -> Prepared:
         items=list(checkpoint.items) if checkpoint.location.prefix_items else (),
         surveyed=surveyed,
     )
+    looked += look_at_restarts(checkpoint, draft)
     sources: dict[str, Any] = {SOURCE: checkpoint}
     for name in draft.fingerprints:
         if name != SOURCE:

@@ -1,10 +1,12 @@
-"""What optimizer keeps a checkpoint's state; where only values tell, one pair of slots is read, and that is said."""
+"""The few values that are read before any edit, each of them said: a pair of slots, a step count."""
 
 from __future__ import annotations
 
 import msgspec
 
-from surgery_cli.engine.reading import value_blocks
+from surgery_cli.draft import Draft
+from surgery_cli.engine.reading import read_scalar, value_blocks
+from surgery_cli.optimizer.clocks import restarts
 from surgery_cli.optimizer.survey import OptimizerSurvey, adam_variant, survey
 from surgery_cli.plan import Plan
 from surgery_cli.store.checkpoint import Checkpoint
@@ -13,7 +15,7 @@ from surgery_cli.verification.statistics import RatioStatistics, ratio_statistic
 
 
 class Look(msgspec.Struct, frozen=True):
-    """Slots that were read before the draft, how many bytes, and what they told."""
+    """Values that were read for the preview, how many bytes, and what they told."""
 
     sentence: str
     bytes: int
@@ -53,6 +55,16 @@ def survey_state(
         if kind is not None:
             told[owner] = kind
     return (surveyed(told) if told else found), looks
+
+
+def look_at_restarts(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
+    """How large the next steps become where squares restart under a step count that goes on: the count is read."""
+    looks = []
+    for restart in restarts(draft):
+        sentence = restart.sentence(int(read_scalar(checkpoint, restart.clock) or 0))
+        if sentence is not None:
+            looks.append(Look(sentence, checkpoint.tree[restart.clock].bytes))
+    return looks
 
 
 def _ratios(checkpoint: Checkpoint, mu: LeafPath, nu: LeafPath) -> RatioStatistics:

@@ -184,11 +184,6 @@ def test_reset_without_a_known_initial_value_is_refused_and_offers_the_line_to_a
     assert "slots:" in str(caught.value)
 
 
-def test_reset_under_a_running_count_is_announced() -> None:
-    after = edited(draft_of("adam"), Reinit(at=KERNEL, init="zeros", optimizer="reset"))
-    assert any("warm" in note for note in after.notes)
-
-
 @pytest.mark.parametrize("chosen", [None, "keep", "transform", "reset", "warm"])
 def test_copies_of_params_in_the_optimizer_follow_every_factor(chosen: str | None) -> None:
     draft = draft_of("schedule_free_sgd")

@@ -1,0 +1,61 @@
+"""Change a number that stands alone: a step count, a learning rate, a temperature."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.base import Kit, LeafOperation, Place
+from surgery_cli.operations.settings import check_fits
+from surgery_cli.tree.specs import LeafKind, LeafSpec, is_floating, is_integer
+
+_HOLDS_A_NUMBER = (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.SCALAR)
+
+
+class Set(LeafOperation, tag="set", kw_only=True, frozen=True):
+    """Give a leaf with one element another value: a step counter, a learning rate.
+
+    A step counter of the optimizer goes back to its start only if the same plan resets every slot that it drives.
+    """
+
+    to: Annotated[
+        bool | int | float,
+        Meta(description="The new value; integers and truth values must be held exactly."),
+    ]
+
+    example: ClassVar[str] = "- op: set\n  at: step\n  to: 0\n"
+    ignores_leaf: ClassVar[bool] = True
+    default_policy: ClassVar[str] = "warm"
+
+    def output(self, spec: LeafSpec) -> LeafSpec:
+        if spec.kind not in _HOLDS_A_NUMBER or spec.size != 1:
+            raise PlanError(
+                f"set does not apply to {spec.type_text}",
+                why="it changes a single number: an array with one element, or a Python number",
+                fix="`replace` with a number fills whole arrays; `surgery inspect --optimizer` lists step counters",
+            )
+        if isinstance(self.to, bool) != (spec.dtype == "bool"):
+            raise PlanError(
+                f"`to: {str(self.to).lower()}` does not fit {spec.type_text}",
+                why="a flag is true or false, a number is neither",
+                field="to",
+            )
+        if not isinstance(self.to, bool):
+            if not (is_integer(spec.dtype) or is_floating(spec.dtype)):
+                raise PlanError(
+                    f"set does not apply to {spec.type_text}",
+                    why="it holds neither an integer nor a floating number",
+                )
+            check_fits(self.to, spec, "to")
+        return spec
+
+    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
+        if is_floating(at.after.dtype):
+            filled = kit.apply(lambda: kit.xp.full(at.shape, float(self.to), dtype="float64"))
+            return kit.cast(filled, at.after.dtype)
+        return kit.apply(lambda: kit.xp.full(at.shape, int(self.to), dtype=at.after.dtype))
+
+    def filled(self, before: float | None) -> float | None:
+        return self.to

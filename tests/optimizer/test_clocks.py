@@ -1,0 +1,152 @@
+"""Clocks restart with every slot that they drive, or not at all; what a reset does under a running one is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+from optax_registry import PARAMS, state_of, tree_of
+
+from surgery_cli.draft import Draft
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.base import Operation
+from surgery_cli.operations.reinit import Reinit
+from surgery_cli.operations.rename import Rename
+from surgery_cli.operations.replace import Replace
+from surgery_cli.operations.rescale import Rescale
+from surgery_cli.operations.reset_optimizer import ResetOptimizer
+from surgery_cli.operations.set import Set
+from surgery_cli.optimizer.clocks import largest_step, restarts
+from surgery_cli.plan import plan_of
+from surgery_cli.resolution import resolve
+
+COUNT = "opt_state/0/count"
+
+
+class Stored:
+    """A checkpoint that is only a tree."""
+
+    fingerprint = "stored"
+
+    def __init__(self, state: Any) -> None:
+        self.tree = tree_of(state)
+
+
+def resolved(name: str, *edits: Operation, kind: str | None = None, **shared: Any) -> Draft:
+    state = {"params": PARAMS, "opt_state": state_of(name), "step": np.int32(7)}
+    plan = plan_of(edits, optimizer_kind=kind, **shared)
+    return resolve(plan, Stored(state), lambda text: pytest.fail(f"{text} was opened"))
+
+
+def changed(draft: Draft) -> dict[str, Any]:
+    return {
+        str(path): [step.operation for step in draft.leaves[path].steps] for path in draft.changed
+    }
+
+
+ALL = Reinit(at="params", init="zeros", optimizer="reset")
+
+
+@pytest.mark.parametrize("start", [Set(at=COUNT, to=0), Replace(at=COUNT, with_=0)])
+def test_a_clock_alone_does_not_restart_and_the_refusal_offers_warm(start: Operation) -> None:
+    with pytest.raises(PlanError, match="would start anew") as caught:
+        resolved("adam", start)
+    (problem,) = caught.value.problems
+    assert problem.path == COUNT
+    assert "8 slots" in problem.why
+    assert "8 of them" in problem.why
+    assert "optimizer: warm" in problem.fix
+
+
+def test_one_slot_that_goes_on_is_enough_to_refuse() -> None:
+    part = Reinit(at="params", init="zeros", optimizer="reset", except_="params/Dense_1/bias")
+    with pytest.raises(PlanError, match="Dense_1/bias' and 1 more go on"):
+        resolved("adam", part, Set(at=COUNT, to=0))
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        (ALL, Set(at=COUNT, to=0)),
+        (Set(at=COUNT, to=0), ALL),
+        (ResetOptimizer(), Set(at=COUNT, to=0)),
+        (ResetOptimizer(clocks=True),),
+        (Replace(at="opt_state/0/mu", with_=0), Replace(at="opt_state/0/nu", with_=0),
+         Replace(at=COUNT, with_=0)),
+        (ResetOptimizer(), Rescale(at="params", by=0.5), Set(at=COUNT, to=0)),
+        (Rename(at="opt_state", to="optimizer"), ResetOptimizer(), Set(at="optimizer/0/count", to=0)),
+    ],
+)  # fmt: skip
+def test_a_clock_restarts_with_all_its_slots_in_any_order(edits: tuple[Operation, ...]) -> None:
+    draft = resolved("adam", *edits, kind="adam")
+    assert any(path.endswith("0/count") for path in changed(draft))
+
+
+def test_a_clock_may_be_set_to_any_other_value() -> None:
+    assert changed(resolved("adam", Set(at=COUNT, to=1000))) == {COUNT: [Set(to=1000, at=COUNT)]}
+
+
+def test_a_warm_slot_has_not_restarted() -> None:
+    warm = Reinit(at="params", init="zeros", optimizer="warm")
+    with pytest.raises(PlanError, match="4 of them are not reset"):
+        resolved("adam", warm, Set(at=COUNT, to=0))
+
+
+def test_a_clock_that_starts_at_one_restarts_at_one() -> None:
+    name = "opt_state/step_count"
+    draft = resolved("schedule_free_sgd", ResetOptimizer(clocks=True))
+    (only,) = changed(draft)[name]
+    assert only.to == 1
+
+
+def test_a_first_step_flag_restarts_as_true() -> None:
+    draft = resolved("optimistic_gd", ResetOptimizer(clocks=True))
+    (only,) = changed(draft)["opt_state/0/is_initial_step"]
+    assert only.to is True
+
+
+@pytest.mark.parametrize("path", ["step", "opt_state/2/count"])
+def test_a_schedule_and_a_counter_that_drives_no_slot_restart_alone(path: str) -> None:
+    draft = resolved("adamw_sched", Set(at=path, to=0))
+    assert list(changed(draft)) == [path]
+
+
+def test_a_partial_reset_with_clocks_is_refused() -> None:
+    with pytest.raises(PlanError, match="would start anew"):
+        resolved("adam", ResetOptimizer(at="params/Dense_0", clocks=True))
+
+
+def test_a_restart_of_squares_under_a_running_clock_is_found_and_a_whole_restart_is_none() -> None:
+    (found,) = restarts(resolved("adam", Reinit(at="params", init="zeros", optimizer="reset")))
+    assert str(found.clock) == COUNT
+    assert {slot.name for slot in found.slots} == {"nu"}
+    assert restarts(resolved("adam", ResetOptimizer(clocks=True))) == []
+    assert restarts(resolved("adam", Reinit(at="params", init="zeros"))) == []
+    assert restarts(resolved("sgd_momentum", ResetOptimizer())) == []
+
+
+def test_the_announced_factor_is_what_adam_does() -> None:
+    factor, after = largest_step(50_000, 0.9, 0.999)
+    optimizer = optax.adam(1.0, eps=0.0)
+    params = {"w": np.ones(1, np.float32)}
+    inner, *rest = optimizer.init(params)
+    state = (inner._replace(count=np.int32(50_000)), *rest)
+    steps = []
+    for _ in range(30):
+        update, state = optimizer.update({"w": np.ones(1, np.float32)}, state, params)
+        steps.append(abs(float(update["w"][0])))
+    assert max(steps) == pytest.approx(factor, rel=1e-4)
+    assert steps.index(max(steps)) + 1 == after
+    assert steps[0] == pytest.approx(3.1623, rel=1e-4)
+
+
+def test_the_announcement_names_count_factor_and_remedy() -> None:
+    (found,) = restarts(resolved("adam", ALL))
+    sentence = found.sentence(100_000)
+    assert sentence is not None
+    assert "'opt_state/0/count' is at 100,000" in sentence
+    assert "up to 6.6 learning rates" in sentence
+    assert "optimizer: warm" in sentence
+    assert found.sentence(0) is None
