@@ -10,12 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from surgery_cli.store.array_writers import Batch, OcdbtWriter, write_file
+from surgery_cli.store.array_writing import Batch, write_file
 from surgery_cli.store.item import FileItem, PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.links import Linker
 from surgery_cli.store.msgpack_tree import PLACEHOLDER, MsgpackFile, Stored, in_kind, write_msgpack
 from surgery_cli.store.ocdbt import OcdbtStore
+from surgery_cli.store.ocdbt_writer import OcdbtWriter
 from surgery_cli.store.sidecars import METADATA, VALUE_TYPES, entry_key, key_records
 from surgery_cli.tree.specs import LeafKind
 

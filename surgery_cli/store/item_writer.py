@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
-from surgery_cli.store.array_writers import ArrayWriter, Batch, OcdbtWriter, PerLeafWriter
+from surgery_cli.store.array_writing import ArrayWriter, Batch
 from surgery_cli.store.file_writers import (
     ConvertingWriter,
     MsgpackWriter,
@@ -18,7 +18,9 @@ from surgery_cli.store.item import FileItem, PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf
 from surgery_cli.store.links import Linker
 from surgery_cli.store.ocdbt import OcdbtStore
+from surgery_cli.store.ocdbt_writer import OcdbtWriter
 from surgery_cli.store.per_leaf import PerLeafStore
+from surgery_cli.store.per_leaf_writer import PerLeafWriter
 from surgery_cli.store.sidecar_edits import write_sidecars
 from surgery_cli.store.sidecars import AGGREGATE
 

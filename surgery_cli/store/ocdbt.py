@@ -76,6 +76,23 @@ class OcdbtStore:
     def dead_bytes(self) -> int:
         return self.survey.file_bytes() - self.survey.live_bytes()
 
+    @cached_property
+    def shared_prefixes(self) -> frozenset[str]:
+        """Names below whose prefix other arrays lie (keys with slashes): `x` where there is `x/y`."""
+        names = self.arrays
+        return frozenset(
+            name[:at]
+            for name in names
+            if "/" in name
+            for at in range(len(name))
+            if name[at] == "/" and name[:at] in names
+        )
+
+    def files_of(self, name: str) -> set[str]:
+        """The data files that hold an array's values."""
+        values = (self.survey.values[f"{name}/{key}".encode()] for key in self.arrays[name].keys)
+        return {value.file for value in values if isinstance(value, Extent)}
+
     def kvstore(self, name: str) -> dict[str, Any]:
         return {
             "driver": "ocdbt",

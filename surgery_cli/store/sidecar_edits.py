@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from surgery_cli.store.array_writers import write_file
+from surgery_cli.store.array_writing import write_file
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.rich_types import rewritten_tree

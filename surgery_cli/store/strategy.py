@@ -6,7 +6,6 @@ from typing import Literal
 
 import msgspec
 
-from surgery_cli.store.array_writers import files_of
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.ocdbt import OcdbtStore
@@ -42,7 +41,7 @@ def costs_of_references(plan: ItemPlan) -> Costs:
             continue
         files = {extent.file for extent in store.survey.nodes}
         for name in arrays:
-            files |= files_of(store, name)
+            files |= store.files_of(name)
         linked += sum((store.directory / file).stat().st_size for file in files)
         live += _live(store, arrays)
     return Costs(linked, live)

@@ -1,4 +1,4 @@
-"""Writing an item's arrays: by reference where the bytes exist, encoded where they are new."""
+"""Writes arrays into a clone of an OCDBT database, or into a fresh one."""
 
 from __future__ import annotations
 
@@ -7,104 +7,22 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from surgery_cli.errors import WriteError
-from surgery_cli.store.arrays import ArrayStore, Window, new_context
+from surgery_cli.store.array_writing import open_for_writing, raw_values, store_block, write_file
+from surgery_cli.store.arrays import Window, new_context
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.links import Linker
 from surgery_cli.store.ocdbt import OcdbtStore
 from surgery_cli.store.survey import MANIFEST, Survey
-from surgery_cli.store.zarr import DOCUMENT_NAMES
 
 if TYPE_CHECKING:
     import numpy as np
-    import tensorstore as ts
-
 
 RAW_BATCH_BYTES = 64 << 20
 """Encoded bytes that one transaction holds when they are copied without decoding."""
 
 DONOR_PREFIX = "ocdbt.donor_"
-
-
-class Batch(Protocol):
-    """Arrays that are written together; their bytes are held until the batch ends."""
-
-    def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
-        """Write a block. Blocks of one array must cover whole stored chunks. May be called from threads."""
-
-
-class ArrayWriter(Protocol):
-    """Makes the arrays of one new item directory."""
-
-    def place(self, plan: ItemPlan) -> None:
-        """Everything that is taken by reference or raw."""
-
-    def batch(self) -> Any:
-        """A context manager that gives a ``Batch`` and commits it at its end."""
-
-    def finish(self) -> None:
-        """Drop what nothing refers to."""
-
-    @property
-    def raw_bytes(self) -> int:
-        """Encoded bytes that were copied without decoding."""
-
-
-class PerLeafWriter:
-    """Arrays as directories: untouched ones are linked file by file; a rename is another name for the same files."""
-
-    def __init__(self, target: Path, zarr: int, linker: Linker) -> None:
-        self.target = target
-        self.zarr = zarr
-        self.linker = linker
-        self.raw_bytes = 0
-        self._context = new_context()
-        self._opened: dict[str, Any] = {}
-        self._lock = threading.Lock()
-
-    def place(self, plan: ItemPlan) -> None:
-        for leaf in plan.of(Way.KEEP, Way.MOVE, Way.GRAFT):
-            source = leaf.origin_store.directory / leaf.origin_array.name
-            for key in leaf.origin_array.keys:
-                target = self.target / leaf.name / key
-                target.parent.mkdir(parents=True, exist_ok=True)
-                if key == DOCUMENT_NAMES[self.zarr]:
-                    self.linker.copy(source / key, target)  # replaced by a later edit
-                else:
-                    self.linker.carry(source / key, target)
-        for leaf in plan.of(Way.RAW):
-            for key, value in raw_values(leaf.origin_store, leaf.origin_array.name):
-                target = self.target / leaf.name / key
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(value)
-                self.raw_bytes += len(value)
-
-    @contextmanager
-    def batch(self) -> Iterator[PerLeafWriter]:
-        """Writes are visible at once; there is no transaction over directories."""
-        self._opened.clear()
-        yield self
-        self._opened.clear()
-
-    def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
-        with self._lock:
-            array = self._opened.get(leaf.name)
-            if array is None:
-                array = self._opened[leaf.name] = self._array(leaf)
-        _store(array, window, values)
-
-    def _array(self, leaf: PlannedLeaf) -> ts.TensorStore:
-        kvstore = {"driver": "file", "path": f"{self.target / leaf.name}/"}
-        exists = (self.target / leaf.name / DOCUMENT_NAMES[self.zarr]).exists()
-        array: ts.TensorStore = open_for_writing(
-            self.zarr, kvstore, leaf.document, self._context, create=not exists
-        )
-        return array
-
-    def finish(self) -> None:
-        """Nothing to drop: what is not in the plan was not linked."""
 
 
 class OcdbtWriter:
@@ -141,7 +59,7 @@ class OcdbtWriter:
         survey = self.store.survey
         needed = {extent.file for extent in survey.nodes}
         for leaf in leaves:
-            needed.update(files_of(self.store, leaf.origin_array.name))
+            needed.update(self.store.files_of(leaf.origin_array.name))
         for file in sorted(needed):
             target = self.target / file
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -207,7 +125,9 @@ class OcdbtWriter:
     def _references(self, source: Any, inside: Any, leaf: PlannedLeaf) -> list[Any]:
         """Let the leaf's name refer to stored values of ``source``; futures."""
         old = leaf.origin_array
-        if old.name not in _shared_prefixes(leaf.origin_store):
+        store = leaf.origin_store
+        assert isinstance(store, OcdbtStore)
+        if old.name not in store.shared_prefixes:
             return [(source / f"{old.name}/").experimental_copy_range_to(inside / f"{leaf.name}/")]
         return [
             (source / f"{old.name}/{key}").experimental_copy_range_to(inside / f"{leaf.name}/{key}")
@@ -231,7 +151,7 @@ class OcdbtWriter:
             assert isinstance(store, OcdbtStore)
             needed = {extent.file for extent in store.survey.nodes}
             for leaf in leaves:
-                needed.update(files_of(store, leaf.origin_array.name))
+                needed.update(store.files_of(leaf.origin_array.name))
             for file in sorted(needed):
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 self.linker.carry(directory / file, folder / file)
@@ -284,7 +204,7 @@ class _OcdbtBatch:
             array = self._opened.get(leaf.name)
             if array is None:
                 array = self._opened[leaf.name] = self._array(leaf)
-        _store(array, window, values)
+        store_block(array, window, values)
 
     def _array(self, leaf: PlannedLeaf) -> Any:
         writer = self._writer
@@ -301,24 +221,12 @@ class _OcdbtBatch:
         )
 
 
-def _shared_prefixes(store: ArrayStore) -> frozenset[str]:
-    """Names below whose prefix other arrays lie (keys with slashes): `x` where there is `x/y`."""
-    if not any("/" in name for name in store.arrays):
-        return frozenset()
-    return frozenset(
-        name[:at]
-        for name in store.arrays
-        for at in range(len(name))
-        if name[at] == "/" and name[:at] in store.arrays
-    )
-
-
-def _deletions(inside: Any, store: ArrayStore, name: str) -> list[Any]:
+def _deletions(inside: Any, store: OcdbtStore, name: str) -> list[Any]:
     """Delete an array's keys; futures. A range would also hit arrays that lie below its prefix."""
     import tensorstore as ts
 
     key_range = ts.KvStore.KeyRange
-    if name not in _shared_prefixes(store):
+    if name not in store.shared_prefixes:
         return [inside.delete_range(key_range(f"{name}/", f"{name}0"))]
     return [
         inside.delete_range(key_range(f"{name}/{key}", f"{name}/{key}\0"))
@@ -328,65 +236,6 @@ def _deletions(inside: Any, store: ArrayStore, name: str) -> list[Any]:
 
 def database_spec(directory: Path) -> dict[str, Any]:
     return {"driver": "ocdbt", "base": {"driver": "file", "path": f"{directory}/"}}
-
-
-def open_for_writing(
-    zarr: int,
-    kvstore: dict[str, Any],
-    document: dict[str, Any] | None,
-    context: Any,
-    *,
-    create: bool,
-    transaction: Any = None,
-) -> Any:
-    """An array to write to, made with ``document`` if it is new."""
-    import tensorstore as ts
-
-    spec: dict[str, Any] = {
-        "driver": "zarr" if zarr == 2 else "zarr3",
-        "kvstore": kvstore,
-        # without it all-zero chunks are not stored, and Orbax refuses to restore
-        "store_data_equal_to_fill_value": True,
-    }
-    if create:
-        spec["metadata"] = document
-    options = {"transaction": transaction} if transaction is not None else {}
-    return ts.open(spec, open=not create, create=create, context=context, **options).result()
-
-
-def _store(array: Any, window: Window, values: np.ndarray[Any, Any]) -> None:
-    try:
-        array[window].write(values).result()
-    except (ValueError, OSError) as error:
-        raise WriteError(
-            f"writing '{array.kvstore.path if array.kvstore else ''}' failed",
-            why=str(error).split("\n", 1)[0][:300],
-        ) from error
-
-
-def files_of(store: Any, name: str) -> set[str]:
-    """The data files that hold an array of an OCDBT database."""
-    found = set()
-    for key in store.arrays[name].keys:
-        value = store.survey.values[f"{name}/{key}".encode()]
-        if not isinstance(value, bytes):
-            found.add(value.file)
-    return found
-
-
-def raw_values(store: ArrayStore, name: str) -> Iterator[tuple[str, bytes]]:
-    """The encoded values of an array, key by key, its document among them."""
-    import tensorstore as ts
-
-    folder = ts.KvStore.open(store.kvstore(name), context=store.context).result()
-    for key in store.arrays[name].keys:
-        yield key, bytes(folder.read(key).result().value)
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Replace a file of the new checkpoint, never through a link to the source's."""
-    path.unlink(missing_ok=True)
-    path.write_bytes(content)
 
 
 def _remove_empty(folder: Path) -> None:

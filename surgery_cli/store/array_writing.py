@@ -1,0 +1,87 @@
+"""What writers of stored arrays have in common, whatever the layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from surgery_cli.errors import WriteError
+from surgery_cli.store.arrays import ArrayStore, Window
+from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Batch(Protocol):
+    """Arrays that are written together; their bytes are held until the batch ends."""
+
+    def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
+        """Write a block. Blocks of one array must cover whole stored chunks. May be called from threads."""
+
+
+class ArrayWriter(Protocol):
+    """Makes the arrays of one new item directory."""
+
+    def place(self, plan: ItemPlan) -> None:
+        """Everything that is taken by reference or raw."""
+
+    def batch(self) -> Any:
+        """A context manager that gives a ``Batch`` and commits it at its end."""
+
+    def finish(self) -> None:
+        """Drop what nothing refers to."""
+
+    @property
+    def raw_bytes(self) -> int:
+        """Encoded bytes that were copied without decoding."""
+
+
+def open_for_writing(
+    zarr: int,
+    kvstore: dict[str, Any],
+    document: dict[str, Any] | None,
+    context: Any,
+    *,
+    create: bool,
+    transaction: Any = None,
+) -> Any:
+    """An array to write to, made with ``document`` if it is new."""
+    import tensorstore as ts
+
+    spec: dict[str, Any] = {
+        "driver": "zarr" if zarr == 2 else "zarr3",
+        "kvstore": kvstore,
+        # without it all-zero chunks are not stored, and Orbax refuses to restore
+        "store_data_equal_to_fill_value": True,
+    }
+    if create:
+        spec["metadata"] = document
+    options = {"transaction": transaction} if transaction is not None else {}
+    return ts.open(spec, open=not create, create=create, context=context, **options).result()
+
+
+def store_block(array: Any, window: Window, values: np.ndarray[Any, Any]) -> None:
+    try:
+        array[window].write(values).result()
+    except (ValueError, OSError) as error:
+        raise WriteError(
+            f"writing '{array.kvstore.path if array.kvstore else ''}' failed",
+            why=str(error).split("\n", 1)[0][:300],
+        ) from error
+
+
+def raw_values(store: ArrayStore, name: str) -> Iterator[tuple[str, bytes]]:
+    """The encoded values of an array, key by key, its document among them."""
+    import tensorstore as ts
+
+    folder = ts.KvStore.open(store.kvstore(name), context=store.context).result()
+    for key in store.arrays[name].keys:
+        yield key, bytes(folder.read(key).result().value)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Replace a file of the new checkpoint, never through a link to the source's."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
