@@ -57,7 +57,9 @@ def with_keys(tree: Any, change: Callable[[dict[Any, Any]], dict[Any, Any]]) -> 
     if isinstance(tree, list | tuple):
         return type(tree)(with_keys(value, change) for value in tree)
     if hasattr(tree, "__dataclass_fields__") and isinstance(tree, struct.PyTreeNode):
-        return tree.replace(params=with_keys(tree.params, change), opt_state=with_keys(tree.opt_state, change))
+        return tree.replace(
+            params=with_keys(tree.params, change), opt_state=with_keys(tree.opt_state, change)
+        )
     return tree
 
 
@@ -161,7 +163,9 @@ EDITS = [
     *(_from_donor(layout) for layout in DONOR_LAYOUTS),
     Edit(
         "rename",
-        lambda target, donors: [("rename", {"at": _layer(target, "Dense_1"), "to": _layer(target, "head")})],
+        lambda target, donors: [
+            ("rename", {"at": _layer(target, "Dense_1"), "to": _layer(target, "head")})
+        ],
         renamed({"Dense_1": "head"}),
     ),
     Edit(
@@ -212,7 +216,9 @@ EDITS = [
     ),
     Edit(
         "copy",
-        lambda target, donors: [("copy", {"at": _layer(target, "Dense_1"), "to": _layer(target, "Dense_9")})],
+        lambda target, donors: [
+            ("copy", {"at": _layer(target, "Dense_1"), "to": _layer(target, "Dense_9")})
+        ],
         _copied,
     ),
     Edit(

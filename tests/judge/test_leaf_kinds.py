@@ -142,7 +142,9 @@ def _edited(store: Any, tmp_path: Path, *steps: tuple[str, dict[str, Any]], **op
     source, _, _ = store
     before = everything_of(source)
     destination = tmp_path / "new"
-    plan = plan_of([operation_from_options(name, fields) for name, fields in steps], params="params")
+    plan = plan_of(
+        [operation_from_options(name, fields) for name, fields in steps], params="params"
+    )
     surgery.apply(str(source), str(destination), plan, options=surgery.Options(**options))
     assert everything_of(source) == before
     return destination
