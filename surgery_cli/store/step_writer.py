@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from surgery_cli.draft import SOURCE, Draft
 from surgery_cli.errors import PlanError, Problem
+from surgery_cli.store.array_writing import write_file
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, planned
@@ -51,6 +53,12 @@ def plan_items(
         leaves[name].append(planned(item, inner, path, recipe, origin, origin_path))
     if strangers:
         raise PlanError.of(strangers)
+    if not draft.leaves and checkpoint.tree:
+        raise PlanError(
+            "no leaf would be left",
+            why=f"the plan deletes all {len(checkpoint.tree)} leaves",
+            fix="keep some; a checkpoint without leaves cannot be restored",
+        )
     return {name: ItemPlan(checkpoint.items[name], leaves[name]) for name in checkpoint.items}
 
 
@@ -79,10 +87,31 @@ class StepWriter:
         """Make the directories, carry along what no edit touches, place everything that is by reference."""
         location = self.checkpoint.location
         step_directory = self._carry_around(location)
+        if self.dropped:
+            self._forget_dropped(step_directory)
         for name, plan in self.plans.items():
+            if name in self.dropped:
+                continue
             target = self._item_target(location, step_directory, name)
             self.items[name] = open_writer(plan, target, self.linker, compact=self.compact[name])
             self.items[name].begin()
+
+    @property
+    def dropped(self) -> list[str]:
+        """Items of which no leaf is left: they go, as a save without them would have left them out."""
+        return [name for name, plan in self.plans.items() if not plan.leaves]
+
+    def _forget_dropped(self, step_directory: Path) -> None:
+        """Take the handlers of dropped items out of the step's metadata."""
+        path = step_directory / "_CHECKPOINT_METADATA"
+        if not path.is_file():
+            return
+        document = json.loads(path.read_bytes())
+        handlers = document.get("item_handlers")
+        if isinstance(handlers, dict):
+            for name in self.dropped:
+                handlers.pop(name, None)
+            write_file(path, json.dumps(document).encode())
 
     def finish(self) -> None:
         for writer in self.items.values():

@@ -90,11 +90,11 @@ def prepare(source: str, plan: Plan, options: Options) -> Prepared:
         SurgeryError: everything that is wrong, as far as metadata shows.
     """
     checkpoint = open_checkpoint(source, step=options.step, item=options.item)
-    if options.as_step is not None and checkpoint.location.step is None:
+    if options.as_step is not None and checkpoint.location.shape != "root":
         raise PlanError(
             f"'{source}' has no step to rename",
-            why="`--as-step` gives the step of a root or step directory another number",
-            fix="leave it out",
+            why="`--as-step` gives the step inside a root another number; this is no root",
+            fix="name the destination as the step is to be called",
         )
     opened: dict[str, Any] = {}
 
@@ -191,11 +191,16 @@ def apply(
             writer.finish()
             _check_unchanged(prepared)
             written = verify_result(
-                staging.new, prepared.draft, done.digests, item=options.item, listener=listener
+                staging.new,
+                prepared.draft,
+                done.digests,
+                item=options.item,
+                prefix_items=prepared.checkpoint.location.prefix_items,
+                listener=listener,
             )
             read = execution.read_bytes + sum(look.bytes for look in prepared.looked)
             report = _report(fields, done, read, linker, writer, started)
-            write_record(record_path(written), _record(prepared, plan, done, report))
+            write_record(record_path(written), _record(prepared, plan, done, report, writer))
             staging.commit()
     except OSError as error:
         raise _write_error(target, error) from error
@@ -398,11 +403,19 @@ def _report(
     )
 
 
-def _record(prepared: Prepared, plan: Plan, done: Executed, report: reports.Report) -> Record:
+def _record(
+    prepared: Prepared, plan: Plan, done: Executed, report: reports.Report, writer: StepWriter
+) -> Record:
     """What ``surgery.json`` says of this run; the source's own record goes into the history."""
     old = read_record(prepared.checkpoint)
+    loses_prefix = prepared.checkpoint.location.prefix_items and len(writer.items) == 1
+
+    def text(path: LeafPath) -> str:
+        """The path as the new checkpoint's own tree prints it."""
+        return str(LeafPath(path[1:]) if loses_prefix else path)
+
     origins = {
-        str(path): str(recipe.origin.path)
+        text(path): str(recipe.origin.path)
         if recipe.is_by_reference and recipe.origin and recipe.origin.source == SOURCE
         else None
         for path, recipe in prepared.draft.leaves.items()
@@ -420,7 +433,7 @@ def _record(prepared: Prepared, plan: Plan, done: Executed, report: reports.Repo
             "read_back": report.checked,
         },
         digests=digests_after(
-            old, {str(path): digest for path, digest in done.digests.items()}, origins
+            old, {text(path): digest for path, digest in done.digests.items()}, origins
         ),
         history=history,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from surgery_cli.draft import Draft
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import Problem, WriteError
@@ -23,16 +25,19 @@ def verify_result(
     digests: Mapping[LeafPath, LeafDigest],
     *,
     item: str | None,
+    prefix_items: bool,
     listener: Listener | None,
 ) -> Checkpoint:
     """Compare every path, kind, shape and dtype with the draft, and read the written leaves back.
 
-    Returns the new checkpoint, as opened.
+    ``prefix_items``: paths of the draft begin with the items' names. Returns the new checkpoint, as opened.
 
     Raises:
         WriteError: it is not what the draft says.
     """
-    written = Checkpoint(locate(str(new), item=item, staging=True))
+    location = locate(str(new), item=item, staging=True)
+    # a step of which one item is left would be read without the item's name in front
+    written = Checkpoint(msgspec.structs.replace(location, prefix_items=prefix_items))
     comparison = compare(draft.tree, written.tree)
     if not comparison.agrees:
         raise WriteError.of(
