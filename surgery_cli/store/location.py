@@ -175,9 +175,12 @@ def _tree(wish: _Wish, listing: Listing) -> Location:
     parent = Listing.of(wish.path.parent)
     handlers = item_handlers(parent)
     is_item = isinstance(handlers, dict) and not holds_pytree(parent)
-    if handlers is None and step_name(wish.path.name) is None:
-        # Orbax up to 0.5.10 leaves nothing in a step but its items: its own name then tells.
-        is_item = step_name(wish.path.parent.name) is not None and not holds_pytree(parent)
+    is_checkpoint = "_CHECKPOINT_METADATA" in listing.files
+    if handlers is None and step_name(wish.path.name) is None and not is_checkpoint:
+        # Orbax up to 0.5.10 leaves nothing in a step but its items: the step's own name then tells.
+        # Anybody may call a folder `run_3`: only steps of plain numbers are told from it.
+        named = step_name(wish.path.parent.name)
+        is_item = named is not None and not named.prefix and not holds_pytree(parent)
     if not is_item:
         return _flat(wish, "flat", {"": wish.path}, "one tree", foreign_in_item(listing))
     name, step = wish.path.name, step_name(wish.path.parent.name)

@@ -408,3 +408,13 @@ def test_a_circle_of_links_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "b").symlink_to("a")
     with pytest.raises((PlanError, CheckpointError)):
         locate(str(tmp_path / "a"))
+
+
+@pytest.mark.parametrize("name", ["orbax-0.5.10/odd_lst", "orbax-0.12.8/odd_lst"])
+def test_a_flat_checkpoint_in_a_folder_with_a_number_in_its_name_is_no_item(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "experiment_3" / "model"
+    shutil.copytree(FIXTURES / name, path)
+    location = locate(str(path))
+    assert (location.shape, location.step, location.step_directory) == ("flat", None, path)
