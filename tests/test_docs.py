@@ -1,0 +1,30 @@
+"""Documentation that is made from the program says what the program says."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from surgery_cli.operations.table import operations
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def test_the_reference_of_operations_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("make_operations", DOCS / "make_operations.py")
+    maker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(maker)
+    assert (DOCS / "operations.md").read_text() == maker.page()
+
+
+@pytest.mark.parametrize("kind", operations().values(), ids=operations())
+def test_every_operation_has_a_docstring_an_example_and_described_fields(kind):
+    assert kind.__doc__
+    assert f"op: {kind.__struct_config__.tag}" in kind.example
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
