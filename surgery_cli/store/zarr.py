@@ -99,8 +99,10 @@ def revised(document: ArrayDocument, shape: tuple[int, ...], dtype: str) -> dict
     if shape == document.shape and dtype == document.dtype:
         return fields
     same_rank = len(shape) == len(document.shape)
-    write = _fitted(document.write_shape, document.shape, shape) if same_rank else shape
-    write = tuple(max(n, 1) for n in write)
+    write = document.write_shape  # an array of the same shape keeps its grid, whatever it is
+    if shape != document.shape:
+        write = _fitted(write, document.shape, shape) if same_rank else shape
+        write = tuple(max(n, 1) for n in write)
     fields["shape"] = list(shape)
     if document.zarr == 2:
         fields["chunks"] = list(write)
