@@ -56,12 +56,28 @@ class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True):
     slot: str | None = None
     clock: str | None = None
     """What the clock drives, where the leaf is one."""
+    drives: int = 0
+    """How many slots depend on the clock."""
+    hyperparameter: str | None = None
+    """What the number means, where the optimizer keeps a setting on disk: ``learning_rate``."""
     value: int | float | bool | str | None = None
     """Of a clock or hyperparameter, with ``--optimizer``; of scalars and strings with ``--stats``."""
     statistics: Statistics | None = None
     digest: str | None = None
     grid: tuple[int, ...] | None = None
     """The block shape that the digest was taken over, so that any layout can be checked against it."""
+
+
+class OptimizerState(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A state of the optimizer, as ``inspect --optimizer`` shows it: how many slots it keeps, by name.
+
+    ``unsure`` says what settles the powers of its slots, where the metadata cannot tell.
+    """
+
+    path: str
+    family: str
+    slots: dict[str, int]
+    unsure: str = ""
 
 
 class Inspection(Document, kw_only=True):
@@ -88,6 +104,8 @@ class Inspection(Document, kw_only=True):
     """Number of elements below the params root; 0 if there is none."""
     by_dtype: dict[str, int]
     """Bytes by dtype."""
+    optimizer: list[OptimizerState] | None = None
+    """The states of the optimizer, with ``--optimizer``."""
     notes: list[str] = []
 
 
@@ -190,6 +208,14 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
     what: str
     here: str = ""
     there: str = ""
+    effect: str = ""
+    """What Orbax's restore makes of it, where the tree was held against a training script."""
+    leaves: int = 1
+    """How many leaves are concerned; a subtree is one finding."""
+    twins: list[str] = []
+    """Nodes of the optimizer state with the same fault, which follow the edit."""
+    edits: list[dict[str, Any]] = []
+    """Edits of a plan that mend it, tried out on the metadata."""
     fix: str = ""
 
 
@@ -202,6 +228,117 @@ class Verdict(Document, kw_only=True):
     findings: list[Finding]
     checked: int
     unchecked: int
+
+
+class ProbeStatistics(msgspec.Struct, kw_only=True):
+    """Statistics of an activation or a gradient, over finite values; ``zeros`` is the share of exact zeros, 0 to 1."""
+
+    mean: float
+    std: float
+    min: float
+    max: float
+    rms: float
+    zeros: float
+    nan: int
+    inf: int
+
+
+class ProbeSite(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An array that comes out of a module call, or that a module sows or perturbs.
+
+    ``call`` counts the calls of one method of one module. ``iterations`` are the lengths of the loops around the call;
+    statistics are then over all iterations that ran. ``marks`` are words such as ``dead`` and ``exploding``.
+    """
+
+    path: str
+    """The printed path of the module; ``.`` is the model itself."""
+    kind: str
+    """The module's class; the collection for sown values."""
+    method: str
+    """The method; the name for sown values."""
+    role: str
+    """``out``, ``sow`` or ``perturb``."""
+    leaf: str = ""
+    """Which array of a result that has several: ``[0]``, ``['logits']``."""
+    call: int = 1
+    shape: tuple[int, ...]
+    dtype: str
+    iterations: tuple[int, ...] = ()
+    ran: int = 1
+    """How many times it ran; 0 for a branch that was not taken."""
+    statistics: ProbeStatistics | None = None
+    gradient: ProbeStatistics | None = None
+    marks: list[str] = []
+    name: str = ""
+    """The whole place in words: path, method, leaf and call."""
+
+
+class ProbeParam(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The gradient of the loss with respect to a variable; ``path`` is its leaf in the checkpoint."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    gradient: ProbeStatistics
+    marks: list[str] = []
+
+
+class ProbeOperation(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An operation that gives non-finite values; ``line`` is ``file:line: source`` of the user's code."""
+
+    name: str
+    result: str
+    line: str = ""
+    iteration: tuple[int, ...] = ()
+    from_bad: str = ""
+    """``nan`` or ``inf`` if an operand had such values already."""
+
+
+class FirstNonFinite(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Where the first non-finite value is seen, and where it arises.
+
+    ``where`` is the place in words; ``role`` is ``in`` if a module received it (so that the code around the module made
+    it), else ``out``. ``bad_leaves`` are leaves of the checkpoint, and ``bad_inputs`` inputs, that hold such values.
+    """
+
+    where: str
+    kind: str = ""
+    role: str = "out"
+    iteration: tuple[int, ...] = ()
+    nan: int = 0
+    inf: int = 0
+    operation: ProbeOperation | None = None
+    origin: ProbeOperation | None = None
+    """The operation that gave the infinities from which ``operation`` made NaN."""
+    bad_leaves: list[str] = []
+    bad_inputs: list[str] = []
+
+
+class Probe(Document, kw_only=True):
+    """What ``probe`` prints: the calls of a model on a checkpoint, in the order in which they finish."""
+
+    checkpoint: str
+    chosen: str
+    model: str
+    inputs: list[str]
+    bound: dict[str, str]
+    """Where each collection of the model stands in the checkpoint."""
+    sites: list[ProbeSite]
+    params: list[ProbeParam] = []
+    loss: float | None = None
+    first_non_finite: FirstNonFinite | None = None
+    unseen: list[str] = []
+    """Calls inside loops of unknown length and the like, which cannot be observed."""
+    notes: list[str] = []
+    leaves_read: int = 0
+    bytes_read: int = 0
+    files: list[str] = []
+    """Files that were written."""
+
+    @property
+    def is_sound(self) -> bool:
+        """True if nothing was found."""
+        return self.first_non_finite is None
 
 
 def as_builtins(document: Any) -> Any:

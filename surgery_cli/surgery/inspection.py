@@ -65,7 +65,8 @@ def inspect(
         dead_bytes=checkpoint.dead_bytes,
         parameters=_parameters(checkpoint, surveyed),
         by_dtype=_by_dtype(rows),
-        notes=_notes(checkpoint),
+        optimizer=_states(surveyed) if optimizer else None,
+        notes=_notes(checkpoint) + (_questions(surveyed) if optimizer else []),
     )
 
 
@@ -115,7 +116,29 @@ def _row(checkpoint: Checkpoint, path: LeafPath, surveyed: OptimizerSurvey) -> r
         twin_of=str(slot.param) if slot else None,
         slot=slot.name if slot else None,
         clock=clock.drives if clock else None,
+        drives=len(clock.slots) if clock else 0,
+        hyperparameter=surveyed.hyperparams.get(path),
     )
+
+
+def _states(surveyed: OptimizerSurvey) -> list[reports.OptimizerState]:
+    """The states that hold slots, in stored order."""
+    found: dict[LeafPath, reports.OptimizerState] = {}
+    for slot in surveyed.slots.values():
+        if not slot.in_optimizer or slot.relation == "hole":
+            continue
+        owner = slot.node.parent
+        if owner not in found:
+            found[owner] = reports.OptimizerState(
+                path=str(owner), family=slot.optimizer, slots={}, unsure=slot.settled_by
+            )
+        found[owner].slots[slot.name] = found[owner].slots.get(slot.name, 0) + 1
+    return list(found.values())
+
+
+def _questions(surveyed: OptimizerSurvey) -> list[str]:
+    """What an edit of params would need to be told first."""
+    return [". ".join(filter(None, (p.what, p.why, p.fix))) for p in surveyed.questions]
 
 
 def _add_statistics(row: reports.LeafRow, checkpoint: Checkpoint, path: LeafPath) -> None:

@@ -7,7 +7,8 @@ from typing import Final
 from surgery_cli.cli.rendering import statistics, tree
 from surgery_cli.cli.rendering.page import Cell, Page
 from surgery_cli.cli.rendering.words import byte_text, counted, leaves_text, listed, shown_path
-from surgery_cli.reports import Inspection, LeafRow
+from surgery_cli.optimizer.clocks import DRIVES
+from surgery_cli.reports import Inspection, LeafRow, OptimizerState
 
 _MOST_LINES: Final = 300
 
@@ -20,6 +21,49 @@ def render(document: Inspection, page: Page, *, depth: int | None = None) -> Non
         _render_tree(document, page, depth)
     else:
         _render_paths(document, page, depth)
+    if document.optimizer is not None:
+        _render_optimizer(document, document.optimizer, page)
+
+
+def _render_optimizer(document: Inspection, states: list[OptimizerState], page: Page) -> None:
+    """The states of the optimizer, then its counters and settings with what they drive."""
+    page.line()
+    page.line(Cell("optimizer state", "strong"))
+    if not states:
+        page.line("none: no leaf follows a param", indent=2)
+    rows = []
+    for state in states:
+        slots = ", ".join(f"{count} {name}" for name, count in state.slots.items())
+        rows.append([Cell(state.path or "."), Cell(state.family), Cell(slots)])
+    page.table(rows, indent=2)
+    for fix in dict.fromkeys(state.unsure for state in states if state.unsure):
+        page.line(Cell("metadata alone does not tell the kind: ", "doubtful"), fix, indent=2)
+    numbers = [row for row in document.leaves if row.clock or row.hyperparameter]
+    page.line()
+    page.line(Cell("step counters and learning rates", "strong"))
+    page.table(map(_number_row, numbers), indent=2)
+    if not any("learning" in (row.hyperparameter or "") for row in numbers):
+        page.line("no learning rate is stored: the training script sets it", indent=2)
+
+
+def _number_row(row: LeafRow) -> list[Cell]:
+    value = str(row.value)
+    if not isinstance(row.value, bool | str | None):
+        value = f"{row.value:,}" if isinstance(row.value, int) else f"{row.value:.6g}"
+    return [Cell(row.spelling or row.path), Cell(value, right=True), Cell(_purpose(row), "faint")]
+
+
+def _purpose(row: LeafRow) -> str:
+    """What a counter drives, or what a stored setting means."""
+    if row.hyperparameter is not None:
+        return row.hyperparameter.replace("_", " ")
+    if row.clock == "counter":
+        return "counts events, drives nothing"
+    if row.clock == "nothing" or row.clock is None:
+        return "drives nothing in the optimizer"
+    is_theirs = row.drives and row.clock != "schedule"
+    driven = f" of {counted(row.drives, 'slot')}" if is_theirs else ""
+    return f"drives {DRIVES[row.clock]}{driven}"
 
 
 def _render_header(document: Inspection, page: Page) -> None:
