@@ -154,7 +154,7 @@ class SafetensorsFile:
 def spec_of(array: ContiguousArray) -> LeafSpec:
     """The spec of an array that stands in a file as it is."""
     stored = sum(segment.length for segment in array.segments)
-    return LeafSpec(kind=LeafKind.ARRAY, shape=array.shape, dtype=array.dtype, stored_bytes=stored)
+    return LeafSpec(kind=LeafKind.NUMPY, shape=array.shape, dtype=array.dtype, stored_bytes=stored)
 
 
 def read_header(path: Path) -> dict[LeafPath, ContiguousArray]:

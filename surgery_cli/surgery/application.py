@@ -25,11 +25,13 @@ from surgery_cli.plan import Plan
 from surgery_cli.resolution import resolve
 from surgery_cli.store.array_file import ArrayFile
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
-from surgery_cli.store.item_plan import ItemPlan, Way
+from surgery_cli.store.file_writers import CONVERTED_LAYOUT
+from surgery_cli.store.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.links import Linker, LinkMode
 from surgery_cli.store.staging import Staging, check_destination, recover_old
 from surgery_cli.store.step_writer import StepWriter, carried_bytes, plan_items
 from surgery_cli.store.strategy import costs_of_references, is_compact
+from surgery_cli.surgery.contract import Say, check_draft, read_script
 from surgery_cli.surgery.optimizers import Look, look_at_restarts, survey_state
 from surgery_cli.surgery.records import (
     Record,
@@ -68,6 +70,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     compact: Literal["auto", "always", "never"] = "auto"
     expected_draft: str | None = None
     """``apply --draft sha256:…``."""
+    like_init: str | None = None
+    """``FILE.py:FUNCTION``: the draft must be what a restore into the function's pytree takes."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -83,10 +87,11 @@ class Prepared(msgspec.Struct, frozen=True):
     """What was read beyond the metadata, and what it told."""
 
 
-def prepare(source: str, plan: Plan, options: Options) -> Prepared:
-    """Resolve a plan against a checkpoint, from metadata alone.
+def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None) -> Prepared:
+    """Resolve a plan against a checkpoint, from metadata alone; ``say`` is told what user code is imported.
 
     Raises:
+        ContractError: with ``like_init``, that the training script could not restore the result.
         SurgeryError: everything that is wrong, as far as metadata shows.
     """
     checkpoint = open_checkpoint(source, step=options.step, item=options.item)
@@ -104,17 +109,24 @@ def prepare(source: str, plan: Plan, options: Options) -> Prepared:
         return opened[text]  # type: ignore[no-any-return]
 
     surveyed, looked = survey_state(checkpoint, plan, options.params) if plan.edits else (None, [])
-    draft = resolve(
-        plan,
-        checkpoint,
-        open_by_path,
-        seed=options.seed,
-        optimizer=options.optimizer,
-        params=options.params,
-        items=list(checkpoint.items) if checkpoint.location.prefix_items else (),
-        surveyed=surveyed,
-    )
+
+    def drafted(plan: Plan) -> Draft:
+        return resolve(
+            plan,
+            checkpoint,
+            open_by_path,
+            seed=options.seed,
+            optimizer=options.optimizer,
+            params=options.params,
+            items=list(checkpoint.items) if checkpoint.location.prefix_items else (),
+            surveyed=surveyed,
+        )
+
+    draft = drafted(plan)
     looked += look_at_restarts(checkpoint, draft)
+    if options.like_init is not None:
+        script = read_script(options.like_init, say=say, device=options.device)
+        check_draft(script, draft, plan, checkpoint, drafted)
     sources: dict[str, Any] = {SOURCE: checkpoint}
     for name in draft.fingerprints:
         if name != SOURCE:
@@ -141,9 +153,11 @@ def open_source(text: str) -> Checkpoint | ArrayFile:
     return open_checkpoint(text)
 
 
-def preview(source: str, plan: Plan, destination: str | None, options: Options) -> reports.Preview:
+def preview(
+    source: str, plan: Plan, destination: str | None, options: Options, say: Say = lambda _: None
+) -> reports.Preview:
     """What ``apply`` would do; with a destination, whether it can be used."""
-    prepared = prepare(source, plan, options)
+    prepared = prepare(source, plan, options, say)
     if destination is not None:
         check_destination(Path(destination), prepared.checkpoint.boundary, force=options.force)
         _check_space(prepared, Path(destination), options)
@@ -151,7 +165,12 @@ def preview(source: str, plan: Plan, destination: str | None, options: Options) 
 
 
 def apply(
-    source: str, destination: str, plan: Plan, options: Options, listener: Listener | None
+    source: str,
+    destination: str,
+    plan: Plan,
+    options: Options,
+    listener: Listener | None,
+    say: Say = lambda _: None,
 ) -> reports.Report:
     """Write the new checkpoint; see ``surgery.apply``."""
     from surgery_cli.compute.kits import open_kit
@@ -159,7 +178,7 @@ def apply(
     started = time.monotonic()
     target = Path(destination)
     restored = recover_old(target)
-    prepared = prepare(source, plan, options)
+    prepared = prepare(source, plan, options, say)
     _check_expected(prepared, options)
     check_destination(target, prepared.checkpoint.boundary, force=options.force)
     _check_space(prepared, target, options)
@@ -196,6 +215,7 @@ def apply(
                 done.digests,
                 item=options.item,
                 prefix_items=prepared.checkpoint.location.prefix_items,
+                memory_bytes=options.memory_bytes,
                 listener=listener,
             )
             read = execution.read_bytes + sum(look.bytes for look in prepared.looked)
@@ -311,7 +331,16 @@ def _preview_fields(
     draft = prepared.draft
     notes = [look.sentence for look in prepared.looked] + list(draft.notes)
     removed = [str(path) for path in draft.removed]
-    if removed and not any(prepared.compact.values()):
+    notes += [
+        f"'{item.directory.name}': {item.layout} is only read; the result is an Orbax directory"
+        f" ({CONVERTED_LAYOUT}, as `PyTreeCheckpointer` writes it)"
+        for item in (item_plan.item for item_plan in prepared.plans.values())
+        if is_converted(item)
+    ]
+    shares_files = any(
+        item_plan.item.layout.startswith("ocdbt") for item_plan in prepared.plans.values()
+    )
+    if removed and shares_files and not any(prepared.compact.values()):
         notes.append(
             "removed values may remain in linked data files; `--compact always` leaves them out"
         )
