@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from surgery_cli import __version__
-from surgery_cli.cli import commands, edge, edits
+from surgery_cli.cli import commands, edge, edits, probe
 from surgery_cli.cli.edits import first_line
 from surgery_cli.operations.table import operations
 
@@ -24,6 +24,10 @@ _COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "apply": (commands.apply, "surgery apply runs/mnist runs/mnist-edited head.yaml"),
     "diff": (commands.diff, "surgery diff runs/mnist runs/mnist-edited --rtol 1e-6"),
     "verify": (commands.verify, "surgery verify runs/mnist-edited --like runs/mnist"),
+    "probe": (
+        probe.probe,
+        "surgery probe runs/mnist --model train.py:CNN --input 'float32[8,28,28,1]'",
+    ),
     "operations": (commands.show_operations, "surgery operations normalize"),
     "schema": (commands.print_schema, "surgery schema > surgery.schema.json"),
 }

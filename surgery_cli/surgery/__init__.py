@@ -1,24 +1,27 @@
-"""The use cases: inspect, plan, apply, diff, verify. The only wiring, and the Python API."""
+"""The use cases: inspect, plan, apply, diff, verify, probe. The only wiring, and the Python API."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener, Progress
 from surgery_cli.plan import Plan
+from surgery_cli.surgery.probe_options import ProbeOptions
 from surgery_cli.surgery.application import Options
 
 __all__ = [
     "Listener",
     "Options",
+    "ProbeOptions",
     "Progress",
     "apply",
     "complete_path",
     "diff",
     "inspect",
     "plan",
+    "probe",
     "verify",
 ]
 
@@ -122,6 +125,24 @@ def verify(
         like_manifest=like_manifest,
         listener=listener,
     )
+
+
+def probe(
+    checkpoint: str,
+    *,
+    model: str,
+    inputs: Sequence[str] = (),
+    options: ProbeOptions = ProbeOptions(),
+    say: Callable[[str], None] = lambda _: None,
+) -> reports.Probe:
+    """Run the user's model on a checkpoint and a batch, and look inside.
+
+    ``model`` is ``FILE.py:NAME`` or ``FILE.py:NAME(ARGUMENTS)``; this is where the user's code is imported, which
+    ``say`` announces. ``inputs`` are specs (``float32[8,28,28,1]``) or files.
+    """
+    from surgery_cli.surgery import probing
+
+    return probing.probe(checkpoint, model=model, inputs=tuple(inputs), options=options, say=say)
 
 
 def complete_path(checkpoint: str, prefix: str) -> list[str]:

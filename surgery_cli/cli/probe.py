@@ -1,0 +1,122 @@
+"""The command `probe`: the user's model on a checkpoint, looked into."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from surgery_cli.cli.options import Checkpoint, Item, Output, Params, Step, output, taking
+from surgery_cli.cli.printing import print_document
+
+_Words = list[str] | None
+
+
+@taking(output=output)
+def probe(
+    checkpoint: Checkpoint,
+    *,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", metavar="FILE.py:NAME", help="The model; arguments as in `CNN(features=16)`."
+        ),
+    ],
+    input: Annotated[
+        _Words,
+        typer.Option(
+            "--input",
+            metavar="[NAME=]SPEC",
+            help="`float32[8,28,28,1]`, `int32[8,128]<1000`, or a file `batch.npz`; repeatable.",
+        ),
+    ] = None,
+    at: Annotated[
+        _Words, typer.Option("--at", metavar="PATTERN", help="Only modules at these paths.")
+    ] = None,
+    only: Annotated[
+        _Words, typer.Option("--only", metavar="CLASS", help="Only modules of these classes.")
+    ] = None,
+    calls: Annotated[
+        _Words,
+        typer.Option("--calls", metavar="METHOD", help="Only calls of these methods; `*` for all."),
+    ] = None,
+    run: Annotated[
+        str, typer.Option("--run", metavar="NAME", help="Run a method or submodule on its own.")
+    ] = "",
+    until: Annotated[
+        str,
+        typer.Option("--until", metavar="PATH", help="Stop after a module; `PATH:in` before it."),
+    ] = "",
+    shapes: Annotated[
+        bool, typer.Option("--shapes", help="Everything from shapes alone; no tensor is read.")
+    ] = False,
+    call: Annotated[
+        _Words,
+        typer.Option("--call", metavar="NAME=VALUE", help="Static argument, as `train=false`."),
+    ] = None,
+    vmap: Annotated[
+        str,
+        typer.Option("--vmap", metavar="AXIS", help="Map the inputs' first axis under this name."),
+    ] = "",
+    rng: Annotated[
+        _Words,
+        typer.Option("--rng", metavar="NAME=SEED", help="Seed of a random stream, as `dropout=0`."),
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option("--seed", metavar="N", min=0, help="Seed of inputs and random streams."),
+    ] = 0,
+    bind: Annotated[
+        _Words,
+        typer.Option("--bind", metavar="NAME=AT", help="Where a collection stands."),
+    ] = None,
+    params: Params = None,
+    step: Step = None,
+    item: Item = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device", metavar="NAME", help="cpu, gpu, tpu, or gpu:1.", show_default=True
+        ),
+    ] = "cpu",
+    output: Output,
+) -> int:
+    """Run a model on a checkpoint and look inside; exit code 1 on a non-finite value.
+
+    A row for each module call, in the order in which calls finish. FILE.py is imported, and nothing else of yours.
+    """
+    from surgery_cli import surgery
+    from surgery_cli.cli.rendering import probe as rendering
+    from surgery_cli.probe.calls import read_bindings, read_static, read_streams
+
+    options = surgery.ProbeOptions(
+        step=step,
+        item=item,
+        params=params,
+        bind=read_bindings(bind or ()),
+        call=read_static(call or ()),
+        streams=read_streams(rng or ()),
+        seed=seed,
+        vmap_axis=vmap,
+        run=run,
+        until=until,
+        at=tuple(at or ()),
+        only=tuple(only or ()),
+        methods=tuple(calls or ()),
+        shapes=shapes,
+        device=device,
+    )
+    found = surgery.probe(
+        checkpoint, model=model, inputs=tuple(input or ()), options=options, say=_say
+    )
+    if output.json or not output.quiet:
+        print_document(found, output, partial(rendering.render, verbose=output.verbose))
+    return 0 if found.is_sound else 1
+
+
+def _say(line: str) -> None:
+    # Before anything else happens: a script without a guard would begin to train here
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

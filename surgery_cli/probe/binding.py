@@ -1,0 +1,321 @@
+"""Finds the model's variables in a checkpoint, by the paths and shapes that the model itself asks for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from surgery_cli.errors import Problem, SurgeryError
+from surgery_cli.optimizer.roots import OPTIMIZER_NAMES
+from surgery_cli.optimizer.survey import survey
+from surgery_cli.probe.calls import Collections, Expected, Path
+from surgery_cli.tree.paths import LeafPath, nearest
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+
+PARAMS: Final = ("params", "Param")
+"""The collections that `--params` places: linen's and NNX's."""
+
+_BOXES: Final = ("value", "raw_value")
+"""The last key of a leaf that was saved inside a Flax variable or a metadata box."""
+
+_MOST_FINDINGS: Final = 12
+
+
+class Misfit(SurgeryError):
+    """The model and the checkpoint do not fit each other (exit code 1: a check found something)."""
+
+    exit_code = 1
+
+
+class Binding(msgspec.Struct, frozen=True):
+    """Which leaf of the checkpoint each variable of the model is.
+
+    ``places`` says where each collection stands. ``made`` are optional variables that the checkpoint does not have.
+    ``unused`` are leaves beside the bound ones that the model does not ask for.
+    """
+
+    places: dict[str, LeafPath]
+    leaves: dict[tuple[str, Path], LeafPath]
+    made: list[tuple[str, Path]]
+    unused: list[LeafPath]
+
+    def as_stored(self, expected: Collections, tree: TreeSpec) -> Collections:
+        """The variables with the dtypes that the checkpoint holds, as a restored state would have them."""
+        return {
+            name: {
+                path: _as_expected(tree[self.leaves[name, path]]) if (name, path) in self.leaves else wanted
+                for path, wanted in paths.items()
+            }
+            for name, paths in expected.items()
+        }  # fmt: skip
+
+
+def bind(
+    tree: TreeSpec, expected: Collections, named: Mapping[str, str], *, is_part: bool = False
+) -> Binding:
+    """Bind every variable of the model to a leaf.
+
+    ``named`` gives printed paths of nodes for collections that the user places. ``is_part``: only a part of the model
+    is run, so that leaves beside its own are no surprise.
+
+    Raises:
+        Misfit: variables are missing or have other shapes; every finding at once, with hints.
+        SurgeryError: a named node or collection is not there, or several places fit equally well.
+    """
+    _check_names(tree, expected, named)
+    votes = _Votes(tree, expected)
+    places: dict[str, LeafPath] = {}
+    problems: list[Problem] = []
+    for name in sorted(expected, key=lambda name: name not in PARAMS):
+        if name in named:
+            places[name] = _node(tree, named[name])
+            continue
+        found = votes.winner(name, near=next(iter(places.values()), None))
+        if found is not None:
+            places[name] = found
+        elif not all(e.is_optional for e in expected[name].values()):
+            problems.append(_nowhere(name, expected[name], tree))
+    leaves: dict[tuple[str, Path], LeafPath] = {}
+    made: list[tuple[str, Path]] = []
+    missing: dict[tuple[str, Path], Expected] = {}
+    shapes: list[tuple[LeafPath, LeafSpec, Expected]] = []
+    for name, place in places.items():
+        below = votes.below(place)
+        for path, wanted in expected[name].items():
+            leaf = below.get(path)
+            if leaf is not None and fits(tree[leaf], wanted):
+                leaves[name, path] = leaf
+            elif wanted.is_optional:
+                made.append((name, path))
+            elif leaf is None:
+                missing[name, path] = wanted
+            else:
+                shapes.append((leaf, tree[leaf], wanted))
+    made += [(n, p) for n in expected if n not in places for p in expected[n]]
+    known = set(leaves.values()) | {leaf for leaf, _, _ in shapes}
+    unused = [] if is_part else _beside(tree, places, known)
+    problems += _findings(places, missing, shapes, unused, tree)
+    if problems:
+        raise Misfit.of(problems)
+    return Binding(places, leaves, made, unused)
+
+
+def fits(spec: LeafSpec, wanted: Expected) -> bool:
+    """True if the leaf can stand for the variable: the same shape, a key for a key, numbers for numbers."""
+    if not spec.has_array:
+        return False
+    found = _as_expected(spec)
+    return found.shape == wanted.shape and found.dtype.startswith(
+        "key<"
+    ) == wanted.dtype.startswith("key<")
+
+
+def _as_expected(spec: LeafSpec) -> Expected:
+    if spec.kind is LeafKind.KEY:
+        return Expected(spec.shape[:-1], f"key<{spec.key_impl}>")
+    return Expected(spec.shape, spec.dtype)
+
+
+def _unboxed(path: LeafPath) -> Path:
+    keys = tuple(map(str, path))
+    return keys[:-1] if len(keys) > 1 and keys[-1] in _BOXES else keys
+
+
+class _Votes:
+    """For every collection, the nodes under which its paths are found, and how well they fit there."""
+
+    def __init__(self, tree: TreeSpec, expected: Collections) -> None:
+        self.tree = tree
+        self.expected = expected
+        self.keys = {path: _unboxed(path) for path, spec in tree.items() if spec.has_array}
+        self.all_paths = {path for paths in expected.values() for path in paths}
+        found = survey(tree)
+        self.twins = {node for path in found.slots for node in _nodes_above(path)}
+        self.sizes = Counter(node for path in self.keys for node in _nodes_above(path))
+
+    def below(self, place: LeafPath) -> dict[Path, LeafPath]:
+        """The leaves below a node, by their keys from there."""
+        depth = len(place)
+        return {keys[depth:]: path for path, keys in self.keys.items() if path.is_below(place)}
+
+    def winner(self, name: str, near: LeafPath | None) -> LeafPath | None:
+        """The node under which the collection fits best; None if nothing of it is anywhere."""
+        wanted = self.expected[name]
+        lengths = {len(path) for path in wanted}
+        shapes: Counter[LeafPath] = Counter()
+        paths: Counter[LeafPath] = Counter()
+        for path, keys in self.keys.items():
+            for length in lengths:
+                tail = keys[len(keys) - length :] if length <= len(keys) else None
+                if tail in wanted:
+                    place = LeafPath(path[: len(keys) - length])
+                    paths[place] += 1
+                    shapes[place] += fits(self.tree[path], wanted[tail])
+        if not paths:
+            return None
+        matched = {place: self._matched(place) for place in paths}
+
+        def rank(place: LeafPath) -> tuple[object, ...]:
+            return (
+                shapes[place],
+                paths[place],
+                matched[place] - self.sizes[place],  # leaves that no collection asks for
+                not self._is_optimizer(place),
+                place[-1:] in (("params",), (name,)),
+                not any("ema" in str(key).lower() for key in place),
+                _shared(place, near) if near is not None else 0,
+                -len(place),
+            )
+
+        best = max(paths, key=rank)
+        if name in PARAMS and self._is_optimizer(best):
+            raise SurgeryError(
+                f"the model's {name} fit only the optimizer state, at '{best}'",
+                why="that is no parameters but their moments or a copy that an optimizer keeps",
+                fix=f"if it is what you want to look at: `--params {best}`",
+                field="params",
+            )
+        equal = [place for place in paths if rank(place) == rank(best)]
+        if len(equal) > 1:
+            raise SurgeryError(
+                f"the model's {name} fit several places equally well",
+                why=", ".join(f"'{place}'" for place in equal),
+                fix=f"say which: `{_option(name)}{equal[0]}`",
+                field="params",
+            )
+        return best
+
+    def _matched(self, place: LeafPath) -> int:
+        if not place:
+            return sum(keys in self.all_paths for keys in self.keys.values())
+        return sum(keys in self.all_paths for keys in self.below(place))
+
+    def _is_optimizer(self, place: LeafPath) -> bool:
+        return place in self.twins or any(str(key) in OPTIMIZER_NAMES for key in place)
+
+
+def _nodes_above(path: LeafPath) -> Iterator[LeafPath]:
+    for length in range(len(path)):
+        yield LeafPath(path[:length])
+
+
+def _shared(a: LeafPath, b: LeafPath) -> int:
+    return sum(1 for x, y in zip(a, b, strict=False) if x == y)
+
+
+def _option(name: str) -> str:
+    return "--params " if name in PARAMS else f"--bind {name}="
+
+
+def _check_names(tree: TreeSpec, expected: Collections, named: Mapping[str, str]) -> None:
+    for name, text in named.items():
+        if name not in expected:
+            raise SurgeryError(
+                f"the model has no collection '{name}'",
+                why="it has " + ", ".join(f"'{n}'" for n in expected),
+                field="bind",
+            )
+        _node(tree, text)
+
+
+def _node(tree: TreeSpec, text: str) -> LeafPath:
+    """The node whose printed path is ``text``; ``.`` is the root."""
+    wanted = text.strip("/")
+    printed = {str(node): node for node in tree.nodes}
+    if wanted in (".", ""):
+        return LeafPath()
+    if wanted not in printed:
+        near = nearest(wanted, printed, 1)
+        raise SurgeryError(
+            f"there is no node '{text}' in the checkpoint",
+            fix=f"did you mean '{near[0]}'?" if near else "",
+            field="params",
+        )
+    return printed[wanted]
+
+
+def _beside(tree: TreeSpec, places: Mapping[str, LeafPath], known: set[LeafPath]) -> list[LeafPath]:
+    """Leaves below the bound places that no variable is; those of a whole tree only where the model is the tree."""
+    roots = [place for place in places.values() if place or len(set(places.values())) == 1]
+    return [
+        path
+        for path, spec in tree.items()
+        if spec.has_array and path not in known and any(path.is_below(root) for root in roots)
+    ]
+
+
+def _nowhere(name: str, wanted: Mapping[Path, Expected], tree: TreeSpec) -> Problem:
+    first = next(path for path in wanted)
+    near = nearest("/".join(first), tree.texts.values(), 3)
+    return Problem(
+        f"the checkpoint has nothing of the model's collection '{name}'",
+        why=f"the model needs {len(wanted)} leaves, the first is '{'/'.join(first)}' {wanted[first].text}",
+        fix=("nearest in the checkpoint: " + ", ".join(f"'{n}'" for n in near)) if near else "",
+    )
+
+
+def _findings(
+    places: Mapping[str, LeafPath],
+    missing: Mapping[tuple[str, Path], Expected],
+    shapes: list[tuple[LeafPath, LeafSpec, Expected]],
+    unused: list[LeafPath],
+    tree: TreeSpec,
+) -> list[Problem]:
+    """Every misfit as a problem, with what may have led to it."""
+    problems = []
+    hint = _shape_hint(shapes)
+    for leaf, spec, wanted in shapes[:_MOST_FINDINGS]:
+        problems.append(
+            Problem(
+                f"'{leaf}' is {spec.type_text}, the model wants {wanted.text}",
+                fix=hint,
+                path=str(leaf),
+            )
+        )
+        hint = ""  # once is enough
+    for (name, path), wanted in list(missing.items())[:_MOST_FINDINGS]:
+        at = places[name] / path
+        renamed = [leaf for leaf in unused if fits(tree[leaf], wanted)]
+        same_end = [leaf for leaf in renamed if _unboxed(leaf)[-1] == path[-1]] or renamed
+        fix = ""
+        if same_end:
+            near = nearest(str(at), map(str, same_end), 1) or [str(same_end[0])]
+            fix = f"renamed? `surgery rename SRC DST {near[0]} --to {at}`"
+        problems.append(
+            Problem(
+                f"the model wants '{at}' {wanted.text}, which is not there",
+                why=f"'{near[0]}', which the model does not ask for, has this shape" if fix else "",
+                fix=fix,
+                path=str(at),
+            )
+        )
+    more = max(len(shapes) - _MOST_FINDINGS, 0) + max(len(missing) - _MOST_FINDINGS, 0)
+    if more:
+        problems.append(Problem(f"and {more} more leaves do not fit"))
+    return problems
+
+
+def _shape_hint(shapes: list[tuple[LeafPath, LeafSpec, Expected]]) -> str:
+    """What a common pattern in the shapes says."""
+    if not shapes:
+        return ""
+    stacks = {
+        s.shape[0]
+        for _, s, w in shapes
+        if len(s.shape) == len(w.shape) + 1 and s.shape[1:] == w.shape
+    }
+    if len(stacks) == 1 and all(s.shape[1:] == w.shape for _, s, w in shapes):
+        return f"the checkpoint stacks {stacks.pop()} layers or models on a leading axis, the model does not"
+    if all(w.shape[1:] == s.shape for _, s, w in shapes):
+        return "the model stacks its layers on a leading axis (`nn.scan`), the checkpoint does not"
+    if len(shapes) == 1:
+        _, spec, wanted = shapes[0]
+        if len(spec.shape) == len(wanted.shape) and spec.shape[-1:] == wanted.shape[-1:]:
+            return (
+                f"only the size of its input differs: {spec.shape[-2:-1]} stored, {wanted.shape[-2:-1]} here; "
+                "is `--input` of the shape that the model was trained on?"
+            )
+    return "is this the model, with the arguments, that the checkpoint was trained with?"

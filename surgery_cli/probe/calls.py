@@ -1,0 +1,206 @@
+"""How a model is called: its inputs, static arguments, random streams, and what of it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import jax
+import msgspec
+
+from surgery_cli.errors import SurgeryError
+from surgery_cli.probe.inputs import Input
+from surgery_cli.probe.user_code import literal, parameters_of
+
+Path = tuple[str, ...]
+"""The keys of a variable, as text."""
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """A variable that the model needs. ``is_optional``: the model can make it itself (state of random streams)."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    is_optional: bool = False
+
+    @property
+    def text(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+Collections = dict[str, dict[Path, Expected]]
+Variables = dict[str, dict[Path, Any]]
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a model.
+
+    ``positional`` and ``named`` are arrays or their shapes; ``for_loss`` are inputs that the model does not take.
+    ``static`` are arguments that are Python values. ``run`` names a method or a submodule, '' for the model itself.
+    ``vmap_axis`` is the name of the axis over which the inputs' first axis is mapped, '' for none.
+    """
+
+    positional: tuple[Any, ...] = ()
+    named: dict[str, Any] = {}
+    for_loss: dict[str, Any] = {}
+    names: tuple[str, ...] = ()
+    """The names of the positional inputs in the model's signature, as far as known."""
+    static: dict[str, Any] = {}
+    run: str = ""
+    vmap_axis: str = ""
+    seed: int = 0
+    streams: dict[str, int] = {}
+
+    @property
+    def arrays(self) -> list[Any]:
+        """Every input, positional ones first."""
+        return [*self.positional, *self.named.values()]
+
+    @property
+    def by_name(self) -> dict[str, Any]:
+        """Every input under its name, as a loss takes them."""
+        return {
+            **dict(zip(self.names, self.positional, strict=False)),
+            **self.named,
+            **self.for_loss,
+        }
+
+    def filled(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The positional and named arguments with ``arrays`` (as `arrays` orders them) in their places."""
+        count = len(self.positional)
+        return tuple(arrays[:count]), dict(zip(self.named, arrays[count:], strict=True))
+
+    def mapped(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+        """``function(*positional, **named)``, mapped over the first axis where the call says so."""
+        args, kwargs = self.filled(arrays)
+        if not self.vmap_axis:
+            return function(*args, **kwargs)
+        mapped = jax.vmap(lambda a, k: function(*a, **k), axis_name=self.vmap_axis)
+        return mapped(args, kwargs)
+
+    def example(self) -> list[jax.ShapeDtypeStruct]:
+        """Shapes of the inputs as the model sees them: without the mapped axis."""
+        cut = int(bool(self.vmap_axis))
+        return [jax.ShapeDtypeStruct(a.shape[cut:], a.dtype) for a in self.arrays]
+
+
+class Model(Protocol):
+    """A model of either Flax API, ready to be traced."""
+
+    kind: str
+    call: Call
+
+    def collections(self) -> Collections:
+        """The variables that the call needs, from shapes alone."""
+
+    def apply(self, variables: Variables, arrays: Sequence[Any]) -> Any:
+        """The output of the call, with every module call tagged; to be traced."""
+
+
+def make_call(
+    inputs: Sequence[Input],
+    function: Any,
+    *,
+    static: Mapping[str, Any],
+    run: str,
+    vmap_axis: str,
+    seed: int,
+    streams: Mapping[str, int],
+) -> Call:
+    """Sort the inputs by the signature of what is called; named ones that it does not take are for the loss.
+
+    Raises:
+        SurgeryError: nothing is left for the model, or a static argument is unknown.
+    """
+    parameters = parameters_of(function) if function is not None else {}
+    kinds = {p.kind for p in parameters.values()}
+    names = [
+        n for n, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    takes_any = not parameters or any(kind.name == "VAR_KEYWORD" for kind in kinds)
+    named = {i.name: i.values for i in inputs if i.name}
+    positional = tuple(i.values for i in inputs if not i.name)
+    own = {n: v for n, v in named.items() if takes_any or n in parameters}
+    unknown = [n for n in static if not takes_any and n not in parameters]
+    if unknown:
+        raise SurgeryError(
+            f"the model's call takes no '{unknown[0]}'",
+            why="it takes " + ", ".join(f"'{n}'" for n in parameters),
+            field="call",
+        )
+    if not positional and not own and names and inputs:
+        raise SurgeryError(
+            "none of the inputs is for the model",
+            why=f"it takes {', '.join(names)}; the inputs are {', '.join(named)}",
+            fix=f"name one of them: `--input {names[0]}=…`",
+            field="input",
+        )
+    return Call(
+        positional=positional,
+        named=own,
+        for_loss={n: v for n, v in named.items() if n not in own},
+        names=tuple(names[: len(positional)]),
+        static=dict(static),
+        run=run,
+        vmap_axis=vmap_axis,
+        seed=seed,
+        streams=dict(streams),
+    )
+
+
+def read_static(texts: Sequence[str]) -> dict[str, Any]:
+    """``train=false`` as Python values; what is no literal is a string.
+
+    Raises:
+        SurgeryError: a text has no ``=``.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise SurgeryError(
+                f"`--call` takes NAME=VALUE, not '{text}'",
+                fix="e.g. `--call train=false`",
+                field="call",
+            )
+        try:
+            found[name] = literal(value)
+        except SurgeryError:
+            found[name] = value
+    return found
+
+
+def read_streams(texts: Sequence[str]) -> dict[str, int]:
+    """``dropout=1`` as the seeds of random streams by name.
+
+    Raises:
+        SurgeryError: a text is not NAME=SEED.
+    """
+    found: dict[str, int] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not name.isidentifier() or not value.isdecimal():
+            raise SurgeryError(
+                f"`--rng` takes NAME=SEED, not '{text}'", fix="e.g. `--rng dropout=0`", field="rng"
+            )
+        found[name] = int(value)
+    return found
+
+
+def read_bindings(texts: Sequence[str]) -> dict[str, str]:
+    """``batch_stats=AT`` as places of collections by name.
+
+    Raises:
+        SurgeryError: a text has no ``=``.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, place = text.partition("=")
+        if not equals or not name or not place:
+            raise SurgeryError(
+                f"`--bind` takes NAME=AT, not '{text}'",
+                fix="e.g. `--bind batch_stats=ema/batch_stats`",
+                field="bind",
+            )
+        found[name] = place
+    return found

@@ -1,0 +1,124 @@
+"""The batch: inputs from specs such as ``float32[8,28,28,1]`` or from ``.npz`` files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from surgery_cli.errors import SurgeryError
+from surgery_cli.tree.specs import is_complex, is_floating, is_integer
+
+_SPEC: Final = re.compile(
+    r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[\d,\s]*)\]"
+    r"(?:<(?P<below>\d+)|=(?P<fill>[-+.\deE]+))?"
+)
+_FILE: Final = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<file>.+\.np[yz])(?::(?P<entry>.+))?")
+_EXAMPLES: Final = (
+    "e.g. `float32[8,28,28,1]` (normal), `int32[8,128]<1000` (uniform below 1000), "
+    "`mask=bool[8]=1`, `batch.npz`, `x=batch.npz:images`"
+)
+
+
+class Input(msgspec.Struct, frozen=True):
+    """One array of the batch. ``name`` is '' for a positional input."""
+
+    name: str
+    text: str
+    values: Any
+    """``np.ndarray``, or with ``shapes_only`` something that has ``shape`` and ``dtype``."""
+
+
+def read_inputs(texts: Sequence[str], *, seed: int) -> list[Input]:
+    """The inputs that the texts describe, in order; random ones depend on the seed and their position alone.
+
+    Floating inputs are drawn from a standard normal distribution. Integers and booleans are 0 unless a bound or a
+    value is given: an index out of range would make an embedding NaN and accuse a healthy checkpoint.
+
+    Raises:
+        SurgeryError: a text is neither a spec nor a file, or a name stands twice.
+    """
+    found: list[Input] = []
+    for position, text in enumerate(texts):
+        if match := _FILE.fullmatch(text):
+            found += _from_file(text, match)
+        elif match := _SPEC.fullmatch(text.strip()):
+            found.append(_from_spec(text, match, np.random.default_rng([seed, position])))
+        else:
+            raise SurgeryError(f"'{text}' is not an input", fix=_EXAMPLES, field="input")
+    names = [i.name for i in found if i.name]
+    for name in names:
+        if names.count(name) > 1:
+            raise SurgeryError(f"the input '{name}' is given twice", field="input")
+    return found
+
+
+def _from_spec(text: str, match: re.Match[str], generator: np.random.Generator) -> Input:
+    dtype = _dtype(match["dtype"], text)
+    shape = tuple(int(size) for size in match["shape"].split(",") if size.strip())
+    if match["fill"] is not None:
+        values = np.full(shape, float(match["fill"])).astype(dtype)
+    elif match["below"] is not None:
+        if not is_integer(dtype.name):
+            raise SurgeryError(
+                f"'{text}' bounds values that are no integers",
+                fix="`<` is for integers; `float32[8]=0.5` gives a value",
+            )
+        values = generator.integers(0, int(match["below"]), shape).astype(dtype)
+    elif is_floating(dtype.name):
+        values = generator.standard_normal(shape).astype(dtype)
+    elif is_complex(dtype.name):
+        real, imaginary = generator.standard_normal((2, *shape))
+        values = (real + 1j * imaginary).astype(dtype)
+    else:
+        values = np.zeros(shape, dtype)
+    return Input(match["name"] or "", text, values)
+
+
+def _dtype(name: str, text: str) -> np.dtype[Any]:
+    import ml_dtypes
+
+    known = getattr(ml_dtypes, name, None)
+    try:
+        found = np.dtype(known if known is not None else name)
+    except TypeError:
+        raise SurgeryError(
+            f"'{name}' in the input '{text}' is not a dtype", fix=_EXAMPLES, field="input"
+        ) from None
+    if found.kind in "OSUM":
+        raise SurgeryError(f"an input cannot be of dtype '{name}'", fix=_EXAMPLES, field="input")
+    return found
+
+
+def _from_file(text: str, match: re.Match[str]) -> list[Input]:
+    """Every entry of an ``.npz`` by its name, one entry, or the array of an ``.npy``."""
+    path, name, entry = Path(match["file"]), match["name"] or "", match["entry"]
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise SurgeryError(
+            f"the input file '{path}' cannot be read", why=str(error), fix=_EXAMPLES
+        ) from None
+    if isinstance(loaded, np.ndarray):
+        return [Input(name, text, loaded)]
+    with loaded:
+        entries = loaded.files
+        if entry is not None and entry not in entries:
+            raise SurgeryError(
+                f"'{path}' has no entry '{entry}'",
+                why="it has " + ", ".join(f"'{n}'" for n in entries),
+            )
+        if entry is not None:
+            return [Input(name, text, loaded[entry])]
+        if name:
+            if len(entries) != 1:
+                raise SurgeryError(
+                    f"'{path}' has {len(entries)} entries, and '{name}' is one input",
+                    fix=f"name the entry: `{name}={path}:{entries[0] if entries else 'ENTRY'}`",
+                )
+            return [Input(name, text, loaded[entries[0]])]
+        return [Input(n, f"{path}:{n}", loaded[n]) for n in entries]

@@ -1,0 +1,168 @@
+"""Models as users name them: a linen module or its class, an NNX class, or a function that makes either."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import msgspec
+from flax import linen as nn
+from flax import nnx
+from jax.extend.core import ClosedJaxpr
+
+from surgery_cli.errors import SurgeryError
+from surgery_cli.probe.calls import Call, Collections, Model, Path, Variables, make_call
+from surgery_cli.probe.inputs import Input
+from surgery_cli.probe.linen import LinenModel
+from surgery_cli.probe.nnx_model import NnxModel
+from surgery_cli.probe.user_code import UserObject, parameters_of
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """A call of a model as a computation over a flat list: the variables in order, then the inputs.
+
+    ``slots`` names the variables. ``structure`` is the tree of the outputs.
+    """
+
+    closed: ClosedJaxpr
+    slots: list[tuple[str, Path]]
+    structure: Any
+    folder: Any
+    """The folder of the user's code, in which lines of source are looked for."""
+
+
+def make_model(
+    user: UserObject,
+    inputs: Sequence[Input],
+    *,
+    static: Mapping[str, Any],
+    run: str = "",
+    vmap_axis: str = "",
+    seed: int = 0,
+    streams: Mapping[str, int] | None = None,
+) -> Model:
+    """The model that the user's object stands for, with one call of it.
+
+    Raises:
+        SurgeryError: the object is no model, or cannot be made or called so.
+    """
+    settings: dict[str, Any] = {
+        "static": static, "run": run, "vmap_axis": vmap_axis, "seed": seed, "streams": streams or {}
+    }  # fmt: skip
+    factory = _nnx_factory(user, seed, streams or {})
+    if factory is not None:
+        kind = user.value if inspect.isclass(user.value) else type(_abstract(factory))
+        function = getattr(kind, run, None) if run else kind.__call__
+        call = make_call(inputs, _unbound(function), **settings)
+        made: NnxModel = user.run(NnxModel, factory, call)
+        return made
+    module = _linen_module(user)
+    if not isinstance(module, nn.Module):
+        raise _no_model(user, module)
+    function = getattr(type(module), run or "__call__", None)
+    return LinenModel(module, make_call(inputs, _unbound(function), **settings))
+
+
+def trace(model: Model, user: UserObject, variables: Collections, call: Call) -> Trace:
+    """Trace the call from shapes alone.
+
+    Raises:
+        SurgeryError: the model's own code fails.
+    """
+    slots = [(name, path) for name, paths in variables.items() for path in paths]
+    specs = [
+        _spec(variables[name][path].shape, variables[name][path].dtype) for name, path in slots
+    ]
+    arrays = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in call.arrays]
+
+    def run(leaves: list[Any], inputs: list[Any]) -> Any:
+        trees: Variables = {name: {} for name in variables}
+        for (name, path), leaf in zip(slots, leaves, strict=True):
+            trees[name][path] = leaf
+        return model.apply(trees, inputs)
+
+    closed, shapes = user.run(jax.make_jaxpr(run, return_shape=True), specs, arrays)
+    return Trace(closed, slots, jax.tree_util.tree_structure(shapes), user.folder)
+
+
+def _spec(shape: tuple[int, ...], dtype: str) -> jax.ShapeDtypeStruct:
+    if dtype.startswith("key<"):
+        kind = jax.random.key(0, impl=dtype[4:-1]).dtype
+        return jax.ShapeDtypeStruct(shape, kind)
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def _nnx_factory(user: UserObject, seed: int, streams: Mapping[str, int]) -> Any:
+    """A function without arguments that makes the NNX module; None if the object makes none."""
+    value = user.value
+    if isinstance(value, nnx.Module):
+        return lambda: nnx.clone(value)
+    is_class = inspect.isclass(value) and issubclass(value, nnx.Module)
+    if not is_class and (
+        inspect.isclass(value) or isinstance(value, nn.Module) or not callable(value)
+    ):
+        return None
+
+    def factory() -> Any:
+        more = {"rngs": nnx.Rngs(seed, **streams)} if "rngs" in parameters_of(value) else {}
+        return user.call(**more)
+
+    return factory if is_class or isinstance(_abstract(factory), nnx.Module) else None
+
+
+def _abstract(factory: Any) -> Any:
+    """What the factory makes, from shapes alone; only its type may be looked at."""
+    made: list[Any] = []
+
+    def run() -> int:
+        made.append(factory())
+        return 0
+
+    jax.eval_shape(run)
+    return made[0]
+
+
+def _linen_module(user: UserObject) -> Any:
+    value = user.value
+    if isinstance(value, nn.Module) or not callable(value):
+        return value
+    return user.call()
+
+
+def _unbound(function: Any) -> Any:
+    """The function without its ``self``, for looking at its signature."""
+    if function is None:
+        return None
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return None
+
+    def shown(*_: Any, **__: Any) -> None: ...
+
+    shown.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return shown
+
+
+def _no_model(user: UserObject, found: Any) -> SurgeryError:
+    module = type(found).__name__
+    there = [
+        name
+        for name, value in vars(_module_of(user)).items()
+        if inspect.isclass(value)
+        and issubclass(value, nn.Module | nnx.Module)
+        and not name.startswith("_")
+    ]
+    return SurgeryError(
+        f"'{user.spec.name}' is no model but a {module}",
+        why="a model is a linen or NNX module, its class, or a function that makes one",
+        fix="the file has " + ", ".join(f"'{n}'" for n in there) if there else "",
+    )
+
+
+def _module_of(user: UserObject) -> Any:
+    import sys
+
+    return sys.modules.get(getattr(user.value, "__module__", ""), user)

@@ -1,0 +1,109 @@
+"""Statistics computed inside the compiled function, so that no activation has to leave it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import msgspec
+import numpy as np
+
+FLOATS = ("mean", "std", "min", "max", "rms")
+COUNTS = ("zeros", "nan", "inf")
+
+
+def is_numeric(dtype: Any) -> bool:
+    """False for typed keys, which have no values to speak of."""
+    return not jnp.issubdtype(dtype, jax.dtypes.prng_key)
+
+
+def is_inexact(dtype: Any) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.inexact))
+
+
+def measure(values: Any) -> tuple[Any, Any]:
+    """``FLOATS`` (float32[5], over finite values) and ``COUNTS`` (int32[3]) of an array of any numeric dtype.
+
+    Complex values are measured by their magnitude.
+    """
+    if jnp.issubdtype(values.dtype, jnp.complexfloating):
+        values = jnp.abs(values)
+    x = values.astype(jnp.float32)
+    finite = jnp.isfinite(x)
+    count = finite.sum(dtype=jnp.int32)
+    some = jnp.maximum(count, 1)
+    held = jnp.where(finite, x, 0)
+    mean = held.sum() / some
+    std = jnp.sqrt((jnp.where(finite, x - mean, 0) ** 2).sum() / some)
+    low = jnp.where(finite, x, jnp.inf).min(initial=jnp.inf)
+    high = jnp.where(finite, x, -jnp.inf).max(initial=-jnp.inf)
+    # The largest magnitude is taken out, so that squares of large values do not overflow
+    scale = jnp.maximum(jnp.abs(held).max(initial=0), jnp.finfo(jnp.float32).tiny)
+    rms = scale * jnp.sqrt(((held / scale) ** 2).sum() / some)
+    floats = jnp.stack([mean, std, low, high, rms])
+    floats = jnp.where(count > 0, floats, jnp.nan)
+    counts = [
+        (x == 0).sum(dtype=jnp.int32),
+        jnp.isnan(x).sum(dtype=jnp.int32),
+        jnp.isinf(x).sum(dtype=jnp.int32),
+    ]
+    return floats, jnp.stack(counts)
+
+
+def bad_counts(values: Any) -> Any:
+    """How many values are NaN and how many infinite: int32[2]."""
+    if not is_inexact(values.dtype):
+        return jnp.zeros(2, jnp.int32)
+    return jnp.stack(
+        [jnp.isnan(values).sum(dtype=jnp.int32), jnp.isinf(values).sum(dtype=jnp.int32)]
+    )
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """Statistics of one array, or of all iterations of one together; ``size`` counts its elements."""
+
+    mean: float
+    std: float
+    min: float
+    max: float
+    rms: float
+    zeros: int
+    nan: int
+    inf: int
+    size: int
+
+    @property
+    def non_finite(self) -> int:
+        return self.nan + self.inf
+
+    @property
+    def zero_share(self) -> float:
+        """The share of elements that are exactly zero, 0 to 1."""
+        return self.zeros / self.size if self.size else 0.0
+
+
+def together(floats: np.ndarray, counts: np.ndarray, size: int) -> Measured:
+    """Statistics of several arrays of ``size`` elements each as of one: ``floats: [n, 5]``, ``counts: [n, 3]``."""
+    zeros, nan, inf = (int(c) for c in counts.astype(np.int64).sum(axis=0))
+    finite = size - counts[:, 1:].astype(np.int64).sum(axis=1)
+    seen = finite > 0
+    total = size * len(floats)
+    if not seen.any():
+        nothing = float("nan")
+        return Measured(nothing, nothing, nothing, nothing, nothing, zeros, nan, inf, total)
+    weights = finite[seen] / finite[seen].sum()
+    mean, std, low, high, rms = floats[seen].astype(np.float64).T
+    centre = float(weights @ mean)
+    spread = float(np.sqrt(weights @ (std**2 + (mean - centre) ** 2)))
+    return Measured(
+        centre,
+        spread,
+        float(low.min()),
+        float(high.max()),
+        float(np.sqrt(weights @ rms**2)),
+        zeros,
+        nan,
+        inf,
+        total,
+    )

@@ -1,0 +1,33 @@
+"""Everything that shapes a probe; apart from the use case, so that reading options loads nothing heavy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that shapes a probe.
+
+    ``bind`` places collections by name, ``params`` is short for the model's params. ``call`` are static arguments of
+    the model's call, ``streams`` seeds of random streams by name. ``at``, ``only`` and ``methods`` choose rows by the
+    module's path, its class and the method. ``run`` names a method or submodule to be run on its own; ``until`` a
+    call after which the run stops.
+    """
+
+    step: int | None = None
+    item: str | None = None
+    params: str | None = None
+    bind: dict[str, str] = {}
+    call: dict[str, Any] = {}
+    streams: dict[str, int] = {}
+    seed: int = 0
+    vmap_axis: str = ""
+    run: str = ""
+    until: str = ""
+    at: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    shapes: bool = False
+    device: str = "cpu"
