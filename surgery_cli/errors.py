@@ -72,6 +72,12 @@ class ValueRefusal(SurgeryError):
     exit_code = 1
 
 
+class ContractError(SurgeryError):
+    """The training script could not restore the result as it is; nothing was written."""
+
+    exit_code = 1
+
+
 class CheckpointError(SurgeryError):
     """Not a checkpoint, unfinished, damaged, or changed underneath."""
 

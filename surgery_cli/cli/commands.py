@@ -16,6 +16,7 @@ from surgery_cli.cli.options import (
     Destination,
     DryRun,
     Item,
+    LikeInit,
     Output,
     Params,
     Patterns,
@@ -28,8 +29,7 @@ from surgery_cli.cli.options import (
     settings_of,
     taking,
 )
-from surgery_cli.cli.printing import print_document, print_json, progress
-from surgery_cli.errors import PlanError
+from surgery_cli.cli.printing import print_document, print_json, progress, saying
 
 if TYPE_CHECKING:
     from surgery_cli.plan import Plan
@@ -101,7 +101,8 @@ def plan(
     from surgery_cli import surgery
 
     read = _read_plan(plan, set)
-    _print_preview(surgery.plan(source, read, destination=to, options=draft), output)
+    found = surgery.plan(source, read, destination=to, options=draft, say=saying(output))
+    _print_preview(found, output)
     return 0
 
 
@@ -145,10 +146,15 @@ def run_plan(
     from surgery_cli.cli.rendering import preview
 
     if dry_run:
-        _print_preview(surgery.plan(source, plan, destination=destination, options=options), output)
+        found = surgery.plan(
+            source, plan, destination=destination, options=options, say=saying(output)
+        )
+        _print_preview(found, output)
         return 0
     with progress(output) as listener:
-        report = surgery.apply(source, destination, plan, options=options, listener=listener)
+        report = surgery.apply(
+            source, destination, plan, options=options, listener=listener, say=saying(output)
+        )
     if output.json or not output.quiet:
         print_document(report, output, partial(preview.render, verbose=output.verbose))
     return 0
@@ -211,6 +217,7 @@ def verify(
         str | None,
         typer.Option("--like", metavar="OTHER", help="Compare structure and dtypes with OTHER."),
     ] = None,
+    like_init: LikeInit = None,
     like_manifest: Annotated[
         Path | None,
         typer.Option(
@@ -228,19 +235,16 @@ def verify(
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import verdict
 
-    if like is not None and like_manifest is not None:
-        raise PlanError(
-            "`--like` and `--like-manifest` both say what to hold the checkpoint against",
-            fix="give one of them, and run `verify` twice for both",
-        )
     with progress(output) as listener:
         found = surgery.verify(
             checkpoint,
             step=step,
             item=item,
             like=like,
+            like_init=like_init,
             like_manifest=like_manifest,
             listener=listener,
+            say=saying(output),
         )
     if output.json or not output.quiet:
         print_document(found, output, partial(verdict.render, strict=strict))

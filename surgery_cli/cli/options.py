@@ -62,6 +62,14 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Fill `${NAME}` of the plan; repeatable."),
 ]
+LikeInit = Annotated[
+    str | None,
+    typer.Option(
+        "--like-init",
+        metavar="FILE.py:FUNCTION",
+        help="Your script's function: check that it can restore the result.",
+    ),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
 ]
@@ -97,6 +105,7 @@ def drafting(
         int | None, typer.Option("--as-step", metavar="N", help="Rename the step to N.")
     ] = None,
     params: Params = None,
+    like_init: LikeInit = None,
     optimizer: Annotated[
         Literal["keep", "transform", "reset", "warm"] | None,
         typer.Option(
@@ -161,6 +170,7 @@ def drafting(
         item=item,
         as_step=as_step,
         params=params,
+        like_init=like_init,
         optimizer=optimizer,
         seed=seed,
         device=device,

@@ -86,3 +86,13 @@ def progress(output: Output) -> Iterator[Listener | None]:
 
     with ProgressLine(sys.stderr) as line:
         yield line
+
+
+def saying(output: Output) -> Callable[[str], None]:
+    """Takes lines for standard error, such as what code of the user's is imported; drops them with ``--quiet``."""
+    from surgery_cli.cli.rendering.words import escaped
+
+    def say(line: str) -> None:
+        sys.stderr.write(f"{escaped(line)}\n")
+
+    return (lambda _: None) if output.quiet else say

@@ -55,12 +55,20 @@ def inspect(
 
 
 def plan(
-    source: str, plan: Plan, *, destination: str | None = None, options: Options = Options()
+    source: str,
+    plan: Plan,
+    *,
+    destination: str | None = None,
+    options: Options = Options(),
+    say: Callable[[str], None] = lambda _: None,
 ) -> reports.Preview:
-    """What ``apply`` would do; writes nothing. With a ``destination``, checks that it can be used."""
+    """What ``apply`` would do; writes nothing. With a ``destination``, checks that it can be used.
+
+    ``say`` is told what code of the user's is about to be imported (``options.like_init``).
+    """
     from surgery_cli.surgery import application
 
-    return application.preview(source, plan, destination, options)
+    return application.preview(source, plan, destination, options, say)
 
 
 def apply(
@@ -70,11 +78,12 @@ def apply(
     *,
     options: Options = Options(),
     listener: Listener | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> reports.Report:
     """Write ``destination``: ``source`` with the plan applied, verified before it appears."""
     from surgery_cli.surgery import application
 
-    return application.apply(source, destination, plan, options, listener)
+    return application.apply(source, destination, plan, options, listener, say)
 
 
 def diff(
@@ -111,10 +120,15 @@ def verify(
     step: int | None = None,
     item: str | None = None,
     like: str | None = None,
+    like_init: str | None = None,
     like_manifest: Path | None = None,
     listener: Listener | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> reports.Verdict:
-    """Read every byte and check it against digests on record; or compare the structure with another's."""
+    """Read every byte and check it against digests on record; or compare the structure with another's.
+
+    ``like_init`` is ``FILE.py:FUNCTION`` of the training script: would a restore into its pytree work, and exactly?
+    """
     from surgery_cli.surgery import checking
 
     return checking.verify(
@@ -122,8 +136,10 @@ def verify(
         step=step,
         item=item,
         like=like,
+        like_init=like_init,
         like_manifest=like_manifest,
         listener=listener,
+        say=say,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,15 @@ import msgspec
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.optimizer.survey import survey
+from surgery_cli.plan import plan_from_document
+from surgery_cli.resolution import resolve
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.surgery.contract import Say, hold, read_script, with_commands
 from surgery_cli.surgery.records import read_record
+from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.verification.digests import LeafDigest, leaf_digest
+from surgery_cli.verification.mending import Edit
 from surgery_cli.verification.structure import compare
 
 
@@ -22,16 +29,21 @@ def verify(
     step: int | None,
     item: str | None,
     like: str | None,
+    like_init: str | None,
     like_manifest: Path | None,
     listener: Listener | None,
+    say: Say,
 ) -> reports.Verdict:
     """See ``surgery.verify``."""
-    if like is not None and like_manifest is not None:
+    asked = {"--like": like, "--like-init": like_init, "--like-manifest": like_manifest}
+    given = [f"`{name}`" for name, value in asked.items() if value is not None]
+    if len(given) > 1:
         raise PlanError(
-            "`--like` and `--like-manifest` are two questions",
-            fix="run the command once with each",
+            f"{' and '.join(given)} are different questions", fix="run the command once with each"
         )
     checkpoint = open_checkpoint(text, step=step, item=item)
+    if like_init is not None:
+        return _like_init(checkpoint, text, like_init, say)
     if like is not None:
         return _like(checkpoint, open_checkpoint(like))
     if like_manifest is not None:
@@ -62,6 +74,24 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
         findings=findings,
         checked=len(checkpoint.tree),
         unchecked=0,
+    )
+
+
+def _like_init(checkpoint: Checkpoint, text: str, function: str, say: Say) -> reports.Verdict:
+    """What a restore into the function's pytree would refuse or silently change; no value is read."""
+    script = read_script(function, say=say)
+
+    def attempt(edits: Sequence[Edit]) -> TreeSpec:
+        return resolve(plan_from_document({"edits": list(edits)}), checkpoint, open_checkpoint).tree
+
+    held, _ = hold(script, checkpoint.tree, survey(checkpoint.tree).slots, checkpoint, attempt)
+    return reports.Verdict(
+        checkpoint=str(checkpoint.location.root),
+        against=function,
+        agrees=not held.findings,
+        findings=with_commands(held, text),
+        checked=held.checked,
+        unchecked=held.unchecked,
     )
 
 

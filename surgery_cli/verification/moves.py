@@ -6,8 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec
-from surgery_cli.verification.contract import Branch, Breach, Subtree, leaf_breach, specs_below
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.verification.contract import (
+    Branch,
+    Breach,
+    Subtree,
+    branches_of,
+    leaf_breach,
+    specs_below,
+)
 
 Moves: TypeAlias = dict[LeafPath, LeafPath]
 """Old path to new."""
@@ -15,15 +22,18 @@ Moves: TypeAlias = dict[LeafPath, LeafPath]
 _Sides: TypeAlias = dict[LeafPath, Subtree]
 
 
-def moves_among(breaches: Sequence[Breach]) -> Moves:
+def moves_among(breaches: Sequence[Breach], stored: TreeSpec, wanted: TreeSpec) -> Moves:
     """Pairs of subtrees of equal structure and shapes, where there is only one way to pair them.
 
-    First within one node (a renamed layer), then anywhere in the tree (another order of a chain), last one or more
-    levels down (a layer that was wrapped, or unwrapped). Two candidates are no pair: a guess could swap two layers.
+    First whole nodes that moved one level down or up (a chain around the optimizer, a module around the model), then
+    within one node (a renamed layer), then anywhere in the tree (another order of a chain), last parts that were
+    wrapped or unwrapped. Two candidates are no pair: a guess could swap two layers.
     """
+    found = _levels(breaches, stored, wanted)
+    if found:
+        return found
     heres = {b.path: b.stored for b in breaches if b.stored is not None and _has_values(b.stored)}
     theres = {b.path: b.wanted for b in breaches if b.wanted is not None and _has_values(b.wanted)}
-    found: Moves = {}
     for parent in dict.fromkeys(path.parent for path in heres if path):
         _pair_alike(
             {p: s for p, s in heres.items() if p and p.parent == parent},
@@ -38,6 +48,38 @@ def moves_among(breaches: Sequence[Breach]) -> Moves:
     _drop_paired(heres, theres, found)
     found.update({old: new for new, old in _unwrapped(heres, theres).items()})
     return found
+
+
+def _levels(breaches: Sequence[Breach], stored: TreeSpec, wanted: TreeSpec) -> Moves:
+    """Nodes that stand whole at a child of themselves, or the other way round."""
+    found: Moves = {}
+    here, there = branches_of(stored), branches_of(wanted)
+    for breach in breaches:
+        path = breach.path
+        places = [(path.parent, path)] if len(path) > 1 else []
+        sides = (breach.stored, breach.wanted)
+        if breach.what == "container" and path:
+            places += [(path, path / (key,)) for s in sides if isinstance(s, Branch) for key in s]
+        for outer, inner in places:
+            if _are_alike_at(here, outer, there, inner):
+                found.setdefault(outer, inner)
+            elif _are_alike_at(here, inner, there, outer):
+                found.setdefault(inner, outer)
+    return found
+
+
+def _are_alike_at(here: Subtree, old: LeafPath, there: Subtree, new: LeafPath) -> bool:
+    stored, wanted = _at(here, old), _at(there, new)
+    return isinstance(stored, Branch) and isinstance(wanted, Branch) and are_alike(stored, wanted)
+
+
+def _at(tree: Subtree, path: LeafPath) -> Subtree | None:
+    """What stands at a path; None if nothing does."""
+    for key in path:
+        if not isinstance(tree, Branch) or key not in tree:
+            return None
+        tree = tree[key]
+    return tree
 
 
 def _drop_paired(heres: _Sides, theres: _Sides, found: Moves) -> None:
@@ -65,17 +107,31 @@ def _unwrapped(outer: _Sides, inner: _Sides) -> Moves:
         for path, part in _nodes_below(top, subtree):
             if any(path.is_below(done) for done in parts.values()):
                 continue
-            fitting = [
-                p
-                for p, s in inner.items()
-                if p and p[-1] == path[-1] and p not in found and are_alike(s, part)
-            ]
+            fitting = _nearest(
+                path,
+                [
+                    p
+                    for p, s in inner.items()
+                    if p and p[-1] == path[-1] and p not in found and are_alike(s, part)
+                ],
+            )
             if len(fitting) == 1 and fitting[0] not in parts:
                 parts[fitting[0]] = path
                 covered += _count(part)
         if covered and covered == _count(subtree):
             found.update(parts)
     return found
+
+
+def _nearest(path: LeafPath, candidates: list[LeafPath]) -> list[LeafPath]:
+    """Those that share most keys with ``path``: the layer in the params, not its twin in the optimizer state."""
+    shared = {
+        other: next(
+            (depth for depth, key in enumerate(other) if path[depth : depth + 1] != (key,)), 0
+        )
+        for other in candidates
+    }
+    return [other for other in candidates if shared[other] == max(shared.values())]
 
 
 def _nodes_below(path: LeafPath, subtree: Subtree) -> Iterator[tuple[LeafPath, Subtree]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surgery_cli.cli.rendering.page import Cell, Page
-from surgery_cli.cli.rendering.words import counted, leaves_text, shown_path
+from surgery_cli.cli.rendering.words import counted, leaves_text, listed, shown_path
 from surgery_cli.reports import Finding, Verdict
 
 
@@ -43,5 +43,13 @@ def _render_finding(finding: Finding, page: Page) -> None:
     page.line(Cell(finding.path or ".", "strong"), f": {finding.what}")
     if finding.here or finding.there:
         page.line(f"here {finding.here or '—'}, there {finding.there or '—'}", indent=2)
+    if finding.effect:
+        page.line(_effect_text(finding), indent=2)
     if finding.fix:
         page.line(finding.fix, indent=2)
+
+
+def _effect_text(finding: Finding) -> str:
+    """What a restore makes of it, and how much is concerned."""
+    text = f"{finding.effect}: {leaves_text(finding.leaves)}"
+    return f"{text}, with {listed(finding.twins)}" if finding.twins else text

@@ -1,0 +1,270 @@
+"""``--like-init``: a tree held against what the training script's own function returns."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from surgery_cli import reports
+from surgery_cli.draft import Draft
+from surgery_cli.errors import ContractError, PlanError, Problem, SurgeryError
+from surgery_cli.optimizer.survey import survey
+from surgery_cli.plan import Plan, plan_from_document
+from surgery_cli.probe.user_code import UserObject, load_object
+from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.verification.abstract_tree import AbstractTree, abstract_tree, described
+from surgery_cli.verification.contract import Breach, breaches
+from surgery_cli.verification.mending import Edit, Mend, Slots, mends
+
+Say = Callable[[str], None]
+Try = Callable[[Sequence[Edit]], TreeSpec]
+"""The tree that further edits would give. Raises SurgeryError if they cannot be done."""
+
+_TRIED: Final = 20
+"""How many findings have their edits tried out one by one; trying resolves a plan over the whole tree."""
+
+
+class Script(msgspec.Struct, frozen=True):
+    """What the script's function returns, and how the user named it."""
+
+    name: str
+    abstract: AbstractTree
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A tree that was held against a script: what was compared, and what was found."""
+
+    findings: list[reports.Finding]
+    checked: int
+    unchecked: int
+
+
+def read_script(text: str, *, say: Say = lambda _: None, device: str = "host") -> Script:
+    """Import the user's file and evaluate the function on shapes alone.
+
+    Raises:
+        SurgeryError: the file, the name or the function is wrong; the user's own line is shown.
+    """
+    if device in ("host", "cpu") and "jax" not in sys.modules:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a look at shapes starts no accelerator
+    user = load_object(text, say=say)
+    try:
+        called = callable(user.value)
+        abstract = abstract_tree(user.call) if called else described(user.value)
+    except SurgeryError as error:
+        raise SurgeryError.of(_explained(problem) for problem in error.problems) from None
+    if not abstract.tree:
+        raise PlanError(f"'{text}' returns no leaf", fix="return what the script restores into")
+    _refuse_objects(abstract, user)
+    return Script(text, abstract)
+
+
+def _explained(problem: Problem) -> Problem:
+    """Say why a function that works when it runs may fail on shapes."""
+    if "Tracer" not in problem.why and "Concretization" not in problem.why:
+        return problem
+    fix = (
+        "the function is evaluated on shapes alone (`jax.eval_shape`), where values cannot be read"
+    )
+    return msgspec.structs.replace(problem, fix=f"{fix}: leave data and printing out of it")
+
+
+def _refuse_objects(abstract: AbstractTree, user: UserObject) -> None:
+    """A leaf that is neither an array, a number nor a string cannot be in a checkpoint."""
+    strange = [
+        p for p, s in abstract.tree.items() if not s.has_array and s.dtype not in ("", "str")
+    ]
+    if strange:
+        path = strange[0]
+        raise PlanError(
+            f"'{user.spec.name}' returns a '{abstract.tree[path].dtype}'",
+            why=f"at '{path or '.'}'; a checkpoint holds arrays, numbers and strings",
+            fix="return what the script gives to Orbax",
+        )
+
+
+def hold(
+    script: Script, tree: TreeSpec, slots: Slots, checkpoint: Checkpoint, attempt: Try
+) -> tuple[Held, list[Mend]]:
+    """Hold a tree against the script, and try out the edits that would mend what differs.
+
+    ``slots`` are those of the tree; ``attempt`` gives the tree that edits would make of it.
+    """
+    wanted, stored = _matched(script, tree, checkpoint)
+    found = breaches(stored, wanted)
+    every = mends(found, stored, wanted, slots, survey(wanted).slots) if found else []
+    names = {path[0] for path in stored} if checkpoint.location.prefix_items else None
+
+    def tried(edits: Sequence[Edit]) -> TreeSpec:
+        after = attempt(edits)
+        if names is None:
+            return after
+        return TreeSpec({path: spec for path, spec in after.items() if path[0] in names})
+
+    proved = _proved(every, found, wanted, tried)
+    rows = [_finding(mend) for mend in proved]
+    return Held(rows, len(stored), len(tree) - len(stored)), proved
+
+
+def _matched(script: Script, tree: TreeSpec, checkpoint: Checkpoint) -> tuple[TreeSpec, TreeSpec]:
+    """The script's tree and the part of the checkpoint's that it is about.
+
+    Of a step with several items, a script may restore some: the others are not looked at.
+    """
+    location, abstract = checkpoint.location, script.abstract
+    first = {path[0] for path in abstract.tree if path}
+    if location.prefix_items:
+        items = list(checkpoint.items)
+        named = [name for name in items if name in first]
+        if not named:
+            raise PlanError(
+                f"'{script.name}' does not say which item is which",
+                why=f"the step has the items {', '.join(items)}; "
+                f"the function returns {', '.join(sorted(map(str, first)))}",
+                fix=f"return a dict of items, or choose one with `--item {items[0]}`",
+            )
+        stored = TreeSpec({path: spec for path, spec in tree.items() if path[0] in named})
+        return abstract.saved_as(tree), stored
+    (only,) = checkpoint.items
+    is_wrapped = bool(only) and first == {only} and not any(p[:1] == (only,) for p in tree)
+    if is_wrapped:
+        abstract = abstract.below(only)
+    return abstract.saved_as(tree), tree
+
+
+# --- edits that mend: tried out before they are shown ----------------------------------------------------------
+
+
+def _proved(
+    every: Sequence[Mend], found: Sequence[Breach], wanted: TreeSpec, attempt: Try
+) -> list[Mend]:
+    """The findings, without the edits that do not mend them."""
+    before = _faults(found)
+    candidates = [mend for mend in every if mend.edits]
+    if not candidates:
+        return list(every)
+    if _mend_all(candidates, before, wanted, attempt):
+        return list(every)
+    good = [m for m in candidates[:_TRIED] if _mend_all([m], before, wanted, attempt)]
+    return [m if m in good else msgspec.structs.replace(m, edits=()) for m in every]
+
+
+def _mend_all(tried: Sequence[Mend], before: set[Any], wanted: TreeSpec, attempt: Try) -> bool:
+    """True if the edits take all faults of their findings away, and bring none."""
+    try:
+        after = attempt([edit for mend in tried for edit in mend.edits])
+    except SurgeryError:
+        return False
+    left = _faults(breaches(after, wanted))
+    own = {fault for mend in tried for fault in _faults(mend.breaches)}
+    return not left & own and left <= before
+
+
+def _faults(found: Sequence[Breach]) -> set[tuple[Any, bool]]:
+    return {(leaf, breach.what == "missing") for breach in found for leaf in breach.leaves}
+
+
+# --- findings as text ----------------------------------------------------------------------------------------
+
+
+def _finding(mend: Mend) -> reports.Finding:
+    return reports.Finding(
+        path=str(mend.path),
+        what=mend.what,
+        here=mend.here,
+        there=mend.there,
+        effect=mend.effect,
+        leaves=mend.leaves,
+        twins=[str(twin) for twin in mend.twins],
+        edits=list(mend.edits),
+        fix=mend.advice,
+    )
+
+
+def with_commands(held: Held, source: str) -> list[reports.Finding]:
+    """The findings, each with the commands that would mend it."""
+    for finding in held.findings:
+        if len(finding.edits) == 1:
+            _lead(finding, f"`{command_text(finding.edits[0], source)}`")
+        elif finding.edits:
+            _lead(finding, f"a plan with `edits: {_flow(finding.edits)}`")
+    return held.findings
+
+
+def _lead(finding: reports.Finding, text: str) -> None:
+    finding.fix = f"{text}, {finding.fix}" if finding.fix else text
+
+
+def command_text(edit: Edit, source: str) -> str:
+    """An edit as the command that does it; ``DST`` is the user's to choose.
+
+    >>> command_text({"op": "cast", "at": "params/[*]", "to": "bfloat16", "where_dtype": "float32"}, "runs/a")
+    "surgery cast runs/a DST 'params/[*]' --to bfloat16 --where-dtype float32"
+    """
+    words = ["surgery", edit["op"], source, "DST"]
+    words += [edit["at"]] if "at" in edit else []
+    for old, new in edit.get("moves", {}).items():
+        words += ["--move", f"{old}={new}"]
+    for field in ("to", "where_dtype"):
+        if field in edit:
+            words += [f"--{field.replace('_', '-')}", edit[field]]
+    return shlex.join(words)
+
+
+def _flow(value: Any) -> str:
+    """Plain values as YAML on one line."""
+    return msgspec.json.encode(value).decode()
+
+
+def refuse_breaches(held: Held, script: Script) -> None:
+    """Stop a command whose result the script could not restore.
+
+    Raises:
+        ContractError: one problem for each finding.
+    """
+    if not held.findings:
+        return
+    problems = []
+    for finding in held.findings:
+        if finding.edits:
+            _lead(finding, f"add to the plan: `{_flow(finding.edits)}`")
+        sides = f"here {finding.here or 'nothing'}, in the script {finding.there or 'nothing'}"
+        problems.append(
+            Problem(
+                f"'{finding.path or '.'}' would not fit '{script.name}': {finding.what}",
+                why=f"{sides}; {finding.effect}",
+                fix=finding.fix,
+                path=finding.path,
+            )
+        )
+    raise ContractError.of(problems)
+
+
+def check_draft(
+    script: Script,
+    draft: Draft,
+    plan: Plan,
+    checkpoint: Checkpoint,
+    drafted: Callable[[Plan], Draft],
+) -> None:
+    """Hold a draft against the script; ``drafted`` resolves another plan over the same source.
+
+    Raises:
+        ContractError: the script could not restore the result as it is.
+    """
+
+    def attempt(edits: Sequence[Edit]) -> TreeSpec:
+        more = plan_from_document({"edits": list(edits)})
+        longer = msgspec.structs.replace(
+            plan, edits=(*plan.edits, *more.edits), origins=(*plan.origins, *more.origins)
+        )
+        return drafted(longer).tree
+
+    held, _ = hold(script, draft.tree, draft.slots, checkpoint, attempt)
+    refuse_breaches(held, script)

@@ -1,0 +1,308 @@
+"""From breaches of the contract to findings that a person can act on, each with the edit that would mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.verification.contract import RAISES, Breach, sort_of, specs_below
+from surgery_cli.verification.moves import Moves, moves_among
+
+Edit: TypeAlias = dict[str, Any]
+"""An edit as it stands in a plan."""
+
+Slots: TypeAlias = Mapping[LeafPath, Slot]
+
+
+class Mend(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding: what is wrong, the breaches of which it consists, and the edits that would mend it.
+
+    ``twins`` are nodes of the optimizer state that have the same fault and follow the edit. ``advice`` is for what no
+    edit can mend.
+    """
+
+    path: LeafPath
+    what: str
+    here: str
+    there: str
+    effect: str
+    breaches: tuple[Breach, ...]
+    twins: tuple[LeafPath, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    advice: str = ""
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves are concerned, twins included."""
+        return len({(leaf, b.what == "missing") for b in self.breaches for leaf in b.leaves})
+
+
+def mends(
+    breaches: Sequence[Breach],
+    stored: TreeSpec,
+    wanted: TreeSpec,
+    slots_here: Slots,
+    slots_there: Slots,
+) -> list[Mend]:
+    """Group breaches, and say for each group which edits mend it.
+
+    A subtree that stands under another name is one finding with its old and new path. What happens to a param and,
+    alike, to its twins in the optimizer state is one finding too: an edit of the param carries them.
+    """
+    moves = moves_among(breaches, stored, wanted)
+    plain = {old: new for old, new in moves.items() if _is_plain(new, stored)}
+    params = {old: new for old, new in plain.items() if old not in _twins_of(plain, slots_here)}
+    found: list[Mend] = []
+    left = list(breaches)
+    for old, new in params.items():
+        found.append(_renamed(old, new, plain, left, slots_here))
+        done = {id(b) for b in found[-1].breaches}
+        left = [b for b in left if id(b) not in done]
+    structural = {old: new for old, new in moves.items() if old not in plain}
+    found += _restructured(structural, left)
+    done = {id(b) for mend in found for b in mend.breaches}
+    left = [b for b in left if id(b) not in done]
+    found += _with_twins(left, stored, slots_here, slots_there)
+    order = {id(b): number for number, b in enumerate(breaches)}
+    return sorted(found, key=lambda mend: min(order[id(b)] for b in mend.breaches))
+
+
+def _is_plain(new: LeafPath, stored: TreeSpec) -> bool:
+    """True if a rename needs no other place to be made free: nothing stands at, above or below the new path."""
+    above = (LeafPath(new[:depth]) for depth in range(1, len(new) + 1))
+    return new not in stored.nodes and not any(node in stored for node in above)
+
+
+def _twins_of(moves: Moves, slots: Slots) -> set[LeafPath]:
+    """Those of the moved nodes whose leaves all are slots of params that move alike."""
+    return {old for old in moves if _leader(old, moves, slots) is not None}
+
+
+def _leader(node: LeafPath, moves: Moves, slots: Slots) -> LeafPath | None:
+    """The moved node of params to which all slots below ``node`` belong."""
+    params = {slot.param for path, slot in slots.items() if path.is_below(node)}
+    for other in moves:
+        if other != node and params and all(param.is_below(other) for param in params):
+            return other
+    return None
+
+
+def _renamed(
+    old: LeafPath, new: LeafPath, moves: Moves, breaches: Sequence[Breach], slots: Slots
+) -> Mend:
+    followers = [o for o in moves if o != old and _leader(o, moves, slots) == old]
+    pairs = [(old, new), *((other, moves[other]) for other in followers)]
+    parts = tuple(b for b in breaches if b.what in _STRUCTURAL and _is_settled(b, moves, pairs))
+    return Mend(
+        path=old,
+        what="renamed",
+        here=str(old),
+        there=str(new),
+        effect=RAISES,
+        breaches=parts,
+        twins=tuple(followers),
+        edits=({"op": "rename", "at": literal(old), "to": spelled(new)},),
+    )
+
+
+def _is_settled(breach: Breach, moves: Moves, pairs: Sequence[tuple[LeafPath, LeafPath]]) -> bool:
+    """True if all leaves of a breach are moved away, or filled by moves, one of ``pairs`` among them."""
+    side = 1 if breach.what == "missing" else 0
+    ends = moves.values() if side else moves.keys()
+    return any(leaf.is_below(pair[side]) for leaf in breach.leaves for pair in pairs) and all(
+        any(leaf.is_below(end) for end in ends) for leaf in breach.leaves
+    )
+
+
+# --- other orders of a chain, layers that were wrapped -------------------------------------------------------
+
+
+def _restructured(moves: Moves, breaches: Sequence[Breach]) -> list[Mend]:
+    """One finding for each part of the tree whose nodes must change places."""
+    found = []
+    for top in dict.fromkeys(old[:1] for old in moves):
+        own = {old: new for old, new in moves.items() if old[:1] == top}
+        parts = tuple(b for b in breaches if b.path[:1] == top and b.what in _STRUCTURAL)
+        if not parts:
+            continue
+        edits = _exchange(own, parts)
+        found.append(
+            Mend(
+                path=parts[0].path if len(parts) == 1 else LeafPath(top),
+                what="moved",
+                here=_listed(own),
+                there=_listed(own.values()),
+                effect=parts[0].effect,
+                breaches=parts,
+                edits=edits,
+            )
+        )
+    return found
+
+
+_STRUCTURAL: Final = ("extra", "missing", "container")
+
+
+def _exchange(moves: Moves, parts: Sequence[Breach]) -> tuple[Edit, ...]:
+    """Edits that take every node to its new place, and empties to where the script wants them."""
+    surplus = _empties(parts, [b.stored for b in parts], moves)
+    wanted = _empties(parts, [b.wanted for b in parts], moves.values())
+    shared = [path for path in surplus if path in wanted]
+    surplus = [path for path in surplus if path not in shared]
+    wanted = [path for path in wanted if path not in shared]
+    every = {**moves, **dict(zip(surplus, wanted, strict=False))}
+    gone, more = surplus[len(wanted) :], wanted[len(surplus) :]
+    empty = next(iter(_empties(parts, [b.stored for b in parts], ())), None)
+    if more and empty is None:
+        return ()
+    # Lists have no holes between edits, so all places change at once; what is too many, or is needed twice, waits
+    # under a name of its own at the root
+    edits: list[Edit] = []
+    for number, path in enumerate(more):
+        spare = LeafPath((f"empty_{number}",))
+        edits.append({"op": "copy", "at": literal(empty or path), "to": spelled(spare)})
+        every[spare] = path
+    for number, path in enumerate(gone):
+        every[path] = LeafPath((f"empty_{number}",))
+    edits.append(
+        {"op": "rename", "moves": {literal(old): spelled(new) for old, new in every.items()}}
+    )
+    edits += [{"op": "delete", "at": literal(every[path])} for path in gone]
+    return tuple(edits)
+
+
+def _empties(
+    parts: Sequence[Breach], sides: Sequence[Any], moved: Collection[LeafPath]
+) -> list[LeafPath]:
+    """Empty leaves on one side of the breaches that no move takes along."""
+    return [
+        breach.path / path
+        for breach, side in zip(parts, sides, strict=True)
+        if side is not None
+        for path, spec in specs_below(side).items()
+        if spec.kind is LeafKind.EMPTY
+        and not any((breach.path / path).is_below(node) for node in moved)
+    ]
+
+
+# --- everything else -----------------------------------------------------------------------------------------
+
+
+def _with_twins(
+    breaches: Sequence[Breach], stored: TreeSpec, slots_here: Slots, slots_there: Slots
+) -> list[Mend]:
+    """A finding for each breach; one that its params share with it stands in the params' finding."""
+    leaders: dict[int, Breach] = {}
+    by_leaf = {(leaf, b.what): b for b in breaches for leaf in b.leaves}
+    for breach in breaches:
+        slots = slots_there if breach.what == "missing" else slots_here
+        leader = _leading(breach, slots, by_leaf)
+        if leader is not None:
+            leaders[id(breach)] = leader
+    found = []
+    for breach in breaches:
+        if id(breach) in leaders:
+            continue
+        twins = tuple(b for b in breaches if leaders.get(id(b)) is breach)
+        edits, advice = _remedy(breach, stored)
+        found.append(
+            Mend(
+                path=breach.path,
+                what=breach.what,
+                here=breach.here,
+                there=breach.there,
+                effect=breach.effect,
+                breaches=(breach, *twins),
+                twins=tuple(twin.path for twin in twins),
+                edits=edits,
+                advice=advice,
+            )
+        )
+    return found
+
+
+def _leading(
+    breach: Breach, slots: Slots, by_leaf: Mapping[tuple[LeafPath, str], Breach]
+) -> Breach | None:
+    """The one breach of the same sort to which the params of all its leaves belong."""
+    if breach.what not in ("extra", "missing", "shape"):
+        return None
+    params = [slots[leaf].param if leaf in slots else None for leaf in breach.leaves]
+    leaders = [by_leaf.get((param, breach.what)) if param else None for param in params]
+    first = leaders[0] if leaders else None
+    if first is None or first is breach or any(leader is not first for leader in leaders):
+        return None
+    return first
+
+
+def _remedy(breach: Breach, stored: TreeSpec) -> tuple[tuple[Edit, ...], str]:
+    """The edits that mend a breach, and advice where none does."""
+    path, wanted, here = breach.path, breach.wanted, breach.stored
+    if breach.what == "extra":
+        return ({"op": "delete", "at": literal(path)},), _PARTIAL
+    if breach.what == "missing":
+        return (), _FRESH
+    if breach.what == "dtype":
+        return _cast(breach, stored)
+    if breach.what == "shape" and isinstance(here, LeafSpec) and isinstance(wanted, LeafSpec):
+        if sorted(here.shape) == sorted(wanted.shape):
+            return (), "the axes stand in another order: transpose the values, or the model's"
+        return (), (
+            f"build the model with {list(here.shape)}, or let the restore skip this leaf and start it fresh"
+        )
+    return (), _ADVICE.get(breach.what, "")
+
+
+def _cast(breach: Breach, stored: TreeSpec) -> tuple[tuple[Edit, ...], str]:
+    here, there = breach.stored, breach.wanted
+    assert isinstance(here, LeafSpec)
+    assert isinstance(there, LeafSpec)
+    advice = f"let the script's function give {here.dtype}, or restore and convert knowingly"
+    arrays = (LeafKind.ARRAY, LeafKind.NUMPY)
+    if (
+        here.kind not in arrays
+        or there.kind not in arrays
+        or sort_of(here.dtype) != sort_of(there.dtype)
+    ):
+        return (), advice
+    edit: Edit = {"op": "cast", "at": literal(breach.path), "to": there.dtype}
+    others = (p for p in stored if p.is_below(breach.path) and p not in breach.leaves)
+    is_integer = sort_of(here.dtype) == "integer"
+    if is_integer or any(stored[path].has_array for path in others):
+        edit["where_dtype"] = here.dtype
+    return (edit,), ""
+
+
+_PARTIAL: Final = "or let the function return it too"
+_FRESH: Final = (
+    "the checkpoint has no values for it: leave it out of the function, or restore with "
+    "`partial_restore=True`, which keeps the values of a concrete target"
+)
+_ADVICE: Final = {
+    "container": "build it as the other side has it: lists and dicts with keys '0', '1' are two things to Orbax",
+    "empty": "None on one side, values on the other: is a part frozen or masked on one side only?",
+    "kind": "let the function give what is stored: PRNG keys of the same implementation, strings as strings",
+}
+
+
+# --- paths as text -------------------------------------------------------------------------------------------
+
+
+def spelled(path: LeafPath) -> str:
+    """The path as a plan takes it: spelled out only where a key contains a slash."""
+    return path.spelling if any("/" in str(key) for key in path) else str(path)
+
+
+def literal(path: LeafPath) -> str:
+    """The pattern that names this path and no other."""
+    return "".join(f"[{c}]" if c in "*?[{" else c for c in spelled(path))
+
+
+def _listed(paths: Iterable[LeafPath]) -> str:
+    found = [str(path) for path in paths]
+    return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
