@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surgery_cli.errors import WriteError
 from surgery_cli.store.array_writing import open_for_writing, raw_values, store_block, write_file
 from surgery_cli.store.arrays import Window, new_context
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
@@ -52,8 +53,9 @@ class OcdbtWriter:
         else:
             self._clone(plan.of(Way.KEEP, Way.MOVE))
             references = plan.of(Way.MOVE, Way.GRAFT)
-        self._refer(references, {leaf.name for leaf in plan.of(Way.KEEP)})
-        self._copy_raw(raw)
+        with _write_errors(self.target):
+            self._refer(references, {leaf.name for leaf in plan.of(Way.KEEP)})
+            self._copy_raw(raw)
 
     def _clone(self, leaves: list[PlannedLeaf]) -> None:
         survey = self.store.survey
@@ -174,7 +176,7 @@ class OcdbtWriter:
         """One atomic transaction: TensorStore holds its bytes in memory until the end."""
         import tensorstore as ts
 
-        with ts.Transaction(atomic=True) as transaction:
+        with _write_errors(self.target), ts.Transaction(atomic=True) as transaction:
             yield _OcdbtBatch(self, transaction)
 
     def finish(self) -> None:
@@ -244,6 +246,19 @@ def _remove_empty(folder: Path) -> None:
             os.rmdir(path)
         except OSError:
             continue  # not empty
+
+
+@contextmanager
+def _write_errors(directory: Path) -> Iterator[None]:
+    """TensorStore reports whatever fails in a commit, a full disk among it, as a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        raise WriteError(
+            f"writing '{directory.name}' failed",
+            why=str(error).split("\n", 1)[0][:300],
+            fix="nothing was left behind; mend the cause and run the command again",
+        ) from error
 
 
 def _wait(futures: list[Any]) -> None:
