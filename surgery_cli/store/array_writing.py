@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from surgery_cli.errors import WriteError
-from surgery_cli.store.arrays import ArrayStore, Window
+from surgery_cli.store.arrays import ArrayStore, Window, damaged
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf
 
 if TYPE_CHECKING:
@@ -78,7 +78,11 @@ def raw_values(store: ArrayStore, name: str) -> Iterator[tuple[str, bytes]]:
 
     folder = ts.KvStore.open(store.kvstore(name), context=store.context).result()
     for key in store.arrays[name].keys:
-        yield key, bytes(folder.read(key).result().value)
+        try:
+            value = bytes(folder.read(key).result().value)
+        except (ValueError, OSError) as error:
+            raise damaged(store, name, error) from error
+        yield key, value
 
 
 def write_file(path: Path, content: bytes) -> None:
