@@ -26,6 +26,7 @@ class JaxKit:
     """
 
     xp = jnp
+    tile_elements = None
 
     def __init__(self, *, device: Any = None, mesh: Any = None) -> None:
         self._device = device

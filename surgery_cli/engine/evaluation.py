@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,14 @@ from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.operations.base import Cut, Kit, Place
 from surgery_cli.tree.specs import LeafKind, LeafSpec, item_bytes
 
+TEMPORARY_BYTES = 48
+"""Temporaries of an operation, per element, where it computes a block at once: float64 and its like."""
+
 
 class Evaluation:
-    """One recipe being computed: its measurements are taken first, then any block can be asked for.
+    """One recipe being computed, block by block. Blocks may be asked for from threads, once ``measured`` is full.
 
-    Raises (both methods):
+    Raises (all methods that read):
         ValueRefusal: the values show that an edit must not be done.
         CheckpointError: a source cannot be read.
     """
@@ -29,27 +31,60 @@ class Evaluation:
     ) -> None:
         self.recipe = recipe
         self.block_shape = recipe.spec.shape if is_whole(recipe) else block
+        self.windows: list[Window] = list(windows(recipe.spec.shape, self.block_shape))
+        """The blocks of the leaf, in C order."""
+        self.measured: dict[int, Any] = {}
+        """What the measurement of a step gave, by the step's number."""
         self._sources = sources
         self._kit = kit
-        self._measured: list[Any] = []
-        self._operands = [
-            {name: self._whole(ref) for name, ref in step.operands} for step in recipe.steps
-        ]
-        for number, step in enumerate(recipe.steps):
-            self._measured.append(self._measure(number, step) if step.operation.measures else None)
+        self._others: dict[int, Evaluation] = {}
+        self._operands: dict[int, dict[str, Values]] = {}
+        self._only_block: Values | None = None
 
-    def windows(self) -> list[Window]:
-        """The blocks of the leaf, in C order."""
-        return list(windows(self.recipe.spec.shape, self.block_shape))
+    @property
+    def measuring(self) -> list[int]:
+        """The numbers of the steps that measure, in the order in which they have to."""
+        return [n for n, step in enumerate(self.recipe.steps) if step.operation.measures]
 
-    @cached_property
-    def count(self) -> int:
-        """How many blocks there are."""
-        return len(self.windows())
+    def measure(self) -> None:
+        """Take every measurement, one block after the other."""
+        for number in self.measuring:
+            shares = [self.share(number, window) for window in self.windows_of(number)]
+            self.conclude(number, shares)
+
+    def windows_of(self, number: int) -> list[Window]:
+        """The blocks over which a step is measured: the leaf's own, or those of the param that it follows."""
+        other = self._other(number)
+        if self.recipe.steps[number].operation.cut is Cut.WHOLE:
+            return [tuple(slice(0, n) for n in self._measured_spec(number).shape)]
+        return self.windows if other is None else other.windows
+
+    def share(self, number: int, window: Window) -> Values:
+        """What one block adds to the measurement of a step."""
+        step = self.recipe.steps[number]
+        spec = self._measured_spec(number)
+        other = self._other(number)
+        values = self._after(number, window) if other is None else other.block(window)
+        shares = []
+        for tile in self._tiles(window, is_whole=step.operation.cut is Cut.WHOLE):
+            place = self._place(number, step, tile)._replace(before=spec, after=spec)
+            block = self._kit.put(_part(values, window, tile), spec)
+            shares.append((tile, self._kit.fetch(step.operation.measure(block, self._kit, place))))
+        return _joined(step, shares, window)
+
+    def conclude(self, number: int, shares: Sequence[Values]) -> None:
+        """Join the shares of ``windows_of``, in their order, and let the operation look at the whole."""
+        step = self.recipe.steps[number]
+        shape = self._measured_spec(number).shape
+        whole = tuple(slice(0, n) for n in shape)
+        parts = list(zip(self.windows_of(number), shares, strict=True))
+        self.measured[number] = step.operation.finish(_joined(step, parts, whole), step.path)
 
     def block(self, window: Window) -> Values:
         """The values of one block, in the output's dtype, C-contiguous."""
         values = self._after(len(self.recipe.steps), window)
+        if len(self.windows) == 1:
+            self._only_block = None
         return np.ascontiguousarray(values).reshape(window_shape(window))
 
     def origin_block(self, window: Window) -> Values | None:
@@ -58,22 +93,61 @@ class Evaluation:
         return None if origin is None else self._read(origin, window)
 
     def _after(self, count: int, window: Window) -> Values:
-        """The values of a block after the first ``count`` steps."""
+        """The values of a block after the first ``count`` steps.
+
+        They are computed tile by tile, so that temporaries stay small and in the processor's cache.
+        """
         steps = self.recipe.steps[:count]
-        first = max((i for i, s in enumerate(steps) if s.operation.ignores_leaf), default=-1)
-        if first < 0:
+        first = max((i for i, s in enumerate(steps) if s.operation.ignores_leaf), default=0)
+        values = None
+        if not (steps and steps[first].operation.ignores_leaf):
             assert self.recipe.origin is not None
-            values: Values | None = self._read(self.recipe.origin, window)
-        else:
-            values = None
-        for number, step in enumerate(steps):
-            if number < first:
-                continue
-            place = self._place(number, step, window)
+            values = self._origin(self.recipe.origin, window)
+            if not steps:
+                return values
+        is_divisible = all(s.before.shape == s.after.shape for s in steps) and not any(
+            s.operation.cut is Cut.WHOLE or s.operation.reads_operands_by_block for s in steps
+        )
+        tiles = list(self._tiles(window, is_whole=not is_divisible))
+        if len(tiles) == 1:
+            return self._through(first, count, values, window)
+        out: Values | None = None
+        for tile in tiles:
+            part = None if values is None else _part(values, window, tile)
+            done = self._through(first, count, part, tile)
+            if out is None:
+                out = np.empty(window_shape(window), done.dtype)
+            _part(out, window, tile)[...] = done
+        assert out is not None
+        return out
+
+    def _through(self, first: int, count: int, values: Values | None, window: Window) -> Values:
+        """Apply the steps from ``first`` to ``count`` to a block or tile."""
+        for number in range(first, count):
+            step = self.recipe.steps[number]
             given = None if values is None else self._kit.put(values, step.before)
+            place = self._place(number, step, window)
             values = self._kit.fetch(step.operation.compute(given, self._kit, place))
         assert values is not None
         return values
+
+    def _tiles(self, window: Window, *, is_whole: bool) -> Iterator[Window]:
+        limit = self._kit.tile_elements
+        shape = window_shape(window)
+        if is_whole or limit is None or math.prod(shape) <= limit:
+            yield window
+            return
+        tile = list(shape)
+        for axis in range(len(shape)):
+            rest = math.prod(shape[axis + 1 :])
+            tile[axis] = max(min(limit // max(rest, 1), shape[axis]), 1)
+            if rest <= limit:
+                break
+        for part in windows(shape, tuple(tile)):
+            yield tuple(
+                slice(w.start + p.start, w.start + p.stop)
+                for w, p in zip(window, part, strict=True)
+            )
 
     def _place(self, number: int, step: Step, window: Window) -> Place:
         return Place(
@@ -82,52 +156,91 @@ class Evaluation:
             after=step.after,
             start=tuple(s.start for s in window),
             shape=window_shape(window),
-            measured=self._measured[number] if number < len(self._measured) else None,
-            operands=self._operands[number],
+            measured=self.measured.get(number),
+            operands=self._operands_of(number, step, window),
         )
 
-    def _measure(self, number: int, step: Step) -> Any:
-        """Combine the measurements of all blocks, then let the operation look at the whole."""
-        if step.measured_from is not None:
-            param = step.measured_from
+    def _operands_of(self, number: int, step: Step, window: Window) -> Mapping[str, Any]:
+        if step.operation.reads_operands_by_block:
+            return _Reading(dict(step.operands), self._sources, window)
+        if number not in self._operands:
+            self._operands[number] = {
+                name: read_values(self._sources[ref.source], ref.path)
+                for name, ref in step.operands
+            }
+        return self._operands[number]
+
+    def _other(self, number: int) -> Evaluation | None:
+        """The evaluation of the recipe that a step is measured from, its own measurements taken."""
+        param = self.recipe.steps[number].measured_from
+        if param is None:
+            return None
+        if number not in self._others:
             shape = block_shape(param.spec, param.spec.write_shape)
             other = Evaluation(param, self._sources, self._kit, shape)
-            blocks = other.block
-            spec, grid = param.spec, other.windows()
-        else:
-            blocks = lambda window: self._after(number, window)  # noqa: E731
-            spec, grid = step.before, list(windows(step.before.shape, self._grid_of(step)))
-        if step.operation.cut is Cut.WHOLE:
-            grid = [tuple(slice(0, n) for n in spec.shape)]
-        join = getattr(np, step.operation.combine)
-        total: Any = None
-        axes = step.operation.measured_axes(len(spec.shape))
-        for window in grid:
-            place = self._place(number, step, window)._replace(before=spec, after=spec)
-            share = self._kit.fetch(
-                step.operation.measure(self._kit.put(blocks(window), spec), self._kit, place)
-            )
-            if len(grid) == 1:
-                total = share
-                break
-            if total is None:
-                total = np.zeros(
-                    tuple(1 if i in axes else n for i, n in enumerate(spec.shape)), share.dtype
-                )
-            at = tuple(slice(0, 1) if i in axes else s for i, s in enumerate(window))
-            total[at] = join(total[at], share)
-        return step.operation.finish(total, step.path)
+            other.measure()
+            self._others[number] = other
+        return self._others[number]
 
-    def _grid_of(self, step: Step) -> tuple[int, ...]:
-        if step.before.shape == self.recipe.spec.shape:
-            return self.block_shape
-        return block_shape(step.before, step.before.write_shape)
+    def _measured_spec(self, number: int) -> LeafSpec:
+        step = self.recipe.steps[number]
+        return step.before if step.measured_from is None else step.measured_from.spec
+
+    def _origin(self, ref: LeafRef, window: Window) -> Values:
+        """A block as stored; the only block of a leaf that is measured is kept until it is computed."""
+        if len(self.windows) > 1 or not self.measuring:
+            return self._read(ref, window)
+        if self._only_block is None:
+            self._only_block = self._read(ref, window)
+        return self._only_block
 
     def _read(self, ref: LeafRef, window: Window) -> Values:
         return read_values(self._sources[ref.source], ref.path, window)
 
-    def _whole(self, ref: LeafRef) -> Values:
-        return read_values(self._sources[ref.source], ref.path)
+
+class _Reading(Mapping[str, Values]):
+    """Operands that are read when they are asked for, one block at a time, and not kept."""
+
+    def __init__(
+        self, refs: Mapping[str, LeafRef], sources: Mapping[str, Readable], window: Window
+    ) -> None:
+        self._refs = refs
+        self._sources = sources
+        self._window = window
+
+    def __getitem__(self, name: str) -> Values:
+        ref = self._refs[name]
+        return read_values(self._sources[ref.source], ref.path, self._window)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._refs)
+
+    def __len__(self) -> int:
+        return len(self._refs)
+
+
+def _part(values: Values, window: Window, tile: Window) -> Values:
+    """The part of a block that a tile covers; both stand at their places in the leaf."""
+    return values[
+        tuple(slice(t.start - w.start, t.stop - w.start) for w, t in zip(window, tile, strict=True))
+    ]
+
+
+def _joined(step: Step, shares: Sequence[tuple[Window, Values]], whole: Window) -> Values:
+    """The measurement of ``whole`` from those of its parts: [its shape, reduced axes of size 1]."""
+    if len(shares) == 1:
+        return shares[0][1]
+    join = getattr(np, step.operation.combine)
+    axes = step.operation.measured_axes(len(whole))
+    shape = tuple(1 if i in axes else n for i, n in enumerate(window_shape(whole)))
+    total = np.zeros(shape, shares[0][1].dtype)
+    for window, share in shares:
+        at = tuple(
+            slice(0, 1) if i in axes else slice(part.start - all_.start, part.stop - all_.start)
+            for i, (part, all_) in enumerate(zip(window, whole, strict=True))
+        )
+        total[at] = join(total[at], share)
+    return total
 
 
 def is_whole(recipe: LeafRecipe) -> bool:
@@ -137,6 +250,16 @@ def is_whole(recipe: LeafRecipe) -> bool:
     )
 
 
-def working_bytes(spec: LeafSpec, block: tuple[int, ...]) -> int:
-    """Bytes in memory while one block is worked on: as read, as written, and as float64 with its temporaries."""
-    return math.prod(block) * (2 * item_bytes(spec.dtype) + 24)
+def working_bytes(recipe: LeafRecipe, block: tuple[int, ...], tile_elements: int | None) -> int:
+    """Bytes in memory while a block is made, the result not counted: as stored, as read, and what computing takes.
+
+    ``tile_elements`` is the kit's.
+    """
+    count = math.prod(block)
+    widths = [recipe.steps[0].before.dtype] if recipe.steps else [recipe.spec.dtype]
+    widths += [step.measured_from.spec.dtype for step in recipe.steps if step.measured_from]
+    read = count * max(map(item_bytes, widths))
+    tile = count if tile_elements is None else min(count, tile_elements)
+    if is_whole(recipe) or any(step.operation.reads_operands_by_block for step in recipe.steps):
+        tile = count
+    return 2 * read + (tile * TEMPORARY_BYTES if recipe.steps else 0)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from surgery_cli.engine.evaluation import Evaluation, working_bytes
+from surgery_cli.engine.budget import WORKERS, Budget
+from surgery_cli.engine.evaluation import Evaluation, is_whole, working_bytes
 from surgery_cli.engine.grid import Window, block_shape, windows
 from surgery_cli.engine.progress import Meter
 from surgery_cli.engine.reading import CountedSource, Readable
@@ -20,14 +20,18 @@ from surgery_cli.store.item_plan import PlannedLeaf, Way
 from surgery_cli.store.item_writer import ItemWriter
 from surgery_cli.store.sidecar_edits import write_shape
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import item_bytes
 from surgery_cli.verification.digests import Digester, LeafDigest
 from surgery_cli.verification.finite import check_finite
 
 if TYPE_CHECKING:
     import numpy as np
 
-WORKERS = 4
-"""Blocks in the making at once: two cores, each with one block computing and one waiting for the disk."""
+BATCH_BYTES = 128 << 20
+"""A transaction holds no more than this, whatever the budget: larger ones only delay what overlaps with them."""
+
+LEAF_OVERHEAD_BYTES = 16 << 10
+"""What an opened array costs beside its values; it bounds the transactions of many tiny leaves."""
 
 
 class Executed(msgspec.Struct):
@@ -37,32 +41,37 @@ class Executed(msgspec.Struct):
     written_bytes: int = 0
 
 
-class Budget:
-    """Bytes in flight across threads: who asks for more than is left waits, but one may always go on."""
+class _Leaf:
+    """A leaf being written."""
 
-    def __init__(self, limit_bytes: int) -> None:
-        self.limit = limit_bytes
-        self.peak = 0
-        self._held = 0
-        self._changed = threading.Condition()
+    def __init__(self, leaf: PlannedLeaf, sources: Mapping[str, Readable], kit: Kit) -> None:
+        self.planned = leaf
+        self.evaluation = Evaluation(
+            leaf.recipe, sources, kit, block_shape(leaf.spec, write_shape(leaf))
+        )
+        block = self.evaluation.block_shape
+        self.digester = Digester(leaf.spec, block)
+        self.working_bytes = working_bytes(leaf.recipe, block, kit.tile_elements)
+        self.pending_bytes = pending_bytes(leaf, block)
 
-    @contextmanager
-    def holding(self, count: int) -> Iterator[None]:
-        """Hold ``count`` bytes; a request larger than the limit is let through alone."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._held == 0 or self._held + count <= self.limit)
-            self._held += count
-            self.peak = max(self.peak, self._held)
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._held -= count
-                self._changed.notify_all()
+
+class _Batch:
+    """A transaction: its blocks in the making, and the bytes that it holds until it is committed."""
+
+    def __init__(self, context: Any) -> None:
+        self.context = context
+        self.opened = context.__enter__()
+        self.tasks: list[Future[None]] = []
+        self.held_bytes = 0
 
 
 class Execution:
-    """Writes the values of a draft into the items under construction."""
+    """Writes the values of a draft into the items under construction.
+
+    Blocks are read, computed and handed to a transaction by a few threads, in order; another thread commits a
+    transaction while the next one fills. A block counts against the budget from before it is read until its
+    transaction is committed.
+    """
 
     def __init__(
         self,
@@ -77,11 +86,14 @@ class Execution:
         self._kit = kit
         self._meter = meter
         self._allow_non_finite = allow_non_finite
-        # half for what transactions hold until their commit, half for blocks in the making
-        self._batch_bytes = max(memory_bytes // 4, 1)
-        self.budget = Budget(max(memory_bytes // 2, 1))
+        self.budget = Budget(max(memory_bytes, 1))
+        # one transaction fills while another is committed, and blocks are in the making beside them
+        self._batch_bytes = max(min(memory_bytes // 4, BATCH_BYTES), 1)
         self._lock = threading.Lock()
         self.executed = Executed()
+        self._batch: _Batch | None = None
+        self._running: set[Future[None]] = set()
+        self._commits: set[Future[None]] = set()
 
     def run(self, writers: Sequence[ItemWriter]) -> Executed:
         """Write everything that is not taken by reference.
@@ -91,10 +103,20 @@ class Execution:
             CheckpointError: a source cannot be read.
             WriteError: the new checkpoint cannot be written.
         """
-        with ThreadPoolExecutor(WORKERS, thread_name_prefix="surgery") as pool:
+        with (
+            ThreadPoolExecutor(WORKERS, thread_name_prefix="surgery") as pool,
+            ThreadPoolExecutor(1, thread_name_prefix="surgery-commit") as committer,
+        ):
             for writer in writers:
                 self._inline_values(writer)
-                self._arrays(writer, pool)
+                try:
+                    for leaf in writer.plan.of(Way.ENCODE):
+                        self._write_leaf(writer, leaf, pool, committer)
+                    self._close(committer)
+                    self._wait_for(self._running)
+                except BaseException as error:
+                    self._abandon(error)
+                    raise
         return self.executed
 
     @property
@@ -112,72 +134,71 @@ class Execution:
     def _whole_value(self, leaf: PlannedLeaf) -> np.ndarray[Any, Any]:
         shape = leaf.spec.shape
         evaluation = Evaluation(leaf.recipe, self._sources, self._kit, shape)
+        evaluation.measure()
         window = tuple(slice(0, n) for n in shape)
         values = self._checked_block(leaf, evaluation, window)
         grid = block_shape(leaf.spec, leaf.spec.write_shape)
         digester = Digester(leaf.spec, grid)
         for part in windows(shape, grid):
             digester.add(part, values[part])
-        self._record(leaf, digester.result())
+        self.executed.digests[leaf.draft_path] = digester.result()
         return values
 
-    def _arrays(self, writer: ItemWriter, pool: ThreadPoolExecutor) -> None:
-        """Stored arrays, in batches that are cut by bytes; one batch commits while the next is computed."""
-        committing: Future[None] | None = None
-        for group in self._batches(writer.plan.of(Way.ENCODE)):
-            batch = writer.batch()
-            opened = batch.__enter__()
-            try:
-                for task in [
-                    pool.submit(self._write_block, leaf, evaluation, digester, window, opened)
-                    for leaf, evaluation, digester, window in group
-                ]:
-                    task.result()
-            except BaseException as error:
-                batch.__exit__(type(error), error, error.__traceback__)
-                raise
-            if committing is not None:
-                committing.result()
-            committing = pool.submit(_end, batch)
-        if committing is not None:
-            committing.result()
-
-    def _batches(self, leaves: Sequence[PlannedLeaf]) -> Iterator[list[Any]]:
-        group: list[Any] = []
-        held = 0
-        for leaf in leaves:
-            shape = block_shape(leaf.spec, write_shape(leaf))
-            evaluation = Evaluation(leaf.recipe, self._sources, self._kit, shape)
-            digester = Digester(leaf.spec, evaluation.block_shape)
-            grid = evaluation.windows()
-            share = leaf.spec.bytes // max(len(grid), 1)
-            for number, window in enumerate(grid):
-                if group and held + share > self._batch_bytes:
-                    yield group
-                    group, held = [], 0
-                group.append((leaf, evaluation, digester, window))
-                held += share
-                if number == len(grid) - 1 and held > self._batch_bytes:
-                    yield group
-                    group, held = [], 0
-        if group:
-            yield group
-
-    def _write_block(
+    def _write_leaf(
         self,
-        leaf: PlannedLeaf,
-        evaluation: Evaluation,
-        digester: Digester,
-        window: Window,
-        batch: Any,
+        writer: ItemWriter,
+        planned: PlannedLeaf,
+        pool: ThreadPoolExecutor,
+        committer: ThreadPoolExecutor,
     ) -> None:
-        with self.budget.holding(working_bytes(leaf.spec, evaluation.block_shape)):
-            values = self._checked_block(leaf, evaluation, window)
-            digester.add(window, values)
-            batch.write(leaf, window, values)
+        """Submit every block of a leaf, as the budget lets it."""
+        leaf = _Leaf(planned, self._sources, self._kit)
+        if len(leaf.evaluation.windows) > 1:
+            self._measure(leaf, pool, committer)
+        for window in leaf.evaluation.windows:
+            held = leaf.working_bytes + leaf.pending_bytes
+            self._take(held, committer)
+            if self._batch is None:
+                self._batch = _Batch(writer.batch())
+            self._batch.held_bytes += leaf.pending_bytes
+            task = pool.submit(self._write_block, leaf, window, self._batch.opened)
+            self._batch.tasks.append(task)
+            self._start(task)
+            if self._batch.held_bytes >= self._batch_bytes:
+                self._close(committer)
+
+    def _measure(
+        self, leaf: _Leaf, pool: ThreadPoolExecutor, committer: ThreadPoolExecutor
+    ) -> None:
+        """The first pass over a leaf of several blocks."""
+        evaluation = leaf.evaluation
+        for number in evaluation.measuring:
+            shares: list[Future[Any]] = []
+            for window in evaluation.windows_of(number):
+                self._take(leaf.working_bytes, committer)
+                share = pool.submit(self._share, leaf, number, window)
+                shares.append(share)
+                self._start(share)
+            evaluation.conclude(number, [share.result() for share in shares])
+
+    def _share(self, leaf: _Leaf, number: int, window: Window) -> Any:
+        try:
+            return leaf.evaluation.share(number, window)
+        finally:
+            self.budget.give(leaf.working_bytes)
+
+    def _write_block(self, leaf: _Leaf, window: Window, batch: Any) -> None:
+        try:
+            if len(leaf.evaluation.windows) == 1:
+                leaf.evaluation.measure()
+            values = self._checked_block(leaf.planned, leaf.evaluation, window)
+            leaf.digester.add(window, values)
+            batch.write(leaf.planned, window, values)
+        finally:
+            self.budget.give(leaf.working_bytes)
         with self._lock:
-            if digester.is_complete(evaluation.count):
-                self._record(leaf, digester.result())
+            if leaf.digester.is_complete(len(leaf.evaluation.windows)):
+                self.executed.digests[leaf.planned.draft_path] = leaf.digester.result()
 
     def _checked_block(
         self, leaf: PlannedLeaf, evaluation: Evaluation, window: Window
@@ -190,9 +211,63 @@ class Execution:
             self._meter.advance(values.nbytes, str(leaf.draft_path))
         return values
 
-    def _record(self, leaf: PlannedLeaf, digest: LeafDigest) -> None:
-        self.executed.digests[leaf.draft_path] = digest
+    def _take(self, count: int, committer: ThreadPoolExecutor) -> None:
+        """Wait until the budget has room for ``count`` bytes; what is larger than all of it goes alone."""
+        while not self.budget.take(count):
+            if not self._running:
+                self._close(committer)  # only what waits for its commit is still held
+            self._wait_for(self._running, until=FIRST_COMPLETED)
+
+    def _start(self, task: Future[Any]) -> None:
+        self._running.add(task)
+        if len(self._running) > 8 * WORKERS:
+            self._wait_for(self._running, until=FIRST_COMPLETED)
+
+    def _wait_for(self, tasks: set[Future[None]], until: str = "ALL_COMPLETED") -> None:
+        done, self._running = wait(tasks, return_when=until)
+        for task in done:
+            task.result()
+
+    def _close(self, committer: ThreadPoolExecutor) -> None:
+        """Let the filling transaction be committed, once its blocks are there."""
+        if self._batch is not None:
+            commit = committer.submit(self._commit, self._batch)
+            self._commits.add(commit)
+            self._start(commit)
+            self._batch = None
+
+    def _commit(self, batch: _Batch) -> None:
+        try:
+            for task in batch.tasks:
+                task.result()
+        except BaseException as error:
+            batch.context.__exit__(type(error), error, error.__traceback__)
+            raise
+        batch.context.__exit__(None, None, None)
+        self.budget.give(batch.held_bytes)
+
+    def _abandon(self, error: BaseException) -> None:
+        """Start nothing more, wait for what runs, and drop the filling transaction."""
+        for task in self._running - self._commits:
+            task.cancel()
+        wait(self._running)
+        if self._batch is not None:
+            self._batch.context.__exit__(type(error), error, error.__traceback__)
 
 
-def _end(batch: Any) -> None:
-    batch.__exit__(None, None, None)
+def pending_bytes(leaf: PlannedLeaf, block: tuple[int, ...]) -> int:
+    """Bytes that a block holds from when it is made until it is on disk: its values, and them encoded."""
+    count = 1
+    for size in block:
+        count *= size
+    return 2 * count * item_bytes(leaf.spec.dtype) + LEAF_OVERHEAD_BYTES
+
+
+def bytes_in_flight(leaf: PlannedLeaf, tile_elements: int | None) -> int:
+    """The least that writing a leaf holds at once: one block, or the whole leaf where an edit needs that.
+
+    ``tile_elements`` is the kit's.
+    """
+    shape = block_shape(leaf.spec, write_shape(leaf))
+    block = leaf.spec.shape if is_whole(leaf.recipe) else shape
+    return working_bytes(leaf.recipe, block, tile_elements) + pending_bytes(leaf, block)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from surgery_cli.tree.specs import LeafSpec, item_bytes
 
-BLOCK_BYTES = 32 << 20
+BLOCK_BYTES = 16 << 20
 """A block has about this many bytes, more only where one stored unit has more. It is fixed, not a setting: digests are
 taken over blocks, and so depend on nothing but the leaf."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -10,7 +11,7 @@ import numpy as np
 
 from surgery_cli.engine.grid import Window, block_shape, windows
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.tree.specs import LeafSpec, item_bytes
 
 Values = np.ndarray[Any, Any]
 
@@ -39,6 +40,14 @@ class CountedSource:
 def read_values(source: Readable, path: LeafPath, window: Window | None = None) -> Values:
     """A stored leaf, or a block of it, as an array; formats that hold Python numbers give arrays without axes."""
     return np.asarray(source.read(path, window))
+
+
+def reading_bytes(spec: LeafSpec, block: tuple[int, ...] | None = None) -> int:
+    """Bytes in memory while a leaf is read block by block: a block as stored and as read."""
+    if not spec.has_array:
+        return 0
+    shape = block or block_shape(spec, spec.write_shape)
+    return 2 * math.prod(shape) * item_bytes(spec.dtype)
 
 
 def value_blocks(source: Readable, path: LeafPath, spec: LeafSpec) -> Iterator[Values]:

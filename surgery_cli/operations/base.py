@@ -57,6 +57,10 @@ class Kit(Protocol):
     def xp(self) -> Any:
         """The array namespace: ``numpy`` or ``jax.numpy``."""
 
+    @property
+    def tile_elements(self) -> int | None:
+        """How many elements are best computed at once (what fits into a cache); None for whole blocks."""
+
     def put(self, block: Any, spec: LeafSpec) -> Any:
         """A NumPy block of a leaf on the device (spread over the mesh, if there is one), bit for bit."""
 
@@ -105,7 +109,7 @@ class Place(NamedTuple):
     measured: Any = None
     """For operations that measure: what ``finish`` returned, [the leaf's shape with reduced axes of size 1]."""
     operands: Mapping[str, Any] = {}
-    """Arrays that the operation asked for by ``operands``, whole."""
+    """Arrays that the operation asked for by ``operands``: whole, or (``reads_operands_by_block``) this block of them."""
 
     def window(self, array: Any) -> Any:
         """The part of ``array`` (broadcastable to the leaf) that belongs to this block."""
@@ -249,6 +253,9 @@ class LeafOperation(Operation):
 
     ignores_leaf: ClassVar[bool] = False
     """True if the new value does not depend on the old one, which is then not read."""
+
+    reads_operands_by_block: ClassVar[bool] = False
+    """True if operands have the leaf's shape: ``at.operands`` then reads one's block when it is asked for."""
 
     @property
     def cut(self) -> Cut:

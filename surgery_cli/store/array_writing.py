@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from surgery_cli.errors import WriteError
-from surgery_cli.store.arrays import ArrayStore, Window, damaged
+from surgery_cli.store.arrays import VALUES_POOL, ArrayStore, Window, damaged
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf
 
 if TYPE_CHECKING:
@@ -52,19 +52,23 @@ def open_for_writing(
 
     spec: dict[str, Any] = {
         "driver": "zarr" if zarr == 2 else "zarr3",
+        "cache_pool": VALUES_POOL,
         "kvstore": kvstore,
         # without it all-zero chunks are not stored, and Orbax refuses to restore
         "store_data_equal_to_fill_value": True,
     }
-    if create:
+    if document is not None:
         spec["metadata"] = document
+        # an array of several transactions: the one that made it may still be on its way to the disk
+        spec["assume_metadata"] = not create
     options = {"transaction": transaction} if transaction is not None else {}
     return ts.open(spec, open=not create, create=create, context=context, **options).result()
 
 
 def store_block(array: Any, window: Window, values: np.ndarray[Any, Any]) -> None:
+    """Write a block. TensorStore refers to ``values`` until they are committed; they must not change."""
     try:
-        array[window].write(values).result()
+        array[window].write(values, can_reference_source_data_indefinitely=True).result()
     except (ValueError, OSError) as error:
         raise WriteError(
             f"writing '{array.kvstore.path if array.kvstore else ''}' failed",

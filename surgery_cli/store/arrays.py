@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.store.claims import check_claim
 from surgery_cli.store.zarr import ArrayDocument
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ Window = tuple[slice, ...]
 
 CACHE_BYTES = 64 << 20
 """Bound of TensorStore's own cache, in bytes, for the tree nodes of a store; tensor bytes are not cached."""
+
+VALUES_POOL = "cache_pool#values"
+"""The cache of decoded chunks, which keeps nothing: a block is read once, and its bytes count against a budget."""
 
 
 class StoredArray(msgspec.Struct, frozen=True):
@@ -57,7 +61,12 @@ def new_context() -> ts.Context:
     """A TensorStore context of its own: one that outlives a replaced path would serve stale nodes."""
     import tensorstore as ts
 
-    return ts.Context({"cache_pool": {"total_bytes_limit": CACHE_BYTES}})
+    return ts.Context(
+        {
+            "cache_pool": {"total_bytes_limit": CACHE_BYTES},
+            VALUES_POOL: {"total_bytes_limit": 0},
+        }
+    )
 
 
 def open_array(store: ArrayStore, name: str) -> ts.TensorStore:
@@ -72,6 +81,7 @@ def open_array(store: ArrayStore, name: str) -> ts.TensorStore:
     # recorded, or all data was promised to be stored, a missing chunk is damage; `check_complete` sees to that.
     spec = {
         "driver": "zarr" if store.zarr == 2 else "zarr3",
+        "cache_pool": VALUES_POOL,
         "kvstore": store.kvstore(name),
         "recheck_cached_metadata": False,
         "recheck_cached_data": False,
@@ -86,10 +96,13 @@ def read_array(store: ArrayStore, name: str, window: Window | None = None) -> np
     """The values of a stored array, or of a block of it, C-contiguous.
 
     Raises:
-        CheckpointError: bytes are missing or do not decode.
+        CheckpointError: bytes are missing or do not decode, or are more than there is memory for.
     """
     import numpy as np
 
+    document = store.arrays[name].document
+    block = document.shape if window is None else tuple(s.stop - s.start for s in window)
+    check_claim(document, name, store.directory, block)
     array = open_array(store, name)
     try:
         values = (array if window is None else array[window]).read(order="C").result()

@@ -8,7 +8,9 @@ from pathlib import Path
 import msgspec
 
 from surgery_cli.draft import Draft
+from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.errors import Problem, WriteError
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.location import locate
@@ -26,6 +28,7 @@ def verify_result(
     *,
     item: str | None,
     prefix_items: bool,
+    memory_bytes: int,
     listener: Listener | None,
 ) -> Checkpoint:
     """Compare every path, kind, shape and dtype with the draft, and read the written leaves back.
@@ -48,12 +51,17 @@ def verify_result(
             ][:MOST_SHOWN]
         )
     meter = Meter(listener, "verifying", sum(draft.leaves[p].spec.bytes for p in digests))
-    for path, expected in digests.items():
-        spec = written.tree[path]
-        found = leaf_digest(written, path, spec, expected.grid)
-        if found.digest != expected.digest:
+    paths = list(digests)
+    held = ((path, reading_bytes(written.tree[path], digests[path].grid)) for path in paths)
+    found = in_order(
+        lambda path: leaf_digest(written, path, written.tree[path], digests[path].grid),
+        held,
+        memory_bytes,
+    )
+    for path, digest in zip(paths, found, strict=True):
+        if digest.digest != digests[path].digest:
             raise WriteError.of([_problem(path, "does not read back as it was computed")])
-        meter.advance(spec.bytes, str(path))
+        meter.advance(written.tree[path].bytes, str(path))
     return written
 
 
