@@ -23,8 +23,10 @@ def non_finite(values: Values) -> Values | None:
     if (
         values.dtype.name == "bfloat16"
     ):  # an exponent of ones; ml_dtypes takes ten times as long to say so
-        return np.equal(values.view(np.uint16) & 0x7F80, 0x7F80)
-    return np.logical_not(np.isfinite(values))
+        bad: Values = np.equal(values.view(np.uint16) & 0x7F80, 0x7F80)
+    else:
+        bad = np.logical_not(np.isfinite(values))
+    return bad
 
 
 PART_ELEMENTS = 1 << 20
