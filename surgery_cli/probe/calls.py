@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import jax
+import jax.numpy as jnp
 import msgspec
 
 from surgery_cli.errors import SurgeryError
@@ -32,6 +33,19 @@ Collections = dict[str, dict[Path, Expected]]
 Variables = dict[str, dict[Path, Any]]
 
 
+_KEY_IMPLEMENTATIONS: Final = ("threefry2x32", "rbg", "unsafe_rbg")
+
+
+def dtype_text(dtype: Any) -> str:
+    """The dtype's name; of typed keys ``key<threefry2x32>``, as a checkpoint's metadata names the implementation."""
+    if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return str(dtype)
+    for name in _KEY_IMPLEMENTATIONS:
+        if jax.eval_shape(lambda name=name: jax.random.key(0, impl=name)).dtype == dtype:
+            return f"key<{name}>"
+    return str(dtype)
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One call of a model.
 
@@ -47,6 +61,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """The names of the positional inputs in the model's signature, as far as known."""
     static: dict[str, Any] = {}
     run: str = ""
+    methods: tuple[str, ...] = ()
+    """Methods besides ``__call__`` whose calls are wanted, for models in which each must be tagged on its own."""
     vmap_axis: str = ""
     seed: int = 0
     streams: dict[str, int] = {}
@@ -103,6 +119,7 @@ def make_call(
     *,
     static: Mapping[str, Any],
     run: str,
+    methods: tuple[str, ...],
     vmap_axis: str,
     seed: int,
     streams: Mapping[str, int],
@@ -142,6 +159,7 @@ def make_call(
         names=tuple(names[: len(positional)]),
         static=dict(static),
         run=run,
+        methods=methods,
         vmap_axis=vmap_axis,
         seed=seed,
         streams=dict(streams),

@@ -12,7 +12,7 @@ from flax import linen as nn
 from flax.linen import transforms
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.calls import Call, Collections, Expected, Path, Variables
+from surgery_cli.probe.calls import Call, Collections, Expected, Path, Variables, dtype_text
 from surgery_cli.probe.sites import OpenCalls, replaced, tag, tag_inputs, tagged_sowing
 from surgery_cli.tree.paths import nearest
 
@@ -46,7 +46,7 @@ class LinenModel:
             leaves, self._structures[collection] = jax.tree_util.tree_flatten_with_path(tree)
             self._paths[collection] = [tuple(map(_key_text, where)) for where, _ in leaves]
             found[collection] = {
-                path: Expected(tuple(leaf.shape), str(leaf.dtype))
+                path: Expected(tuple(leaf.shape), dtype_text(leaf.dtype))
                 for path, (_, leaf) in zip(self._paths[collection], leaves, strict=True)
             }
         return found

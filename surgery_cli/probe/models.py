@@ -39,6 +39,7 @@ def make_model(
     *,
     static: Mapping[str, Any],
     run: str = "",
+    methods: Sequence[str] = (),
     vmap_axis: str = "",
     seed: int = 0,
     streams: Mapping[str, int] | None = None,
@@ -49,14 +50,19 @@ def make_model(
         SurgeryError: the object is no model, or cannot be made or called so.
     """
     settings: dict[str, Any] = {
-        "static": static, "run": run, "vmap_axis": vmap_axis, "seed": seed, "streams": streams or {}
+        "static": dict(static), "run": run, "methods": tuple(methods),
+        "vmap_axis": vmap_axis, "seed": seed, "streams": streams or {},
     }  # fmt: skip
     factory = _nnx_factory(user, seed, streams or {})
     if factory is not None:
         kind = user.value if inspect.isclass(user.value) else type(_abstract(factory))
-        function = getattr(kind, run, None) if run else kind.__call__
+        function = getattr(kind, run or "__call__", None)
+        is_training = None
+        if not run and function is not None and "train" not in parameters_of(function):
+            # Dropout and BatchNorm have their mode in the module: `train` is no argument of the call
+            is_training = settings["static"].pop("train", None)
         call = make_call(inputs, _unbound(function), **settings)
-        made: NnxModel = user.run(NnxModel, factory, call)
+        made: NnxModel = user.run(NnxModel, factory, call, is_training)
         return made
     module = _linen_module(user)
     if not isinstance(module, nn.Module):
@@ -89,8 +95,8 @@ def trace(model: Model, user: UserObject, variables: Collections, call: Call) ->
 
 def _spec(shape: tuple[int, ...], dtype: str) -> jax.ShapeDtypeStruct:
     if dtype.startswith("key<"):
-        kind = jax.random.key(0, impl=dtype[4:-1]).dtype
-        return jax.ShapeDtypeStruct(shape, kind)
+        key = jax.eval_shape(lambda: jax.random.key(0, impl=dtype[4:-1]))
+        return jax.ShapeDtypeStruct(shape, key.dtype)
     return jax.ShapeDtypeStruct(shape, dtype)
 
 

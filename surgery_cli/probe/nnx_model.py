@@ -10,7 +10,7 @@ import jax
 from flax import nnx
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.calls import Call, Collections, Expected, Variables
+from surgery_cli.probe.calls import Call, Collections, Expected, Variables, dtype_text
 from surgery_cli.probe.sites import OpenCalls, replaced, tag, tag_inputs, tagged_sowing
 from surgery_cli.tree.paths import nearest
 
@@ -23,27 +23,21 @@ class NnxModel:
 
     kind = "nnx"
 
-    def __init__(self, factory: Callable[[], nnx.Module], call: Call) -> None:
+    def __init__(
+        self, factory: Callable[[], nnx.Module], call: Call, is_training: bool | None = None
+    ) -> None:
         self._factory = factory
         self.call = call
         module = nnx.eval_shape(factory)
-        static = dict(call.static)
-        # Dropout and BatchNorm have their mode in the module; a call that has no such argument means that
-        is_mode = isinstance(static.get("train"), bool) and "train" not in _parameters(module)
-        if is_mode and not call.run:
-            (module.train if static.pop("train") else module.eval)()
-        self._static = static
-        self._methods = {"__call__"}
-        if call.run and callable(getattr(type(module), call.run, None)):
-            self._methods.add(call.run)
+        if is_training is not None:
+            (module.train if is_training else module.eval)()
+        self._classes: set[tuple[type, str]] = set()
         for path, inner in nnx.iter_modules(module):
             setattr(inner, _PATH, "/".join(map(str, path)))
-        self._classes = {
-            (owner, name)
-            for _, inner in nnx.iter_modules(module)
-            for name in self._methods
-            if (owner := _owner(type(inner), name)) is not None
-        }
+            for name in _methods(type(inner), {"__call__", call.run, *call.methods}):
+                owner = _owner(type(inner), name)
+                if owner is not None:
+                    self._classes.add((owner, name))
         self._structure, state = nnx.split(module)
         self._state = dict(nnx.to_flat_state(state))
 
@@ -52,7 +46,7 @@ class NnxModel:
         for path, variable in self._state.items():
             value = variable.get_value()
             spec = Expected(
-                tuple(value.shape), str(value.dtype), isinstance(variable, nnx.RngState)
+                tuple(value.shape), dtype_text(value.dtype), isinstance(variable, nnx.RngState)
             )
             found.setdefault(type(variable).__name__, {})[tuple(map(str, path))] = spec
         return found
@@ -76,16 +70,19 @@ class NnxModel:
 
         def run(*args: Any, **kwargs: Any) -> Any:
             module = nnx.merge(structure, state)
-            return _target(module, self.call.run)(*args, **kwargs, **self._static)
+            return _target(module, self.call.run)(*args, **kwargs, **self.call.static)
 
         with _tagging(self._classes):
             return self.call.mapped(run, arrays)
 
 
-def _parameters(module: nnx.Module) -> Any:
-    from surgery_cli.probe.user_code import parameters_of
-
-    return parameters_of(module.__call__) if callable(module) else {}
+def _methods(kind: type, wanted: set[str]) -> set[str]:
+    """The methods to be tagged; ``*`` adds every public one that a class of the user's defines."""
+    if "*" not in wanted:
+        return wanted
+    own = [c for c in kind.__mro__ if not c.__module__.startswith(("flax.", "builtins"))]
+    public = {n for c in own for n, v in vars(c).items() if callable(v) and not n.startswith("_")}
+    return wanted | public
 
 
 def _owner(kind: type, method: str) -> type | None:

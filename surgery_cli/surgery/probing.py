@@ -127,6 +127,7 @@ def open_session(
         given,
         static=options.call,
         run=options.run,
+        methods=options.methods,
         vmap_axis=options.vmap_axis,
         seed=options.seed,
         streams=options.streams,
