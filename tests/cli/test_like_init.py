@@ -1,0 +1,400 @@
+"""`--like-init`: the training script's function as the measure of a checkpoint and of an edit's result."""
+
+import json
+import shlex
+import textwrap
+
+import jax
+import orbax.checkpoint as ocp
+import pytest
+
+SCRIPT = '''
+"""Functions of training scripts that went on after the samples were saved."""
+
+import jax
+import jax.numpy as jnp
+import optax
+from digits import TrainState, create_state
+
+
+def state(params, tx=None):
+    return TrainState.create(apply_fn=None, params=params, tx=tx or optax.adamw(1e-3))
+
+
+def other_head(width=10):
+    """Defaults are used; `other_head(12)` is another."""
+    params = dict(create_state().params)
+    params["head"] = {"kernel": jnp.zeros((64, width)), "bias": params.pop("Dense_1")["bias"]}
+    return state(params)
+
+
+def both_convolutions_renamed():
+    params = dict(create_state().params)
+    params["stem"], params["body"] = params.pop("Conv_0"), params.pop("Conv_1")
+    return state(params)
+
+
+def wider():
+    params = dict(create_state().params)
+    params["Dense_1"] = {"kernel": jnp.zeros((64, 12)), "bias": jnp.zeros(10)}
+    return state(params)
+
+
+def in_a_module():
+    return state({"backbone": dict(create_state().params)})
+
+
+def half():
+    return state(jax.tree.map(lambda x: x.astype("bfloat16"), create_state().params))
+
+
+def clipped():
+    return state(create_state().params, optax.chain(optax.clip(1.0), optax.adamw(1e-3)))
+
+
+def bare_adam():
+    return state(create_state().params, optax.scale_by_adam())
+
+
+def decay_first():
+    parts = optax.add_decayed_weights(0.1), optax.scale_by_adam(), optax.scale(-0.1)
+    return state(create_state().params, optax.chain(*parts))
+
+
+def without_a_layer():
+    params = dict(create_state().params)
+    del params["Dense_1"]
+    return state(params)
+
+
+def one_layer_more():
+    params = dict(create_state().params)
+    return state({**params, "Dense_2": params["Dense_1"]})
+
+
+def momentum():
+    return state(create_state().params, optax.sgd(0.1, momentum=0.9))
+
+
+def params_alone():
+    return {"params": create_state().params}
+
+
+def chain_as_dict():
+    made = create_state()
+    chain = {str(place): part for place, part in enumerate(made.opt_state)}
+    return {"step": made.step, "params": made.params, "opt_state": chain}
+
+
+def needs_width(width):
+    return other_head(width)
+
+
+def raises():
+    raise RuntimeError("the data set is not here")
+
+
+def reads_a_value():
+    return {"params": float(create_state().params["Dense_1"]["bias"][0])}
+
+
+def returns_an_object():
+    return {"params": create_state().params, "config": object}
+
+
+ABSTRACT = jax.eval_shape(create_state)
+'''
+
+SAVED_AS = ["digits_standard", "digits_manager", "digits_v1"]
+MENDED = [
+    "other_head",
+    "both_convolutions_renamed",
+    "in_a_module",
+    "half",
+    "clipped",
+    "bare_adam",
+    "decay_first",
+    "without_a_layer",
+]
+
+
+@pytest.fixture
+def script(tmp_path, checkpoint):
+    """Writes the script; gives what names one of its functions."""
+    file = tmp_path / "train.py"
+    folder = str(checkpoint.parent)
+    file.write_text(f"import sys\nsys.path.insert(0, {folder!r})\n{SCRIPT}")
+    return lambda name: f"{file}:{name}"
+
+
+@pytest.fixture
+def sample(checkpoint):
+    return checkpoint.parent / "digits_standard"
+
+
+def restored(path, function):
+    """Orbax's own restore into the function's pytree."""
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    target = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        jax.eval_shape(function),
+    )
+    with ocp.StandardCheckpointer() as checkpointer:
+        return checkpointer.restore(path, target), target
+
+
+def function_of(script, name):
+    from surgery_cli.probe.user_code import load_object
+
+    return load_object(script(name)).call
+
+
+@pytest.mark.parametrize("name", SAVED_AS)
+def test_the_script_that_saved_a_checkpoint_agrees_with_it(surgery, checkpoint, name):
+    folder = checkpoint.parent
+    found = surgery("verify", folder / name, "--like-init", f"{folder}/digits.py:create_state")
+    assert found.code == 0
+    assert "28 leaves checked, 0 unchecked: agrees" in found.out
+    assert found.err == f"importing {folder}/digits.py\n"
+
+
+@pytest.mark.parametrize("name", ["ABSTRACT", "other_head(10)", "other_head(width=12)"])
+def test_a_pytree_or_a_call_may_be_named_instead_of_a_function(surgery, sample, script, name):
+    found = surgery("verify", sample, "--like-init", script(name), "--json")
+    assert found.document["checked"] == 28
+    assert len(found.document["findings"]) == {"ABSTRACT": 0, "other_head(10)": 1}.get(name, 2)
+
+
+def test_a_renamed_layer_is_one_finding_with_the_command_that_mends_it(surgery, sample, script):
+    found = surgery("verify", sample, "--like-init", script("other_head"), "--json")
+    assert found.code == 1
+    (finding,) = found.document["findings"]
+    assert finding == {
+        "path": "params/Dense_1",
+        "what": "renamed",
+        "here": "params/Dense_1",
+        "there": "params/head",
+        "effect": "the restore raises",
+        "leaves": 12,
+        "twins": ["opt_state/0/mu/Dense_1", "opt_state/0/nu/Dense_1"],
+        "edits": [{"op": "rename", "at": "params/Dense_1", "to": "params/head"}],
+        "fix": f"`surgery rename {sample} DST params/Dense_1 --to params/head`",
+    }
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_the_edits_that_are_shown_make_the_scripts_own_restore_work(
+    surgery, sample, script, tmp_path, name
+):
+    like = ["--like-init", script(name)]
+    found = surgery("verify", sample, *like, "--json")
+    assert found.code == 1
+    edits = [edit for row in found.document["findings"] for edit in row.get("edits", [])]
+    assert edits
+    plan = tmp_path / "mend.json"
+
+    plan.write_text(json.dumps({"edits": edits}))
+
+    assert surgery("apply", sample, tmp_path / "new", plan, *like, "--quiet").code == 0
+
+    assert surgery("verify", tmp_path / "new", *like).code == 0
+    state, target = restored(tmp_path / "new", function_of(script, name))
+    assert jax.tree.structure(state) == jax.tree.structure(target)
+
+
+def test_a_command_that_is_shown_can_be_run_as_it_is(surgery, sample, script, tmp_path):
+    like = ["--like-init", script("half")]
+    found = surgery("verify", sample, *like, "--json").document["findings"]
+    source = str(sample)
+    for number, finding in enumerate(found):
+        words = shlex.split(finding["fix"].split("`")[1])
+        target = tmp_path / f"step{number}"
+        words = [source if word == str(sample) else word for word in words]
+        assert surgery(*[str(target) if w == "DST" else w for w in words[1:]]).code == 0
+        source = str(target)
+    assert surgery("verify", source, *like).code == 0
+
+
+# Orbax abandons its other reads when one of them raises
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize(
+    ("name", "findings"),
+    [
+        ("wider", [("params/Dense_1/kernel", "shape", 3)]),
+        ("one_layer_more", [("params/Dense_2", "missing", 6)]),
+        ("params_alone", [("step", "extra", 1), ("opt_state", "extra", 19)]),
+        ("chain_as_dict", [("opt_state", "container", 19)]),
+    ],
+)  # fmt: skip
+def test_a_whole_subtree_is_one_finding_and_so_are_a_param_and_its_twins(
+    surgery, sample, script, name, findings
+):
+    found = surgery("verify", sample, "--like-init", script(name), "--json")
+    assert found.code == 1
+    rows = found.document["findings"]
+    assert [(row["path"], row["what"], row.get("leaves", 1)) for row in rows] == findings
+    with pytest.raises(ValueError, match=r"do not match|not compatible"):
+        restored(sample, function_of(script, name))
+
+
+def test_two_layers_that_could_be_either_are_not_guessed(surgery, tmp_path):
+    """Of two equal layers under two new names, nothing says which is which."""
+    import numpy as np
+
+    same = {"kernel": np.ones((4, 4), np.float32)}
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "c", {"params": {"a": same, "b": same}})
+    (tmp_path / "net.py").write_text(
+        textwrap.dedent("""
+        import jax.numpy as jnp
+
+        def params():
+            same = {"kernel": jnp.ones((4, 4))}
+            return {"params": {"x": same, "y": same}}
+        """)
+    )
+    found = surgery(
+        "verify", tmp_path / "c", "--like-init", f"{tmp_path}/net.py:params", "--json"
+    ).document["findings"]
+    assert {row["what"] for row in found} == {"extra", "missing"}
+    assert not any(edit["op"] == "rename" for row in found for edit in row.get("edits", []))
+
+
+# --- before anything is written -----------------------------------------------------------------------------
+
+
+def test_an_edit_whose_result_the_script_could_not_restore_writes_nothing(
+    surgery, sample, script, tmp_path
+):
+    found = surgery(
+        "rename", sample, tmp_path / "new", "params/Dense_1", "--to", "params/top",
+        "--like-init", script("other_head"),
+    )  # fmt: skip
+    assert found.code == 1
+    assert "'params/top' would not fit" in found.err
+    assert 'add to the plan: `[{"op":"rename","at":"params/top","to":"params/head"}]`' in found.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"]
+
+
+@pytest.mark.parametrize("command", ["plan", "apply --dry-run", "apply"])
+def test_every_door_holds_the_draft_against_the_script(surgery, sample, script, tmp_path, command):
+    plan = tmp_path / "p.yaml"
+    plan.write_text("edits: [{op: rescale, at: params/Dense_1, by: 0.5}]")
+    name, *flags = command.split()
+    target = [] if name == "plan" else [tmp_path / "new"]
+    like = ["--like-init", script("other_head")]
+    assert surgery(name, sample, *target, plan, *flags, *like).code == 1
+    assert not (tmp_path / "new").exists()
+    plan.write_text("edits: [{op: rename, at: params/Dense_1, to: params/head}]")
+    assert surgery(name, sample, *target, plan, *flags, *like).code == 0
+
+
+def test_the_errors_are_json_too(surgery, sample, script, tmp_path):
+    found = surgery(
+        "rescale", sample, tmp_path / "new", "params/Dense_1", "--by", "2",
+        "--like-init", script("wider"), "--json",
+    )  # fmt: skip
+    assert found.code == 1
+    (problem,) = found.document["problems"]
+    assert problem["path"] == "params/Dense_1/kernel"
+    assert "here float32[64,10], in the script float32[64,12]" in problem["why"]
+
+
+# --- items --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def step_of_items(tmp_path):
+    import numpy as np
+
+    items = {"params": {"w": np.ones((2, 3), np.float32)}, "ema": {"w": np.ones(3, np.float32)}}
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        save = {name: ocp.args.StandardSave(tree) for name, tree in items.items()}
+        manager.save(7, args=ocp.args.Composite(**save))
+    (tmp_path / "items.py").write_text(
+        textwrap.dedent("""
+        import jax.numpy as jnp
+
+        def both():
+            return {"params": {"w": jnp.ones((2, 3))}, "ema": {"w": jnp.ones(3)}}
+
+        def params():
+            return {"params": both()["params"]}
+
+        def inside():
+            return both()["params"]
+        """)
+    )
+    return tmp_path / "run", f"{tmp_path}/items.py:"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "checked"),
+    [
+        ("both", [], "2 leaves checked, 0 unchecked: agrees"),
+        ("params", [], "1 leaf checked, 1 unchecked: agrees"),
+        ("inside", ["--item", "params"], "1 leaf checked, 0 unchecked: agrees"),
+    ],
+)
+def test_of_a_step_with_several_items_those_that_the_function_returns_are_checked(
+    surgery, step_of_items, name, options, checked
+):
+    run, file = step_of_items
+    found = surgery("verify", run, "--like-init", file + name, *options)
+    assert (found.code, found.out.splitlines()[0]) == (0, checked)
+
+
+def test_a_function_that_names_no_item_is_told_how(surgery, step_of_items):
+    run, file = step_of_items
+    found = surgery("verify", run, "--like-init", f"{file}inside")
+    assert found.code == 2
+    assert "does not say which item is which" in found.err
+    assert "--item" in found.err
+
+
+# --- the user's file -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("raises", ["RuntimeError: the data set is not here", 'raise RuntimeError("the data']),
+        ("reads_a_value", ["shapes alone", "float(create_state()"]),
+        ("other_haed", ["has no 'other_haed'", "train.py:other_head"]),
+        ("needs_width", ["needs 'width'", "needs_width(width=…)"]),
+        ("returns_an_object", ["returns a 'type'", "config"]),
+    ],
+)
+def test_what_is_wrong_with_the_users_file_is_shown_with_its_own_line(
+    surgery, sample, script, name, words
+):
+    found = surgery("verify", sample, "--like-init", script(name))
+    assert found.code == 2
+    for word in words:
+        assert word in found.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import no_such_module", ["no_such_module", "install"]),
+        ("raise SystemExit(3)", ["ended the program (exit code 3)", "__main__"]),
+        ("def broken(:\n  pass", ["SyntaxError"]),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_no_traceback(surgery, sample, tmp_path, text, words):
+    (tmp_path / "bad.py").write_text(text)
+    found = surgery("verify", sample, "--like-init", f"{tmp_path}/bad.py:create_state")
+    assert found.code == 2
+    assert "Traceback" not in found.err
+    for word in words:
+        assert word in found.err
+
+
+def test_a_file_that_is_not_there_and_two_questions_at_once_are_refused(surgery, sample, script):
+    assert surgery("verify", sample, "--like-init", "nowhere.py:state").code == 2
+    both = ["--like", str(sample), "--like-init", script("half")]
+    found = surgery("verify", sample, *both)
+    assert found.code == 2
+    assert "`--like` and `--like-init`" in found.err
