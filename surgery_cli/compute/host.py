@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -46,13 +46,32 @@ class HostKit:
 
     def cast(self, leaf: Any, dtype: str) -> Any:
         with np.errstate(all="ignore"):
-            return rounded(np, leaf, dtype)
+            if leaf.dtype.name != "float64" or leaf.size <= self.tile_elements:
+                return rounded(np, leaf, dtype)
+            out = np.empty(leaf.shape, dtype_of(dtype))
+            for part in _tiles(leaf.size):  # rounding has temporaries
+                out.reshape(-1)[part] = rounded(np, leaf.reshape(-1)[part], dtype)
+            return out
+
+    def add_scaled(self, total: Any, block: Any, factor: float) -> Any:
+        wide = widest(block.dtype.name)
+        if total is None:
+            total = np.zeros(block.shape, wide)
+        with np.errstate(all="ignore"):
+            for part in _tiles(block.size):
+                total.reshape(-1)[part] += block.reshape(-1)[part].astype(wide) * factor
+        return total
 
     def draw(self, distribution: str, seed: int, at: Place, **bounds: float) -> Any:
         return random.draw(distribution, seed, at, **bounds)
 
     def orthogonal(self, seed: int, at: Place, column_axis: int, *, is_delta: bool) -> Any:
         return random.orthogonal(seed, at, column_axis, is_delta=is_delta)
+
+
+def _tiles(size: int) -> Iterator[slice]:
+    for start in range(0, size, HostKit.tile_elements):
+        yield slice(start, start + HostKit.tile_elements)
 
 
 def dtype_of(name: str) -> np.dtype[Any]:

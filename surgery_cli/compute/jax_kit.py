@@ -59,6 +59,11 @@ class JaxKit:
         with self._settings():
             return rounded(jnp, leaf, dtype)
 
+    def add_scaled(self, total: Any, block: Any, factor: float) -> Any:
+        with self._settings():
+            scaled = block.astype(widest(block.dtype.name)) * factor
+            return scaled if total is None else total + scaled
+
     def draw(self, distribution: str, seed: int, at: Place, **bounds: float) -> Any:
         return random.draw(distribution, seed, at, **bounds)
 

@@ -12,10 +12,14 @@ from surgery_cli.draft import LeafRecipe, LeafRef, Step
 from surgery_cli.engine.grid import Window, block_shape, window_shape, windows
 from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.operations.base import Cut, Kit, Place
-from surgery_cli.tree.specs import LeafKind, LeafSpec, item_bytes
+from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, item_bytes
 
 TEMPORARY_BYTES = 48
 """Temporaries of an operation, per element, where it computes a block at once: float64 and its like."""
+
+
+SUM_BYTES = 16
+"""The same for a sum over members: the sum and its quotient, in float64."""
 
 
 class Evaluation:
@@ -250,6 +254,26 @@ def is_whole(recipe: LeafRecipe) -> bool:
     )
 
 
+def read_bytes(recipe: LeafRecipe) -> int:
+    """Bytes of values that a recipe reads: once; where they are measured and more than a block, once more for that."""
+    if any(step.operation.ignores_leaf for step in recipe.steps) or recipe.origin is None:
+        own = 0
+    else:
+        own = (recipe.steps[0].before if recipe.steps else recipe.spec).bytes
+    is_one_block = is_whole(recipe) or recipe.spec.shape == block_shape(
+        recipe.spec, recipe.spec.write_shape
+    )
+    total = own
+    for step in recipe.steps:
+        if step.operation.reads_operands_by_block:
+            total += len(step.operands) * step.before.bytes
+        if step.operation.measures and step.measured_from is not None:
+            total += read_bytes(step.measured_from)
+        elif step.operation.measures and not is_one_block:
+            total += own
+    return total
+
+
 def working_bytes(recipe: LeafRecipe, block: tuple[int, ...], tile_elements: int | None) -> int:
     """Bytes in memory while a block is made, the result not counted: as stored, as read, and what computing takes.
 
@@ -259,7 +283,9 @@ def working_bytes(recipe: LeafRecipe, block: tuple[int, ...], tile_elements: int
     widths = [recipe.steps[0].before.dtype] if recipe.steps else [recipe.spec.dtype]
     widths += [step.measured_from.spec.dtype for step in recipe.steps if step.measured_from]
     read = count * max(map(item_bytes, widths))
-    tile = count if tile_elements is None else min(count, tile_elements)
-    if is_whole(recipe) or any(step.operation.reads_operands_by_block for step in recipe.steps):
-        tile = count
+    if any(step.operation.reads_operands_by_block for step in recipe.steps):
+        # one member's block at a time beside the sum
+        return 3 * read + count * SUM_BYTES * (2 if is_complex(recipe.spec.dtype) else 1)
+    is_tiled = tile_elements is not None and not is_whole(recipe)
+    tile = min(count, tile_elements) if is_tiled and tile_elements else count
     return 2 * read + (tile * TEMPORARY_BYTES if recipe.steps else 0)

@@ -82,6 +82,12 @@ class Kit(Protocol):
     def cast(self, leaf: Any, dtype: str) -> Any:
         """Convert to ``dtype`` by name, rounding to nearest even, once."""
 
+    def add_scaled(self, total: Any, block: Any, factor: float) -> Any:
+        """``total + factor * block`` in float64 or complex128; without a ``total`` (None), it begins one.
+
+        ``total`` may be written over.
+        """
+
     def draw(self, distribution: str, seed: int, at: Place, **bounds: float) -> Any:
         """Random values of one block: float64 [block's shape], always drawn on the host, in NumPy.
 
@@ -109,7 +115,7 @@ class Place(NamedTuple):
     measured: Any = None
     """For operations that measure: what ``finish`` returned, [the leaf's shape with reduced axes of size 1]."""
     operands: Mapping[str, Any] = {}
-    """Arrays that the operation asked for by ``operands``: whole, or (``reads_operands_by_block``) this block of them."""
+    """Arrays that the operation asked for by ``operands``: whole; with ``reads_operands_by_block``, this block."""
 
     def window(self, array: Any) -> Any:
         """The part of ``array`` (broadcastable to the leaf) that belongs to this block."""
@@ -131,6 +137,13 @@ class Source(Protocol):
     def tree(self) -> TreeSpec: ...
     @property
     def fingerprint(self) -> str: ...
+    @property
+    def step(self) -> int | None:
+        """The step that it is, of a run with several."""
+
+    @property
+    def steps(self) -> Mapping[int, str]:
+        """The steps of the run that it belongs to, with the address of each."""
 
 
 class Scene(Protocol):
@@ -138,6 +151,10 @@ class Scene(Protocol):
 
     @property
     def seed(self) -> int: ...
+    @property
+    def source(self) -> Source:
+        """The checkpoint that is edited."""
+
     def select(self, edit: Operation, draft: Draft) -> list[LeafPath]:
         """The leaves that the edit names, in order; raises PlanError with the nearest paths if there are none."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.copy import Copy
@@ -26,6 +27,7 @@ def operations() -> dict[str, type[Operation]]:
         Normalize,
         Replace,
         Reinit,
+        Average,
         Cast,
         Set,
         ResetOptimizer,

@@ -115,6 +115,8 @@ def _with_absolute_paths(edit: Operation, directory: str, sources: Collection[st
 
 def path_value(value: Any, directory: str, sources: Collection[str]) -> Any:
     """The value of a field that may hold a path, with text that is no source's name made absolute."""
+    if isinstance(value, list | tuple):
+        return type(value)(path_value(part, directory, sources) for part in value)
     is_path = isinstance(value, str) and value and value not in sources
     return absolute(value, directory) if is_path else value
 

@@ -44,7 +44,7 @@ def resolve(
         CheckpointError: a donor cannot be read; wrong edits are listed with it.
     """
     gathering = Gathering()
-    stage = Stage(plan, open_source, seed=seed, optimizer=optimizer)
+    stage = Stage(plan, source, open_source, seed=seed, optimizer=optimizer)
     for name in plan.sources:
         with gathering.catching(field="sources"):
             stage.open(name)
@@ -76,11 +76,13 @@ class Stage:
     def __init__(
         self,
         plan: Plan,
+        source: Source,
         open_source: Callable[[str], Source],
         *,
         seed: int | None,
         optimizer: str | None,
     ) -> None:
+        self.source = source
         self._plan = plan
         self._open_source = open_source
         self._seed = plan.seed if seed is None else seed

@@ -7,8 +7,10 @@ import math
 import os
 import struct
 import zipfile
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -47,6 +49,9 @@ class ArrayFile:
         PlanError: the file or the entry does not exist, or its suffix is another.
         CheckpointError: the file is damaged, or holds pickled objects.
     """
+
+    step: Final = None
+    steps: Final[Mapping[int, str]] = MappingProxyType({})
 
     def __init__(self, text: str) -> None:
         self.text = text

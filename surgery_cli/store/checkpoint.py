@@ -78,6 +78,18 @@ class Checkpoint:
         return f"sha256:{record.hexdigest()}"
 
     @property
+    def step(self) -> int | None:
+        """The step that was chosen of a run with several; None where there are no steps."""
+        return self.location.step
+
+    @property
+    def steps(self) -> dict[int, str]:
+        """The finished steps of the run, with an address for each."""
+        if self.location.shape != "root":
+            return {}
+        return {number: f"{self.location.root}@{number}" for number in self.location.steps}
+
+    @property
     def layout(self) -> str:
         """The layouts of the items, each once."""
         return ", ".join(dict.fromkeys(item.layout for item in self.items.values()))

@@ -12,6 +12,7 @@ import msgspec
 
 from surgery_cli import reports
 from surgery_cli.draft import SOURCE, Draft, LeafRecipe
+from surgery_cli.engine.evaluation import read_bytes
 from surgery_cli.engine.execution import Executed, Execution
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import (
@@ -293,7 +294,7 @@ def _costs(prepared: Prepared, options: Options) -> dict[str, int]:
     for name, plan in prepared.plans.items():
         for leaf in plan.of(Way.ENCODE):
             written += leaf.spec.bytes
-            read += _read_bytes(leaf.recipe)
+            read += read_bytes(leaf.recipe)
         raw = plan.of(Way.RAW)
         if prepared.compact[name]:
             raw = plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW)
@@ -311,18 +312,6 @@ def _costs(prepared: Prepared, options: Options) -> dict[str, int]:
         "bytes_linked": linked,
         "bytes_copied": copied,
     }
-
-
-def _read_bytes(recipe: LeafRecipe) -> int:
-    """Bytes of values that a recipe reads: once, and once more for every measurement."""
-    passes = 0 if any(step.operation.ignores_leaf for step in recipe.steps) else 1
-    before = recipe.steps[0].before if recipe.steps else recipe.spec
-    own = before.bytes if recipe.origin is not None else 0
-    total = own * passes
-    for step in recipe.steps:
-        if step.operation.measures:
-            total += _read_bytes(step.measured_from) if step.measured_from is not None else own
-    return total
 
 
 def _preview_fields(
