@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -110,6 +113,9 @@ class Staging:
             raise WriteError(
                 f"'{self.directory}' cannot be made", why=error.strerror or str(error)
             ) from error
+        except BaseException:  # a signal between these lines: `__exit__` is not called then
+            self._remove()
+            raise
         return self
 
     def __exit__(
@@ -118,6 +124,11 @@ class Staging:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        with uninterrupted():
+            self._remove()
+
+    def _remove(self) -> None:
+        """Remove what was built, unless it has got its name."""
         shutil.rmtree(self.directory, ignore_errors=True)
         if not self._is_committed:
             self._remove_parents()
@@ -132,10 +143,16 @@ class Staging:
     def commit(self) -> None:
         """Make everything durable, then let the destination appear, whole.
 
+        Once it has its name the run is done: a signal that comes then no longer ends it as interrupted.
+
         Raises:
             DestinationError: it has come to exist meanwhile.
         """
         sync_tree(self.new)
+        with uninterrupted():
+            self._give_name()
+
+    def _give_name(self) -> None:
         try:
             rename_exclusively(self.new, self.destination)
         except FileExistsError:
@@ -156,6 +173,21 @@ class Staging:
         self.new.rename(self.destination)
         sync_directory(self.destination.parent)
         remove(old)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """While the block runs, requests to end are passed over; only the main thread gets any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def recover_old(destination: Path) -> Path | None:

@@ -1,0 +1,284 @@
+"""Whatever strikes a run, the destination is absent or whole, and the source is as it was."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from source_trees import everything_of
+
+from surgery_cli import surgery
+from surgery_cli.engine.progress import Progress
+from surgery_cli.errors import (
+    CheckpointError,
+    DestinationError,
+    PlanError,
+    SurgeryError,
+    ValueRefusal,
+)
+from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.tree.paths import LeafPath
+
+VALUES = np.random.default_rng(1).normal(size=(32, 32)).astype(np.float32)
+TREE = {"w": VALUES, "layers": {str(n): np.full(4, n, np.float32) for n in range(3)}}
+RESCALE = plan_of([operation_from_options("rescale", {"at": "w", "by": "2"})])
+HERE = Path(__file__).parent
+
+
+def _save(path: Path, *, ocdbt: bool) -> Path:
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=ocdbt)) as checkpointer:
+        checkpointer.save(path, args=ocp.args.PyTreeSave(TREE))
+    return path
+
+
+@pytest.fixture(params=[True, False], ids=["ocdbt", "leaves"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return _save(tmp_path / "source", ocdbt=request.param)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether Orbax restores the edited leaf and every other one."""
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        restored = checkpointer.restore(path)
+    others = {name: values.tolist() for name, values in restored["layers"].items()}
+    return np.array_equal(restored["w"], VALUES * np.float32(2)) and others == {
+        name: values.tolist() for name, values in TREE["layers"].items()
+    }
+
+
+def _struck(source: Path, folder: Path, blow: str, setting: str = "plain") -> dict[int, int]:
+    """Exit codes of runs that were struck at moments from their beginning to their end."""
+    before = everything_of(source)
+    command = [
+        sys.executable,
+        str(HERE / "struck_runs.py"),
+        str(source),
+        str(folder),
+        blow,
+        setting,
+    ]
+    paths = os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    runs = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert everything_of(source) == before
+    return {run["moment"]: run["code"] for run in runs}
+
+
+def _leftovers(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.name != "new"]
+
+
+def test_a_run_killed_at_any_moment_leaves_no_destination_or_a_whole_one(
+    source: Path, tmp_path: Path
+) -> None:
+    codes = _struck(source, tmp_path / "runs", "kill")
+    assert set(codes.values()) <= {-9, 0}
+    assert -9 in codes.values()
+    leftovers = 0
+    for moment in codes:
+        folder = tmp_path / "runs" / str(moment)
+        if (folder / "new").exists():
+            assert _is_whole(folder / "new")
+            continue
+        for name in _leftovers(folder):
+            leftovers += 1
+            assert name.startswith(".new.surgery-tmp-")
+            with pytest.raises(CheckpointError, match="interrupted run of surgery"):
+                surgery.inspect(str(folder / name))
+        surgery.apply(str(source), str(folder / "new"), RESCALE)
+        assert _is_whole(folder / "new")
+    assert leftovers > 5
+
+
+@pytest.mark.parametrize(("blow", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_run_that_is_told_to_end_leaves_nothing(
+    blow: str, code: int, source: Path, tmp_path: Path
+) -> None:
+    codes = _struck(source, tmp_path / "runs", blow)
+    assert code in codes.values()
+    for moment, ended in codes.items():
+        folder = tmp_path / "runs" / str(moment)
+        assert _leftovers(folder) == [], (moment, ended)
+        assert ended == 0 if (folder / "new").exists() else ended == code
+        assert not (folder / "new").exists() or _is_whole(folder / "new")
+
+
+@pytest.mark.parametrize("setting", ["force", "no-exchange"])
+def test_a_forced_run_killed_at_any_moment_leaves_the_old_or_the_new_one(
+    setting: str, source: Path, tmp_path: Path
+) -> None:
+    codes = _struck(source, tmp_path / "runs", "kill", setting)
+    assert -9 in codes.values()
+    for moment in codes:
+        folder = tmp_path / "runs" / str(moment)
+        old = [path for path in (folder / "new", folder / "new.surgery-old") if path.exists()]
+        texts = [path for path in old if (path / "old.txt").exists()]
+        assert texts or _is_whole(folder / "new")
+        surgery.apply(
+            str(source), str(folder / "new"), RESCALE, options=surgery.Options(force=True)
+        )
+        assert _is_whole(folder / "new")
+        assert not (folder / "new.surgery-old").exists()
+
+
+def _with_small_files(source: Path, destination: Path) -> subprocess.CompletedProcess[str]:
+    """A run in which no file may become larger than 2 KiB."""
+    words = ["-m", "surgery_cli", "rescale", str(source), str(destination), "w", "--by", "2"]
+    return subprocess.run(
+        ["bash", "-c", 'ulimit -f 2; exec "$@"', "-", sys.executable, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=HERE.parents[1],
+    )
+
+
+def test_a_file_that_cannot_be_written_is_exit_4_and_leaves_nothing(
+    source: Path, tmp_path: Path
+) -> None:
+    before = everything_of(source)
+    (tmp_path / "place").mkdir()
+    ended = _with_small_files(source, tmp_path / "place" / "new")
+    assert ended.returncode == 4, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert len(ended.stderr.strip().splitlines()) <= 3
+    assert list((tmp_path / "place").iterdir()) == []
+    assert everything_of(source) == before
+
+
+def _on_first_event(action: Callable[[], Any]) -> Callable[[Progress], None]:
+    """A listener that does something once, in the middle of a run."""
+    done: list[bool] = []
+
+    def listen(event: Progress) -> None:
+        if not done:
+            done.append(True)
+            action()
+
+    return listen
+
+
+def test_of_two_runs_on_one_destination_one_wins_and_the_other_is_told(
+    source: Path, tmp_path: Path
+) -> None:
+    destination = tmp_path / "place" / "new"
+    inner: list[str] = []
+
+    def run_inside() -> None:
+        surgery.apply(str(source), str(destination), RESCALE)
+        inner.append("won")
+
+    with pytest.raises(DestinationError, match="exists"):
+        surgery.apply(str(source), str(destination), RESCALE, listener=_on_first_event(run_inside))
+    assert inner == ["won"]
+    assert [path.name for path in destination.parent.iterdir()] == ["new"]
+    assert _is_whole(destination)
+
+
+def test_a_source_that_changes_underneath_stops_the_run(source: Path, tmp_path: Path) -> None:
+    """A training script replaces the checkpoint that is being read."""
+    (tmp_path / "place").mkdir()
+
+    def change() -> None:
+        other = plan_of([operation_from_options("replace", {"at": "w", "with": "0"})])
+        surgery.apply(str(source), str(tmp_path / "other"), other)
+        shutil.rmtree(source)
+        (tmp_path / "other").rename(source)
+
+    with pytest.raises(CheckpointError, match="changed"):
+        surgery.apply(
+            str(source),
+            str(tmp_path / "place" / "new"),
+            RESCALE,
+            listener=_on_first_event(change),
+        )
+    assert list((tmp_path / "place").iterdir()) == []
+
+
+REFUSALS: dict[str, tuple[dict[str, Any], type[Exception]]] = {
+    "no match": ({"op": "rescale", "at": "nothing", "by": "2"}, PlanError),
+    "zero norm": ({"op": "normalize", "at": "layers/0"}, ValueRefusal),
+    "not finite": ({"op": "rescale", "at": "w", "by": "1e39"}, ValueRefusal),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refused_edit_leaves_nothing_and_changes_nothing(
+    name: str, source: Path, tmp_path: Path
+) -> None:
+    fields, error = REFUSALS[name]
+    before = everything_of(source)
+    operation = operation_from_options(fields["op"], {k: v for k, v in fields.items() if k != "op"})
+    with pytest.raises(error):
+        surgery.apply(str(source), str(tmp_path / "place" / "deep" / "new"), plan_of([operation]))
+    assert not (tmp_path / "place").exists()
+    assert everything_of(source) == before
+
+
+def test_a_destination_in_around_or_at_the_source_is_refused_before_any_work(
+    source: Path, tmp_path: Path
+) -> None:
+    before = everything_of(source)
+    (tmp_path / "link").symlink_to(source, target_is_directory=True)
+    for destination in (
+        source,
+        source / "new",
+        tmp_path,
+        source.parent / "link" / "new",
+        source / ".." / source.name / "d" / "new",
+    ):
+        with pytest.raises(DestinationError):
+            surgery.apply(
+                str(source), str(destination), RESCALE, options=surgery.Options(force=True)
+            )
+    assert everything_of(source) == before
+
+
+def test_a_damaged_chunk_stops_the_run_and_leaves_nothing(tmp_path: Path) -> None:
+    source = _save(tmp_path / "source", ocdbt=False)
+    (source / "w" / "0.0").write_bytes(b"\xff" * 100)
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        surgery.apply(str(source), str(tmp_path / "place" / "new"), RESCALE)
+    assert not (tmp_path / "place").exists()
+
+
+def test_a_result_that_does_not_read_back_never_gets_its_name(source: Path, tmp_path: Path) -> None:
+    """Somebody writes into the staging directory while it is built."""
+
+    def spoil_once(event: Progress) -> None:
+        if event.stage != "verifying":
+            for path in (tmp_path / "place").rglob("*"):
+                if path.is_file() and path.name == "_METADATA":
+                    path.write_bytes(path.read_bytes().replace(b'"layers"', b'"leyers"'))
+
+    with pytest.raises(SurgeryError, match="leyers"):
+        surgery.apply(str(source), str(tmp_path / "place" / "new"), RESCALE, listener=spoil_once)
+    assert not (tmp_path / "place").exists()
+
+
+def test_the_staging_directory_is_ignored_by_a_manager_and_named_by_inspect(
+    tmp_path: Path,
+) -> None:
+    options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False)
+    root = tmp_path / "run"
+    with ocp.CheckpointManager(root, options=options) as manager:
+        manager.save(1, args=ocp.args.StandardSave(TREE))
+    leftover = root / ".2.surgery-tmp-0123abcd"
+    (leftover / "2" / "default").mkdir(parents=True)
+    with ocp.CheckpointManager(root, options=options) as manager:
+        assert manager.all_steps() == [1]
+    assert open_checkpoint(str(root)).location.step == 1
+    values = open_checkpoint(str(root)).read(LeafPath(("w",)))
+    np.testing.assert_array_equal(values, VALUES)
+    with pytest.raises(CheckpointError, match="surgery-tmp-0123abcd"):
+        surgery.inspect(str(leftover / "2"))
