@@ -43,10 +43,11 @@ def filled(tree, scale=0.05):
     return jax.tree_util.tree_unflatten(structure, drawn)
 
 
-def linen_variables(module, *inputs, **static):
+def linen_variables(module, *inputs, scale=0.05, **static):
     """Variables of the right shapes for a linen module."""
     keys = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
-    return filled(jax.eval_shape(lambda *x: module.init(keys, *x, **static), *inputs))
+    shapes = jax.eval_shape(lambda *x: module.init(keys, *x, **static), *inputs)
+    return filled(shapes, scale)
 
 
 def nnx_module(factory):
