@@ -21,7 +21,7 @@ def typed(surgery, monkeypatch):
 
     caught = []
 
-    def capture(source, plan, *, destination=None, options=None):
+    def capture(source, plan, *, destination=None, options=None, say=None):
         caught.append((source, destination, plan, options))
         raise PlanError("caught")
 

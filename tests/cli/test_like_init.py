@@ -397,4 +397,4 @@ def test_a_file_that_is_not_there_and_two_questions_at_once_are_refused(surgery,
     both = ["--like", str(sample), "--like-init", script("half")]
     found = surgery("verify", sample, *both)
     assert found.code == 2
-    assert "`--like` and `--like-init`" in found.err
+    assert "`--like` and `--like-init` both say" in found.err
