@@ -29,7 +29,8 @@ EVENTS = (
     "ctypes.dlsym",
 )
 EDIT = ["rescale", "--by", "2", "--optimizer", "keep", "--quiet"]
-MOST_RUNS = 24
+SPREAD, LAST = 8, 5
+"""How many moments are spread over a run, and how many at its end, where names change."""
 
 
 def _strike_at(moment: int, blow: str, folder: str) -> list[int]:
@@ -89,9 +90,8 @@ def main() -> None:
 
     code, operations = _run(source, prepared("whole"), 0, blow, setting)
     assert (code, operations > 20) == (0, True), (code, operations)
-    step = max(operations / MOST_RUNS, 1)
-    for number in range(min(MOST_RUNS, operations)):
-        moment = 1 + round(number * step)
+    spread = {1 + number * operations // SPREAD for number in range(SPREAD)}
+    for moment in sorted(spread | set(range(operations - LAST + 1, operations + 1))):
         code, _ = _run(source, prepared(str(moment)), moment, blow, setting)
         sys.stdout.write(json.dumps({"moment": moment, "code": code}) + "\n")
         sys.stdout.flush()  # before the next fork copies what is not written yet

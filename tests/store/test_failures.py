@@ -100,7 +100,12 @@ def test_a_run_killed_at_any_moment_leaves_no_destination_or_a_whole_one(
     assert leftovers > 5
 
 
-@pytest.mark.parametrize(("blow", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+@pytest.mark.parametrize(
+    ("blow", "code", "source"),
+    [("SIGTERM", 143, True), ("SIGINT", 130, False)],
+    ids=["SIGTERM-ocdbt", "SIGINT-leaves"],
+    indirect=["source"],
+)
 def test_a_run_that_is_told_to_end_leaves_nothing(
     blow: str, code: int, source: Path, tmp_path: Path
 ) -> None:
@@ -113,6 +118,7 @@ def test_a_run_that_is_told_to_end_leaves_nothing(
         assert not (folder / "new").exists() or _is_whole(folder / "new")
 
 
+@pytest.mark.parametrize("source", [True], ids=["ocdbt"], indirect=True)
 @pytest.mark.parametrize("setting", ["force", "no-exchange"])
 def test_a_forced_run_killed_at_any_moment_leaves_the_old_or_the_new_one(
     setting: str, source: Path, tmp_path: Path
