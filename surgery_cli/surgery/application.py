@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from surgery_cli import reports
-from surgery_cli.draft import SOURCE, Draft, LeafRecipe
+from surgery_cli.draft import SOURCE, Draft
 from surgery_cli.engine.evaluation import read_bytes
 from surgery_cli.engine.execution import Executed, Execution
 from surgery_cli.engine.progress import Listener, Meter
@@ -33,6 +33,7 @@ from surgery_cli.store.staging import Staging, check_destination, recover_old
 from surgery_cli.store.step_writer import StepWriter, carried_bytes, plan_items
 from surgery_cli.store.strategy import costs_of_references, is_compact
 from surgery_cli.surgery.contract import Say, check_draft, read_script
+from surgery_cli.surgery.memory import check_memory, memory_notes
 from surgery_cli.surgery.optimizers import Look, look_at_restarts, survey_state
 from surgery_cli.surgery.records import (
     Record,
@@ -109,7 +110,12 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
             opened[text] = open_source(text)
         return opened[text]  # type: ignore[no-any-return]
 
-    surveyed, looked = survey_state(checkpoint, plan, options.params) if plan.edits else (None, [])
+    script = None
+    if options.like_init is not None:
+        script = read_script(options.like_init, say=say, device=options.device)
+    surveyed, looked = (
+        survey_state(checkpoint, plan, options.params, script) if plan.edits else (None, [])
+    )
 
     def drafted(plan: Plan) -> Draft:
         return resolve(
@@ -125,8 +131,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
 
     draft = drafted(plan)
     looked += look_at_restarts(checkpoint, draft)
-    if options.like_init is not None:
-        script = read_script(options.like_init, say=say, device=options.device)
+    if script is not None:
         check_draft(script, draft, plan, checkpoint, drafted)
     sources: dict[str, Any] = {SOURCE: checkpoint}
     for name in draft.fingerprints:
@@ -138,6 +143,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         (text for _, text in choices.values() if text), "the format is one file, written anew"
     )
     compact = {name: chosen for name, (chosen, _) in choices.items()}
+    check_memory(plans, options.memory_bytes, options.device)
     return Prepared(checkpoint, draft, sources, plans, compact, reason, looked)
 
 
@@ -319,6 +325,7 @@ def _preview_fields(
 ) -> dict[str, Any]:
     draft = prepared.draft
     notes = [look.sentence for look in prepared.looked] + list(draft.notes)
+    notes += memory_notes(prepared.plans, options.memory_bytes, options.device)
     removed = [str(path) for path in draft.removed]
     notes += [
         f"'{item.directory.name}': {item.layout} is only read; the result is an Orbax directory"

@@ -12,16 +12,25 @@ from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
 
+class Optimizer(msgspec.Struct, frozen=True):
+    """An optax transformation that a train state holds, and its params as shapes."""
+
+    transformation: Any
+    params: Any
+
+
 class AbstractTree(msgspec.Struct, frozen=True):
     """The leaves of a pytree as Orbax would store them, and the classes of the nodes above them.
 
-    ``classes`` are qualified names, such as ``optax._src.transform.ScaleByAdamState``. ``unboxed`` gives, for leaves of
-    NNX modules (which scripts save with or without the last key ``value``), the path without it.
+    ``classes`` are qualified names, such as ``optax._src.transform.ScaleByAdamState``. ``unboxed`` gives, for leaves
+    of NNX modules (which scripts save with or without the last key ``value``), the path without it. ``optimizers`` are
+    those of train states (with ``tx``, ``params`` and ``opt_state``), by the path of the state.
     """
 
     tree: TreeSpec
     classes: dict[LeafPath, str] = {}
     unboxed: dict[LeafPath, LeafPath] = {}
+    optimizers: dict[LeafPath, Optimizer] = {}
 
     def saved_as(self, stored: TreeSpec) -> TreeSpec:
         """The tree, with modules' variables spelled as ``stored`` spells them."""
@@ -39,6 +48,7 @@ class AbstractTree(msgspec.Struct, frozen=True):
             TreeSpec({cut(p): s for p, s in self.tree.items() if p[:1] == (key,)}),
             {cut(p): name for p, name in self.classes.items() if p[:1] == (key,)},
             {cut(p): cut(q) for p, q in self.unboxed.items() if p[:1] == (key,)},
+            {cut(p): found for p, found in self.optimizers.items() if p[:1] == (key,)},
         )
 
 
@@ -61,7 +71,7 @@ def abstract_tree(function: Callable[[], Any]) -> AbstractTree:
 
 def described(pytree: Any) -> AbstractTree:
     """The leaves and classes of a pytree of arrays, tracers, ``ShapeDtypeStruct``, numbers and strings."""
-    found = AbstractTree(TreeSpec({}), {}, {})
+    found = AbstractTree(TreeSpec({}), {}, {}, {})
     leaves: dict[LeafPath, LeafSpec] = {}
     _walk(pytree, LeafPath(), leaves, found, is_module=False)
     return msgspec.structs.replace(found, tree=TreeSpec(leaves))
@@ -84,6 +94,8 @@ def _walk(
         leaves[path] = _leaf(node)
         return
     found.classes[path] = f"{type(node).__module__}.{type(node).__qualname__}"
+    if all(hasattr(node, name) for name in ("tx", "params", "opt_state")):
+        found.optimizers[path] = Optimizer(node.tx, _shapes(node.params))
     if not children:
         leaves[path] = LeafSpec(kind=LeafKind.EMPTY, empty=_empty_name(node))
     is_variable = is_module and nnx is not None and isinstance(node, nnx.Variable)
@@ -92,6 +104,21 @@ def _walk(
         if is_variable and len(children) == 1:
             found.unboxed[path / (key,)] = path
         _walk(child, path / (key,), leaves, found, is_module=is_module)
+
+
+def _shapes(pytree: Any) -> Any:
+    import jax
+
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), pytree)
+
+
+def stored_leaves(pytree: Any, path: LeafPath = LeafPath()) -> Iterator[tuple[LeafPath, Any]]:
+    """The leaves that are not empty, with their paths as Orbax stores them."""
+    for key, child in _children(pytree):
+        if key is None:
+            yield path, child
+        else:
+            yield from stored_leaves(child, path / (key,))
 
 
 def _children(node: Any) -> Iterator[tuple[Key | None, Any]]:

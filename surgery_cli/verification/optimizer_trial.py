@@ -1,0 +1,159 @@
+"""The script's own optimizer, tried out on tiny params: what becomes of its slots when params are scaled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.optimizer.survey import OptimizerSurvey
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.verification.abstract_tree import Optimizer, stored_leaves
+
+_STEPS: Final = 3
+_GRADIENT: Final = 1e-3
+"""Small enough that clipping rests, large enough that no epsilon is felt."""
+_TOLERANCE: Final = 0.05
+"""How far a measured exponent may lie from a whole number."""
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What was seen of one slot: its power and parity (see ``Slot``), and its initial value.
+
+    ``power`` is None where the slot stayed zero, or is no power of the factor. ``fresh`` is None where initial values
+    are not all the same.
+    """
+
+    power: int | None
+    is_even: bool
+    fresh: float | None
+
+
+def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> OptimizerSurvey:
+    """The survey with what a trial told: powers that the metadata leave open, and initial values.
+
+    A power that is known by the optimizer's kind stays as it is. ``measured`` is by the path in the tree.
+    """
+    slots: dict[LeafPath, Slot] = {}
+    for path, slot in survey.slots.items():
+        seen = measured.get(path)
+        if seen is None or slot.relation == "hole":
+            continue
+        new = slot
+        if slot.power is None and seen.power is not None:
+            new = msgspec.structs.replace(
+                new, power=seen.power, is_even=seen.is_even, settled_by=""
+            )
+        if (
+            seen.fresh is not None
+            and not slot.takes_param
+            and not _is_close(slot.fresh, seen.fresh)
+        ):
+            new = msgspec.structs.replace(new, fresh=seen.fresh)
+        if new is not slot:
+            slots[path] = new
+    every = {**survey.slots, **slots}
+    unsure = [u for u in survey.unsure if any(every[path].power is None for path in u.slots)]
+    return msgspec.structs.replace(survey, slots=every, unsure=unsure)
+
+
+def _is_close(known: float | None, seen: float) -> bool:
+    """True if two initial values are one, apart from rounding to float32."""
+    return known is not None and math.isclose(known, seen, rel_tol=1e-6)
+
+
+def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
+    """Feed the optimizer g, then g/c with params c·p, for c of 1/2, 2 and -1, and compare the slots.
+
+    Every axis of the params is cut to at most two elements; nothing of the checkpoint is read. Paths are relative to
+    the optimizer state. This is the definition of a slot's power, whatever stands before it in the chain.
+
+    Raises:
+        Exception: whatever the optimizer raises, e.g. because it needs more than gradients.
+    """
+    import jax
+
+    with jax.default_device(jax.devices("cpu")[0]):
+        params, gradients = _problem(optimizer.params)
+        transformation = optimizer.transformation
+        update = jax.jit(transformation.update)
+        runs = {
+            c: _run(transformation.init, update, params, gradients, c)
+            for c in (1.0, 0.5, 2.0, -1.0)
+        }
+    return {path: _measured(path, runs) for path in runs[1.0][1]}
+
+
+_Leaves = dict[LeafPath, Any]
+
+
+def _problem(shapes: Any) -> tuple[Any, list[Any]]:
+    """Tiny params of the same tree, away from zero, and a gradient for each step."""
+    import jax
+    import numpy as np
+
+    random = np.random.default_rng(0)
+
+    def drawn(scale: float) -> Any:
+        def one(leaf: Any) -> Any:
+            size = tuple(min(axis, 2) for axis in leaf.shape)
+            values = random.uniform(0.5, 1.5, size) * random.choice([-1.0, 1.0], size) * scale
+            return np.asarray(values, np.float32)
+
+        return jax.tree.map(one, shapes)
+
+    return drawn(1.0), [drawn(_GRADIENT) for _ in range(_STEPS)]
+
+
+def _run(
+    init: Any, update: Any, params: Any, gradients: list[Any], factor: float
+) -> tuple[_Leaves, _Leaves]:
+    """The leaves of the initial state, and of the state after the last step, under params times ``factor``."""
+    import jax
+    import numpy as np
+
+    scaled = jax.tree.map(lambda leaf: leaf * np.float32(factor), params)
+    first = state = init(scaled)
+    for gradient in gradients:
+        divided = jax.tree.map(lambda leaf: leaf / np.float32(factor), gradient)
+        _, state = update(divided, state, scaled)
+    return _numbers(first), _numbers(state)
+
+
+def _numbers(state: Any) -> _Leaves:
+    import jax
+    import numpy as np
+
+    return {
+        path: leaf
+        for path, leaf in stored_leaves(state)
+        if isinstance(leaf, jax.Array | np.ndarray) and jax.dtypes.issubdtype(leaf.dtype, np.number)
+    }
+
+
+def _measured(path: LeafPath, runs: Mapping[float, tuple[_Leaves, _Leaves]]) -> Measured:
+    import numpy as np
+
+    starts = [np.asarray(first[path], np.float64) for first, _ in runs.values()]
+    same = all((start == starts[0].flat[0]).all() for start in starts) if starts[0].size else False
+    fresh = float(starts[0].flat[0]) if same else None
+    last = {factor: np.asarray(after[path], np.float64) for factor, (_, after) in runs.items()}
+    base = last[1.0]
+    # where a start other than zero is mixed in, what is seen is not the slot's own power
+    is_mixed = any((start == starts[0]).all() and start.any() for start in starts[1:])
+    if is_mixed or not base.size or not base.all() or not np.isfinite(base).all():
+        return Measured(None, False, fresh)
+    signs = np.sign(last[-1.0] / base)
+    powers = {
+        round(float(power), 2)
+        for factor in (0.5, 2.0)
+        for power in np.ravel(np.log2(np.abs(last[factor] / base)) / np.log2(factor))
+    }
+    whole = round(next(iter(powers)))
+    is_power = all(abs(power - whole) <= _TOLERANCE for power in powers)
+    if not is_power or len(set(signs.ravel())) != 1:
+        return Measured(None, False, fresh)
+    return Measured(whole, bool(signs.flat[0] > 0), fresh)

@@ -1,0 +1,77 @@
+"""The script's own optimizer on tiny params, against what is known of each optimizer by its kind."""
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from optax_registry import OPTIMIZERS, PARAMS, train_state
+
+from surgery_cli.optimizer.survey import survey
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.verification.abstract_tree import Optimizer
+from surgery_cli.verification.optimizer_trial import settled, try_optimizer
+
+SHAPES = jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.float32), PARAMS)
+TELLING = [
+    "adam", "adamax", "adopt", "adafactor_momentum", "adafactor_noparamscale", "lamb", "lars",
+    "amsgrad", "adabelief", "nadam", "lion", "novograd", "sm3", "rmsprop_centered", "signum",
+    "sgd_momentum", "ademamix",
+]  # fmt: skip
+FACTORY = {
+    "adafactor_momentum": "adafactor",
+    "adafactor_noparamscale": "adafactor-without-parameter-scale",
+    "rmsprop_centered": "rmsprop",
+    "sgd_momentum": "sgd",
+}
+
+
+def tried(transformation):
+    """What a trial shows, by the path in a train state."""
+    found = try_optimizer(Optimizer(transformation, SHAPES))
+    return {LeafPath(("opt_state", *path)): seen for path, seen in found.items()}
+
+
+def powers(found):
+    slots = (s for s in found.slots.values() if s.relation != "hole" and s.in_optimizer)
+    return {slot.path: (slot.power, slot.is_even) for slot in slots}
+
+
+@pytest.mark.parametrize("name", TELLING)
+def test_a_trial_finds_the_powers_that_the_optimizers_name_says(name):
+    tree = train_state(name)
+    by_trial = powers(settled(survey(tree, params="params"), tried(OPTIMIZERS[name]())))
+    by_name = powers(survey(tree, params="params", kind=FACTORY.get(name, name)))
+    assert by_trial == by_name
+    assert None not in {power for power, _ in by_trial.values()}
+
+
+def test_clipping_that_rests_leaves_the_powers_as_they_are():
+    tree = train_state("clip_adam")
+    found = settled(survey(tree, params="params"), tried(OPTIMIZERS["clip_adam"]()))
+    assert {s.name: s.power for s in found.slots.values()} == {"mu": -1, "nu": -2}
+    assert found.unsure == []
+
+
+@pytest.mark.parametrize("name", ["l2_before_adam", "yogi"])
+def test_what_is_no_power_of_the_factor_stays_unsure(name):
+    """Decay that is mixed into the gradient, and squares that do not start at zero."""
+    before = survey(train_state(name), params="params")
+    found = settled(before, tried(OPTIMIZERS[name]()))
+    assert found.unsure
+    assert all(
+        slot.power in (None, before.slots[path].power, -1) for path, slot in found.slots.items()
+    )
+
+
+def test_initial_values_are_the_optimizers_own():
+    transformation = optax.adagrad(0.1, initial_accumulator_value=0.5)
+    tree = train_state("adagrad")
+    before = survey(tree, params="params")
+    assert {slot.fresh for slot in before.slots.values()} == {0.1}
+    found = settled(before, tried(transformation))
+    assert {slot.fresh for slot in found.slots.values()} == {0.5}
+
+
+def test_an_optimizer_that_needs_more_than_gradients_raises_its_own_error():
+    with pytest.raises(TypeError, match="value"):
+        try_optimizer(Optimizer(OPTIMIZERS["polyak_sgd"](), SHAPES))
