@@ -102,18 +102,18 @@ class _Carrying:
         if self._policy is None and self._graft(param, slots):
             return
         policy = self._policy or self._edit.default_policy
+        restarts = policy == "reset"
         if policy == "warm" and not any(slot.is_second_moment for slot in slots):
             policy = "reset"
         if _is_zero(self._edit) and policy in ("transform", "warm"):
-            policy = "reset"
+            policy, restarts = "reset", True
         for state in states.values():
             for slot in state:
-                if slot.is_params_like and not (policy == "reset" and slot.takes_param):
+                if slot.is_params_like and restarts and slot.takes_param:
+                    self._take_param(slot, "reset")
+                elif slot.is_params_like:
                     self._follow_as_param(slot)
             self._follow_state([s for s in state if not s.is_params_like], policy)
-            for slot in state:
-                if slot.is_params_like and policy == "reset" and slot.takes_param:
-                    self._take_param(slot, "reset")
 
     def _follow_state(self, slots: list[Slot], policy: str) -> None:
         """The slots of one param in one state; all of them by one policy, or all are kept."""
@@ -195,7 +195,7 @@ class _Carrying:
             raise PlanError(
                 f"the initial value of '{slot.path}' is not known",
                 why=f"{slot.optimizer} starts it from its own settings, which are not on disk",
-                fix=f"use `optimizer: keep` or `warm`, or add `slots: {{{slot.node}: {{fresh: 0}}}}` with the value",
+                fix=f"use `optimizer: keep`, or add `slots: {{{slot.node}: {{fresh: 0}}}}` with the value",
                 path=str(slot.path),
             )
         self.changed[slot.path] = refilled(self._draft, slot, slot.fresh, policy)
@@ -204,7 +204,8 @@ class _Carrying:
         from surgery_cli.operations.slot_steps import FillMean
 
         if not slot.is_second_moment:
-            if slot.fresh is None and self._policy is not None:
+            is_known = slot.power is not None  # an unknown slot may hold squares
+            if slot.fresh is None and is_known and self._policy is not None:
                 self.changed[slot.path] = refilled(self._draft, slot, 0.0, "warm")
             else:
                 self._reset(slot, "warm")
