@@ -132,6 +132,27 @@ def apply(
     return run_plan(source, destination, read, draft, output, dry_run=dry_run)
 
 
+@taking(draft=drafting, output=output)
+def compact(
+    source: Source,
+    destination: Destination,
+    *,
+    dry_run: DryRun = False,
+    draft: Options,
+    output: Output,
+) -> int:
+    """Write a copy without dead bytes: what edits have left in data files, and nothing refers to.
+
+    `inspect` says how many there are. Encoded bytes are copied as they are; no value changes.
+    """
+    import msgspec
+
+    from surgery_cli.plan import plan_of
+
+    draft = msgspec.structs.replace(draft, compact="always")
+    return run_plan(source, destination, plan_of([]), draft, output, dry_run=dry_run)
+
+
 def _read_plan(file: str, settings: list[str] | None) -> Plan:
     from surgery_cli.plan import read_plan
 

@@ -28,6 +28,7 @@ _COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
         probe.probe,
         "surgery probe runs/mnist --model train.py:CNN --input 'float32[8,28,28,1]'",
     ),
+    "compact": (commands.compact, "surgery compact runs/edited runs/small"),
     "operations": (commands.show_operations, "surgery operations normalize"),
     "schema": (commands.print_schema, "surgery schema > surgery.schema.json"),
 }

@@ -57,11 +57,11 @@ def open_for_writing(
         # without it all-zero chunks are not stored, and Orbax refuses to restore
         "store_data_equal_to_fill_value": True,
     }
+    options: dict[str, Any] = {"transaction": transaction} if transaction is not None else {}
     if document is not None:
         spec["metadata"] = document
-        # an array of several transactions: the one that made it may still be on its way to the disk
-        spec["assume_metadata"] = not create
-    options = {"transaction": transaction} if transaction is not None else {}
+        # an array of several transactions: the one that makes it may still be on its way to the disk
+        options["assume_metadata"] = not create
     return ts.open(spec, open=not create, create=create, context=context, **options).result()
 
 

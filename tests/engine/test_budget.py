@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.engine import execution
 from surgery_cli.engine.budget import Budget, in_order
+from surgery_cli.engine.grid import block_shape
 from surgery_cli.errors import CheckpointError, ValueRefusal
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store import claims
@@ -22,15 +24,15 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Leaves of 128 MiB and 1 MiB, in chunks of 1 MiB."""
+    """Leaves of 32 MiB and 1 MiB, in chunks of 256 KiB."""
     path = tmp_path_factory.mktemp("budget") / "source"
     random = np.random.default_rng(0)
     params = {
-        "large": np.tile(random.standard_normal((256, 1024), np.float32), (128, 1)),
+        "large": np.tile(random.standard_normal((256, 1024), np.float32), (32, 1)),
         **{f"small_{i}": random.standard_normal((256, 1024), np.float32) for i in range(8)},
     }
     with ocp.PyTreeCheckpointer() as checkpointer:
-        arguments = {name: ocp.SaveArgs(chunk_byte_size=MIB) for name in params}
+        arguments = {name: ocp.SaveArgs(chunk_byte_size=MIB // 4) for name in params}
         checkpointer.save(path, {"params": params}, save_args={"params": arguments})
     return path
 
@@ -49,6 +51,7 @@ class Watched(Budget):
 def budgets(monkeypatch: pytest.MonkeyPatch) -> list[Budget]:
     Watched.made = []
     monkeypatch.setattr(execution, "Budget", Watched)
+    monkeypatch.setattr(execution, "block_shape", partial(block_shape, limit=2 * MIB))
     return Watched.made
 
 
@@ -79,19 +82,19 @@ def test_a_leaf_larger_than_the_budget_is_edited_within_it(
     fields, expected = EDITS[name]
     before = _params(source)
 
-    _apply(source, tmp_path / "edited", 96 * MIB, name, **fields)
+    _apply(source, tmp_path / "edited", 24 * MIB, name, **fields)
 
     after = _params(tmp_path / "edited")
     for leaf in ("large", "small_0", "small_7"):
         np.testing.assert_allclose(after[leaf], expected(before[leaf]), rtol=2e-7)
     (budget,) = budgets
-    assert 64 * MIB < budget.peak <= 96 * MIB
+    assert 12 * MIB < budget.peak <= 24 * MIB
 
 
 def test_nothing_is_held_once_a_run_has_ended(
     source: Path, tmp_path: Path, budgets: list[Budget]
 ) -> None:
-    _apply(source, tmp_path / "edited", 96 * MIB, "cast", at="params", to="bfloat16")
+    _apply(source, tmp_path / "edited", 24 * MIB, "cast", at="params", to="bfloat16")
 
     (budget,) = budgets
     assert budget.take(budget.limit)
@@ -168,6 +171,24 @@ def test_a_claimed_terabyte_is_refused_before_memory_is_asked_for(claiming: Path
         surgery.inspect(str(claiming), stats=True)
 
     assert "1,099,511,627,776 bytes" in caught.value.problems[0].why
+
+
+def test_an_edit_that_would_make_a_terabyte_at_once_is_refused_by_the_plan(claiming: Path) -> None:
+    plan = plan_of([operation_from_options("rescale", {"at": "params", "by": 2.0})])
+
+    with pytest.raises(CheckpointError, match="'params/w' does not fit into memory"):
+        surgery.plan(str(claiming), plan)
+
+
+def test_the_preview_names_the_leaf_that_the_budget_does_not_hold(source: Path) -> None:
+    fields = {"at": "params", "norm": "spectral"}
+    plan = plan_of([operation_from_options("normalize", fields)])
+
+    notes = surgery.plan(str(source), plan, options=surgery.Options(memory_bytes=64 * MIB)).notes
+
+    (note,) = [note for note in notes if "--memory" in note]
+    assert note.startswith("'params/large' needs ")
+    assert note.endswith("`normalize` looks at the whole leaf")
 
 
 def test_the_memory_that_there_is_can_be_told() -> None:
