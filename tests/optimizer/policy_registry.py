@@ -16,9 +16,9 @@ class Case(NamedTuple):
 
     ``kind`` is the ``optimizer_kind:`` that settles its powers, None where the checkpoint alone tells them.
     ``error`` bounds how far a transformed slot is from that of an optimizer which was fed the scaled gradients from
-    its first step (norm of the difference over norm of the slot; 0: equal to the last bit under a power of two; inf: not comparable); ``why``
-    says what is not exact. ``refused`` are policies that are refused, each with its reason. ``squares`` are the
-    slots that ``warm`` keeps, ``follows`` copies of params, which take part in every edit.
+    its first step (norm of the difference over norm of the slot; 0: equal to the last bit under a power of two; inf:
+    not comparable); ``why`` says what is not exact. ``refused`` are policies that are refused, each with its reason.
+    ``squares`` are the slots that ``warm`` keeps, ``follows`` copies of params, which take part in every edit.
     """
 
     kind: str | None = None

@@ -1,0 +1,110 @@
+"""Write docs/optimizers.md from the tests' registry of policies: `python docs/make_optimizers.py`."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "optimizer")]
+
+from policy_registry import CASES, NOT_TRIED, Case  # noqa: E402 - the registry is the tests' own
+
+PAGE = Path(__file__).with_name("optimizers.md")
+
+ABOVE = """\
+# Optimizers and policies
+
+An optimizer keeps copies of the params: moments, sums of squares, slow weights. When an edit changes params, these
+twins follow by a policy, `optimizer:` of an edit, of a plan, or `--optimizer`:
+
+| policy | what becomes of a twin |
+|---|---|
+| `keep` | It stays as it is, to the last bit. |
+| `transform` | It becomes what it would be, had the optimizer seen the edited params from its first step. |
+| `reset` | It gets the optimizer's own initial value: mostly 0, but adagrad starts at 0.1, yogi at 1e-6. |
+| `warm` | First moments start at 0. Second moments stay; under new values they become the mean of the leaf. |
+
+If p' = c·p and the function stays the same, the gradient is g/c, and `transform` multiplies a slot by |c|^k, first
+moments by the sign of c as well. The power k follows from the place of the slot in the chain: -1 for Adam's `mu`, -2
+for its `nu`, 0 for momentum behind a normalising transform, +1 behind a trust ratio.
+
+Copies of the params (`z` of schedule-free, slow weights, `x0`) take part in every edit, or the optimizer would undo it;
+a `reset` makes them the params. Edits of places and shapes are always carried.
+
+Without a policy, `rescale` and `normalize` transform where the power k is sure and keep where it is not, which the
+preview says; `reinit` and `replace` warm. A power that is not sure is settled by `optimizer_kind:` with the optax
+factory that made the state. An explicit `transform` without it is refused: a wrong power is worse than none.
+
+## Step counters
+
+A counter such as Adam's `count` is shared by all its slots. It goes back to its start only if the same plan resets
+every slot that it drives (`reset-optimizer` with `clocks: true`); setting it back alone would shrink every other step.
+The other way round, slots with squares that restart under a large count make steps too large for a while: Adam's with
+b1 = 0.9 and b2 = 0.999 reach 6.6 learning rates at step 12. The preview reads the count and announces the factor;
+`warm` avoids it. `surgery inspect --optimizer` lists all counters and stored learning rates with what they drive.
+A counter that drives a schedule, and the step of a TrainState, may be set alone.
+
+## What was tried
+
+Every row is a real state that Orbax saved after a few training steps. Four groups of its params are multiplied by
+-0.25, each under another policy, and the script's own target restores the result and trains on. `transform` is held
+against an optimizer that was fed g/c from its first step: "exact" means equal to the last bit, a number is the largest
+relative difference. `optimizer_kind` is what settles the powers; "-" where the checkpoint alone tells them.
+The last column says why `transform` is not exact, and which slots besides first moments there are.
+
+| optimizer | `optimizer_kind` | `keep` | `transform` | `reset` | `warm` | remarks |
+|---|---|---|---|---|---|---|
+"""
+
+BELOW = """
+The step itself is another matter than the slots. With exact slots the next update is scaled as the optimizer scales it
+(Adam: not at all; momentum: 1/c; lamb, lars, adafactor: c), up to its epsilon: about 1e-6 of the update for Adam's
+default, 1e-2 for yogi's and adadelta's, which are large. Decoupled weight decay is part of the update that scales with
+the param: about 1e-4 at the defaults. No slot can keep Adam's step in function space, which becomes 1/c as large.
+"""
+
+
+def page() -> str:
+    """The page, as Markdown."""
+    rows = [_row(name, case) for name, case in sorted(CASES.items())]
+    rows += [f"| {name} | | | | | | {why} |" for name, why in sorted(NOT_TRIED.items())]
+    return ABOVE + "\n".join(rows) + "\n" + BELOW
+
+
+def _row(name: str, case: Case) -> str:
+    kind = f"`{case.kind}`" if case.kind else "-"
+    cells = [
+        name,
+        kind,
+        _cell(case, "keep", "kept"),
+        _cell(case, "transform", _exactness(case)),
+        _cell(case, "reset", "initial"),
+        _cell(case, "warm", "warm" if case.squares else "initial"),
+        _remarks(case),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(case: Case, policy: str, done: str) -> str:
+    return "refused" if policy in case.refused else done
+
+
+def _exactness(case: Case) -> str:
+    if case.error == 0:
+        return "exact"
+    if case.error == float("inf"):
+        return "not comparable"
+    return f"within {case.error:g}" if case.error < 0.5 else f"off by up to {case.error:g} times"
+
+
+def _remarks(case: Case) -> str:
+    parts = [case.why] if case.why else []
+    parts += dict.fromkeys(f"refused: {why}" for why in case.refused.values())
+    if case.squares:
+        parts.append("squares: " + ", ".join(f"`{name}`" for name in case.squares))
+    if case.follows:
+        parts.append("copies of params: " + ", ".join(f"`{name}`" for name in case.follows))
+    return "; ".join(parts).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
