@@ -314,6 +314,45 @@ class FirstNonFinite(msgspec.Struct, kw_only=True, omit_defaults=True):
     bad_inputs: list[str] = []
 
 
+class ProbePair(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An array of one run beside its counterpart of another; ``a`` and ``b`` are the places in words.
+
+    ``relative`` is the norm of the difference over the larger of both norms, ``max_abs`` the largest difference.
+    """
+
+    a: str
+    b: str
+    kind: str = ""
+    shape: tuple[int, ...]
+    dtype: str
+    relative: float
+    max_abs: float
+    rms_a: float
+    rms_b: float
+    gradient_rms_a: float | None = None
+    gradient_rms_b: float | None = None
+
+
+class ProbeComparison(msgspec.Struct, kw_only=True):
+    """Two checkpoints on one batch. The outputs decide; the calls explain."""
+
+    other: str
+    other_model: str
+    other_bound: dict[str, str]
+    tolerance: float
+    agrees: bool
+    """True if every output agrees within the tolerance."""
+    why: str
+    """What decided, in a sentence."""
+    outputs: list[ProbePair]
+    sites: list[ProbePair]
+    first_different: str | None
+    """The first call, in the order in which calls finish, that is further apart than the tolerance."""
+    only_in_a: list[str]
+    only_in_b: list[str]
+    other_first_non_finite: FirstNonFinite | None = None
+
+
 class Probe(Document, kw_only=True):
     """What ``probe`` prints: the calls of a model on a checkpoint, in the order in which they finish."""
 
@@ -327,6 +366,7 @@ class Probe(Document, kw_only=True):
     params: list[ProbeParam] = []
     loss: float | None = None
     first_non_finite: FirstNonFinite | None = None
+    comparison: ProbeComparison | None = None
     unseen: list[str] = []
     """Calls inside loops of unknown length and the like, which cannot be observed."""
     notes: list[str] = []
@@ -338,7 +378,10 @@ class Probe(Document, kw_only=True):
     @property
     def is_sound(self) -> bool:
         """True if nothing was found."""
-        return self.first_non_finite is None
+        if self.first_non_finite is not None:
+            return False
+        other = self.comparison
+        return other is None or (other.agrees and other.other_first_non_finite is None)
 
 
 def as_builtins(document: Any) -> Any:

@@ -52,6 +52,48 @@ def probe(
     shapes: Annotated[
         bool, typer.Option("--shapes", help="Everything from shapes alone; no tensor is read.")
     ] = False,
+    grad: Annotated[
+        bool, typer.Option("--grad", help="Gradients at every call and of every param, too.")
+    ] = False,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            "--loss",
+            metavar="FILE.py:NAME",
+            help="Called as loss(output, **inputs); else a random projection of the output.",
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against", metavar="CKPT", help="Compare with this checkpoint, call by call."
+        ),
+    ] = None,
+    model_b: Annotated[
+        str | None,
+        typer.Option(
+            "--model-b", metavar="FILE.py:NAME", help="The model of the other checkpoint."
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance",
+            metavar="X",
+            min=0.0,
+            help="How far the outputs may be apart, relative: 1e-5 for float32, 2e-2 for bfloat16.",
+        ),
+    ] = None,
+    save: Annotated[
+        str | None,
+        typer.Option("--save", metavar="FILE.npz", help="Write the shown values, whole."),
+    ] = None,
+    plot: Annotated[
+        str | None,
+        typer.Option(
+            "--plot", metavar="FILE.svg", help="Draw scales by depth: .svg, .png or .pdf."
+        ),
+    ] = None,
     call: Annotated[
         _Words,
         typer.Option("--call", metavar="NAME=VALUE", help="Static argument, as `train=false`."),
@@ -83,7 +125,7 @@ def probe(
     ] = "cpu",
     output: Output,
 ) -> int:
-    """Run a model on a checkpoint and look inside; exit code 1 on a non-finite value.
+    """Run a model on a checkpoint and look inside; exit code 1 on NaN or a difference.
 
     A row for each module call, in the order in which calls finish. FILE.py is imported, and nothing else of yours.
     """
@@ -106,6 +148,13 @@ def probe(
         only=tuple(only or ()),
         methods=tuple(calls or ()),
         shapes=shapes,
+        grad=grad,
+        loss=loss,
+        against=against,
+        model_b=model_b,
+        tolerance=tolerance,
+        save=save,
+        plot=plot,
         device=device,
     )
     found = surgery.probe(

@@ -1,8 +1,8 @@
 """Gradients of a loss at every tag and with respect to every variable, without the model's help.
 
 At a tag stands an identity with a derivative of its own: backwards it hands the gradient on unchanged, and hands its
-statistics to a second operand, whose gradient they become. It works inside loops and under remat, and no gradient has to
-be kept for longer than the backward pass itself needs it.
+statistics to a second operand, whose gradient they become. It works inside loops and under remat, and no gradient
+has to be kept for longer than the backward pass itself needs it.
 """
 
 from __future__ import annotations
@@ -141,29 +141,23 @@ def checked_scalar(value: Any) -> Any:
     return value
 
 
-@jax.custom_vjp
-def _measuring(value: Any, feed: Any) -> Any:
+def _identity(value: Any, _feed: Any) -> Any:
     return value
 
 
-def _measuring_forward(value: Any, feed: Any) -> tuple[Any, None]:
+def _forward(value: Any, _feed: Any) -> tuple[Any, None]:
     return value, None
 
 
-def _measuring_backward(_: None, gradient: Any) -> tuple[Any, Any]:
+def _measured_backward(_: None, gradient: Any) -> tuple[Any, Any]:
     floats, counts = measure(gradient)
     return gradient, jnp.concatenate([floats, counts.astype(jnp.float32)])
 
 
-_measuring.defvjp(_measuring_forward, _measuring_backward)
-
-
-@jax.custom_vjp
-def _keeping(value: Any, feed: Any) -> Any:
-    return value
-
-
-_keeping.defvjp(_measuring_forward, lambda _, gradient: (gradient, gradient))
+_measuring = jax.custom_vjp(_identity)
+_measuring.defvjp(_forward, _measured_backward)
+_keeping = jax.custom_vjp(_identity)
+_keeping.defvjp(_forward, lambda _, gradient: (gradient, gradient))
 
 
 def _tapped(is_whole: bool, value: Any, feed: Any) -> Any:

@@ -114,6 +114,7 @@ class UserObject:
         self.spec = spec
         self.file = spec.file.resolve()
         self.folder = _import_root(self.file)
+        self.name = f"{spec.file}:{spec.name}"
         self._siblings: dict[str, ModuleType] = {}
         self.value: Any = None
 

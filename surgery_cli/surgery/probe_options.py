@@ -13,7 +13,9 @@ class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
     ``bind`` places collections by name, ``params`` is short for the model's params. ``call`` are static arguments of
     the model's call, ``streams`` seeds of random streams by name. ``at``, ``only`` and ``methods`` choose rows by the
     module's path, its class and the method. ``run`` names a method or submodule to be run on its own; ``until`` a
-    call after which the run stops.
+    call after which the run stops. ``grad`` differentiates ``loss`` (``FILE.py:NAME``; by default a random projection
+    of the output). ``against`` is another checkpoint on the same batch, of ``model_b`` where that is another model;
+    ``tolerance`` is relative, None for that of the dtypes. ``save`` and ``plot`` are files to be written.
     """
 
     step: int | None = None
@@ -30,4 +32,11 @@ class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
     only: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     shapes: bool = False
+    grad: bool = False
+    loss: str | None = None
+    against: str | None = None
+    model_b: str | None = None
+    tolerance: float | None = None
+    save: str | None = None
+    plot: str | None = None
     device: str = "cpu"

@@ -1,80 +1,50 @@
-"""Probe: run the user's model on a checkpoint and a batch, and look inside."""
+"""Probe: run the user's model on a checkpoint and a batch, look inside, and compare two runs."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
-import numpy as np
 
 from surgery_cli import reports
 from surgery_cli.compute.devices import choose_device, parse_device
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.binding import PARAMS, Binding, bind
-from surgery_cli.probe.calls import Call, Collections, Model
-from surgery_cli.probe.calls import Path as VariablePath
-from surgery_cli.probe.first_bad import FirstBad, Operation, first_bad
-from surgery_cli.probe.forward import (
-    Forward,
-    Seen,
-    Site,
-    is_observable,
-    run_forward,
-    sites_of,
-    used_slots,
+from surgery_cli.probe.comparing import Deviation, Run, compare_runs, default_tolerance
+from surgery_cli.probe.first_bad import first_bad
+from surgery_cli.probe.forward import Forward, Site, is_observable, run_forward
+from surgery_cli.probe.gradients import (
+    Gradients,
+    can_have_gradient,
+    checked_scalar,
+    random_projection,
+    run_gradients,
 )
-from surgery_cli.probe.inputs import Input, read_inputs
-from surgery_cli.probe.models import Trace, make_model, trace
-from surgery_cli.probe.nnx_model import NnxModel
+from surgery_cli.probe.pairing import Half, pair
 from surgery_cli.probe.statistics import Measured
-from surgery_cli.probe.user_code import UserObject, load_object
-from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.probe.user_code import UserObject, load_object, parameters_of
+from surgery_cli.surgery.probe_documents import document, first_non_finite, statistics_of
+from surgery_cli.surgery.probe_files import check_files, draw_probe, save_values
 from surgery_cli.surgery.probe_options import ProbeOptions
-from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
-from surgery_cli.tree.specs import LeafKind
+from surgery_cli.surgery.probe_session import Session, Slot, chosen_sites, open_session
+from surgery_cli.surgery.records import read_record
 
-Slot = tuple[str, VariablePath]
+_EXPLODING: Final = 1e3
+"""A gradient that is this many times the median of all is marked."""
 
 
-class Session(msgspec.Struct, frozen=True):
-    """A checkpoint with a model bound to it: everything that is known before a tensor is read."""
+class Probed(msgspec.Struct, frozen=True):
+    """A session that has run."""
 
-    checkpoint: Checkpoint
-    user: UserObject
-    model: Model
-    call: Call
-    inputs: list[Input]
-    binding: Binding
-    expected: Collections
-    trace: Trace
-    sites: list[Site]
-
-    def read(self) -> tuple[dict[Slot, Any], int]:
-        """The variables that the computation needs, and the bytes that were read for them."""
-        import jax
-
-        needed = used_slots(self.trace)
-        values: dict[Slot, Any] = {}
-        read = 0
-        missing: dict[str, dict[VariablePath, Any]] = {}
-        for name, path in needed:
-            leaf = self.binding.leaves.get((name, path))
-            if leaf is None:
-                missing.setdefault(name, {})[path] = None
-                continue
-            spec = self.checkpoint.tree[leaf]
-            value = np.asarray(self.checkpoint.read(leaf))
-            read += spec.bytes
-            is_key = spec.kind is LeafKind.KEY
-            values[name, path] = (
-                jax.random.wrap_key_data(value, impl=spec.key_impl) if is_key else value
-            )
-        if missing:
-            assert isinstance(self.model, NnxModel)
-            made = self.model.made_by_factory(missing)
-            values.update({(n, p): v for n, paths in made.items() for p, v in paths.items()})
-        return values, read
+    session: Session
+    wanted: list[Site]
+    variables: dict[Slot, Any]
+    bytes_read: int
+    forward: Forward
+    first: reports.FirstNonFinite | None
+    gradients: Gradients | None
 
 
 def probe(
@@ -88,249 +58,327 @@ def probe(
     """See ``surgery.probe``."""
     import jax
 
+    _check(options)
     platform, index = parse_device("cpu" if options.device == "host" else options.device)
     with jax.default_device(choose_device(platform, index)):
-        session = open_session(checkpoint, model, inputs, options, say)
+        user = load_object(model, say=say)
+        session = open_session(checkpoint, user, inputs, options)
         wanted = chosen_sites(session.sites, options)
         if options.shapes:
-            return _document(session, wanted, {}, None, 0, 0)
-        variables, bytes_read = session.read()
-        found = run_forward(
-            session.trace,
-            variables,
-            session.call.arrays,
-            shown={s.point.position for s in wanted},
+            return document(session, wanted, {})
+        check_files(options, session)
+        loss = _loss(session, options, say)
+        probed = _run(session, wanted, loss, is_kept=options.save is not None)
+        found = document(session, wanted, probed.forward.seen)
+        _add_gradients(found, probed)
+        found = msgspec.structs.replace(
+            found,
+            first_non_finite=probed.first,
+            leaves_read=len(probed.variables),
+            bytes_read=probed.bytes_read,
         )
-        bad = first_bad(session.trace, found, variables, session.call.arrays)
-        first = _first_non_finite(session, found, bad) if bad is not None else None
-        return _document(session, wanted, found.seen, first, len(variables), bytes_read)
+        if options.against is not None:
+            found = msgspec.structs.replace(
+                found, comparison=_against(probed, user, inputs, options, loss, say)
+            )
+        return _with_files(found, probed, options)
 
 
-def open_session(
-    checkpoint: str,
-    model: str,
+def _against(
+    probed: Probed,
+    user: UserObject,
     inputs: tuple[str, ...],
     options: ProbeOptions,
+    loss: Callable[[Any], Any] | None,
     say: Callable[[str], None],
-) -> Session:
-    """Import the model, bind it to the checkpoint and trace the call; from metadata and shapes alone.
+) -> reports.ProbeComparison:
+    """The same call on the other checkpoint, of the other model if one is named."""
+    assert options.against is not None
+    other_user = user if options.model_b is None else load_object(options.model_b, say=say)
+    # `--step` chooses in the first checkpoint; the other one says its own as `CKPT@N`
+    settings = msgspec.structs.replace(options, step=None)
+    other = open_session(options.against, other_user, inputs, settings)
+    second = _run(other, chosen_sites(other.sites, settings), loss)
+    return _comparison(probed, second, options.tolerance)
 
-    Raises:
-        Misfit: the model does not fit the checkpoint.
-        SurgeryError: anything that the command got wrong, or the user's code raises.
-    """
-    opened = open_checkpoint(checkpoint, step=options.step, item=options.item)
-    given = read_inputs(inputs, seed=options.seed)
-    user = load_object(model, say=say)
-    made = make_model(
-        user,
-        given,
-        static=options.call,
-        run=options.run,
-        methods=options.methods,
-        vmap_axis=options.vmap_axis,
-        seed=options.seed,
-        streams=options.streams,
+
+def _with_files(found: reports.Probe, probed: Probed, options: ProbeOptions) -> reports.Probe:
+    """Write what was asked for, and name it in the document."""
+    files = []
+    if options.save is not None:
+        values = {
+            seen.site.name: seen.values
+            for seen in probed.forward.seen.values()
+            if seen.values is not None
+        }
+        if probed.gradients is not None:
+            names = {s.point.position: s.name for s in probed.wanted}
+            values |= {f"gradient:{names[at]}": v for at, v in probed.gradients.values.items()}
+            leaves = probed.session.binding.leaves
+            of_variables = probed.gradients.variable_values
+            values |= {f"gradient:{leaves[s]}": v for s, v in of_variables.items() if s in leaves}
+        save_values(Path(options.save), values)
+        files.append(options.save)
+    if options.plot is not None:
+        draw_probe(Path(options.plot), found)
+        files.append(options.plot)
+    return msgspec.structs.replace(found, files=files)
+
+
+def _check(options: ProbeOptions) -> None:
+    """Refuse options that mean nothing together."""
+    alone = [
+        (options.loss is not None and not options.grad, "--loss", "--grad"),
+        (options.model_b is not None and options.against is None, "--model-b", "--against"),
+        (options.tolerance is not None and options.against is None, "--tolerance", "--against"),
+    ]
+    for is_alone, name, needed in alone:
+        if is_alone:
+            raise SurgeryError(f"`{name}` says something only together with `{needed}`")
+    if options.shapes and (options.grad or options.against is not None):
+        raise SurgeryError(
+            "`--shapes` reads no tensor, so there is nothing to differentiate or compare",
+            fix="leave it out",
+        )
+
+
+def _run(
+    session: Session,
+    wanted: list[Site],
+    loss: Callable[[Any], Any] | None,
+    *,
+    is_kept: bool = False,
+) -> Probed:
+    """Run forwards, and backwards from a loss; ``is_kept`` keeps every value of the wanted sites."""
+    variables, bytes_read = session.read()
+    arrays = session.call.arrays
+    shown = {s.point.position for s in wanted if is_observable(s)}
+    kept = shown if is_kept else ()
+    forward = run_forward(session.trace, variables, arrays, shown=shown, captured=kept)
+    bad = first_bad(session.trace, forward, variables, arrays)
+    first = first_non_finite(session, forward, bad) if bad is not None else None
+    gradients = None
+    if loss is not None:
+        gradients = session.user.run(run_gradients, session.trace, variables, arrays, loss)
+        if is_kept:
+            reached = {s.point.position for s in wanted if can_have_gradient(s)}
+            whole = session.user.run(
+                run_gradients, session.trace, variables, arrays, loss, captured=reached
+            )
+            gradients = msgspec.structs.replace(
+                gradients, values=whole.values, variable_values=whole.variable_values
+            )
+        first = first or _first_bad_gradient(session, gradients)
+    return Probed(session, wanted, variables, bytes_read, forward, first, gradients)
+
+
+def _loss(
+    session: Session, options: ProbeOptions, say: Callable[[str], None]
+) -> Callable[[Any], Any] | None:
+    """The loss as a function of the output alone; None without ``--grad``."""
+    if not options.grad:
+        return None
+    if options.loss is None:
+        return random_projection(options.seed)
+    user = load_object(options.loss, say=say)
+    function = user.call() if user.spec.is_call else user.value
+    known = session.call.by_name
+    parameters = parameters_of(function)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    named = {n: v for n, v in known.items() if takes_any or n in parameters}
+    missing = [
+        name
+        for number, (name, p) in enumerate(parameters.items())
+        if number
+        and p.default is p.empty
+        and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+        and name not in named
+    ]
+    if missing:
+        raise SurgeryError(
+            f"the loss '{user.spec.name}' needs '{missing[0]}'",
+            why=f"it is called as {user.spec.name}(output, {', '.join(f'{n}={n}' for n in known) or '…'})",
+            fix=f"give it as an input: `--input {missing[0]}=…`",
+            field="loss",
+        )
+    return lambda output: checked_scalar(user.run(function, output, **named))
+
+
+def _first_bad_gradient(session: Session, found: Gradients) -> reports.FirstNonFinite | None:
+    """The place where the backward pass meets its first bad gradient: the last in the order of execution."""
+    for site in reversed(session.sites):
+        measured = found.sites.get(site.point.position)
+        if measured is not None and measured.non_finite:
+            return reports.FirstNonFinite(
+                where=site.name,
+                kind=site.label.kind,
+                role="gradient",
+                nan=measured.nan,
+                inf=measured.inf,
+            )
+    bad = [slot for slot, measured in found.variables.items() if measured.non_finite]
+    if not bad:
+        return None
+    measured = found.variables[bad[-1]]
+    where = str(session.binding.leaves[bad[-1]])
+    return reports.FirstNonFinite(where=where, role="gradient", nan=measured.nan, inf=measured.inf)
+
+
+def _add_gradients(found: reports.Probe, probed: Probed) -> None:
+    """Put the gradients beside the activations, and mark what is dead or exploding."""
+    gradients = probed.gradients
+    if gradients is None:
+        return
+    by_name = {s.name: gradients.sites.get(s.point.position) for s in probed.wanted}
+    shown = [m for m in by_name.values() if m is not None]
+    for row in found.sites:
+        measured = by_name.get(row.name)
+        if measured is not None and row.ran:
+            row.gradient = statistics_of(measured)
+            row.marks += _marks(measured, shown)
+    found.loss = gradients.loss
+    of_params = list(gradients.variables.values())
+    for slot, measured in gradients.variables.items():
+        gradient = statistics_of(measured)
+        if slot not in probed.session.binding.leaves or gradient is None:
+            continue
+        value = probed.variables[slot]
+        found.params.append(
+            reports.ProbeParam(
+                path=str(probed.session.binding.leaves[slot]),
+                shape=tuple(value.shape),
+                dtype=str(value.dtype),
+                gradient=gradient,
+                marks=_marks(measured, of_params),
+            )
+        )
+
+
+def _marks(measured: Measured, others: list[Measured]) -> list[str]:
+    if measured.non_finite:
+        return ["exploding"]
+    if measured.zeros == measured.size:
+        return ["dead"]
+    sizes = [m.rms for m in others if m.rms > 0 and not m.non_finite]
+    if sizes and measured.rms > _EXPLODING * statistics.median(sizes):
+        return ["exploding"]
+    return []
+
+
+def _comparison(a: Probed, b: Probed, tolerance: float | None) -> reports.ProbeComparison:
+    pairs = pair(a.wanted, b.wanted, _renames(a.session, b.session))
+    deviations, outputs = compare_runs(
+        Run(a.session.trace, a.variables), Run(b.session.trace, b.variables),
+        a.session.call.arrays, pairs,
+    )  # fmt: skip
+    if tolerance is None:
+        tolerance = default_tolerance(
+            [
+                str(v.dtype)
+                for probed in (a, b)
+                for v in [*probed.variables.values(), *probed.forward.outputs]
+            ]
+        )
+    rows = [
+        _pair_row(halves, found, a.gradients, b.gradients)
+        for halves, found in zip(pairs.both, deviations, strict=True)
+    ]
+    out_rows = [
+        reports.ProbePair(
+            a=f"output {number + 1}",
+            b=f"output {number + 1}",
+            shape=tuple(a.forward.outputs[number].shape),
+            dtype=str(a.forward.outputs[number].dtype),
+            **_fields(found),
+        )
+        for number, found in enumerate(outputs or [])
+    ]
+    agrees, why = _verdict(a, b, outputs, tolerance)
+    first = next((row for row in rows if not row.relative <= tolerance), None)
+    return reports.ProbeComparison(
+        other=str(b.session.checkpoint.location.root),
+        other_model=b.session.user.name,
+        other_bound={n: str(p) or "." for n, p in b.session.binding.places.items()},
+        tolerance=tolerance,
+        agrees=agrees,
+        why=why,
+        outputs=out_rows,
+        sites=rows,
+        first_different=first.a if first is not None else None,
+        only_in_a=[half.name for half in pairs.only_in_a],
+        only_in_b=[half.name for half in pairs.only_in_b],
+        other_first_non_finite=b.first,
     )
-    expected = user.run(made.collections)
-    named = dict(options.bind)
-    if options.params is not None:
-        holder = next((name for name in PARAMS if name in expected), "params")
-        named[holder] = options.params
-    binding = bind(opened.tree, expected, named, is_part=bool(options.run))
-    stored = binding.as_stored(expected, opened.tree)
-    traced = trace(made, user, stored, made.call)
-    if options.until:
-        traced = _stopped(traced, options.until)
-    return Session(opened, user, made, made.call, given, binding, stored, traced, sites_of(traced))
 
 
-def _stopped(traced: Trace, text: str) -> Trace:
-    """The trace up to the first output of a call; ``PATH:in`` stops before it, at its input."""
-    from surgery_cli.probe.replay import until
-
-    place, _, inward = text.partition(":")
-    role = "in" if inward == "in" else "out"
-    sites = [s for s in sites_of(traced) if s.label.role == role]
-    found = next((s for s in sites if place in (s.label.text, s.label.path)), None)
-    if found is None:
-        names = list(dict.fromkeys(s.label.text for s in sites))
-        near = nearest(place, names, 1)
-        raise SurgeryError(
-            f"no call '{place}' to stop at",
-            why="there are " + ", ".join(f"'{n}'" for n in names[:12]),
-            fix=f"did you mean `--until {near[0]}`?" if near else "",
-            field="until",
-        )
-    last = [
-        s
-        for s in sites
-        if s.label.path == found.label.path and s.label.method == found.label.method and s.call == 1
-    ][-1]
-    cut = until(traced.closed, last.point.position)
-    if cut is None:
-        raise SurgeryError(
-            f"'{place}' stands inside a loop, a branch or a compiled part of the model",
-            fix=f"see its values with `--at {place}`; the run can only stop between calls outside of these",
-            field="until",
-        )
-    return msgspec.structs.replace(traced, closed=cut)
+def _verdict(
+    a: Probed, b: Probed, outputs: list[Deviation] | None, tolerance: float
+) -> tuple[bool, str]:
+    """Whether the outputs agree, and a sentence that says why."""
+    if outputs is None:
+        shapes = [", ".join(str(o.shape) for o in p.forward.outputs) for p in (a, b)]
+        return False, f"the outputs have other shapes: {shapes[0]} and {shapes[1]}"
+    if not outputs:
+        return False, "there is no output to compare"
+    worst = max(found.relative for found in outputs)
+    largest = max(found.max_abs for found in outputs)
+    if worst == 0:
+        return True, "the outputs are equal, bit for bit in float32"
+    word = "agree" if worst <= tolerance else "differ"
+    return (
+        worst <= tolerance,
+        f"the outputs {word}: {worst:.3g} apart, at most {largest:.3g} in a value",
+    )
 
 
-def chosen_sites(sites: list[Site], options: ProbeOptions) -> list[Site]:
-    """The outputs, sown and perturbed values that the filters name; without filters, those of ``__call__``.
+def _pair_row(
+    halves: tuple[Half, Half], found: Deviation, a: Gradients | None, b: Gradients | None
+) -> reports.ProbePair:
+    left, right = halves
+    return reports.ProbePair(
+        a=left.name,
+        b=right.name,
+        kind=left.site.label.kind,
+        shape=left.site.shape,
+        dtype=str(left.site.dtype),
+        gradient_rms_a=_gradient_rms(left, a),
+        gradient_rms_b=_gradient_rms(right, b),
+        **_fields(found),
+    )
 
-    Raises:
-        SurgeryError: a filter names nothing.
-    """
-    shown = [s for s in sites if s.label.role != "in"]
-    methods = options.methods or ("__call__", *([options.run] if options.run else []))
-    found = shown
-    if not options.methods:
-        found = [s for s in found if s.label.role != "out" or s.label.method in methods]
-    else:
-        found = [
-            s
-            for s in found
-            if s.label.role == "out" and ("*" in methods or s.label.method in methods)
-        ]
-        _refuse_nothing(
-            found, "calls", methods, [s.label.method for s in shown if s.label.role == "out"]
-        )
-    if options.only:
-        found = [s for s in found if s.label.kind in options.only]
-        _refuse_nothing(found, "only", options.only, [s.label.kind for s in shown])
-    if options.at:
-        patterns = [PathPattern(text) for text in options.at]
-        found = [s for s in found if any(_names(p, s) for p in patterns)]
-        _refuse_nothing(found, "at", options.at, [s.label.text for s in shown])
+
+def _gradient_rms(half: Half, found: Gradients | None) -> float | None:
+    measured = found.sites.get(half.site.point.position) if found is not None else None
+    return measured.rms if measured is not None and half.iteration is None else None
+
+
+def _fields(found: Deviation) -> dict[str, Any]:
+    return {
+        "relative": found.relative,
+        "max_abs": found.max_abs,
+        "rms_a": found.rms_a,
+        "rms_b": found.rms_b,
+    }
+
+
+def _renames(a: Session, b: Session) -> dict[str, str]:
+    """Paths of modules of ``a`` and their names in ``b``, by the plan that either's ``surgery.json`` records."""
+    found: dict[str, str] = {}
+    for edited, is_b in ((b, True), (a, False)):
+        record = read_record(edited.checkpoint)
+        for leaf in record.leaves if record is not None else ():
+            new, old = leaf.get("path"), leaf.get("from")
+            if not isinstance(new, str) or not isinstance(old, str) or new == old:
+                continue
+            moved = _module(old, a if is_b else b), _module(new, edited)
+            if all(moved):
+                found.setdefault(*(moved if is_b else moved[::-1]))
     return found
 
 
-def _names(pattern: PathPattern, site: Site) -> bool:
-    keys = LeafPath(site.label.path.split("/") if site.label.path else ())
-    if site.label.role != "out":
-        keys = keys / (site.label.method,)
-    return pattern.match(keys) is not None if keys else pattern.text in (".", "**")
-
-
-def _refuse_nothing(
-    found: list[Site], field: str, wanted: tuple[str, ...], there: list[str]
-) -> None:
-    if not found:
-        names = list(dict.fromkeys(there))
-        raise SurgeryError(
-            f"`--{field} {' '.join(wanted)}` leaves no call to show",
-            why="there are " + ", ".join(f"'{n}'" for n in names[:12]),
-            field=field,
-        )
-
-
-def _document(
-    session: Session,
-    wanted: list[Site],
-    seen: dict[int, Seen],
-    first: reports.FirstNonFinite | None,
-    leaves: int,
-    read: int,
-) -> reports.Probe:
-    binding = session.binding
-    notes = []
-    if binding.made:
-        notes.append(
-            f"{len(binding.made)} random states that the checkpoint does not have were made by the model"
-        )
-    if binding.unused:
-        names = ", ".join(f"'{p}'" for p in binding.unused[:5])
-        more = f" and {len(binding.unused) - 5} more" if len(binding.unused) > 5 else ""
-        notes.append(f"the model does not ask for {names}{more}")
-    return reports.Probe(
-        checkpoint=str(session.checkpoint.location.root),
-        chosen=session.checkpoint.location.chosen,
-        model=f"{session.user.spec.file}:{session.user.spec.name}",
-        inputs=[i.text for i in session.inputs],
-        bound={name: str(place) or "." for name, place in binding.places.items()},
-        sites=[_row(site, seen.get(site.point.position)) for site in wanted if is_observable(site)],
-        first_non_finite=first,
-        unseen=[
-            f"{site.name} {site.label.kind}, inside a `{site.point.hidden_in}`"
-            for site in wanted
-            if site.point.hidden_in
-        ],
-        notes=notes,
-        leaves_read=leaves,
-        bytes_read=read,
-    )
-
-
-def _row(site: Site, seen: Seen | None) -> reports.ProbeSite:
-    label = site.label
-    return reports.ProbeSite(
-        path=label.path or ".",
-        kind=label.kind,
-        method=label.method,
-        role=label.role,
-        leaf=label.leaf,
-        call=site.call,
-        shape=site.shape,
-        dtype=str(site.dtype),
-        iterations=site.point.lengths,
-        ran=int(seen.ran.sum()) if seen is not None else 1,
-        statistics=statistics_of(seen.measured) if seen is not None else None,
-        name=site.name,
-    )
-
-
-def statistics_of(found: Measured | None) -> reports.ProbeStatistics | None:
-    """The document of a measurement."""
-    if found is None:
-        return None
-    return reports.ProbeStatistics(
-        mean=found.mean,
-        std=found.std,
-        min=found.min,
-        max=found.max,
-        rms=found.rms,
-        zeros=found.zero_share,
-        nan=found.nan,
-        inf=found.inf,
-    )
-
-
-def _first_non_finite(session: Session, found: Forward, bad: FirstBad) -> reports.FirstNonFinite:
-    leaves = [
-        f"{session.binding.leaves.get(slot, LeafPath((slot[0], *slot[1])))}: {_counts(*count)}"
-        for slot, count in found.bad_variables.items()
-    ]
-    inputs = [f"input {at + 1}: {_counts(*count)}" for at, count in found.bad_inputs.items()]
-    site = bad.site
-    return reports.FirstNonFinite(
-        where=site.name if site is not None else "after the last call",
-        kind=site.label.kind if site is not None else "",
-        role=site.label.role if site is not None else "out",
-        iteration=bad.iteration,
-        nan=bad.nan,
-        inf=bad.inf,
-        operation=_operation(bad.operation),
-        origin=_operation(bad.origin),
-        bad_leaves=leaves,
-        bad_inputs=inputs,
-    )
-
-
-def _counts(nan: int, inf: int) -> str:
-    return ", ".join(
-        f"{count} {name}" for count, name in ((nan, "NaN"), (inf, "infinite")) if count
-    )
-
-
-def _operation(found: Operation | None) -> reports.ProbeOperation | None:
-    if found is None:
-        return None
-    return reports.ProbeOperation(
-        name=found.name,
-        result=found.result,
-        line=found.line,
-        iteration=found.iteration,
-        from_bad=found.from_bad,
-    )
+def _module(leaf: str, session: Session) -> str:
+    """The path of the module that holds a leaf of the params; '' for a leaf outside of them."""
+    for place in map(str, session.binding.places.values()):
+        if not place or leaf.startswith(f"{place}/"):
+            return leaf.removeprefix(f"{place}/").removesuffix("/value").rpartition("/")[0]
+    return ""

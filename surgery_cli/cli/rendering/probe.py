@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from surgery_cli.cli.rendering.page import Cell, Page
 from surgery_cli.cli.rendering.words import byte_text, counted, leaves_text, number_text
-from surgery_cli.reports import FirstNonFinite, Probe, ProbeOperation, ProbeSite, ProbeStatistics
+from surgery_cli.reports import (
+    FirstNonFinite,
+    Probe,
+    ProbeComparison,
+    ProbeOperation,
+    ProbePair,
+    ProbeSite,
+    ProbeStatistics,
+)
 
 _HEADINGS = ("mean", "std", "min", "max", "zeros", "")
 
@@ -13,16 +21,23 @@ def render(document: Probe, page: Page, *, verbose: bool = False) -> None:
     """The document as text."""
     _render_head(document, page)
     has_statistics = any(site.statistics is not None for site in document.sites)
+    has_gradients = any(site.gradient is not None for site in document.sites)
     header = ["module", "class", "shape", *(_HEADINGS if has_statistics else ())]
-    rows = [_row(site, has_statistics) for site in document.sites]
+    if has_gradients:
+        header.insert(-1, "gradient rms")
+    rows = [_row(site, has_statistics, has_gradients) for site in document.sites]
     page.line()
     page.table(rows, header=[Cell(text, "faint") for text in header])
     page.line()
+    if document.params:
+        _render_params(document, page)
     for text in document.unseen:
         page.line(Cell("not seen: ", "doubtful"), text)
     for text in document.notes:
         page.line(f"note: {text}")
     _render_verdict(document, page)
+    for name in document.files:
+        page.line("wrote ", Cell(name, "strong"))
     if verbose:
         page.line(f"{leaves_text(document.leaves_read)} read, {byte_text(document.bytes_read)}")
 
@@ -34,13 +49,34 @@ def _render_head(document: Probe, page: Page) -> None:
     page.line(f"found {places or 'no variables'}", indent=2)
 
 
-def _row(site: ProbeSite, has_statistics: bool) -> list[Cell | str]:
+def _render_params(document: Probe, page: Page) -> None:
+    rows: list[list[Cell | str]] = [
+        [
+            Cell(param.path, "strong"),
+            f"{param.dtype}[{','.join(map(str, param.shape))}]",
+            *statistics_cells(param.gradient),
+            Cell(number_text(param.gradient.rms), right=True),
+            Cell(", ".join(param.marks), "bad"),
+        ]
+        for param in document.params
+    ]
+    header = ["gradient of", "shape", *_HEADINGS[:-1], "rms", ""]
+    page.table(rows, header=[Cell(text, "faint") for text in header])
+    if document.loss is not None:
+        page.line(f"loss {number_text(document.loss)}", indent=2)
+    page.line()
+
+
+def _row(site: ProbeSite, has_statistics: bool, has_gradients: bool) -> list[Cell | str]:
     loops = "".join(f"{length} × " for length in site.iterations)
     shape = f"{loops}{site.dtype}[{','.join(map(str, site.shape))}]"
     kind = site.kind if site.role == "out" else f"{site.role}: {site.kind}"
     cells: list[Cell | str] = [Cell(site.name, "strong"), kind, shape]
     if has_statistics:
         cells += statistics_cells(site.statistics)
+        if has_gradients:
+            rms = number_text(site.gradient.rms) if site.gradient is not None else ""
+            cells.append(Cell(rms, right=True))
         cells.append(Cell(", ".join(_marks(site)), "bad"))
     return cells
 
@@ -67,6 +103,8 @@ def _marks(site: ProbeSite) -> list[str]:
 
 def _render_verdict(document: Probe, page: Page) -> None:
     first = document.first_non_finite
+    if document.comparison is not None:
+        _render_comparison(document.comparison, page)
     if first is not None:
         render_first(first, page)
     elif any(site.statistics is not None for site in document.sites):
@@ -75,12 +113,56 @@ def _render_verdict(document: Probe, page: Page) -> None:
         page.line(f"{counted(len(document.sites), 'call')}, from shapes alone")
 
 
+def _render_comparison(found: ProbeComparison, page: Page) -> None:
+    page.line("against ", Cell(found.other_model, "strong"), " on ", Cell(found.other, "strong"))
+    has_gradients = any(row.gradient_rms_a is not None for row in found.sites)
+    header = ["module", "there", "class", "difference", "largest", "rms here", "rms there", ""]
+    if has_gradients:
+        header[-1:] = ["gradient here", "there", ""]
+    rows = [
+        _pair_row(row, has_gradients, row.a == found.first_different)
+        for row in [*found.sites, *found.outputs]
+    ]
+    page.table(rows, header=[Cell(text, "faint") for text in header])
+    for text in found.only_in_a:
+        page.line(Cell("only here: ", "doubtful"), text)
+    for text in found.only_in_b:
+        page.line(Cell("only there: ", "doubtful"), text)
+    page.line()
+    page.line(
+        Cell(found.why, "good" if found.agrees else "bad"),
+        f" (tolerance {number_text(found.tolerance)})",
+    )
+    if found.first_different is not None:
+        page.line(
+            "the first call that differs is ", Cell(found.first_different, "strong"), indent=2
+        )
+    if found.other_first_non_finite is not None:
+        page.line("there:")
+        render_first(found.other_first_non_finite, page)
+
+
+def _pair_row(row: ProbePair, has_gradients: bool, is_first: bool) -> list[Cell | str]:
+    numbers: list[float | None] = [row.relative, row.max_abs, row.rms_a, row.rms_b]
+    if has_gradients:
+        numbers += [row.gradient_rms_a, row.gradient_rms_b]
+    texts = ["" if n is None else "0" if n == 0 else number_text(n) for n in numbers]
+    return [
+        Cell(row.a, "strong"),
+        row.b if row.b != row.a else "",
+        row.kind,
+        *(Cell(text, right=True) for text in texts),
+        Cell("first that differs" if is_first else "", "doubtful"),
+    ]
+
+
 def render_first(first: FirstNonFinite, page: Page) -> None:
     """Where the first non-finite value is seen, where it arises, and what was bad before."""
     counts = [f"{first.nan:,} NaN"] if first.nan else []
     counts += [f"{first.inf:,} infinite"] if first.inf else []
+    what = "gradient" if first.role == "gradient" else "value"
     page.line(
-        Cell("first non-finite value: ", "bad"),
+        Cell(f"first non-finite {what}: ", "bad"),
         Cell(first.where, "strong"),
         f" {first.kind}" if first.kind else "",
         _iteration(first.iteration),
@@ -95,7 +177,9 @@ def render_first(first: FirstNonFinite, page: Page) -> None:
         page.line("already bad in the checkpoint: ", Cell(text, "strong"), indent=2)
     for text in first.bad_inputs:
         page.line("already bad: ", Cell(text, "strong"), indent=2)
-    if not first.bad_leaves and not first.bad_inputs:
+    if first.role == "gradient":
+        page.line("every value on the way forward is finite", indent=2)
+    elif not first.bad_leaves and not first.bad_inputs:
         page.line("the inputs and every leaf that was read are finite", indent=2)
 
 

@@ -1,0 +1,112 @@
+"""What was found by a probe, as the documents that are printed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from surgery_cli import reports
+from surgery_cli.probe.first_bad import FirstBad, Operation
+from surgery_cli.probe.forward import Forward, Seen, Site, is_observable
+from surgery_cli.probe.statistics import Measured
+from surgery_cli.surgery.probe_session import Session
+from surgery_cli.tree.paths import LeafPath
+
+def document(session: Session, wanted: list[Site], seen: dict[int, Seen]) -> reports.Probe:
+    """A row for each wanted site, with the statistics of those that were seen, and what is known of the session."""
+    binding = session.binding
+    notes = []
+    if binding.made:
+        notes.append(
+            f"{len(binding.made)} random states that the checkpoint does not have were made by the model"
+        )
+    if binding.unused:
+        names = ", ".join(f"'{p}'" for p in binding.unused[:5])
+        more = f" and {len(binding.unused) - 5} more" if len(binding.unused) > 5 else ""
+        notes.append(f"the model does not ask for {names}{more}")
+    return reports.Probe(
+        checkpoint=str(session.checkpoint.location.root),
+        chosen=session.checkpoint.location.chosen,
+        model=session.user.name,
+        inputs=[i.text for i in session.inputs],
+        bound={name: str(place) or "." for name, place in binding.places.items()},
+        sites=[_row(site, seen.get(site.point.position)) for site in wanted if is_observable(site)],
+        unseen=[
+            f"{site.name} {site.label.kind}, inside a `{site.point.hidden_in}`"
+            for site in wanted
+            if site.point.hidden_in
+        ],
+        notes=notes,
+    )
+
+
+def _row(site: Site, seen: Seen | None) -> reports.ProbeSite:
+    label = site.label
+    return reports.ProbeSite(
+        path=label.path or ".",
+        kind=label.kind,
+        method=label.method,
+        role=label.role,
+        leaf=label.leaf,
+        call=site.call,
+        shape=site.shape,
+        dtype=str(site.dtype),
+        iterations=site.point.lengths,
+        ran=int(seen.ran.sum()) if seen is not None else 1,
+        statistics=statistics_of(seen.measured) if seen is not None else None,
+        name=site.name,
+    )
+
+
+def statistics_of(found: Measured | None) -> reports.ProbeStatistics | None:
+    """The document of a measurement."""
+    if found is None:
+        return None
+    return reports.ProbeStatistics(
+        mean=found.mean,
+        std=found.std,
+        min=found.min,
+        max=found.max,
+        rms=found.rms,
+        zeros=found.zero_share,
+        nan=found.nan,
+        inf=found.inf,
+    )
+
+
+def first_non_finite(session: Session, found: Forward, bad: FirstBad) -> reports.FirstNonFinite:
+    leaves = [
+        f"{session.binding.leaves.get(slot, LeafPath((slot[0], *slot[1])))}: {_counts(*count)}"
+        for slot, count in found.bad_variables.items()
+    ]
+    inputs = [f"input {at + 1}: {_counts(*count)}" for at, count in found.bad_inputs.items()]
+    site = bad.site
+    return reports.FirstNonFinite(
+        where=site.name if site is not None else "after the last call",
+        kind=site.label.kind if site is not None else "",
+        role=site.label.role if site is not None else "out",
+        iteration=bad.iteration,
+        nan=bad.nan,
+        inf=bad.inf,
+        operation=_operation(bad.operation),
+        origin=_operation(bad.origin),
+        bad_leaves=leaves,
+        bad_inputs=inputs,
+    )
+
+
+def _counts(nan: int, inf: int) -> str:
+    return ", ".join(
+        f"{count} {name}" for count, name in ((nan, "NaN"), (inf, "infinite")) if count
+    )
+
+
+def _operation(found: Operation | None) -> reports.ProbeOperation | None:
+    if found is None:
+        return None
+    return reports.ProbeOperation(
+        name=found.name,
+        result=found.result,
+        line=found.line,
+        iteration=found.iteration,
+        from_bad=found.from_bad,
+    )

@@ -1,0 +1,183 @@
+"""A probe before a tensor is read: a checkpoint, a model bound to it, and the call that is traced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from surgery_cli.errors import SurgeryError
+from surgery_cli.probe.binding import PARAMS, Binding, bind
+from surgery_cli.probe.calls import Call, Collections, Model
+from surgery_cli.probe.calls import Path as VariablePath
+from surgery_cli.probe.forward import Site, sites_of, used_slots
+from surgery_cli.probe.inputs import Input, read_inputs
+from surgery_cli.probe.models import Trace, make_model, trace
+from surgery_cli.probe.nnx_model import NnxModel
+from surgery_cli.probe.replay import until
+from surgery_cli.probe.user_code import UserObject
+from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.surgery.probe_options import ProbeOptions
+from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
+from surgery_cli.tree.specs import LeafKind
+
+Slot = tuple[str, VariablePath]
+
+
+class Session(msgspec.Struct, frozen=True):
+    """A checkpoint with a model bound to it: everything that is known before a tensor is read."""
+
+    checkpoint: Checkpoint
+    user: UserObject
+    model: Model
+    call: Call
+    inputs: list[Input]
+    binding: Binding
+    expected: Collections
+    trace: Trace
+    sites: list[Site]
+
+    def read(self) -> tuple[dict[Slot, Any], int]:
+        """The variables that the computation needs, and the bytes that were read for them."""
+        import jax
+        import numpy as np
+
+        needed = used_slots(self.trace)
+        values: dict[Slot, Any] = {}
+        read = 0
+        missing: dict[str, dict[VariablePath, Any]] = {}
+        for name, path in needed:
+            leaf = self.binding.leaves.get((name, path))
+            if leaf is None:
+                missing.setdefault(name, {})[path] = None
+                continue
+            spec = self.checkpoint.tree[leaf]
+            value = np.asarray(self.checkpoint.read(leaf))
+            read += spec.bytes
+            is_key = spec.kind is LeafKind.KEY
+            values[name, path] = (
+                jax.random.wrap_key_data(value, impl=spec.key_impl) if is_key else value
+            )
+        if missing:
+            assert isinstance(self.model, NnxModel)
+            made = self.model.made_by_factory(missing)
+            values.update({(n, p): v for n, paths in made.items() for p, v in paths.items()})
+        return values, read
+
+
+def open_session(
+    checkpoint: str,
+    user: UserObject,
+    inputs: tuple[str, ...],
+    options: ProbeOptions,
+) -> Session:
+    """Make the model, bind it to the checkpoint and trace the call; from metadata and shapes alone.
+
+    Raises:
+        Misfit: the model does not fit the checkpoint.
+        SurgeryError: anything that the command got wrong, or the user's code raises.
+    """
+    opened = open_checkpoint(checkpoint, step=options.step, item=options.item)
+    given = read_inputs(inputs, seed=options.seed)
+    made = make_model(
+        user,
+        given,
+        static=options.call,
+        run=options.run,
+        methods=options.methods,
+        vmap_axis=options.vmap_axis,
+        seed=options.seed,
+        streams=options.streams,
+    )
+    expected = user.run(made.collections)
+    named = dict(options.bind)
+    if options.params is not None:
+        holder = next((name for name in PARAMS if name in expected), "params")
+        named[holder] = options.params
+    binding = bind(opened.tree, expected, named, is_part=bool(options.run))
+    stored = binding.as_stored(expected, opened.tree)
+    traced = trace(made, user, stored, made.call)
+    if options.until:
+        traced = _stopped(traced, options.until)
+    return Session(opened, user, made, made.call, given, binding, stored, traced, sites_of(traced))
+
+
+def _stopped(traced: Trace, text: str) -> Trace:
+    """The trace up to the first output of a call; ``PATH:in`` stops before it, at its input."""
+    place, _, inward = text.partition(":")
+    role = "in" if inward == "in" else "out"
+    sites = [s for s in sites_of(traced) if s.label.role == role]
+    found = next((s for s in sites if place in (s.label.text, s.label.path)), None)
+    if found is None:
+        names = list(dict.fromkeys(s.label.text for s in sites))
+        near = nearest(place, names, 1)
+        raise SurgeryError(
+            f"no call '{place}' to stop at",
+            why="there are " + ", ".join(f"'{n}'" for n in names[:12]),
+            fix=f"did you mean `--until {near[0]}`?" if near else "",
+            field="until",
+        )
+    last = [
+        s
+        for s in sites
+        if s.label.path == found.label.path and s.label.method == found.label.method and s.call == 1
+    ][-1]
+    cut = until(traced.closed, last.point.position)
+    if cut is None:
+        raise SurgeryError(
+            f"'{place}' stands inside a loop, a branch or a compiled part of the model",
+            fix=f"see its values with `--at {place}`; the run can only stop between calls outside of these",
+            field="until",
+        )
+    return msgspec.structs.replace(traced, closed=cut)
+
+
+def chosen_sites(sites: list[Site], options: ProbeOptions) -> list[Site]:
+    """The outputs, sown and perturbed values that the filters name; without filters, those of ``__call__``.
+
+    Raises:
+        SurgeryError: a filter names nothing.
+    """
+    shown = [s for s in sites if s.label.role != "in"]
+    methods = options.methods or ("__call__", *([options.run] if options.run else []))
+    found = shown
+    if not options.methods:
+        found = [s for s in found if s.label.role != "out" or s.label.method in methods]
+    else:
+        found = [
+            s
+            for s in found
+            if s.label.role == "out" and ("*" in methods or s.label.method in methods)
+        ]
+        _refuse_nothing(
+            found, "calls", methods, [s.label.method for s in shown if s.label.role == "out"]
+        )
+    if options.only:
+        found = [s for s in found if s.label.kind in options.only]
+        _refuse_nothing(found, "only", options.only, [s.label.kind for s in shown])
+    if options.at:
+        patterns = [PathPattern(text) for text in options.at]
+        found = [s for s in found if any(_names(p, s) for p in patterns)]
+        _refuse_nothing(found, "at", options.at, [s.label.text for s in shown])
+    return found
+
+
+def _names(pattern: PathPattern, site: Site) -> bool:
+    keys = LeafPath(site.label.path.split("/") if site.label.path else ())
+    if site.label.role != "out":
+        keys = keys / (site.label.method,)
+    return pattern.match(keys) is not None if keys else pattern.text in (".", "**")
+
+
+def _refuse_nothing(
+    found: list[Site], field: str, wanted: tuple[str, ...], there: list[str]
+) -> None:
+    if not found:
+        names = list(dict.fromkeys(there))
+        raise SurgeryError(
+            f"`--{field} {' '.join(wanted)}` leaves no call to show",
+            why="there are " + ", ".join(f"'{n}'" for n in names[:12]),
+            field=field,
+        )
+
+

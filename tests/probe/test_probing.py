@@ -1,0 +1,331 @@
+"""Probes of checkpoints on disk: what is found, read, shown, written and refused."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import edited_models as own
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import X, save
+from flax import nnx
+from looking import HERE, linen_variables
+
+from surgery_cli import surgery
+from surgery_cli.cli.main import run
+from surgery_cli.errors import SurgeryError
+from surgery_cli.probe.binding import Misfit
+
+MODEL = f"{HERE / 'edited_models.py'}:MLP"
+
+
+def probe(checkpoint, batch, model=MODEL, **options):
+    inputs = (batch,) if isinstance(batch, str) else batch
+    return surgery.probe(
+        checkpoint, model=model, inputs=inputs, options=surgery.ProbeOptions(**options)
+    )
+
+
+def test_params_of_a_train_state_are_found_and_only_they_are_read(saved, batch):
+    found = probe(saved, batch)
+
+    assert found.bound == {"params": "params"}
+    assert found.leaves_read == 2
+    assert found.bytes_read == (5 * 8 + 8 * 3) * 4
+    assert [(s.name, s.kind, s.shape) for s in found.sites] == [
+        ("hidden", "Dense", (4, 8)), ("out", "Dense", (4, 3)), (".", "MLP", (4, 3)),
+    ]  # fmt: skip
+    assert found.is_sound
+
+
+def test_statistics_are_those_of_numpy(saved, batch, params):
+    row = probe(saved, batch).sites[0].statistics
+    hidden = X.astype(np.float64) @ np.float64(params["hidden"]["kernel"])
+
+    assert row.mean == pytest.approx(hidden.mean(), rel=1e-4)
+    assert row.std == pytest.approx(hidden.std(), rel=1e-5)
+    assert row.min == pytest.approx(hidden.min(), rel=1e-5)
+    assert row.max == pytest.approx(hidden.max(), rel=1e-5)
+    assert row.rms == pytest.approx(np.sqrt((hidden**2).mean()), rel=1e-5)
+    assert (row.zeros, row.nan, row.inf) == (0.0, 0, 0)
+
+
+def test_another_place_can_be_named(saved, batch):
+    ema = probe(saved, batch, params="ema_params")
+    mine = probe(saved, batch)
+
+    assert ema.bound == {"params": "ema_params"}
+    assert ema.sites[0].statistics.rms == pytest.approx(mine.sites[0].statistics.rms / 2, rel=1e-5)
+    assert probe(saved, batch, bind={"params": "opt_state/0/mu"}).sites[0].statistics.zeros == 1.0
+
+
+def test_a_place_that_is_not_there_is_answered_with_the_nearest(saved, batch):
+    with pytest.raises(SurgeryError, match="no node 'parms'") as error:
+        probe(saved, batch, params="parms")
+    assert "'params'" in str(error.value)
+
+
+def test_shapes_reads_no_tensor(saved, batch):
+    found = probe(saved, batch, shapes=True)
+
+    assert (found.leaves_read, found.bytes_read) == (0, 0)
+    assert [s.shape for s in found.sites] == [(4, 8), (4, 3), (4, 3)]
+    assert all(s.statistics is None for s in found.sites)
+
+
+def test_stopping_after_a_module_reads_only_what_comes_before(saved, batch):
+    found = probe(saved, batch, until="hidden")
+
+    assert [s.name for s in found.sites] == ["hidden"]
+    assert found.leaves_read == 1
+    with pytest.raises(SurgeryError, match="did you mean `--until hidden`"):
+        probe(saved, batch, until="hiden")
+
+
+def test_filters_by_path_and_class_choose_rows_and_refuse_to_leave_none(saved, batch):
+    assert [s.name for s in probe(saved, batch, at=("h*",)).sites] == ["hidden"]
+    assert [s.name for s in probe(saved, batch, only=("MLP",)).sites] == ["."]
+    with pytest.raises(SurgeryError, match=r"'Dense', 'MLP'"):
+        probe(saved, batch, only=("Conv",))
+    with pytest.raises(SurgeryError, match="leaves no call"):
+        probe(saved, batch, at=("decoder/**",))
+    with pytest.raises(SurgeryError, match="leaves no call"):
+        probe(saved, batch, methods=("encode",))
+
+
+def test_a_model_of_another_size_gets_every_misfit_at_once(saved, batch):
+    with pytest.raises(Misfit) as error:
+        probe(saved, batch, model=f"{MODEL}(features=16)")
+
+    assert error.value.exit_code == 1
+    texts = [p.what for p in error.value.problems]
+    assert texts == [
+        "'params/hidden/kernel' is float32[5,8], the model wants float32[5,16]",
+        "'params/out/kernel' is float32[8,3], the model wants float32[16,3]",
+    ]
+
+
+def test_renamed_layers_are_recognised_by_their_shapes(saved, batch):
+    with pytest.raises(Misfit) as error:
+        probe(saved, batch, model=f"{HERE / 'edited_models.py'}:RenamedMLP", params="params")
+
+    fixes = [p.fix for p in error.value.problems]
+    assert "rename SRC DST params/hidden/kernel --to params/encoder/kernel" in fixes[0]
+    assert "rename SRC DST params/out/kernel --to params/head/kernel" in fixes[1]
+
+
+def test_an_input_of_another_size_is_said_to_be_the_likely_cause(tmp_path, batch):
+    with pytest.raises(Misfit, match="is `--input` of the shape") as error:
+        probe(
+            save(tmp_path / "c", {"params": linen_variables(own.MLP(), X)["params"]}),
+            ("float32[4,6]",),
+        )
+    assert len(error.value.problems) == 1
+
+
+def test_a_stacked_checkpoint_is_told_from_an_unrolled_model(tmp_path):
+    stacked = {"block_0": {"inner": {"kernel": np.zeros((3, 4, 4), np.float32),
+                                     "bias": np.zeros((3, 4), np.float32)}}}  # fmt: skip
+    stacked |= {f"block_{n}": stacked["block_0"] for n in (1, 2)}
+    path = save(tmp_path / "stacked", stacked)
+
+    with pytest.raises(Misfit, match="stacks 3 layers"):
+        probe(path, ("float32[2,4]",), model=f"{HERE / 'edited_models.py'}:Unrolled")
+
+
+def test_a_checkpoint_of_an_optimizer_alone_is_not_taken_for_params(tmp_path, batch, params):
+    path = save(tmp_path / "opt", {"opt_state": {"mu": params, "nu": params}})
+
+    with pytest.raises(SurgeryError, match="fit only the optimizer state") as error:
+        probe(path, batch)
+    assert "--params opt_state/" in str(error.value)
+
+
+def test_two_equally_good_places_are_a_question(tmp_path, batch, params):
+    path = save(tmp_path / "two", {"actor": {"params": params}, "other": {"params": params}})
+
+    with pytest.raises(SurgeryError, match="several places equally well") as error:
+        probe(path, batch)
+    assert "--params actor/params" in str(error.value)
+    assert probe(path, batch, params="other/params").bound == {"params": "other/params"}
+
+
+def test_gradients_of_a_users_loss_are_those_of_jax(saved, batch, params):
+    found = probe(saved, batch, grad=True, loss=f"{HERE / 'edited_models.py'}:squared")
+
+    def loss(params):
+        return own.squared(own.MLP().apply({"params": params}, X), np.ones((4, 3), np.float32))
+
+    value, expected = jax.value_and_grad(loss)(params)
+    assert found.loss == pytest.approx(float(value), rel=1e-6)
+    by_path = {p.path: p.gradient.rms for p in found.params}
+    for name in ("hidden", "out"):
+        rms = np.sqrt((np.float64(expected[name]["kernel"]) ** 2).mean())
+        assert by_path[f"params/{name}/kernel"] == pytest.approx(rms, rel=1e-5)
+
+
+def test_a_loss_that_needs_more_or_gives_no_number_is_refused(saved, batch):
+    file = HERE / "edited_models.py"
+    with pytest.raises(SurgeryError, match="needs 'weight'"):
+        probe(saved, batch, grad=True, loss=f"{file}:wants_weight")
+    with pytest.raises(SurgeryError, match=r"the loss gives float32\[4,3\]"):
+        probe(saved, batch, grad=True, loss=f"{file}:no_number")
+    with pytest.raises(SurgeryError, match="only together with `--grad`"):
+        probe(saved, batch, loss=f"{file}:squared")
+
+
+def test_a_dead_layer_is_marked(tmp_path, batch, params):
+    dead = {**params, "hidden": {"kernel": -np.abs(params["hidden"]["kernel"])}}
+    path = save(tmp_path / "dead", {"params": dead})
+    np.savez(tmp_path / "positive.npz", x=np.abs(X))
+
+    found = probe(path, (str(tmp_path / "positive.npz"),), grad=True)
+
+    assert {s.name: s.marks for s in found.sites} == {"hidden": ["dead"], "out": [], ".": []}
+    assert {p.path: p.marks for p in found.params} == {
+        "params/hidden/kernel": ["dead"], "params/out/kernel": ["dead"],
+    }  # fmt: skip
+
+
+def test_a_gradient_that_is_not_finite_is_a_finding(tmp_path):
+    kernel = np.full((4, 4), 0.5, np.float32)
+    kernel[:, 1] = 0
+    path = save(tmp_path / "root", {"params": {"Dense_0": {"kernel": kernel}}})
+
+    model = f"{HERE / 'edited_models.py'}:RootGradient"
+    assert probe(path, ("float32[2,4]=1",), model=model).is_sound
+    found = probe(path, ("float32[2,4]=1",), model=model, grad=True)
+
+    assert not found.is_sound
+    assert (found.first_non_finite.where, found.first_non_finite.role) == ("Dense_0", "gradient")
+
+
+def test_captured_values_and_gradients_are_saved(saved, batch, params, tmp_path):
+    file = tmp_path / "values.npz"
+    found = probe(saved, batch, save=str(file), grad=True, only=("Dense",))
+
+    assert found.files == [str(file)]
+    with np.load(file) as values:
+        assert set(values) == {
+            "hidden", "out", "gradient:hidden", "gradient:out",
+            "gradient:params/hidden/kernel", "gradient:params/out/kernel",
+        }  # fmt: skip
+        hidden = jax.jit(lambda x: x @ params["hidden"]["kernel"])(X)
+        np.testing.assert_allclose(values["hidden"], hidden, rtol=1e-6)
+    assert os.listdir(tmp_path) == ["values.npz"]
+
+
+def test_bfloat16_is_saved_as_float32(tmp_path, batch, params):
+    half = jax.tree.map(lambda p: np.asarray(p).astype(ml_dtypes.bfloat16), params)
+    path = save(tmp_path / "half", {"params": half})
+
+    found = probe(path, ("bfloat16[4,5]",), save=str(tmp_path / "v.npz"))
+
+    assert {s.dtype for s in found.sites} == {"bfloat16"}
+    with np.load(tmp_path / "v.npz") as values:
+        assert values["hidden"].dtype == np.float32
+
+
+def test_files_are_refused_inside_the_checkpoint_and_with_other_suffixes(saved, batch):
+    before = sorted(Path(saved).rglob("*"))
+    with pytest.raises(SurgeryError, match="inside the checkpoint"):
+        probe(saved, batch, save=f"{saved}/values.npz")
+    with pytest.raises(SurgeryError, match=r"does not end in \.npz"):
+        probe(saved, batch, save="values.npy")
+    with pytest.raises(SurgeryError, match=r"does not end in \.png"):
+        probe(saved, batch, plot="scales.gif")
+    assert sorted(Path(saved).rglob("*")) == before
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_a_plot_shows_every_place(saved, batch, tmp_path, suffix):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / f"scales{suffix}"
+    probe(saved, batch, plot=str(file), grad=True)
+
+    content = file.read_bytes()
+    assert content.startswith(b"\x89PNG") if suffix == ".png" else b"hidden" in content
+
+
+def test_without_matplotlib_a_plot_names_what_to_install(saved, batch, monkeypatch):
+    monkeypatch.setattr("surgery_cli.probe.plotting.find_spec", lambda _: None)
+
+    with pytest.raises(SurgeryError, match=r"pip install 'surgery-cli\[plot\]'"):
+        probe(saved, batch, plot="scales.svg")
+
+
+def test_an_nnx_checkpoint_binds_by_the_paths_of_its_state(tmp_path):
+    import odd_models as odd
+
+    model = odd.Inheriting(nnx.Rngs(0))
+    path = save(tmp_path / "nnx", nnx.to_pure_dict(nnx.state(model)))
+    spec = f"{HERE / 'odd_models.py'}:Inheriting"
+
+    found = probe(path, ("float32[2,4]",), model=spec)
+
+    assert found.bound == {"Param": "."}
+    assert [s.name for s in found.sites][-1] == "."
+    assert found.leaves_read == 4
+
+
+def test_nnx_random_states_that_are_not_saved_are_made_by_the_model(tmp_path):
+    import odd_models as odd
+
+    model = odd.NnxListed(nnx.Rngs(0))
+    kept = nnx.state(model, (nnx.Param, nnx.BatchStat))
+    path = save(tmp_path / "listed", {"model": nnx.to_pure_dict(kept)})
+    spec = f"{HERE / 'odd_models.py'}:NnxListed"
+
+    found = probe(path, ("float32[2,4]",), model=spec, call={"train": True})
+
+    assert found.bound == {"Param": "model", "BatchStat": "model"}
+    assert "2 random states" in found.notes[0]
+    dropped = found.sites[-2]
+    assert dropped.kind == "Dropout"
+    assert 0 < dropped.statistics.zeros < 1
+
+
+def test_the_command_prints_rows_and_the_verdict(saved, batch, capsys):
+    with pytest.raises(SystemExit) as end:
+        run(["probe", saved, "--model", MODEL, "--input", batch])
+
+    out, err = capsys.readouterr()
+    assert end.value.code == 0
+    assert err.startswith("importing ")
+    rows = [line.split()[0] for line in out.splitlines() if re.match(r"(hidden|out|\.) ", line)]
+    assert rows == ["hidden", "out", "."]
+    assert "every value is finite" in out
+
+
+def test_the_command_prints_one_json_document(saved, batch, capsys):
+    with pytest.raises(SystemExit) as end:
+        run(["probe", saved, "--model", MODEL, "--input", batch, "--against", saved, "--json"])
+
+    document = json.loads(capsys.readouterr().out)
+    assert end.value.code == 0
+    assert document["schema_version"] == 1
+    assert document["comparison"]["agrees"] is True
+    assert document["sites"][0]["statistics"]["nan"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--call", "train"], "`--call` takes NAME=VALUE"),
+        (["--bind", "batch_stats"], "`--bind` takes NAME=AT"),
+        (["--rng", "dropout=x"], "`--rng` takes NAME=SEED"),
+        (["--device", "abacus"], "'abacus' is not a device"),
+        (["--call", "training=true"], "takes no 'training'"),
+        (["--model-b", MODEL], "only together with `--against`"),
+        (["--shapes", "--grad"], "reads no tensor"),
+    ],
+)
+def test_a_wrong_option_is_exit_code_2(saved, batch, capsys, arguments, message):
+    with pytest.raises(SystemExit) as end:
+        run(["probe", saved, "--model", MODEL, "--input", batch, *arguments])
+
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err
