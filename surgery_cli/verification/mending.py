@@ -11,6 +11,7 @@ from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.verification.contract import RAISES, Breach, sort_of, specs_below
+from surgery_cli.verification.contract import breaches as breaches_of
 from surgery_cli.verification.moves import Moves, moves_among
 
 Edit: TypeAlias = dict[str, Any]
@@ -63,13 +64,38 @@ def mends(
         found.append(_renamed(old, new, plain, left, slots_here))
         done = {id(b) for b in found[-1].breaches}
         left = [b for b in left if id(b) not in done]
+    if found and any(b.what == "container" for b in left):
+        # a rename reaches into what else changed its place: look at that once the names agree
+        after, slots = _after(params, stored, slots_here)
+        return found + mends(breaches_of(after, wanted), after, wanted, slots, slots_there)
     structural = {old: new for old, new in moves.items() if old not in plain}
-    found += _restructured(structural, left)
-    done = {id(b) for mend in found for b in mend.breaches}
+    others = _restructured(structural, left)
+    done = {id(b) for mend in others for b in mend.breaches}
     left = [b for b in left if id(b) not in done]
-    found += _with_twins(left, stored, slots_here, slots_there)
+    others += _with_twins(left, stored, slots_here, slots_there)
     order = {id(b): number for number, b in enumerate(breaches)}
-    return sorted(found, key=lambda mend: min(order[id(b)] for b in mend.breaches))
+    return found + sorted(others, key=lambda mend: min(order[id(b)] for b in mend.breaches))
+
+
+def _after(moves: Moves, stored: TreeSpec, slots: Slots) -> tuple[TreeSpec, Slots]:
+    """The tree and its slots as renames leave them: slots follow their params."""
+    places: dict[LeafPath, LeafPath] = {}
+    params: dict[LeafPath, LeafPath] = {}
+    for old, new in moves.items():
+        for path in stored:
+            if path.is_below(old):
+                places[path] = new / path[len(old) :]
+        for path, slot in slots.items():
+            if slot.param.is_below(old):
+                params[path] = new / slot.param[len(old) :]
+                places[path] = slot.place_for(params[path]) or path
+    moved = {
+        places.get(path, path): msgspec.structs.replace(
+            slot, path=places.get(path, path), param=params.get(path, slot.param)
+        )
+        for path, slot in slots.items()
+    }
+    return stored.mapped(lambda path: places.get(path, path)), moved
 
 
 def _is_plain(new: LeafPath, stored: TreeSpec) -> bool:
