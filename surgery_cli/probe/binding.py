@@ -312,8 +312,12 @@ def _shape_hint(shapes: list[tuple[LeafPath, LeafSpec, Expected]]) -> str:
     if all(w.shape[1:] == s.shape for _, s, w in shapes):
         return "the model stacks its layers on a leading axis (`nn.scan`), the checkpoint does not"
     if len(shapes) == 1:
-        _, spec, wanted = shapes[0]
-        if len(spec.shape) == len(wanted.shape) and spec.shape[-1:] == wanted.shape[-1:]:
+        leaf, spec, wanted = shapes[0]
+        if (
+            _unboxed(leaf)[-1] == "kernel"
+            and len(spec.shape) == len(wanted.shape)
+            and spec.shape[-1:] == wanted.shape[-1:]
+        ):
             return (
                 f"only the size of its input differs: {spec.shape[-2:-1]} stored, {wanted.shape[-2:-1]} here; "
                 "is `--input` of the shape that the model was trained on?"

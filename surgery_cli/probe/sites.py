@@ -76,7 +76,7 @@ def tag_inputs(
     """The arguments of a call, tagged; a single one is not numbered."""
     if len(args) == 1 and not kwargs:
         return (tag(args[0], path, method, kind, "in"),), {}
-    return tag((args, kwargs), path, method, kind, "in")
+    return tag(args, path, method, kind, "in"), tag(kwargs, path, method, kind, "in")
 
 
 class OpenCalls:

@@ -78,7 +78,10 @@ def first_non_finite(session: Session, found: Forward, bad: FirstBad) -> reports
         f"{session.binding.leaves.get(slot, LeafPath((slot[0], *slot[1])))}: {_counts(*count)}"
         for slot, count in found.bad_variables.items()
     ]
-    inputs = [f"input {at + 1}: {_counts(*count)}" for at, count in found.bad_inputs.items()]
+    call = session.call
+    names = [*call.names, *(f"input {n + 1}" for n in range(len(call.names), len(call.positional)))]
+    names += call.named
+    inputs = [f"{names[at]}: {_counts(*count)}" for at, count in found.bad_inputs.items()]
     site = bad.site
     return reports.FirstNonFinite(
         where=site.name if site is not None else "after the last call",

@@ -1,7 +1,6 @@
 """Probes of checkpoints on disk: what is found, read, shown, written and refused."""
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -215,7 +214,7 @@ def test_captured_values_and_gradients_are_saved(saved, batch, params, tmp_path)
         }  # fmt: skip
         hidden = jax.jit(lambda x: x @ params["hidden"]["kernel"])(X)
         np.testing.assert_allclose(values["hidden"], hidden, rtol=1e-6)
-    assert os.listdir(tmp_path) == ["values.npz"]
+    assert [p.name for p in tmp_path.iterdir()] == ["values.npz"]
 
 
 def test_bfloat16_is_saved_as_float32(tmp_path, batch, params):

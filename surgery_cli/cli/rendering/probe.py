@@ -168,7 +168,7 @@ def render_first(first: FirstNonFinite, page: Page) -> None:
         _iteration(first.iteration),
         f", {', '.join(counts)}" if counts else "",
     )
-    if first.role == "in":
+    if first.role == "in" and not first.bad_inputs:
         page.line("it arrives there: the code that calls this module made it", indent=2)
     for operation, verb in ((first.origin, "infinite first in"), (first.operation, "arises in")):
         if operation is not None:

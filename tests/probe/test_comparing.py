@@ -1,0 +1,170 @@
+"""Two checkpoints on one batch: the outputs decide, the calls explain."""
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import X, save
+from looking import HERE
+
+from surgery_cli import surgery
+from surgery_cli.probe.comparing import _deviation, _distance, default_tolerance
+
+FILE = HERE / "edited_models.py"
+
+
+def against(a, b, batch, model="MLP", **options):
+    inputs = (batch,) if isinstance(batch, str) else batch
+    options = surgery.ProbeOptions(against=b, **options)
+    return surgery.probe(a, model=f"{FILE}:{model}", inputs=inputs, options=options)
+
+
+def test_a_checkpoint_agrees_with_itself_bit_for_bit(saved, batch):
+    found = against(saved, saved, batch).comparison
+
+    assert found.agrees
+    assert found.why == "the outputs are equal, bit for bit in float32"
+    assert [(p.a, p.relative, p.max_abs) for p in found.sites] == [
+        ("hidden", 0, 0), ("out", 0, 0), (".", 0, 0),
+    ]  # fmt: skip
+    assert found.first_different is None
+
+
+def test_a_function_preserving_rescale_is_proved_although_a_layer_differs(
+    saved, batch, params, tmp_path
+):
+    rescaled = {
+        "hidden": {"kernel": params["hidden"]["kernel"] * np.float32(7.3)},
+        "out": {"kernel": params["out"]["kernel"] / np.float32(7.3)},
+    }
+    found = against(saved, save(tmp_path / "b", {"params": rescaled}), batch, grad=True)
+    comparison = found.comparison
+
+    assert comparison.agrees
+    assert found.is_sound
+    assert comparison.outputs[0].relative < 1e-6
+    hidden = comparison.sites[0]
+    assert hidden.relative == pytest.approx(6.3 / 7.3, rel=1e-5)
+    assert hidden.rms_b == pytest.approx(7.3 * hidden.rms_a, rel=1e-5)
+    assert hidden.gradient_rms_a == pytest.approx(7.3 * hidden.gradient_rms_b, rel=1e-4)
+    assert comparison.first_different == "hidden"
+
+
+def test_one_changed_entry_is_a_difference_that_begins_where_it_stands(
+    saved, batch, params, tmp_path
+):
+    kernel = np.array(params["out"]["kernel"])
+    kernel[2, 1] += 1
+    changed = {"hidden": params["hidden"], "out": {"kernel": kernel}}
+    found = against(saved, save(tmp_path / "b", {"params": changed}), batch)
+
+    assert not found.comparison.agrees
+    assert not found.is_sound
+    assert found.comparison.first_different == "out"
+    hidden = np.maximum(X @ params["hidden"]["kernel"], 0)
+    assert found.comparison.outputs[0].max_abs == pytest.approx(hidden[:, 2].max(), rel=1e-5)
+    assert against(
+        saved, save(tmp_path / "c", {"params": changed}), batch, tolerance=10.0
+    ).comparison.agrees
+
+
+def test_a_renamed_model_is_paired_by_the_plan_in_surgery_json(saved, batch, tmp_path, params):
+    from surgery_cli.plan import read_plan
+
+    plan = tmp_path / "rename.yaml"
+    plan.write_text(
+        "edits:\n"
+        "  - op: rename\n    at: params/hidden\n    to: params/encoder\n"
+        "  - op: rename\n    at: params/out\n    to: params/head\n"
+    )
+    surgery.apply(saved, str(tmp_path / "b"), read_plan(str(plan)))
+
+    found = against(saved, str(tmp_path / "b"), batch, model_b=f"{FILE}:RenamedMLP").comparison
+
+    assert found.agrees
+    assert [(p.a, p.b) for p in found.sites] == [
+        ("hidden", "encoder"), ("out", "head"), (".", "."),
+    ]  # fmt: skip
+    assert (found.only_in_a, found.only_in_b) == ([], [])
+
+
+def test_a_stack_of_layers_is_paired_with_the_layers_written_out(tmp_path):
+    generator = np.random.default_rng(3)
+    kernels = generator.standard_normal((3, 4, 4), np.float32)
+    biases = generator.standard_normal((3, 4), np.float32)
+    unrolled = {
+        f"block_{n}": {"inner": {"kernel": kernels[n], "bias": biases[n]}} for n in range(3)
+    }
+    stacked = {"blocks": {"inner": {"kernel": kernels, "bias": biases}}}
+    a, b = save(tmp_path / "a", {"params": unrolled}), save(tmp_path / "b", {"params": stacked})
+
+    found = against(a, b, ("float32[2,4]",), model="Unrolled", model_b=f"{FILE}:Stacked").comparison
+
+    assert found.agrees
+    assert found.outputs[0].relative < 1e-6
+    pairs = {(p.a, p.b) for p in found.sites if p.kind == "Dense"}
+    assert pairs == {(f"block_{n}/inner", f"blocks/inner #{n}") for n in range(3)}
+    assert max(p.relative for p in found.sites) < 1e-5
+    swapped = against(
+        b, a, ("float32[2,4]",), model="Stacked", model_b=f"{FILE}:Unrolled"
+    ).comparison
+    assert {(p.b, p.a) for p in swapped.sites if p.kind == "Dense"} == pairs
+
+
+def test_outputs_of_other_shapes_do_not_agree(saved, batch, tmp_path):
+    path = save(tmp_path / "b", {"params": {"Dense_0": {"kernel": np.zeros((5, 4), np.float32)}}})
+    found = against(saved, path, batch, model_b=f"{FILE}:RootGradient").comparison
+
+    assert not found.agrees
+    assert found.why == "the outputs have other shapes: (4, 3) and (4, 4)"
+
+
+def test_a_non_finite_value_on_the_other_side_is_found_there(saved, batch, params, tmp_path):
+    kernel = np.array(params["out"]["kernel"])
+    kernel[0, 0] = np.nan
+    path = save(tmp_path / "b", {"params": {"hidden": params["hidden"], "out": {"kernel": kernel}}})
+    found = against(saved, path, batch)
+
+    assert found.first_non_finite is None
+    assert found.comparison.other_first_non_finite.where == "out"
+    assert found.comparison.other_first_non_finite.bad_leaves == ["params/out/kernel: 1 NaN"]
+    assert found.comparison.sites[1].relative == float("inf")
+    assert not found.is_sound
+
+
+def test_the_tolerance_follows_the_coarsest_dtype(saved, batch, params, tmp_path):
+    half = jax.tree.map(lambda p: np.asarray(p).astype(ml_dtypes.bfloat16), params)
+    found = against(saved, save(tmp_path / "b", {"params": half}), batch).comparison
+
+    assert found.tolerance == 2e-2
+    assert found.agrees
+    assert 1e-4 < found.outputs[0].relative < 2e-2
+    assert default_tolerance(["float32", "int32"]) == 1e-5
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "relative", "max_abs"),
+    [
+        ([3.0, 4.0], [3.0, 4.0], 0.0, 0.0),
+        ([3.0, 4.0], [0.0, 0.0], 1.0, 4.0),
+        ([0.0, 0.0], [0.0, 0.0], 0.0, 0.0),
+        ([1.0, np.nan], [1.0, np.nan], 0.0, 0.0),
+        ([1.0, -np.inf], [1.0, -np.inf], 0.0, 0.0),
+        ([1.0, 2.0], [1.0, np.nan], np.inf, np.inf),
+        ([1e30, 0.0], [2e30, 0.0], 0.5, 1e30),
+        ([1e-30, 0.0], [2e-30, 0.0], 0.5, 1e-30),
+    ],
+)
+def test_distances_neither_overflow_nor_stumble_over_nan(a, b, relative, max_abs):
+    found = _deviation(_distance(jnp.array(a, jnp.float32), jnp.array(b, jnp.float32)), 0.0)
+
+    assert found.relative == pytest.approx(relative, rel=1e-5)
+    assert found.max_abs == pytest.approx(max_abs, rel=1e-5)
+
+
+def test_what_is_far_below_the_largest_value_of_a_run_is_noise():
+    tiny = _distance(jnp.array([1e-12], jnp.float32), jnp.array([2e-12], jnp.float32))
+
+    assert _deviation(tiny, 0.0).relative == pytest.approx(0.5, rel=1e-5)
+    assert _deviation(tiny, 1e-6).relative == pytest.approx(1e-6, rel=1e-5)
