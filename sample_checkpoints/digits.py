@@ -68,7 +68,10 @@ def abstract_state() -> TrainState:
     )
 
 
-def _loss(params: dict, state: TrainState, images: jax.Array, labels: jax.Array) -> jax.Array:
+def cross_entropy(
+    params: dict, state: TrainState, images: jax.Array, labels: jax.Array
+) -> jax.Array:
+    """The mean over images of minus the log-probability of the label."""
     log_probabilities = state.apply_fn({"params": params}, images)
     return -jnp.take_along_axis(log_probabilities, labels[:, None], axis=1).mean()
 
@@ -78,7 +81,7 @@ def train_step(state: TrainState, data: Split) -> tuple[TrainState, jax.Array]:
     """One step on a batch that depends on the step's number alone, so that a resumed run sees the same batches."""
     key = jax.random.fold_in(jax.random.key(SEED), state.step)
     rows = jax.random.choice(key, data.labels.shape[0], (BATCH,), replace=False)
-    loss, gradients = jax.value_and_grad(_loss)(
+    loss, gradients = jax.value_and_grad(cross_entropy)(
         state.params, state, data.images[rows], data.labels[rows]
     )
     return state.apply_gradients(grads=gradients), loss
