@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from surgery_cli.cli.heap import share_arenas
+from surgery_cli.cli.heap import collect_rarely, share_arenas
 from surgery_cli.errors import Problem, SurgeryError
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def _invoke(command: Command, arguments: Sequence[str]) -> int:
         command.main(list(arguments), prog_name="surgery")  # answers the shell, and exits
     with command.make_context("surgery", list(arguments)) as context:
         share_arenas()
+        collect_rarely()
         result = command.invoke(context)
     sys.stdout.flush()
     return result if isinstance(result, int) else 0

@@ -72,6 +72,13 @@ class Checkpoint:
     @cached_property
     def fingerprint(self) -> str:
         """A digest over every item's; it changes when the checkpoint does, and costs no tensor bytes."""
+        return self._fingerprint_now()
+
+    def is_unchanged(self) -> bool:
+        """True if the metadata and the data files are still what they were when the fingerprint was taken."""
+        return self._fingerprint_now() == self.fingerprint
+
+    def _fingerprint_now(self) -> str:
         record = hashlib.sha256()
         for name, item in self.items.items():
             record.update(f"{name}\0{item.fingerprint()}\n".encode())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,27 +49,30 @@ class OcdbtStore:
         return new_context()
 
     @cached_property
+    def contents(self) -> dict[str, dict[str, bytes | Extent]]:
+        """For every array what is stored below its name: inline bytes, or where they lie, by key."""
+        suffix = "/" + DOCUMENT_NAMES[self.zarr]
+        texts = {key.decode(): value for key, value in self.survey.values.items()}
+        found: dict[str, dict[str, bytes | Extent]] = {
+            text.removesuffix(suffix): {} for text in sorted(texts) if text.endswith(suffix)
+        }
+        for text, value in texts.items():
+            # the longest name that is a prefix: a key may contain slashes
+            name = text.rpartition("/")[0]
+            while name and name not in found:
+                name = name.rpartition("/")[0]
+            if name:
+                found[name][text[len(name) + 1 :]] = value
+        return found
+
+    @cached_property
     def arrays(self) -> dict[str, StoredArray]:
-        suffix = b"/" + DOCUMENT_NAMES[self.zarr].encode()
-        values = self.survey.values
-        named = [key for key in values if key.endswith(suffix)]
-        documents = self.survey.read_all(named)
-        names = {key[: -len(suffix)] for key in named}
-        keys: dict[bytes, list[bytes]] = {name: [] for name in names}
-        sizes = dict.fromkeys(names, 0)
-        for key, value in values.items():
-            name = _owner(key, names)
-            if name is not None:
-                keys[name].append(key[len(name) + 1 :])
-                sizes[name] += len(value) if isinstance(value, bytes) else value.length
+        document = DOCUMENT_NAMES[self.zarr]
+        contents = self.contents
+        raw = self.survey.read_all({name: held[document] for name, held in contents.items()})
         return {
-            name.decode(): StoredArray(
-                name.decode(),
-                parse(documents[name + suffix]),
-                tuple(k.decode() for k in keys[name]),
-                sizes[name],
-            )
-            for name in sorted(names)
+            name: StoredArray(name, parse(raw[name]), tuple(held), sum(map(len, held.values())))
+            for name, held in contents.items()
         }
 
     @cached_property
@@ -88,10 +91,16 @@ class OcdbtStore:
             if name[at] == "/" and name[:at] in names
         )
 
-    def files_of(self, name: str) -> set[str]:
-        """The data files that hold an array's values."""
-        values = (self.survey.values[f"{name}/{key}".encode()] for key in self.arrays[name].keys)
-        return {value.file for value in values if isinstance(value, Extent)}
+    def extents_of(self, name: str) -> list[Extent]:
+        """Where the array's values lie, those that the tree holds itself left out."""
+        return [value for value in self.contents[name].values() if not isinstance(value, bytes)]
+
+    def files_of(self, names: Iterable[str]) -> set[str]:
+        """The data files that hold values of these arrays, or nodes of the tree."""
+        found = {extent.file for extent in self.survey.nodes}
+        for name in names:
+            found.update([extent.file for extent in self.extents_of(name)])
+        return found
 
     def kvstore(self, name: str) -> dict[str, Any]:
         return {
@@ -102,21 +111,10 @@ class OcdbtStore:
 
     def identity(self, name: str) -> Hashable:
         found: list[Hashable] = []
-        for key in self.arrays[name].keys:
-            value = self.survey.values[f"{name}/{key}".encode()]
+        for key, value in self.contents[name].items():
             if isinstance(value, Extent):
                 status = (self.directory / value.file).stat()
                 found.append((key, status.st_dev, status.st_ino, value.offset, value.length))
             else:
                 found.append((key, value))
         return tuple(found)
-
-
-def _owner(key: bytes, names: set[bytes]) -> bytes | None:
-    """The array that a key belongs to: the longest name that is a prefix (a key may contain slashes)."""
-    at = key.rfind(b"/")
-    while at > 0:
-        if key[:at] in names:
-            return key[:at]
-        at = key.rfind(b"/", 0, at)
-    return None

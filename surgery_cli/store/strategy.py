@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -9,7 +10,6 @@ import msgspec
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.ocdbt import OcdbtStore
-from surgery_cli.store.survey import Extent
 
 WORTHWHILE_DEAD_BYTES = 1 << 20
 """Fewer dead bytes are never worth rewriting live ones."""
@@ -34,37 +34,33 @@ def costs_of_references(plan: ItemPlan) -> Costs:
     linked = live = 0
     for leaves in by_store.values():
         store = leaves[0].origin_store
-        arrays = {leaf.origin_array.name: leaf.origin_array.stored_bytes for leaf in leaves}
+        stored = [leaf.origin_array for leaf in leaves]
+        arrays = {array.name: array.stored_bytes for array in stored}
         if not isinstance(store, OcdbtStore):
             linked += sum(arrays.values())
             live += sum(arrays.values())
             continue
-        files = {extent.file for extent in store.survey.nodes}
-        for name in arrays:
-            files |= store.files_of(name)
-        linked += sum((store.directory / file).stat().st_size for file in files)
+        linked += sum((store.directory / file).stat().st_size for file in store.files_of(arrays))
         live += _live(store, arrays)
     return Costs(linked, live)
 
 
-def _live(store: OcdbtStore, names: dict[str, int]) -> int:
+def _live(store: OcdbtStore, names: Iterable[str]) -> int:
     """Bytes of data files that these arrays, or nodes of the tree, refer to."""
     found = set(store.survey.nodes)
     for name in names:
-        for key in store.arrays[name].keys:
-            value = store.survey.values[f"{name}/{key}".encode()]
-            if isinstance(value, Extent):
-                found.add(value)
+        found.update(store.extents_of(name))
     return sum(extent.length for extent in found)
 
 
-def is_compact(plan: ItemPlan, wish: Literal["auto", "always", "never"]) -> tuple[bool, str]:
-    """Whether the item is written fresh, and why, as a sentence."""
+def is_compact(
+    plan: ItemPlan, costs: Costs, wish: Literal["auto", "always", "never"]
+) -> tuple[bool, str]:
+    """Whether the item is written fresh, and why, as a sentence; ``costs`` are those of its references."""
     if not isinstance(plan.item, PytreeItem) or not isinstance(plan.item.store, OcdbtStore):
         return False, ""
     if wish != "auto":
         return wish == "always", f"`--compact {wish}`"
-    costs = costs_of_references(plan)
     if costs.dead_bytes > costs.linked_bytes / 4 and costs.dead_bytes > WORTHWHILE_DEAD_BYTES:
         share = round(100 * costs.dead_bytes / costs.linked_bytes)
         return True, f"{share} % of the linked bytes would be dead"

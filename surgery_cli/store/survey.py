@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,9 @@ class Extent(msgspec.Struct, frozen=True):
     file: str
     offset: int
     length: int
+
+    def __len__(self) -> int:
+        return self.length
 
 
 class Survey:
@@ -71,21 +74,20 @@ class Survey:
                 fix="a file is missing, truncated or damaged; copy the checkpoint again from where it was whole",
             ) from error
 
-    def read_all(self, keys: list[bytes]) -> dict[bytes, bytes]:
-        """The values of some keys (small ones: metadata documents)."""
-        found: dict[bytes, bytes] = {}
-        by_file: dict[str, list[tuple[bytes, Extent]]] = {}
-        for key in keys:
-            value = self.values[key]
+    def read_all(self, wanted: Mapping[str, bytes | Extent]) -> dict[str, bytes]:
+        """Stored values, by whatever they are to be called (small ones: metadata documents)."""
+        found: dict[str, bytes] = {}
+        by_file: dict[str, dict[str, Extent]] = {}
+        for name, value in wanted.items():
             if isinstance(value, bytes):
-                found[key] = value
+                found[name] = value
             else:
-                by_file.setdefault(value.file, []).append((key, value))
-        for file, wanted in by_file.items():
+                by_file.setdefault(value.file, {})[name] = value
+        for file, extents in by_file.items():
             with (self.directory / file).open("rb") as stream:
-                for key, extent in wanted:
+                for name, extent in extents.items():
                     stream.seek(extent.offset)
-                    found[key] = stream.read(extent.length)
+                    found[name] = stream.read(extent.length)
         return found
 
     @cached_property

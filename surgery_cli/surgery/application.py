@@ -31,7 +31,7 @@ from surgery_cli.store.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.links import Linker, LinkMode
 from surgery_cli.store.staging import Staging, check_destination, recover_old
 from surgery_cli.store.step_writer import StepWriter, carried_bytes, plan_items
-from surgery_cli.store.strategy import costs_of_references, is_compact
+from surgery_cli.store.strategy import Costs, costs_of_references, is_compact
 from surgery_cli.surgery.contract import Say, check_draft, read_script
 from surgery_cli.surgery.memory import check_memory, memory_notes
 from surgery_cli.surgery.optimizers import Look, look_at_restarts, survey_state
@@ -83,6 +83,8 @@ class Prepared(msgspec.Struct, frozen=True):
     draft: Draft
     sources: dict[str, Any]
     plans: dict[str, ItemPlan]
+    references: dict[str, Costs]
+    """For every item, what its leaves cost that are taken by reference."""
     compact: dict[str, bool]
     reason: str
     looked: list[Look]
@@ -138,13 +140,16 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         if name != SOURCE:
             sources[name] = open_by_path(plan.sources.get(name, name))
     plans = plan_items(checkpoint, draft, sources)
-    choices = {name: is_compact(item, options.compact) for name, item in plans.items()}
+    references = {name: costs_of_references(item) for name, item in plans.items()}
+    choices = {
+        name: is_compact(item, references[name], options.compact) for name, item in plans.items()
+    }
     reason = next((text for chosen, text in choices.values() if chosen), "") or next(
         (text for _, text in choices.values() if text), "the format is one file, written anew"
     )
     compact = {name: chosen for name, (chosen, _) in choices.items()}
     check_memory(plans, options.memory_bytes, options.device)
-    return Prepared(checkpoint, draft, sources, plans, compact, reason, looked)
+    return Prepared(checkpoint, draft, sources, plans, references, compact, reason, looked)
 
 
 def open_source(text: str) -> Checkpoint | ArrayFile:
@@ -254,11 +259,9 @@ def _check_expected(prepared: Prepared, options: Options) -> None:
 
 def _check_unchanged(prepared: Prepared) -> None:
     """The source must be what it was when the draft was made."""
-    location = prepared.checkpoint.location
-    now = Checkpoint(location).fingerprint
-    if now != prepared.checkpoint.fingerprint:
+    if not prepared.checkpoint.is_unchanged():
         raise CheckpointError(
-            f"'{location.root}' changed while it was read",
+            f"'{prepared.checkpoint.location.root}' changed while it was read",
             why="its metadata or data files are not what they were at the start",
             fix="wait until whatever writes to it has ended, then run the command again",
         )
@@ -305,7 +308,7 @@ def _costs(prepared: Prepared, options: Options) -> dict[str, int]:
         if prepared.compact[name]:
             raw = plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW)
         else:
-            linked += costs_of_references(plan).linked_bytes
+            linked += prepared.references[name].linked_bytes
         raw_bytes = sum(leaf.origin_array.stored_bytes for leaf in raw)
         written += raw_bytes
         read += raw_bytes
