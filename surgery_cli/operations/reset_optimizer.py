@@ -68,9 +68,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
         if not slots and not self.optional:
             raise PlanError(
                 "the edit names no slot of the optimizer state",
-                why="no state of an optimizer is known in the tree"
-                if not draft.slots
-                else "slots are the leaves that `surgery inspect --optimizer` shows as twins of params",
+                why=_why_none(draft),
                 fix="name params or slots, or leave out the pattern to reset all slots",
                 field="at",
             )
@@ -97,6 +95,14 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
                 field="fill",
             )
         return refilled(draft, slot, value)
+
+
+def _why_none(draft: Draft) -> str:
+    if any(slot.in_optimizer for slot in draft.slots.values()):
+        return "slots are the leaves that `surgery inspect --optimizer` shows as twins of params"
+    if draft.clocks:
+        return "slots are found by the params that they mirror, and the tree has no such params"
+    return "no state of an optimizer is known in the tree"
 
 
 def _restarted_clocks(

@@ -109,6 +109,8 @@ def refuse_half_resets(draft: Draft) -> None:
         kept = [slot for slot in driven if not _has_restarted(slot, draft)]
         if kept:
             problems.append(_half_reset(path, clock, kept, len(driven)))
+        elif clock.drives != "cycle" and not clock.slots and not _has_holes(clock, draft):
+            problems.append(_unknown_slots(path, clock))
     if problems:
         raise PlanError.of(problems)
 
@@ -119,6 +121,23 @@ def _half_reset(path: LeafPath, clock: Clock, kept: list[Slot], driven: int) -> 
         f"'{path}' would start anew while '{kept[0].path}'{others} {'go' if others else 'goes'} on",
         why=f"it counts the steps of {driven} slots, for {DRIVES[clock.drives]}, and {len(kept)} of them are not reset",
         fix="leave it and use `optimizer: warm` for the edit, or reset them all: `reset-optimizer` with `clocks: true`",
+        path=str(path),
+    )
+
+
+def _has_holes(clock: Clock, draft: Draft) -> bool:
+    """True if the clock's state leaves out every param that it could keep slots of."""
+    owner = clock.path.parent
+    return any(
+        slot.relation == "hole" and slot.path.is_below(owner) for slot in draft.slots.values()
+    )
+
+
+def _unknown_slots(path: LeafPath, clock: Clock) -> Problem:
+    return Problem(
+        f"'{path}' would start anew, and the slots that it drives are not known",
+        why=f"it counts steps for {DRIVES[clock.drives]}, but the slots are found by the params that they mirror",
+        fix="leave it, or say where the params stand with `params:`; set every other number as you like",
         path=str(path),
     )
 

@@ -150,3 +150,20 @@ def test_the_announcement_names_count_factor_and_remedy() -> None:
     assert "up to 6.6 learning rates" in sentence
     assert "optimizer: warm" in sentence
     assert found.sentence(0) is None
+
+
+def test_a_state_without_its_params_keeps_its_counts_and_says_why() -> None:
+    alone = Stored({"opt_state": state_of("adam")})
+    with pytest.raises(PlanError, match="slots that it drives are not known"):
+        resolve(plan_of([Set(at=COUNT, to=0)]), alone, pytest.fail)
+    assert changed(resolve(plan_of([Set(at=COUNT, to=5)]), alone, pytest.fail))
+    with pytest.raises(PlanError, match="the tree has no such params"):
+        resolve(plan_of([ResetOptimizer()]), alone, pytest.fail)
+
+
+def test_a_count_whose_state_leaves_out_every_param_may_restart() -> None:
+    state = state_of("adam")
+    inner = state[0]._replace(mu={"Dense_0": None, "Dense_1": None}, nu=None)
+    tree = Stored({"params": PARAMS, "opt_state": (inner, *state[1:])})
+    draft = resolve(plan_of([Set(at=COUNT, to=0)]), tree, pytest.fail)
+    assert list(changed(draft)) == [COUNT]
