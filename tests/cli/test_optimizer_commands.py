@@ -61,10 +61,20 @@ def test_inspect_says_where_no_learning_rate_and_no_state_is_stored(surgery, tmp
 
     out = surgery("inspect", tmp_path / "bare", "--optimizer").out
 
-    assert "none: no leaf follows a param" in out
+    assert "optimizer state\n  none\n" in out
     assert "no learning rate is stored: the training script sets it" in out
     document = surgery("inspect", tmp_path / "bare", "--optimizer", "--json").document
     assert document["optimizer"] == []
+
+
+def test_inspect_says_where_params_are_missing_beside_the_optimizer_state(surgery, tmp_path):
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "alone", {"opt_state": optax.adam(0.1).init(PARAMS)})
+
+    out = surgery("inspect", tmp_path / "alone", "--optimizer").out
+
+    assert "slots are not known: no params stand beside them" in out
+    assert "opt_state/0/count  0  drives the bias correction\n" in out
 
 
 def restored(path):

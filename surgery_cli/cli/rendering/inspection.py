@@ -30,7 +30,9 @@ def _render_optimizer(document: Inspection, states: list[OptimizerState], page: 
     page.line()
     page.line(Cell("optimizer state", "strong"))
     if not states:
-        page.line("none: no leaf follows a param", indent=2)
+        has_clocks = any(row.clock not in (None, "nothing") for row in document.leaves)
+        why = "slots are not known: no params stand beside them" if has_clocks else "none"
+        page.line(why, indent=2)
     rows = []
     for state in states:
         slots = ", ".join(f"{count} {name}" for name, count in state.slots.items())
