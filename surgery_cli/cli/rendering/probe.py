@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surgery_cli.cli.rendering.page import Cell, Page
-from surgery_cli.cli.rendering.words import byte_text, counted, leaves_text, number_text
+from surgery_cli.cli.rendering.words import byte_text, counted, leaves_text, number_text, shown_path
 from surgery_cli.reports import (
     FirstNonFinite,
     Probe,
@@ -43,7 +43,9 @@ def render(document: Probe, page: Page, *, verbose: bool = False) -> None:
 
 
 def _render_head(document: Probe, page: Page) -> None:
-    page.line(Cell(document.model, "strong"), " on ", Cell(document.checkpoint, "strong"))
+    page.line(
+        Cell(document.model, "strong"), " on ", Cell(shown_path(document.checkpoint), "strong")
+    )
     page.line(f"opened {document.chosen}; inputs {', '.join(document.inputs) or 'none'}", indent=2)
     places = ", ".join(f"{name} at '{place}'" for name, place in document.bound.items())
     page.line(f"found {places or 'no variables'}", indent=2)
@@ -114,7 +116,12 @@ def _render_verdict(document: Probe, page: Page) -> None:
 
 
 def _render_comparison(found: ProbeComparison, page: Page) -> None:
-    page.line("against ", Cell(found.other_model, "strong"), " on ", Cell(found.other, "strong"))
+    page.line(
+        "against ",
+        Cell(found.other_model, "strong"),
+        " on ",
+        Cell(shown_path(found.other), "strong"),
+    )
     has_gradients = any(row.gradient_rms_a is not None for row in found.sites)
     header = ["module", "there", "class", "difference", "largest", "rms here", "rms there", ""]
     if has_gradients:
@@ -192,7 +199,8 @@ def _render_operation(operation: ProbeOperation, verb: str, page: Page) -> None:
         indent=2,
     )
     if operation.line:
-        page.line(operation.line, indent=4)
+        file, _, rest = operation.line.partition(".py:")
+        page.line(f"{shown_path(f'{file}.py')}:{rest}", indent=4)
 
 
 def _iteration(iteration: tuple[int, ...]) -> str:
