@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -131,10 +131,11 @@ class _Votes:
         self.tree = tree
         self.expected = expected
         self.keys = {path: _unboxed(path) for path, spec in tree.items() if spec.has_array}
-        self.all_paths = {path for paths in expected.values() for path in paths}
         found = survey(tree)
         self.twins = {node for path in found.slots for node in _nodes_above(path)}
         self.sizes = Counter(node for path in self.keys for node in _nodes_above(path))
+        everything = {path for paths in expected.values() for path in paths}
+        self.matched = Counter(place for _, place, _ in self._found(everything))
 
     def below(self, place: LeafPath) -> dict[Path, LeafPath]:
         """The leaves below a node, by their keys from there."""
@@ -144,25 +145,19 @@ class _Votes:
     def winner(self, name: str, near: LeafPath | None) -> LeafPath | None:
         """The node under which the collection fits best; None if nothing of it is anywhere."""
         wanted = self.expected[name]
-        lengths = {len(path) for path in wanted}
         shapes: Counter[LeafPath] = Counter()
         paths: Counter[LeafPath] = Counter()
-        for path, keys in self.keys.items():
-            for length in lengths:
-                tail = keys[len(keys) - length :] if length <= len(keys) else None
-                if tail in wanted:
-                    place = LeafPath(path[: len(keys) - length])
-                    paths[place] += 1
-                    shapes[place] += fits(self.tree[path], wanted[tail])
+        for path, place, tail in self._found(wanted):
+            paths[place] += 1
+            shapes[place] += fits(self.tree[path], wanted[tail])
         if not paths:
             return None
-        matched = {place: self._matched(place) for place in paths}
 
         def rank(place: LeafPath) -> tuple[object, ...]:
             return (
                 shapes[place],
                 paths[place],
-                matched[place] - self.sizes[place],  # leaves that no collection asks for
+                self.matched[place] - self.sizes[place],  # leaves that no collection asks for
                 not self._is_optimizer(place),
                 place[-1:] in (("params",), (name,)),
                 not any("ema" in str(key).lower() for key in place),
@@ -188,10 +183,14 @@ class _Votes:
             )
         return best
 
-    def _matched(self, place: LeafPath) -> int:
-        if not place:
-            return sum(keys in self.all_paths for keys in self.keys.values())
-        return sum(keys in self.all_paths for keys in self.below(place))
+    def _found(self, wanted: Collection[Path]) -> Iterator[tuple[LeafPath, LeafPath, Path]]:
+        """Every leaf whose last keys are one of the wanted paths: the leaf, the node above these keys, the keys."""
+        lengths = {len(path) for path in wanted}
+        for path, keys in self.keys.items():
+            for length in lengths:
+                tail = keys[len(keys) - length :]
+                if length <= len(keys) and tail in wanted:
+                    yield path, LeafPath(path[: len(keys) - length]), tail
 
     def _is_optimizer(self, place: LeafPath) -> bool:
         return place in self.twins or any(str(key) in OPTIMIZER_NAMES for key in place)

@@ -165,3 +165,15 @@ class NnxTwice(nnx.Module):
 
     def __call__(self, x):
         return self.inner(x) + self.inner(x)
+
+
+class NnxAutoEncoder(nnx.Module):
+    def __init__(self, *, rngs):
+        self.encoder = nnx.Linear(8, 3, rngs=rngs)
+        self.decoder = nnx.Linear(3, 8, rngs=rngs)
+
+    def encode(self, x):
+        return nnx.relu(self.encoder(x))
+
+    def __call__(self, x):
+        return self.decoder(self.encode(x))

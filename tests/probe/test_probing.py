@@ -328,3 +328,48 @@ def test_a_wrong_option_is_exit_code_2(saved, batch, capsys, arguments, message)
 
     assert end.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def autoencoders(tmp_path_factory):
+    """An autoencoder with a method `encode`, in linen and in NNX."""
+    import seed_models as seeds
+
+    folder = tmp_path_factory.mktemp("autoencoders")
+    linen = linen_variables(seeds.AutoEncoder(), np.ones((2, 8), np.float32))
+    module = nnx.state(seeds.NnxAutoEncoder(rngs=nnx.Rngs(0)))
+    return {
+        "AutoEncoder": save(folder / "linen", linen),
+        "NnxAutoEncoder": save(folder / "nnx", nnx.to_pure_dict(module)),
+    }
+
+
+@pytest.mark.parametrize("name", ["AutoEncoder", "NnxAutoEncoder"])
+def test_calls_of_a_method_are_shown_when_asked_for(autoencoders, name):
+    spec = f"{HERE / 'seed_models.py'}:{name}"
+    shown = probe(autoencoders[name], ("float32[2,8]",), model=spec, shapes=True)
+    encode = probe(
+        autoencoders[name], ("float32[2,8]",), model=spec, methods=("encode",), shapes=True
+    )
+    everything = probe(
+        autoencoders[name], ("float32[2,8]",), model=spec, methods=("*",), shapes=True
+    )
+
+    assert [s.name for s in shown.sites] == ["encoder", "decoder", "."]
+    assert [(s.name, s.method, s.shape) for s in encode.sites] == [("encode", "encode", (2, 3))]
+    assert [s.name for s in everything.sites] == ["encoder", "encode", "decoder", "."]
+
+
+@pytest.mark.parametrize("name", ["AutoEncoder", "NnxAutoEncoder"])
+@pytest.mark.parametrize(
+    ("part", "rows"), [("encode", ["encoder", "encode"]), ("encoder", ["encoder"])]
+)
+def test_a_method_or_a_submodule_runs_on_its_own_with_its_own_leaves(
+    autoencoders, name, part, rows
+):
+    spec = f"{HERE / 'seed_models.py'}:{name}"
+    found = probe(autoencoders[name], ("float32[2,8]",), model=spec, run=part, shapes=True)
+
+    assert [s.name for s in found.sites] == rows
+    with pytest.raises(SurgeryError, match="has no method or submodule 'encodes'"):
+        probe(autoencoders[name], ("float32[2,8]",), model=spec, run="encodes", shapes=True)
