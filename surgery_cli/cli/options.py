@@ -114,6 +114,15 @@ def drafting(
             help="What becomes of twins in the optimizer state.",
         ),
     ] = None,
+    optimizer_kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--optimizer-kind",
+            metavar="[AT=]KIND",
+            help="The optax factory that made the optimizer state, e.g. adamw; AT=KIND for one node (repeatable).",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Seed of every random value.")
     ] = None,
@@ -172,6 +181,7 @@ def drafting(
         params=params,
         like_init=like_init,
         optimizer=optimizer,
+        optimizer_kind=kinds_of(optimizer_kind),
         seed=seed,
         device=device,
         mesh=mesh,
@@ -230,6 +240,36 @@ def settings_of(texts: Sequence[str] | None) -> dict[str, str]:
             )
         found[name] = value
     return found
+
+
+def kinds_of(texts: Sequence[str] | None) -> str | dict[str, str] | None:
+    """What `--optimizer-kind` was given: one name for the whole tree, or names by node ("" for all other nodes).
+
+    >>> kinds_of(["adamw"]), kinds_of(["opt_state/1=adamw", "sgd"])
+    ('adamw', {'opt_state/1': 'adamw', '': 'sgd'})
+
+    Raises:
+        PlanError: one has no name, or one node is given twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts or ():
+        node, equals, name = text.rpartition("=")
+        if not name or (equals and not node):
+            raise PlanError(
+                f"`--optimizer-kind` takes KIND or AT=KIND, not '{text}'",
+                fix="e.g. `--optimizer-kind adamw`, or `--optimizer-kind opt_state/1=adamw`",
+                field="optimizer_kind",
+            )
+        if node in found:
+            where = f"for '{node}' " if node else ""
+            raise PlanError(
+                f"`--optimizer-kind` is given twice {where}".rstrip(),
+                why=f"'{found[node]}' and '{name}'",
+                fix="keep one of them, or say which node each is for: `--optimizer-kind AT=KIND`",
+                field="optimizer_kind",
+            )
+        found[node] = name
+    return found[""] if found.keys() == {""} else found or None
 
 
 def taking(**groups: Callable[..., Any]) -> Callable[[Callable[..., int]], Callable[..., int]]:

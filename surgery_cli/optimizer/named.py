@@ -19,7 +19,9 @@ class NamedKinds:
 
     def __init__(self, kind: str | Mapping[str, str] | None) -> None:
         by_node = {"": kind} if isinstance(kind, str) else dict(kind or {})
-        self._by_node = {node.strip("/"): name for node, name in by_node.items()}
+        named = {node.strip("/"): name for node, name in by_node.items()}
+        # the deepest node that stands above a state has the say
+        self._by_node = dict(sorted(named.items(), key=lambda entry: -len(entry[0])))
         self._used: set[str] = set()
         for name in self._by_node.values():
             _check(name)
@@ -28,15 +30,16 @@ class NamedKinds:
         self, path: LeafPath, kinds: tuple[Kind, ...]
     ) -> tuple[tuple[Kind, ...], int | None]:
         """The kinds that the state at ``path`` can be, and the signal that reaches it, if the user said so."""
+        said: tuple[tuple[Kind, ...], int | None] | None = None
         for node, name in self._by_node.items():
             if node and not (str(path) + "/").startswith(node + "/"):
                 continue
             signals = FACTORIES[name]
             left = tuple(kind for kind in kinds if kind.name in signals)
             if left:
-                self._used.add(node)
-                return left[:1], signals[left[0].name]
-        return kinds, None
+                self._used.add(node)  # a name that a deeper one overrules fits all the same
+                said = said or (left[:1], signals[left[0].name])
+        return said or (kinds, None)
 
     def raise_if_unused(self, family: Mapping[LeafPath, str]) -> None:
         """Refuse names that fit no state of the tree.

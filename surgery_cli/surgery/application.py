@@ -66,6 +66,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     mesh: str | None = None
     memory_bytes: int = 4 << 30
     optimizer: str | None = None
+    optimizer_kind: str | dict[str, str] | None = None
+    """The optax factory that made the optimizer state, for the whole tree or by node; above the plan's own."""
     allow_non_finite: bool = False
     force: bool = False
     link: Literal["auto", "reflink", "hard", "never"] = "auto"
@@ -74,6 +76,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """``apply --draft sha256:…``."""
     like_init: str | None = None
     """``FILE.py:FUNCTION``: the draft must be what a restore into the function's pytree takes."""
+
+
+def _with_kinds(plan: Plan, options: Options) -> Plan:
+    """The plan with what the options say of the optimizer's kind: a name replaces the plan's, nodes add to it."""
+    given, own = options.optimizer_kind, plan.optimizer_kind
+    if given is None:
+        return plan
+    if isinstance(given, dict) and "" not in given and own is not None:
+        given = {**({"": own} if isinstance(own, str) else own), **given}
+    return msgspec.structs.replace(plan, optimizer_kind=given)
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -169,6 +181,7 @@ def preview(
     source: str, plan: Plan, destination: str | None, options: Options, say: Say = lambda _: None
 ) -> reports.Preview:
     """What ``apply`` would do; with a destination, whether it can be used."""
+    plan = _with_kinds(plan, options)
     prepared = prepare(source, plan, options, say)
     if destination is not None:
         check_destination(Path(destination), prepared.checkpoint.boundary, force=options.force)
@@ -190,6 +203,7 @@ def apply(
     started = time.monotonic()
     target = Path(destination)
     restored = recover_old(target)
+    plan = _with_kinds(plan, options)
     prepared = prepare(source, plan, options, say)
     _check_expected(prepared, options)
     check_destination(target, prepared.checkpoint.boundary, force=options.force)

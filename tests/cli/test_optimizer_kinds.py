@@ -1,0 +1,127 @@
+"""A chain whose first state left no trace: what is said of its slots, and what settles them; states of real optax."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli.cli.options import kinds_of
+from surgery_cli.errors import PlanError
+
+PARAMS = {
+    "body": {"kernel": np.full((4, 3), 0.5, np.float32)},
+    "head": {"kernel": np.full((3, 2), -0.25, np.float32)},
+}
+HEAD = "params/head/kernel"
+
+
+def recipe():
+    schedule = optax.warmup_cosine_decay_schedule(0.0, 1e-3, 10, 100)
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule))
+
+
+def after_training(transformation, factor=1.0, steps=5):
+    """The state after a few steps below the clip, had ``head`` been ``factor`` times as large all along."""
+    random = np.random.default_rng(0)
+    params = {**PARAMS, "head": {"kernel": PARAMS["head"]["kernel"] * np.float32(factor)}}
+    state = transformation.init(params)
+    for _ in range(steps):
+        gradients = jax.tree.map(lambda p: random.normal(0, 1e-2, p.shape).astype("f4"), PARAMS)
+        gradients["head"]["kernel"] /= np.float32(factor)
+        _, state = transformation.update(gradients, state, params)
+    return {"params": params, "opt_state": state}
+
+
+def save(path, tree):
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(path, tree)
+    return path
+
+
+def restored(path):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        return checkpointer.restore(path)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("chain") / "saved", after_training(recipe()))
+
+
+def assert_follows(path, factor):
+    expected = after_training(recipe(), factor)["opt_state"][1][0]
+    found = restored(path)["opt_state"][1][0]
+    for slot in ("mu", "nu"):
+        for layer in PARAMS:
+            np.testing.assert_allclose(
+                found[slot][layer]["kernel"], getattr(expected, slot)[layer]["kernel"], rtol=1e-5
+            )
+
+
+@pytest.mark.parametrize("kind", ["adamw", "opt_state/1=adamw", "opt_state/1/0=adamw"])
+def test_naming_the_kind_on_the_command_makes_the_moments_behind_a_clip_follow(
+    surgery, saved, tmp_path, kind
+):
+    result = surgery(
+        "rescale", saved, tmp_path / "new", HEAD, "--by", "3", "--optimizer-kind", kind, "--json"
+    )
+
+    assert result.code == 0
+    assert result.document["edits"][0]["twins"] == {"transform": 2}
+    assert not [note for note in result.document["notes"] if "kept" in note]
+    assert_follows(tmp_path / "new", 3)
+
+
+def test_naming_the_kind_in_a_plan_makes_the_moments_behind_a_clip_follow(surgery, saved, tmp_path):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"optimizer_kind: adamw\nedits:\n  - {{op: rescale, at: {HEAD}, by: 0.25, optimizer: transform}}\n"
+    )
+
+    assert surgery("apply", saved, tmp_path / "new", plan, "--quiet").code == 0
+
+    assert_follows(tmp_path / "new", 0.25)
+
+
+def test_the_kind_of_the_command_stands_above_the_plans_and_the_deepest_node_has_the_say(
+    surgery, saved, tmp_path
+):
+    plan = tmp_path / "plan.yaml"
+    edits = f"edits:\n  - {{op: rescale, at: {HEAD}, by: 3}}\n"
+    plan.write_text(f"optimizer_kind: adamax\n{edits}")
+    said = surgery("plan", saved, plan, "--optimizer-kind", "opt_state/1=adamw", "--json").document
+    plan.write_text(f"optimizer_kind: {{opt_state: adamax, opt_state/1: adamw}}\n{edits}")
+    mapped = surgery("plan", saved, plan, "--json").document
+    command = surgery(
+        "rescale", saved, tmp_path / "new", HEAD, "--by", "3", "--optimizer-kind", "adamw",
+        "--dry-run", "--json",
+    ).document  # fmt: skip
+
+    assert said["draft"] == mapped["draft"] == command["draft"]
+    assert command["edits"][0]["twins"] == {"transform": 2}
+    plan.write_text(f"optimizer_kind: adamax\n{edits}")
+    alone = surgery("plan", saved, plan, "--json").document
+    assert alone["draft"] != command["draft"]
+
+
+def test_a_kind_that_is_none_is_refused_on_the_command_with_the_nearest_name(
+    surgery, saved, tmp_path
+):
+    result = surgery(
+        "rescale", saved, tmp_path / "new", HEAD, "--by", "3", "--optimizer-kind", "adamww"
+    )
+
+    assert result.code == 2
+    assert "did you mean `adamw`" in result.err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "texts", [["=adamw"], ["opt_state="], [""], ["sgd", "adamw"], ["a=x", "a=y"]]
+)
+def test_kinds_that_say_nothing_or_two_things_are_refused(texts):
+    with pytest.raises(PlanError, match="--optimizer-kind"):
+        kinds_of(texts)
