@@ -26,6 +26,7 @@ from surgery_cli.store.root_steps import (
     find_steps,
     pick,
     refuse_mixture,
+    refuse_several,
 )
 from surgery_cli.store.step_items import (
     StepItems,
@@ -77,6 +78,8 @@ class _Wish(NamedTuple):
     item: str | None
     link: str
     """What to say of the argument's own symbolic link, or ''."""
+    address: str
+    """What stands before `@N`, if the argument names a step so, or ''."""
 
 
 def locate(
@@ -107,7 +110,8 @@ def locate(
     link = f"'{text}' → '{real}': " if is_link else ""
     if not staging:
         refusals.refuse_unfinished(real)
-    wish = _Wish(text, real, step, item, link)
+    address = text.rpartition("@")[0] if path != Path(text).expanduser() else ""
+    wish = _Wish(text, real, step, item, link, address)
     if real.is_file():
         return _file(wish)
     listing = Listing.of(real)
@@ -118,6 +122,7 @@ def locate(
     steps = find_steps(listing)
     inside = step_items(listing)
     if inside.pytrees and (not steps or step_name(real.name) is not None):
+        refuse_several(listing)
         return _step(wish, listing)
     if steps:
         return _root(wish, listing, steps)
@@ -329,7 +334,7 @@ def _root(wish: _Wish, listing: Listing, steps: list[Step]) -> Location:
     """A directory of steps: the one asked for, or the newest finished."""
     if wish.step is None:
         refuse_mixture(listing, steps)
-    picked, why = pick(wish.path, wish.step, steps)
+    picked, why = pick(wish.path, wish.step, steps, address=wish.address)
     path = listing.path / picked.name
     base = wish._replace(argument=f"{wish.path}@{picked.number}")
     inside = StepItems({}, {}, [], [], [])

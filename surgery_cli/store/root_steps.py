@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.store.listing import (
     Listing,
+    holds_pytree,
     is_leftover,
     is_record,
     starts_as_msgpack,
@@ -21,6 +22,7 @@ _ROOT_FILES: Final = frozenset({"_ROOT_METADATA"})
 
 
 _SURE_PREFIXES: Final = frozenset({"", "checkpoint", "ckpt", "step"})
+_SHOWN_CHECKPOINTS: Final = 8
 
 
 class Step(NamedTuple):
@@ -72,6 +74,35 @@ def refuse_mixture(listing: Listing, steps: list[Step]) -> None:
             )
 
 
+def refuse_several(listing: Listing) -> None:
+    """Refuse to read a folder of unrelated checkpoints as one step whose items they are.
+
+    The items of a step have no ``_CHECKPOINT_METADATA`` of their own: the step has it.
+
+    Raises:
+        PlanError: a folder in it is a whole checkpoint, or a root with steps.
+    """
+    whole = [name for name in listing.own_folders() if _is_whole(listing.path / name)]
+    if not whole:
+        return
+    held = "several checkpoints: name one" if len(whole) > 1 else "a checkpoint: name it"
+    shown = [f"'{name}'" for name in whole[:_SHOWN_CHECKPOINTS]]
+    more = len(whole) - len(shown)
+    raise PlanError(
+        f"'{listing.path}' holds {held}",
+        why=", ".join(shown) + (f" and {more} more" if more else ""),
+        fix=f"e.g. '{listing.path / whole[0]}'",
+    )
+
+
+def _is_whole(path: Path) -> bool:
+    """True for a folder that was saved by itself, or that holds finished steps; not for an item of a step."""
+    listing = Listing.of(path)
+    if listing.files & {"_CHECKPOINT_METADATA", "orbax.checkpoint"}:
+        return True
+    return not holds_pytree(listing) and any(step.is_finished for step in find_steps(listing))
+
+
 def belongs_to_root(path: Path) -> bool:
     """True for Orbax's own files and folders beside the steps."""
     return path.name in (_ROOT_FOLDERS if path.is_dir() else _ROOT_FILES)
@@ -92,8 +123,15 @@ def beside_steps(listing: Listing, steps: list[Step]) -> list[Path]:
     return found
 
 
-def pick(root: Path, wanted: int | None, steps: list[Step]) -> tuple[Step, str]:
-    """The step to open, and why that one."""
+def pick(
+    root: Path, wanted: int | None, steps: list[Step], *, address: str = ""
+) -> tuple[Step, str]:
+    """The step to open, and why that one; ``address`` is what stood before ``@N``, if the step was named so.
+
+    Raises:
+        CheckpointError: the step, or every step, is unfinished.
+        PlanError: there is no such step, or several could be meant.
+    """
     finished = [s for s in steps if s.is_finished]
     if wanted is None:
         if not finished:
@@ -132,12 +170,13 @@ def pick(root: Path, wanted: int | None, steps: list[Step]) -> tuple[Step, str]:
                 why="its save, or a deletion in it, was interrupted before it was done",
                 fix=f"use a finished step: {_some(finished) or 'there is none here'}",
             )
+    close = min((s.number for s in finished), key=lambda n: abs(n - wanted), default=None)
+    # `--step` is about SRC; a donor, named as `ROOT@N`, is not reached by it
+    spelled = f"{address}@{close}" if address else f"--step {close}"
     raise PlanError(
         f"there is no step {wanted} in '{root}'",
         why=f"finished steps: {_some(finished) or 'none'}",
-        fix=f"`--step {min(finished, key=lambda s: abs(s.number - wanted)).number}` is the nearest"
-        if finished
-        else "",
+        fix=f"`{spelled}` is the nearest" if finished else "",
     )
 
 

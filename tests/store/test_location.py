@@ -19,7 +19,7 @@ COMPOSITE_STEP = FIXTURES / "orbax-0.5.10" / "cm_composite" / "100"
 def _root(folder: Path, names: list[str], item: str = "default") -> Path:
     """A root whose steps hold one pytree each; as 0.5.10 leaves them, without metadata of their own."""
     for name in names:
-        shutil.copytree(FLAT, folder / name / item)
+        shutil.copytree(FLAT, folder / name / item, ignore=lambda *_: {"_CHECKPOINT_METADATA"})
     return folder
 
 
@@ -418,3 +418,30 @@ def test_a_flat_checkpoint_in_a_folder_with_a_number_in_its_name_is_no_item(
     shutil.copytree(FIXTURES / name, path)
     location = locate(str(path))
     assert (location.shape, location.step, location.step_directory) == ("flat", None, path)
+
+
+def test_a_folder_of_unrelated_checkpoints_is_not_one_step(
+    manager_root: Path, tmp_path: Path
+) -> None:
+    import orbax.checkpoint as ocp
+
+    with ocp.StandardCheckpointer() as checkpointer:
+        for name in ("bn", "std"):
+            checkpointer.save(tmp_path / name, {"w": np.arange(3.0)})
+    shutil.copytree(manager_root, tmp_path / "run")
+    with pytest.raises(PlanError, match="holds several checkpoints: name one") as refused:
+        locate(str(tmp_path))
+    assert refused.value.problems[0].why == "'bn', 'run', 'std'"
+    assert refused.value.problems[0].fix == f"e.g. '{tmp_path / 'bn'}'"
+
+
+def test_a_step_that_lost_its_metadata_still_opens(manager_root: Path, tmp_path: Path) -> None:
+    shutil.copytree(manager_root / "2", tmp_path / "copy")
+    (tmp_path / "copy" / "_CHECKPOINT_METADATA").unlink()
+    assert _names(locate(str(tmp_path / "copy")))[0] == ["opt_state", "params"]
+
+
+def test_the_nearest_step_is_spelled_as_the_missing_one_was(manager_root: Path) -> None:
+    with pytest.raises(PlanError) as refused:
+        locate(f"{manager_root}@9")
+    assert refused.value.problems[0].fix == f"`{manager_root}@2` is the nearest"
