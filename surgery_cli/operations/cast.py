@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -18,12 +18,36 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating, 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64))
 _COMPLEX = ("complex64", "complex128")
 _NAMES = (*LARGEST, *_COMPLEX, *_INTEGERS)
+_PARTS = {"complex64": "float32", "complex128": "float64"}
+
+_LEAST_COUNTED = {"float64": 2.0**-1022, "float32": 2.0**-126, "bfloat16": 2.0**-126}
+"""The smallest normal number of dtypes whose subnormals devices take for 0 anyway: what is smaller is no loss."""
+
+_ROUNDING = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "bfloat16": 2.0**-8,
+    "float16": 2.0**-11,
+    "float8_e3m4": 2.0**-5,
+    **dict.fromkeys(("float8_e4m3", "float8_e4m3fn", "float8_e4m3fnuz"), 2.0**-4),
+    "float8_e4m3b11fnuz": 2.0**-4,
+    **dict.fromkeys(("float8_e5m2", "float8_e5m2fnuz"), 2.0**-3),
+}
+"""By how much rounding to a dtype changes a number at most, relative to it."""
 
 
 class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
     """Change the dtype of leaves; without a pattern, of every floating leaf, optimizer state included."""
 
     to: Annotated[str, Meta(description="The new dtype: `bfloat16`, `float32`, `float8_e4m3fn`, …")]
+    underflow: Annotated[
+        Literal["error", "keep"],
+        Meta(
+            description="What to do where values that count become 0: refuse, or keep these zeros. They count in a leaf"
+            " without negative values (a second moment, by whose root training divides), and where they are larger"
+            " than the rounding of the largest value."
+        ),
+    ] = "error"
 
     example: ClassVar[str] = "- op: cast\n  at: params\n  where_dtype: floating\n  to: bfloat16\n"
     selects_everything_without_at: ClassVar[bool] = True
@@ -81,7 +105,37 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
                 fix="choose a wider dtype, or rescale the leaf first",
                 path=str(at.path),
             )
+        if self.underflow == "error" and not is_integer(self.to):
+            kit.apply(self._check_underflow, block, new, at)
         return new
+
+    def _check_underflow(self, old: Any, new: Any, at: Place) -> None:
+        """Refuse zeros that are more than rounding, by the values of this block."""
+        part, to = (_PARTS.get(dtype, dtype) for dtype in (at.before.dtype, self.to))
+        if _LEAST_COUNTED.get(part, 0.0) >= _LEAST_COUNTED.get(to, 1.0):
+            return
+        is_zero = new == 0
+        if not is_zero.any():
+            return
+        size = abs(old)
+        lost = is_zero & (size != 0) & (size >= _LEAST_COUNTED.get(part, 0.0))
+        count = int(lost.sum())
+        if not count:
+            return
+        # -0.0 is not below 0; complex numbers have no sign
+        if is_complex(self.to) or bool((old < 0).any()):
+            largest = float(size[~_is_not_finite(old)].max())
+            if float(size[lost].max()) <= largest * _ROUNDING[to]:
+                return
+        whole = at.shape == at.before.shape
+        where = "" if whole else f" in the block at {list(at.start)} alone"
+        raise ValueRefusal(
+            f"'{at.path}' does not fit {self.to}",
+            why=f"{count} of its {old.size} values{where} are not 0 and would become 0, the smallest"
+            f" {float(size[lost].min()):.3g}",
+            fix="use bfloat16, leave the optimizer state out with `except: opt_state`, or say `underflow: keep`",
+            path=str(at.path),
+        )
 
 
 def recast(spec: LeafSpec, dtype: str) -> LeafSpec:
@@ -130,5 +184,4 @@ def _limits(dtype: str) -> str:
     """The limits of a dtype as text."""
     if is_integer(dtype):
         return "{} … {}".format(*integer_range(dtype))
-    part = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
-    return f"±{LARGEST.get(part, math.inf):g}"
+    return f"±{LARGEST.get(_PARTS.get(dtype, dtype), math.inf):g}"

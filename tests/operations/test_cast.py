@@ -151,3 +151,55 @@ def test_chunks_and_sharding_stay() -> None:
     after = Cast(to="bfloat16").output(spec)
     assert (after.chunk_shape, after.write_shape, after.sharding) == ((2, 4), (4, 4), "{}")
     assert after.dtype == "bfloat16"
+
+
+def test_a_second_moment_that_would_become_zero_is_refused_with_count_and_smallest() -> None:
+    leaf = np.array([0.0, 1e-3, 2e-9, 5e-10], np.float32)
+    with pytest.raises(ValueRefusal, match="does not fit float16") as caught:
+        edited(Cast(to="float16"), leaf)
+    said = str(caught.value)
+    assert "2 of its 4 values are not 0 and would become 0, the smallest 5e-10" in said
+    assert "use bfloat16, leave the optimizer state out with `except: opt_state`" in said
+    assert "`underflow: keep`" in said
+    assert caught.value.problems[0].path == "params/Dense_0/kernel"
+
+
+def test_underflow_keep_makes_zeros_of_them() -> None:
+    leaf = np.array([1e-3, 2e-9, -2e-9], np.float32)
+    result = edited(Cast(to="float16", underflow="keep"), leaf)
+    np.testing.assert_array_equal(result, np.array([1e-3, 0, -0.0], np.float16))
+
+
+def test_a_weight_far_below_the_rounding_of_the_largest_may_become_zero() -> None:
+    """1e-9 beside 0.05: rounding 0.05 to float16 changes it by up to 2.4e-5."""
+    leaf = np.array([0.05, -0.03, 1e-9], np.float32)
+    np.testing.assert_array_equal(edited(Cast(to="float16"), leaf), leaf.astype(np.float16))
+
+
+def test_signed_values_that_are_all_small_are_refused() -> None:
+    """A first moment of 1e-7 and less: float16 rounds by 5e-11 there, and loses 2e-8."""
+    leaf = np.array([1e-7, -2e-8, 1e-8], np.float32)
+    with pytest.raises(ValueRefusal, match="does not fit float16") as caught:
+        edited(Cast(to="float16"), leaf)
+    assert "2 of its 3 values" in str(caught.value)
+
+
+@pytest.mark.parametrize("smallest", [2.0**-126, 1e-44])
+def test_float32_becomes_bfloat16_down_to_its_subnormals(smallest: float) -> None:
+    """What is below 2**-126 devices take for 0 as float32 already."""
+    leaf = np.array([1.0, smallest], np.float32)
+    result = edited(Cast(to="bfloat16"), leaf)
+    np.testing.assert_array_equal(result, leaf.astype(ml_dtypes.bfloat16))
+
+
+def test_float64_below_float32_is_refused() -> None:
+    with pytest.raises(ValueRefusal, match="1e-50"):
+        edited(Cast(to="float32"), np.array([1.0, 1e-50]))
+    with pytest.raises(ValueRefusal, match="1e-50"):
+        edited(Cast(to="complex64"), np.array([1e-50j]))
+
+
+def test_an_infinity_does_not_excuse_zeros() -> None:
+    leaf = np.array([np.inf, -1e-7, 1e-8], np.float32)
+    with pytest.raises(ValueRefusal, match="does not fit float16"):
+        edited(Cast(to="float16"), leaf)
