@@ -190,3 +190,8 @@ def test_the_nearest_name_is_found_among_many():
 
 def test_nothing_is_near_to_something_else_altogether():
     assert nearest("zzz", ["params/kernel"]) == []
+
+
+@given(st.lists(st.text(st.sampled_from("ab%2F5.*?[]{},"), min_size=1), min_size=1, max_size=4))
+def test_the_pattern_of_a_path_names_it(keys):
+    assert PathPattern(path(*keys).pattern).match(path(*keys)).node == path(*keys)

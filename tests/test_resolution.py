@@ -438,3 +438,16 @@ def test_a_question_follows_a_leaf_to_its_new_path():
 @pytest.mark.parametrize("edit", [Halve(at="params/b"), Halve(at="opt_state/x"), Keep(at="params")])
 def test_edits_that_a_question_does_not_concern_are_done(edit):
     assert resolved(ASKED, edit, settings=unsure_about(("params", "a"))).leaves
+
+
+@pytest.mark.parametrize(
+    ("key", "typed", "suggested"),
+    [("%2F", "%2F", "%252F"), ("[x]", "[x]", "[[]x]"), ("a*b", "a[*]bc", "a[*]b")],
+)
+def test_a_suggested_path_names_the_leaf_when_it_is_typed(key, typed, suggested):
+    assert f"the nearest paths are '{suggested}'" in message({key: W}, Halve(at=typed))
+    assert named({key: W}, Halve(at=suggested)) == [key]
+
+
+def test_a_path_typed_as_it_prints_is_told_from_one_that_is_not_there():
+    assert "a path prints like that" in message({"[x]": W}, Halve(at="[x]"))

@@ -80,7 +80,9 @@ def _compiled(texts: Iterable[str], field: str) -> list[PathPattern]:
 
 
 def _no_match(pattern: PathPattern, draft: Draft, field: str) -> Problem:
-    texts = [*draft.texts.values(), *(str(node) for node in draft.tree.nodes if node)]
+    texts = {text: path for path, text in draft.texts.items()}
+    for node in filter(None, draft.tree.nodes):
+        texts.setdefault(str(node), node)
     keys = {key for text in texts for key in text.split("/")}
     strange = [
         key
@@ -93,12 +95,14 @@ def _no_match(pattern: PathPattern, draft: Draft, field: str) -> Problem:
         why = f"no key is called '{strange[0]}'; the nearest: {_quoted(similar)}"
     elif strange:
         why = f"no key is called '{strange[0]}'"
+    elif pattern.text.strip("/") in texts:
+        why = "a path prints like that, but `*`, `?`, `[`, `{` are wildcards and `%2F` is a slash"
     elif close:
         why = "its keys exist, but not at this place"
     return Problem(
         f"'{pattern.text}' matches nothing",
         why=why,
-        fix=f"the nearest paths are {_quoted(close)}"
+        fix=f"the nearest paths are {_quoted(texts[text].pattern for text in close)}"
         if close
         else "`surgery inspect` lists the paths; `optional: true` lets an edit match nothing",
         field=field,

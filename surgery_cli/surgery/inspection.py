@@ -85,7 +85,8 @@ def named_leaves(checkpoint: Checkpoint, patterns: Sequence[str]) -> list[LeafPa
         pattern = PathPattern(text)
         named = {path for path in tree if pattern.match(path, tree.texts[path])}
         if not named:
-            close = nearest(text, tree.texts.values())
+            known = {printed: path for path, printed in tree.texts.items()}
+            close = [known[printed].pattern for printed in nearest(text, known)]
             problems.append(
                 PlanError(
                     f"'{text}' names no leaf",

@@ -7,7 +7,7 @@ import heapq
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -37,6 +37,18 @@ class LeafPath(tuple[Key, ...]):
         return "/".join(_encode(str(key)) for key in self)
 
     @property
+    def pattern(self) -> str:
+        """The text to type for this path: wildcards in its keys are bracketed, ``%2F`` and ``%25`` spelled out.
+
+        >>> LeafPath(("layers", "[x]")).pattern, LeafPath(("%2F",)).pattern, LeafPath(("a/b",)).pattern
+        ('layers/[[]x]', '%252F', 'a/b')
+        """
+        text = str(self)
+        if _SPELLED.search(text):
+            text = self.spelling
+        return "".join(f"[{c}]" if c in "*?[{" else c for c in text)
+
+    @property
     def parent(self) -> LeafPath:
         return LeafPath(self[:-1])
 
@@ -48,13 +60,16 @@ class LeafPath(tuple[Key, ...]):
         return self[: len(node)] == node
 
 
+_SPELLED: Final = re.compile("%2[Ff]|%25")
+
+
 def _encode(key: str) -> str:
     return key.replace("%", "%25").replace("/", "%2F")
 
 
 def decode(segment: str) -> str:
     """A key from its unambiguous spelling; only ``%2F`` and ``%25`` decode."""
-    return re.sub("%2[Ff]|%25", lambda m: "%" if m[0] == "%25" else "/", segment)
+    return _SPELLED.sub(lambda m: "%" if m[0] == "%25" else "/", segment)
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -122,7 +137,7 @@ class PathPattern:
                 why=str(error),
                 fix="write `[*]` for a star that is part of a name",
             ) from None
-        self.is_spelled = not self.is_regex and re.search("%2[Ff]|%25", text) is not None
+        self.is_spelled = not self.is_regex and _SPELLED.search(text) is not None
         self.is_literal = not self.is_regex and self._expression.groups == 0
         self._head = "" if self.is_regex else _literal_head(glob)
 
