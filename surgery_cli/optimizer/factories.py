@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 _ADAM: Final = {"adam": -1}
@@ -172,3 +172,20 @@ REFUSED: Final[Mapping[str, str]] = {
     "scale_by_galore": "its slots are projections to low rank, which no edit of the full param can follow",
 }
 """Factories whose slots cannot be carried, each with its reason."""
+
+_USUAL: Final = ("adamw", "sgd", "rmsprop", "lars", "adafactor", "adagrad", "lion")
+
+
+def factories_of(kinds: Iterable[str]) -> list[str]:
+    """Factories that make states of these kinds, one for each kind and signal, the usual ones first.
+
+    >>> factories_of(["adam", "adopt"]), factories_of(["trace"])
+    (['adamw', 'adopt'], ['sgd', 'rmsprop', 'lars'])
+    """
+    wanted = set(kinds)
+    found: dict[tuple[str, int], str] = {}
+    for name in (*_USUAL, *FACTORIES):
+        for kind, signal in FACTORIES[name].items():
+            if kind in wanted:
+                found.setdefault((kind, signal), name)
+    return list(dict.fromkeys(found.values()))

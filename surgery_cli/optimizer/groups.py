@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.factories import factories_of
 from surgery_cli.optimizer.kinds import Field
 from surgery_cli.optimizer.mirrors import Mirror, Pair, leaf_relation
 from surgery_cli.optimizer.slots import Slot
@@ -147,12 +148,13 @@ class Group(msgspec.Struct, kw_only=True):
             optimizer=self.family,
             node=self.mirror.node,
             root=self.mirror.root,
+            unsure_because=unsure.why if unsure else "",
             settled_by=unsure.fix if unsure else "",
         )
         found = [self._slot(common, pair, tree) for pair in self.mirror.pairs]
         found += [
             msgspec.structs.replace(
-                common, path=leaf, param=param, relation="hole", power=0, fresh=None, settled_by="",
+                common, path=leaf, param=param, relation="hole", power=0, fresh=None, unsure_because="", settled_by="",
                 is_params_like=False, takes_param=False, is_second_moment=False,
             )
             for param, leaf in self.mirror.holes
@@ -181,13 +183,13 @@ class Group(msgspec.Struct, kw_only=True):
     def _unsure(self, fields: Mapping[str, Field | None]) -> Unsure:
         if None in fields.values():
             why = "it mirrors the params, but its state is not one that optax makes"
-            fix = f"add `slots: {{{self.mirror.node}: {{power: 0}}}}` with its power of a factor of the params"
-        elif len(fields) > 1 and len({f.power(-1) for f in fields.values() if f}) > 1:
+            fix = f"add `slots: {{{self.mirror.node}: {{power: 0}}}}` to the plan, with its power of a factor"
+        elif self.signal.value is not None:
             why = f"{', '.join(sorted(fields))} keep states of the same names and shapes"
-            fix = f"add `optimizer_kind: NAME` with the optax factory that made it, e.g. `{next(iter(fields))}`"
+            fix = _naming_the_factory(fields)
         else:
             why = "what stands before it in the chain (clipping? a trust ratio? a sign?) left no trace on disk"
-            fix = "add `optimizer_kind: NAME` with the optax factory that made it, e.g. `adamw`, `sgd`, `lars`"
+            fix = _naming_the_factory(fields)
         return Unsure(
             path=self.mirror.node,
             owner=self.owner,
@@ -197,3 +199,13 @@ class Group(msgspec.Struct, kw_only=True):
             candidates=tuple(fields),
             pair=self.pair if len(fields) > 1 and self.signal.value is not None else None,
         )
+
+
+def _naming_the_factory(kinds: Iterable[str]) -> str:
+    """The option that settles which factory made a state of one of these kinds, with the most usual name."""
+    first, *others = factories_of(kinds) or ["NAME"]
+    others_text = f", e.g. {' or '.join(f'`{name}`' for name in others[:2])}" if others else ""
+    return (
+        f"add `--optimizer-kind {first}` (in a plan `optimizer_kind: {first}`) if that optax factory made it,"
+        f" else its name{others_text}; or `--like-init FILE.py:FUNCTION`"
+    )

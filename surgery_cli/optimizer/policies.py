@@ -10,6 +10,7 @@ import msgspec
 from surgery_cli.draft import Draft, LeafRecipe, is_numeric
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.optimizer.donors import Donors
+from surgery_cli.optimizer.kept import Kept
 from surgery_cli.optimizer.places import moved_slots, slot_moves, slots_below
 from surgery_cli.optimizer.resets import refilled, taking_param
 from surgery_cli.optimizer.slots import Slot
@@ -82,7 +83,7 @@ class _Carrying:
         self._draft, self._edit, self._before = draft, edit, before
         self._policy, self._scene, self._edited = policy, scene, edited
         self._donors = Donors(scene)
-        self._unsure: dict[LeafPath, tuple[int, str]] = {}
+        self._kept: dict[LeafPath, Kept] = {}
         self._refused: dict[LeafPath, Problem] = {}
         self._beside: set[LeafPath] = set()
         self._grafted: dict[str, int] = {}
@@ -163,10 +164,14 @@ class _Carrying:
             raise PlanError.of(self._refused.values())
 
     def _note_unsure(self, slot: Slot, stuck: list[Slot]) -> None:
-        reason = next((s.settled_by for s in stuck if s.power is None), "")
-        text = reason or f"no rule says how it follows '{self._edit.name}'"
-        count = self._unsure.get(slot.node, (0, ""))[0]
-        self._unsure[slot.node] = (count + 1, text)
+        unsure = next((s for s in (slot, *stuck) if s.power is None), None)
+        because = unsure.unsure_because if unsure else ""
+        because = because or f"no rule says how they follow '{self._edit.name}'"
+        self._kept_of(slot).add(slot, because, unsure.settled_by if unsure else "")
+
+    def _kept_of(self, slot: Slot) -> Kept:
+        owner = slot.node.parent or slot.node
+        return self._kept.setdefault(owner, Kept(owner))
 
     def _apply(self, slot: Slot, operations: Iterable[LeafOperation], policy: str) -> None:
         recipe = self._draft.leaves[slot.path]
@@ -187,9 +192,10 @@ class _Carrying:
         if slot.fresh is None:
             if self._policy is None:
                 self._keep(slot)
-                self._unsure[slot.node] = (
-                    self._unsure.get(slot.node, (0, ""))[0] + 1,
-                    f"its initial value is not known: add `slots: {{{slot.node}: {{fresh: 0}}}}`",
+                self._kept_of(slot).add(
+                    slot,
+                    "the initial value is not known",
+                    f"add `slots: {{{slot.node}: {{fresh: 0}}}}` to the plan, with the value",
                 )
                 return
             raise PlanError(
@@ -249,12 +255,11 @@ class _Carrying:
 
     def notes(self) -> list[str]:
         """Sentences for the preview."""
-        found = [
-            f"{_slots(count)} below '{node}' {'is' if count == 1 else 'are'} kept as they were: {text}"
-            for node, (count, text) in self._unsure.items()
-        ]
+        factor = getattr(self._edit, "by", None)
+        scales = self._edit.default_policy == "transform"
+        found = [kept.sentence(factor, scales=scales) for kept in self._kept.values()]
         found += [
-            f"{_slots(n)} come from '{source}' with their params"
+            f"{_slots(n)} {'comes' if n == 1 else 'come'} from '{source}' with the params"
             for source, n in self._grafted.items()
         ]
         if self._beside:

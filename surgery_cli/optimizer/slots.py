@@ -20,8 +20,8 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     ``is_params_like`` marks copies of the params themselves (z, slow weights, EMA inside the optimizer): always
     carried. ``in_optimizer`` is False for copies beside the optimizer state (EMA params, target networks).
     ``fresh`` is the optimizer's own initial value (None: not known); ``takes_param`` if it starts as the param.
-    ``node`` is the node that mirrors the params, ``root`` the node of the params that it mirrors. ``settled_by`` says
-    what would settle an unsure power.
+    ``node`` is the node that mirrors the params, ``root`` the node of the params that it mirrors.
+    ``unsure_because`` says why a power is not known, ``settled_by`` what would settle it.
     """
 
     path: LeafPath
@@ -40,6 +40,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     optimizer: str = ""
     node: LeafPath = LeafPath()
     root: LeafPath = LeafPath()
+    unsure_because: str = ""
     settled_by: str = ""
 
     def place_for(self, param: LeafPath) -> LeafPath | None:

@@ -45,7 +45,11 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
         new = slot
         if slot.power is None and seen.power is not None:
             new = msgspec.structs.replace(
-                new, power=seen.power, is_even=seen.is_even, settled_by=""
+                new,
+                power=seen.power,
+                is_even=seen.is_even,
+                unsure_because="",
+                settled_by="",
             )
         if (
             seen.fresh is not None

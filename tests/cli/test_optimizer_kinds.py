@@ -10,6 +10,7 @@ import pytest
 
 from surgery_cli.cli.options import kinds_of
 from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.kept import extreme_step
 
 PARAMS = {
     "body": {"kernel": np.full((4, 3), 0.5, np.float32)},
@@ -125,3 +126,62 @@ def test_a_kind_that_is_none_is_refused_on_the_command_with_the_nearest_name(
 def test_kinds_that_say_nothing_or_two_things_are_refused(texts):
     with pytest.raises(PlanError, match="--optimizer-kind"):
         kinds_of(texts)
+
+
+@pytest.mark.parametrize(
+    ("by", "coming"),
+    [
+        ("0.1", "up to 5.2 times as large as usual (step 17, b1 = 0.9 and b2 = 0.999);"),
+        ("-0.1", "(step 17, b1 = 0.9 and b2 = 0.999), the first of them the wrong way;"),
+        ("10", "down to 0.1 times as large as usual"),
+        ("-1", "about as large as usual, the first of them the wrong way;"),
+    ],
+)
+def test_slots_that_are_kept_behind_a_clip_are_announced_with_why_and_what_comes_of_it(
+    surgery, saved, tmp_path, by, coming
+):
+    result = surgery("rescale", saved, tmp_path / "new", HEAD, "--by", by, "--dry-run", "--json")
+
+    (note,) = result.document["notes"]
+    assert note.startswith("2 slots of 'opt_state/1/0' (mu, nu) are kept as they were: ")
+    assert "what stands before it in the chain (clipping?" in note
+    assert coming in note
+    assert "`--optimizer-kind adamw`" in note
+    assert "`--like-init" in note
+
+
+def test_one_kept_slot_is_announced_in_the_singular_and_each_state_once(surgery, tmp_path):
+    labels = {"body": "slow", "head": "fast"}
+    momentum = optax.chain(optax.clip(1.0), optax.trace(0.9))
+    parts = optax.multi_transform({"slow": recipe(), "fast": momentum}, labels)
+    source = save(tmp_path / "parts", after_training(parts))
+
+    result = surgery(
+        "rescale", source, tmp_path / "new", "params", "--by", "2", "--dry-run", "--json"
+    )
+
+    (adam, trace) = sorted(result.document["notes"])[::-1]
+    assert "/slow/inner_state/1/0' (mu, nu) are kept as they were" in adam
+    assert trace.startswith("1 slot of ")
+    assert "/fast/inner_state/1' (trace) is kept as it was: " in trace
+    assert "`--optimizer-kind sgd`" in trace
+    assert "times as large" not in trace
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.5, 10.0])
+def test_the_announced_step_is_the_one_that_optax_takes(scale):
+    optimizer = optax.scale_by_adam(eps=0.0)
+    gradient = np.ones(1, np.float32)
+    state = optimizer.init(gradient)
+    state = state._replace(
+        count=np.int32(10**6), mu=np.ones(1, np.float32), nu=np.ones(1, np.float32)
+    )
+    steps = []
+    for _ in range(199):
+        update, state = optimizer.update(gradient / np.float32(scale), state)
+        steps.append(float(update[0]))
+
+    size, step = extreme_step(scale)
+
+    assert size == pytest.approx(max(steps) if scale < 1 else min(steps), rel=1e-3)
+    assert abs(steps[step - 1] - size) < 1e-3
