@@ -85,7 +85,8 @@ def _report_usage(error: typer.TyperException, is_json: bool) -> int:
 
     context = getattr(error, "ctx", None)
     name = context.command_path if context is not None else "surgery"
-    what = error.format_message()
+    # Typer's own words for a value that is none of the choices
+    what = error.format_message().replace(": Value error, ", ": ")
     if not is_json and context is not None and what == context.get_help():
         sys.stderr.write(f"{what}\n")  # `surgery` alone
         return USAGE

@@ -12,7 +12,9 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from surgery_cli import __version__
 from surgery_cli.cli import commands, edge, edits, probe
 from surgery_cli.cli.edits import first_line
+from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
+from surgery_cli.tree.paths import nearest
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
@@ -78,8 +80,18 @@ class Commands(TyperGroup):
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, Command | None, list[str]]:
-        self.get_command(ctx, args[0])
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            self._refuse_mistyped(ctx, args[0])
         return super().resolve_command(ctx, args)
+
+    def _refuse_mistyped(self, ctx: Context, name: str) -> None:
+        """Name the closest command, if one is close."""
+        close = nearest(name, self.list_commands(ctx), 1)
+        if close:
+            raise PlanError(
+                f"there is no command '{name}'",
+                fix=f"did you mean `surgery {close[0]}`? `surgery --help` lists all of them",
+            )
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         width = max(map(len, self.list_commands(ctx)))
@@ -105,7 +117,7 @@ app = typer.Typer(
     context_settings={"max_content_width": 100},
     help="Edit Orbax checkpoints: declarative, copy-on-write, verified.",
     epilog="Exit codes: 0 done or equal, 1 different or a finding, 2 wrong command or plan, "
-    "3 unreadable checkpoint, 4 failed write.",
+    "3 unreadable checkpoint, 4 failed write, 70 a bug, 130 interrupted, 143 terminated.",
 )
 
 

@@ -42,9 +42,18 @@ def read_plan(
 
     Raises:
         PlanError: the file cannot be read, or says something that a plan cannot mean; all problems at once.
+            Standard input that is empty: an empty file may be meant, an empty pipe has failed.
     """
     if path_or_dash == "-":
-        text = parse(_standard_input(stdin or sys.stdin), "YAML", "standard input")
+        given = _standard_input(stdin or sys.stdin)
+        if not given.strip():
+            raise PlanError(
+                "it holds no plan",
+                why="it is empty: what should have written the plan has failed",
+                fix="look at the command before the pipe; a copy without edits is `{edits: []}`",
+                file="standard input",
+            )
+        text = parse(given, "YAML", "standard input")
         directory = str(Path.cwd())
     else:
         path = Path(path_or_dash)

@@ -193,7 +193,7 @@ def test_a_damaged_leaf_is_a_finding_not_a_crash(surgery, own_checkpoint, tmp_pa
     [
         (("rescale", "a", "b", "c"), "missing option '--by'"),
         (("inspect",), "missing argument 'CKPT'"),
-        (("rescal",), "no such command 'rescal'"),
+        (("rescal",), "there is no command 'rescal'"),
         (("inspect", "a", "--dept", "2"), "no such option: --dept"),
         (("inspect", "a", "--depth", "x"), "--depth"),
         (("cast", "a", "b", "--to", "bfloat16", "--link", "soft"), "--link"),
@@ -303,3 +303,34 @@ def test_the_shell_completes_commands_checkpoints_and_tree_paths_without_jax(che
     assert completed("inspect", root[:-3]) == [f"{root}/"]
     assert completed("inspect", root, "params/De") == ["params/Dense_0", "params/Dense_1"]
     assert completed("rescale", root, "new", "params/Conv_0/k") == ["params/Conv_0/kernel"]
+
+
+def test_an_empty_pipe_is_no_plan_and_nothing_is_written(
+    surgery, checkpoint, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    ended = surgery("apply", checkpoint, tmp_path / "new", "-")
+    assert ended.code == 2
+    assert "standard input: it holds no plan" in ended.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_empty_plan_file_is_a_copy_without_edits(surgery, checkpoint, tmp_path):
+    (tmp_path / "empty.yaml").write_text("")
+    assert surgery("plan", checkpoint, tmp_path / "empty.yaml").code == 0
+
+
+def test_a_mistyped_command_names_the_one_that_was_meant(surgery, checkpoint):
+    ended = surgery("inpsect", checkpoint)
+    assert ended.code == 2
+    assert "there is no command 'inpsect'" in ended.err
+    assert "did you mean `surgery inspect`?" in ended.err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--optimizer", "keeep"), ("--link", "sof")])
+def test_a_value_that_is_no_choice_is_told_without_the_parsers_own_words(
+    surgery, checkpoint, tmp_path, option, value
+):
+    ended = surgery("rescale", checkpoint, tmp_path / "new", "params", "--by", "2", option, value)
+    assert ended.code == 2
+    assert f"invalid value for '{option}': '{value}' is not one of" in ended.err
