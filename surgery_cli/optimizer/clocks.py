@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from surgery_cli.draft import Draft, LeafRecipe, is_numeric
+from surgery_cli.draft import SOURCE, Draft, LeafRecipe, is_numeric
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.paths import LeafPath
@@ -33,11 +33,13 @@ _HORIZON: Final = 200
 class Restart(msgspec.Struct, frozen=True):
     """Slots with squares that a plan resets while the clock of their bias correction goes on.
 
-    ``clock`` is the path in the source.
+    ``clock`` is the path in the source. ``follows_edit``: an edit of their params resets them, by a policy that it may
+    change; else the slots are reset by themselves.
     """
 
     clock: LeafPath
     slots: tuple[Slot, ...]
+    follows_edit: bool = True
 
     def sentence(self, count: int) -> str | None:
         """What that does to the next steps once the clock has counted ``count``; None if next to nothing."""
@@ -47,15 +49,22 @@ class Restart(msgspec.Struct, frozen=True):
         )
         decay = _USUAL_DECAY.get(self.slots[0].optimizer)
         if decay is None:
-            return f"{start} the next steps there can be several times too large; `optimizer: warm` avoids it"
+            return f"{start} the next steps there can be several times too large; {self._remedy}"
         factor, step = largest_step(count, *decay)
         if factor < 1.1:
             return None
         usual = " and ".join(f"b{n} = {b}" for n, b in enumerate(decay, 1) if b)
         return (
             f"{start} the next steps there are up to {factor:.1f} learning rates large (step {step}, with {usual});"
-            " `optimizer: warm` avoids it"
+            f" {self._remedy}"
         )
+
+    @property
+    def _remedy(self) -> str:
+        """What avoids it, for the edit that resets them."""
+        if self.follows_edit:
+            return "`optimizer: warm` for the edit avoids it"
+        return "`reset-optimizer` of all its slots (no pattern) with `clocks: true` (`--clocks`) avoids it"
 
 
 def largest_step(count: int, b1: float, b2: float) -> tuple[float, int]:
@@ -91,7 +100,21 @@ def restarts(draft: Draft) -> list[Restart]:
                 continue
             if not _is_fresh(draft.leaves[path], clock):
                 found.setdefault(clock.path, []).append(slot)
-    return [Restart(clock, tuple(slots)) for clock, slots in found.items()]
+    return [
+        Restart(clock, tuple(slots), all(_may_be_warm(slot, draft) for slot in slots))
+        for clock, slots in found.items()
+    ]
+
+
+def _may_be_warm(slot: Slot, draft: Draft) -> bool:
+    """True if an edit of the slot's param resets it, and not because a factor of 0 leaves nothing else to do."""
+    param = draft.leaves.get(slot.param)
+    if param is None:
+        return False
+    has_old_values = param.origin is not None and param.origin.source == SOURCE and not param.steps
+    if has_old_values:
+        return False
+    return not any(getattr(step.operation, "by", None) == 0 for step in param.steps)
 
 
 def refuse_half_resets(draft: Draft) -> None:

@@ -167,3 +167,32 @@ def test_a_count_whose_state_leaves_out_every_param_may_restart() -> None:
     tree = Stored({"params": PARAMS, "opt_state": (inner, *state[1:])})
     draft = resolve(plan_of([Set(at=COUNT, to=0)]), tree, pytest.fail)
     assert list(changed(draft)) == [COUNT]
+
+
+@pytest.mark.parametrize(
+    ("edit", "remedy", "follower"),
+    [
+        (
+            ALL,
+            "`optimizer: warm` for the edit",
+            [Reinit(at="params", init="zeros", optimizer="warm")],
+        ),
+        (ResetOptimizer(), "`clocks: true` (`--clocks`)", [ResetOptimizer(clocks=True)]),
+        (
+            ResetOptimizer(at="params/Dense_0"),
+            "of all its slots (no pattern) with `clocks: true`",
+            [ResetOptimizer(clocks=True)],
+        ),
+        (
+            Rescale(at="params/Dense_0", by=0),
+            "`reset-optimizer` of all its slots",
+            [Rescale(at="params/Dense_0", by=0), ResetOptimizer(clocks=True)],
+        ),
+    ],
+)
+def test_the_remedy_for_a_restart_is_one_that_the_edit_takes(
+    edit: Operation, remedy: str, follower: list[Operation]
+) -> None:
+    (found,) = restarts(resolved("adam", edit, kind="adam"))
+    assert remedy in (found.sentence(1000) or "")
+    assert restarts(resolved("adam", *follower, kind="adam")) == []
