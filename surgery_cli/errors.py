@@ -62,6 +62,10 @@ class PlanError(SurgeryError):
     """The plan, or the command that stands for one, is wrong (exit code 2)."""
 
 
+class MissingError(PlanError):
+    """Nothing stands where the plan or the command says (exit code 2)."""
+
+
 class DestinationError(SurgeryError):
     """The destination cannot be used: it exists, lies in the source, or has no room (exit code 2)."""
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 from surgery_cli.draft import LeafRecipe, LeafRef, Step, is_numeric
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.tree.paths import LeafPath, nearest
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_integer
 
 _ENTRY = re.compile(r"(.+\.(?:npz|safetensors)):(.+)")
+_HAS_ENTRIES = (".npz", ".safetensors")
+_ARRAY_FILES = (".npy", *_HAS_ENTRIES)
+_YAML_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
 
 def split_entry(text: str) -> tuple[str, str | None]:
@@ -43,12 +47,62 @@ def find_leaf(text: str, source: Source, wanted: str, *, field: str) -> LeafPath
         )
     below = [str(p) for p in leaves if str(p).startswith(f"{wanted}/")]
     near = below[:3] or nearest(wanted, map(str, leaves)) or [str(p) for p in leaves[:3]]
+    fix = "it has " + ", ".join(f"'{name}'" for name in near)
+    if near and text.endswith(_HAS_ENTRIES):
+        fix = f"name an entry, as `{text}:{near[0]}`; {fix}"
     raise PlanError(
         f"'{text}' has no leaf '{wanted}'",
         why=f"'{wanted}' is a node there, not a leaf" if below else "",
-        fix="it has " + ", ".join(f"'{name}'" for name in near),
+        fix=fix,
         field=field,
     )
+
+
+def number_meant(text: str) -> PlanError | None:
+    """What to say about text that stands where nothing else does, if a number was meant; None if not.
+
+    >>> print(number_meant("/plans/1_000"))
+    '1_000' is text, not a number
+      YAML numbers are digits with a point and an exponent, without `_`
+      write `1000`
+    """
+    name = text.rsplit("/", 1)[-1]
+    try:
+        value = float(name)
+    except ValueError:
+        return None
+    plain = name.replace("_", "").strip()
+    why = "YAML numbers are digits with a point and an exponent, without `_`"
+    if not -math.inf < value < math.inf:
+        why, plain = "a finite number is needed", "1.0"
+    elif _YAML_NUMBER.fullmatch(name):
+        why = "YAML reads a number in quotes as text"
+    fix = f"write `{plain}`" + (" without quotes" if plain == name else "")
+    return PlanError(f"'{name}' is text, not a number", why=why, fix=fix)
+
+
+def _open_factor(file: str, scene: Scene) -> tuple[str, Source]:
+    """What ``by`` names.
+
+    Raises:
+        PlanError: nothing of that name is there.
+    """
+    try:
+        return scene.open(file)
+    except MissingError as error:
+        if file.endswith(_ARRAY_FILES):
+            raise
+        meant = number_meant(file)
+        problem = meant.problems[0] if meant else error.problems[0]
+        name = file.rsplit("/", 1)[-1]
+        raise PlanError(
+            f"`by` takes a number or an array file; '{name}' is neither",
+            why=problem.why if meant else problem.what,
+            fix=problem.fix
+            if meant
+            else "give a number, or a `.npy`, `.npz` or `.safetensors` file",
+            field="by",
+        ) from None
 
 
 def find_factor(text: str, path: LeafPath, spec: LeafSpec, scene: Scene) -> LeafRef:
@@ -58,7 +112,7 @@ def find_factor(text: str, path: LeafPath, spec: LeafSpec, scene: Scene) -> Leaf
         PlanError: there is none, it holds no numbers, or it does not broadcast to the leaf.
     """
     file, entry = split_entry(text)
-    name, source = scene.open(file)
+    name, source = _open_factor(file, scene)
     if entry is None and len(source.tree) == 1:
         found = next(iter(source.tree))
     else:

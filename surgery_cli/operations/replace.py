@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft import Draft, LeafRecipe, LeafRef
-from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.errors import Gathering, MissingError, PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.operations.cast import step_to
-from surgery_cli.operations.factors import find_leaf, split_entry
+from surgery_cli.operations.factors import find_leaf, number_meant, split_entry
 from surgery_cli.operations.settings import check_fits
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating, is_integer
@@ -26,8 +26,8 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
     with_: Annotated[
         int | float | str,
         Meta(
-            description="A number; a file (`w.npy`, `f.npz:ENTRY`, `f.safetensors:ENTRY`); a checkpoint, or a name in"
-            " `sources`."
+            description="A number; a file (`w.npy`, `f.npz:ENTRY`, `f.safetensors:ENTRY`), whose only array serves"
+            " every leaf; a checkpoint, or a name in `sources`."
         ),
     ] = msgspec.field(name="with")
     from_: Annotated[
@@ -85,7 +85,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
                 field="from",
             )
         selected = scene.select(self, draft)
-        name, source = scene.open(file)
+        name, source = _opened(file, scene)
         changed: dict[LeafPath, LeafRecipe] = {}
         gathering = Gathering()
         for path in selected:
@@ -99,8 +99,10 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
 
     def _counterpart(self, path: LeafPath, start: str, file: str, source: Source) -> LeafPath:
         """The leaf of the source that takes the place of ``path``."""
-        if not start and tuple(source.tree) == (LeafPath(),):
-            return LeafPath()
+        if not start and len(source.tree) == 1 and path not in source.tree:
+            (only,) = source.tree
+            if len(only) <= 1:  # a file of one array, which its name or entry names
+                return only
         if not start:
             return path if path in source.tree else find_leaf(file, source, str(path), field="with")
         for text in self.patterns:
@@ -139,6 +141,21 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
             )
         after = msgspec.structs.replace(spec, stored_bytes=None)
         return LeafRecipe(origin, donor).then(step_to(path, donor, after))
+
+
+def _opened(file: str, scene: Scene) -> tuple[str, Source]:
+    """The source that ``with`` names.
+
+    Raises:
+        PlanError: it names none; if a number was meant, how to write it.
+    """
+    try:
+        return scene.open(file)
+    except MissingError:
+        meant = number_meant(file)
+        if meant is None:
+            raise
+        raise PlanError(msgspec.structs.replace(meant.problems[0], field="with")) from None
 
 
 _ARRAYS = (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.SCALAR)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
+from surgery_cli.errors import CheckpointError, MissingError, SurgeryError
 from surgery_cli.store.listing import (
     SET_ASIDE_SUFFIX,
     STAGING_MARK,
@@ -93,7 +93,7 @@ def missing(path: Path) -> SurgeryError:
     wanted = path.relative_to(parent).parts[0]
     close = nearest(wanted, visible) or sorted(visible)[:3]
     said = ", ".join(f"'{parent / name}'" for name in close)
-    return PlanError(
+    return MissingError(
         f"'{path}' does not exist",
         why=f"'{parent}' is the last part of it that does" if parent != path.parent else "",
         fix=f"near it: {said}" if said else f"'{parent}' is empty",
@@ -248,13 +248,31 @@ _FILE_KINDS: Final[tuple[_FileKind, ...]] = (
         ),
     ),
     (
+        lambda path, head: head.startswith(b"\x93NUMPY") and path.suffix != ".npy",
+        (
+            "is a NumPy array file, and its name does not say so",
+            "what an edit takes arrays from is told by its suffix",
+            "rename it so that it ends in `.npy`",
+        ),
+    ),
+    (
+        lambda path, head: (
+            path.suffix != ".npz" and any(n.endswith(".npy") for n in _zip_names(path, head))
+        ),
+        (
+            "is a NumPy array file, and its name does not say so",
+            "what an edit takes arrays from is told by its suffix",
+            "rename it so that it ends in `.npz`",
+        ),
+    ),
+    (
         lambda path, head: (
             head.startswith(b"\x93NUMPY") or any(n.endswith(".npy") for n in _zip_names(path, head))
         ),
         (
             "is a NumPy array file, not a checkpoint",
             "arrays in it can be put into a checkpoint",
-            "name it after `--with` of `surgery replace` (`x.npy`, `x.npz:ENTRY`)",
+            "name a checkpoint here; the file stands after `--with`: `surgery replace SRC DST AT --with FILE`",
         ),
     ),
     (

@@ -9,7 +9,7 @@ import pytest
 from value_edits import ArrayScene, ArraySource, draft_of, edited, path_of, spec_of
 
 from surgery_cli.draft import LeafRef
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.replace import Replace
 from surgery_cli.tree.paths import LeafPath
@@ -135,6 +135,45 @@ def test_an_array_file_and_an_entry_of_one_replace_a_leaf() -> None:
     }
     found = grafts(Replace(at="params/a/kernel", with_="f.npz:w"), TREE, f__npz=several)
     assert found == {"params/a/kernel": LeafRef("f.npz", path_of("w"))}
+
+
+def test_a_file_of_one_array_serves_every_leaf_that_is_named() -> None:
+    """As Orbax-free files come: `w.npy` calls its array `w`, an `.npz` by its entry."""
+    only = ArraySource({"anything": np.ones((2, 3), F32)})
+    assert grafts(Replace(at="params/*/kernel", with_="w.npz"), TREE, w__npz=only) == {
+        "params/a/kernel": LeafRef("w.npz", path_of("anything")),
+        "params/b/kernel": LeafRef("w.npz", path_of("anything")),
+    }
+    with pytest.raises(PlanError, match="'anything' does not fit 'params/a/bias'"):
+        grafts(Replace(at="params/a/bias", with_="w.npz"), TREE, w__npz=only)
+
+
+def test_a_checkpoint_of_one_leaf_elsewhere_does_not_stand_in() -> None:
+    donor = ArraySource({"params/x/kernel": np.ones((2, 3), F32)})
+    with pytest.raises(PlanError, match="'donor' has no leaf 'params/a/kernel'"):
+        grafts(Replace(at="params/a/kernel", with_="donor"), TREE, donor=donor)
+
+
+def test_a_file_of_several_arrays_asks_for_the_entry() -> None:
+    several = ArraySource({"w": np.ones((2, 3), F32), "v": np.ones(1, F32)})
+    with pytest.raises(PlanError, match=r"'f\.npz' has no leaf 'params/a/kernel'") as caught:
+        grafts(Replace(at="params/a/kernel", with_="f.npz"), TREE, f__npz=several)
+    assert caught.value.problems[0].fix == "name an entry, as `f.npz:w`; it has 'w', 'v'"
+
+
+class EmptyDisk(ArrayScene):
+    """A scene in which nothing stands at any path."""
+
+    def open(self, text: str) -> tuple[str, ArraySource]:
+        raise MissingError(f"'{text}' does not exist")
+
+
+def test_a_number_in_quotes_is_told_apart_from_a_missing_file() -> None:
+    with pytest.raises(PlanError, match="'2' is text, not a number") as caught:
+        Replace(at="params/a/bias", with_="/plans/2").rewrite(draft_of(TREE), EmptyDisk())
+    assert caught.value.problems[0].fix == "write `2` without quotes"
+    with pytest.raises(MissingError, match="'/plans/donor' does not exist"):
+        Replace(at="params/a/bias", with_="/plans/donor").rewrite(draft_of(TREE), EmptyDisk())
 
 
 def test_every_leaf_that_is_missing_or_of_another_shape_is_reported_at_once() -> None:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from value_edits import ArrayScene, ArraySource, edited, followed, spec_of
 
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
@@ -158,3 +158,35 @@ def test_a_twin_follows_an_array_element_by_element_and_stays_where_it_is_zero(
 
 def test_an_array_has_no_rule_for_a_factored_slot() -> None:
     assert Rescale(by="scale.npy").carry(slot(-2, even=True, relation="factored")) is None
+
+
+class EmptyDisk(ArrayScene):
+    """A scene in which nothing stands at any path."""
+
+    def open(self, text: str) -> tuple[str, ArraySource]:
+        raise MissingError(f"'{text}' does not exist")
+
+
+@pytest.mark.parametrize(
+    ("by", "why", "fix"),
+    [
+        ("abc", "'/plans/abc' does not exist", "give a number, or a `.npy`"),
+        ("yes", "'/plans/yes' does not exist", "give a number, or a `.npy`"),
+        ("2", "YAML reads a number in quotes as text", "write `2` without quotes"),
+        ("1_000", "YAML numbers are digits", "write `1000`"),
+        ("inf", "a finite number is needed", "write `1.0`"),
+    ],
+)
+def test_text_that_is_no_factor_says_what_a_factor_is(by: str, why: str, fix: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        edited(Rescale(by=f"/plans/{by}"), KERNEL, scene=EmptyDisk())
+    (problem,) = caught.value.problems
+    assert problem.what == f"`by` takes a number or an array file; '{by}' is neither"
+    assert problem.why.startswith(why)
+    assert problem.fix.startswith(fix)
+    assert problem.field == "by"
+
+
+def test_an_array_file_that_is_not_there_is_simply_missing() -> None:
+    with pytest.raises(MissingError, match=r"'/plans/s\.npy' does not exist"):
+        edited(Rescale(by="/plans/s.npy"), KERNEL, scene=EmptyDisk())
