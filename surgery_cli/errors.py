@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -113,7 +114,50 @@ class Gathering:
                 missing = {k: v for k, v in details.items() if getattr(problem, k) is None}
                 self.problems.append(msgspec.structs.replace(problem, **missing))
 
+    def raise_grouped(self) -> None:
+        """As ``raise_if_any``, with more than three problems of one cause as the first of them and a count."""
+        self.problems = grouped(self.problems)
+        self.raise_if_any()
+
     def raise_if_any(self) -> None:
         """Raise everything that was gathered as one error; return if nothing was."""
         if self.problems:
             raise self.kind.of(self.problems)
+
+
+_MOST_ALIKE = 3
+_SHAPE = re.compile(r"\[[\d, ]*\]")
+
+
+def grouped(problems: Sequence[Problem]) -> list[Problem]:
+    """The same problems in their order; more than three that differ in path and shapes alone become the first one.
+
+    Its ``why`` then says how many more leaves it stands for.
+    """
+    alike: dict[Problem, list[Problem]] = {}
+    for problem in problems:
+        alike.setdefault(_cause(problem), []).append(problem)
+    kept: list[Problem] = []
+    for group in alike.values():
+        if len(group) <= _MOST_ALIKE:
+            kept += group
+            continue
+        more = f"and so it is with {len(group) - 1} more leaves"
+        why = f"{group[0].why}; {more}" if group[0].why else more
+        kept.append(msgspec.structs.replace(group[0], why=why))
+    return kept
+
+
+def _cause(problem: Problem) -> Problem:
+    """The problem without its path and without shapes."""
+
+    def plain(text: str) -> str:
+        return _SHAPE.sub("[]", text.replace(f"'{problem.path}'", "''"))
+
+    return msgspec.structs.replace(
+        problem,
+        what=plain(problem.what),
+        why=plain(problem.why),
+        fix=plain(problem.fix),
+        path=None,
+    )

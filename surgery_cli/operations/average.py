@@ -68,7 +68,7 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
                 other = path if path in source.tree else _same(text, source, path)
                 _check_fits(path, spec, text, source.tree[other])
                 found.append((str(number), LeafRef(name, other)))
-        gathering.raise_if_any()
+        gathering.raise_grouped()
         return tuple(found)
 
     def _members(self, scene: Scene) -> list[str]:

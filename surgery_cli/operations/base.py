@@ -375,7 +375,7 @@ class LeafOperation(Operation):
                 continue
             with gathering.catching(path=str(path)):
                 changed[path] = recipe.then(self.step(path, recipe.spec, scene))
-        gathering.raise_if_any()
+        gathering.raise_grouped()
         return scene.carried(draft.with_leaves(changed), self, selected, draft)
 
 

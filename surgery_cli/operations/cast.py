@@ -79,7 +79,7 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
             raise PlanError(
                 f"{spec.type_text} is not cast to {self.to}",
                 why="a cast stays among floats, among integers, or among complex numbers",
-                fix="add `where_dtype: floating` to skip other leaves, or name the leaves more closely",
+                fix=_advice(spec.dtype, self.to),
             )
         if is_integer(spec.dtype) and not self.where_dtype.startswith(("int", "uint")):
             raise PlanError(
@@ -178,6 +178,19 @@ def _is_not_finite(values: Any) -> Any:
 def _family(dtype: str) -> str:
     named = {"float": is_floating, "integer": is_integer, "complex": is_complex}
     return next((name for name, belongs in named.items() if belongs(dtype)), dtype)
+
+
+def _advice(dtype: str, to: str) -> str:
+    """What to do where a dtype is not cast to one of another family."""
+    if is_floating(dtype):
+        return (
+            "choose a floating dtype: bfloat16, float16, float8_e4m3fn, …; a cast does not quantize"
+        )
+    if is_complex(dtype):
+        return f"choose {' or '.join(_COMPLEX)}, or leave these leaves out with `except`"
+    if is_floating(to):
+        return "add `where_dtype: floating` to skip other leaves, or name the leaves more closely"
+    return "name the leaves more closely, or leave this one out with `except`"
 
 
 def _limits(dtype: str) -> str:

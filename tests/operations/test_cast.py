@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from value_edits import ArrayScene, edited, path_of, spec_of
+from value_edits import ArrayScene, draft_of, edited, path_of, spec_of
 
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.cast import Cast
@@ -106,7 +106,10 @@ def test_integers_are_cast_only_where_the_edit_says_integers() -> None:
     count = spec_of(np.zeros((), np.int32))
     assert "where_dtype: int*" in refusal(Cast(at="**", to="int64"), count)
     assert "where_dtype: floating" in refusal(Cast(at="**", to="bfloat16"), count)
-    assert "stays among" in refusal(Cast(at="**", to="int32"), spec_of(np.zeros(3, np.float32)))
+    floating = refusal(Cast(at="**", to="int32"), spec_of(np.zeros(3, np.float32)))
+    assert "stays among" in floating
+    assert "choose a floating dtype" in floating
+    assert "where_dtype" not in floating
     assert "stays among" in refusal(Cast(at="**", to="float32"), spec_of(np.zeros(3, np.complex64)))
 
 
@@ -203,3 +206,22 @@ def test_an_infinity_does_not_excuse_zeros() -> None:
     leaf = np.array([np.inf, -1e-7, 1e-8], np.float32)
     with pytest.raises(ValueRefusal, match="does not fit float16"):
         edited(Cast(to="float16"), leaf)
+
+
+def test_many_leaves_with_one_cause_are_one_problem_with_a_count() -> None:
+    leaves = {f"params/{n}/w": np.zeros((n + 1, 2), np.float32) for n in range(57)}
+    leaves["params/count"] = np.zeros((), np.int32)
+    with pytest.raises(PlanError) as caught:
+        Cast(at="**", to="int8").rewrite(draft_of(leaves), ArrayScene())
+    many, one = caught.value.problems
+    assert (many.path, one.path) == ("params/0/w", "params/count")
+    assert many.what == "float32[1,2] is not cast to int8"
+    assert many.why.endswith("; and so it is with 56 more leaves")
+    assert "integer leaf" in one.what
+
+
+def test_three_leaves_with_one_cause_are_three_problems() -> None:
+    leaves = {f"params/{n}/w": np.zeros(2, np.float32) for n in range(3)}
+    with pytest.raises(PlanError) as caught:
+        Cast(at="**", to="int8").rewrite(draft_of(leaves), ArrayScene())
+    assert [p.path for p in caught.value.problems] == ["params/0/w", "params/1/w", "params/2/w"]
