@@ -61,7 +61,10 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
         check_finite(self.to, "to")
         if self.to <= 0:
             raise PlanError(
-                f"`to: {self.to:g}` is no norm", why="a norm to reach is above 0", field="to"
+                f"`to: {self.to:g}` is no norm",
+                why="a norm to reach is above 0",
+                fix="write a number above 0, such as `to: 1.0`",
+                field="to",
             )
         count = len(self.measured_axes(len(spec.shape)))
         if self.norm == "spectral" and (count < 2 or (self.axis is not None and count > 2)):

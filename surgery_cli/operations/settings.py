@@ -45,7 +45,12 @@ def check_finite(value: float, field: str) -> None:
         PlanError: the value is not finite.
     """
     if not -math.inf < value < math.inf:  # an integer may be beyond any float
-        raise PlanError(f"`{field}` is {value}", why="it must be a finite number", field=field)
+        raise PlanError(
+            f"`{field}` is {value}",
+            why="it must be a finite number",
+            fix=f"write a number, such as `{field}: 1.0`",
+            field=field,
+        )
 
 
 def check_fits(value: float, spec: LeafSpec, field: str) -> None:
@@ -60,13 +65,20 @@ def check_fits(value: float, spec: LeafSpec, field: str) -> None:
         if value == int(value) and low <= value <= high:
             return
         why = f"it holds the integers from {low} to {high}"
+        fix = "write one of them"
     else:
         part = _COMPLEX_PARTS[spec.dtype] if is_complex(spec.dtype) else spec.dtype
         largest = LARGEST.get(part, math.inf)
         if abs(value) <= largest:
             return
         why = f"the largest value it holds is {largest:g}"
-    raise PlanError(f"`{field}: {value}` does not fit {spec.type_text}", why=why, field=field)
+        fix = "write a smaller number, or cast the leaf first to a wider dtype"
+    raise PlanError(
+        f"`{field}: {value}` does not fit {spec.type_text}",
+        why=why,
+        fix=fix,
+        field=field,
+    )
 
 
 def resolve_axes(axis: int | tuple[int, ...], ndim: int, field: str) -> tuple[int, ...]:
@@ -86,6 +98,16 @@ def resolve_axes(axis: int | tuple[int, ...], ndim: int, field: str) -> tuple[in
             why=f"axes are different numbers from {-ndim} to {ndim - 1}"
             if ndim
             else "it is a scalar",
+            fix=f"choose others, or select leaves that have them: `where_ndim: {_needed(given)}`"
+            if given and _needed(given) > ndim
+            else "name every axis once"
+            if ndim
+            else "leave it out with `except`",
             field=field,
         )
     return axes
+
+
+def _needed(axes: tuple[int, ...]) -> int:
+    """How many axes a leaf needs to have these."""
+    return max(n + 1 if n >= 0 else -n for n in axes)

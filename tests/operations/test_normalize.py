@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from value_edits import ArrayScene, edited, followed, spec_of
 
-from surgery_cli.errors import PlanError, ValueRefusal
-from surgery_cli.operations.base import Cut
+from surgery_cli.errors import PlanError, Problem, ValueRefusal
+from surgery_cli.operations.base import Cut, LeafOperation
 from surgery_cli.operations.normalize import Normalize
+from surgery_cli.operations.replace import Replace
+from surgery_cli.operations.rescale import Rescale
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 
@@ -193,3 +195,25 @@ def test_a_twin_of_another_shape_follows_one_number_only() -> None:
     assert Normalize(axis=0).carry(slot(-2, "factored")) is None
     assert Normalize().carry(slot(None)) is None
     assert Normalize().carry(slot(0)) == ()
+
+
+def refusal(edit: LeafOperation, shape: tuple[int, ...] = (2, 3)) -> Problem:
+    with pytest.raises(PlanError) as caught:
+        edit.step(PARAM, spec_of(np.zeros(shape, np.float32)), ArrayScene())
+    return caught.value.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("edit", "fix"),
+    [
+        (Normalize(axis=5), "select leaves that have them: `where_ndim: 6`"),
+        (Normalize(axis=(0, 0)), "name every axis once"),
+        (Normalize(to=float("inf")), "write a number, such as `to: 1.0`"),
+        (Normalize(to=0.0), "write a number above 0"),
+        (Rescale(by=float("inf")), "write a number, such as `by: 1.0`"),
+        (Replace(with_=float("nan")), "write a number, such as `with: 1.0`"),
+        (Replace(with_=1e39), "cast the leaf first to a wider dtype"),
+    ],
+)
+def test_settings_that_no_leaf_can_take_come_with_a_remedy(edit: LeafOperation, fix: str) -> None:
+    assert fix in refusal(edit).fix
