@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -11,7 +11,7 @@ from surgery_cli.optimizer.factories import factories_of
 from surgery_cli.optimizer.kinds import Field
 from surgery_cli.optimizer.mirrors import Mirror, Pair, leaf_relation
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.tree.paths import LeafPath, nearest
+from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
 from surgery_cli.tree.specs import TreeSpec
 
 
@@ -59,25 +59,34 @@ class SlotHint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def hints_from(
     slots: Mapping[str, Mapping[str, object] | SlotHint], tree: TreeSpec
 ) -> dict[str, SlotHint]:
-    """The user's ``slots:`` by printed path.
+    """The user's ``slots:`` by printed path; a pattern stands for the topmost nodes that it names.
 
     Raises:
-        PlanError: an entry names no node of the tree, or has a field that does not exist.
+        PlanError: an entry names no node of the tree, or one that another names, or has a field that does not exist.
     """
     found: dict[str, SlotHint] = {}
     known = {str(node) for node in tree.nodes} | set(tree.texts.values()) if slots else set()
     for text, hint in slots.items():
-        if text.strip("/") not in known:
+        named = _named_nodes(text, tree, known)
+        if not named:
             close = nearest(text, known, 1)
             raise PlanError(
                 f"`slots:` names '{text}', which is not in the tree",
+                why="its keys are paths of trees of slots, like 'opt_state/0/mu', or patterns of such paths",
                 fix=f"did you mean '{close[0]}'?" if close else "see `surgery inspect`",
                 field="slots",
             )
-        try:
-            found[text.strip("/")] = (
-                hint if isinstance(hint, SlotHint) else msgspec.convert(hint, SlotHint)
+        twice = next((node for node in named if node in found), None)
+        if twice is not None:
+            raise PlanError(
+                f"`slots:` names '{twice}' twice",
+                why=f"'{text}' names it, and so does an entry before",
+                fix="keep one of them",
+                field="slots",
             )
+        try:
+            said = hint if isinstance(hint, SlotHint) else msgspec.convert(hint, SlotHint)
+            found.update(dict.fromkeys(named, said))
         except msgspec.ValidationError as error:
             raise PlanError(
                 f"`slots:` says something of '{text}' that cannot be understood",
@@ -86,6 +95,19 @@ def hints_from(
                 field="slots",
             ) from None
     return found
+
+
+def _named_nodes(text: str, tree: TreeSpec, known: Collection[str]) -> list[str]:
+    """Printed paths of the nodes or leaves that a key of ``slots:`` names."""
+    plain = text.strip("/")
+    for exact in (plain, plain.removesuffix("/**"), plain.removesuffix("/*")):
+        if exact in known:
+            return [exact]
+    if not any(sign in plain for sign in "*?[{"):
+        return []
+    pattern = PathPattern(plain.removesuffix("/**"))
+    found = pattern.named({place: str(place) for place in {*tree.nodes, *tree} if place})
+    return sorted(str(place) for place in found if place.parent not in found)
 
 
 class Unsure(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +130,7 @@ class Group(msgspec.Struct, kw_only=True):
     """The leaves of one field of the state at ``owner``.
 
     ``fields`` maps each kind that the state may be to what the field means there (None: unknown); ``forced`` is the
-    signal that the user's word implies.
+    signal that the user's word implies, ``hint`` what ``slots:`` says of the field.
     """
 
     owner: LeafPath
@@ -119,6 +141,7 @@ class Group(msgspec.Struct, kw_only=True):
     relation: str
     signal: Signal
     forced: int | None = None
+    hint: SlotHint | None = None
     in_optimizer: bool = True
     pair: tuple[LeafPath, LeafPath] | None = None
 
@@ -143,23 +166,31 @@ class Group(msgspec.Struct, kw_only=True):
             is_params_like=field.is_params_like if field else False,
             in_optimizer=self.in_optimizer,
             is_second_moment=field.is_second_moment if field else False,
-            fresh=field.fresh if field else None,
+            fresh=self._fresh(field),
             takes_param=field.is_params_like if field else False,
             optimizer=self.family,
             node=self.mirror.node,
             root=self.mirror.root,
+            is_told=self.hint is not None and self.hint.field is not None,
             unsure_because=unsure.why if unsure else "",
             settled_by=unsure.fix if unsure else "",
         )
         found = [self._slot(common, pair, tree) for pair in self.mirror.pairs]
         found += [
             msgspec.structs.replace(
-                common, path=leaf, param=param, relation="hole", power=0, fresh=None, unsure_because="", settled_by="",
+                common, path=leaf, param=param, relation="hole", power=0, fresh=None,
+                is_told=False, unsure_because="", settled_by="",
                 is_params_like=False, takes_param=False, is_second_moment=False,
             )
             for param, leaf in self.mirror.holes
         ]  # fmt: skip
         return found, unsure if self.mirror.pairs else None
+
+    def _fresh(self, field: Field | None) -> float | None:
+        """The initial value: as the user says, else that of the field."""
+        if self.hint is not None and self.hint.fresh is not None:
+            return self.hint.fresh
+        return field.fresh if field else None
 
     def _slot(self, common: Slot, pair: Pair, tree: TreeSpec) -> Slot:
         relation = leaf_relation(self.relation, tree[pair.param].shape, tree[pair.leaf].shape)

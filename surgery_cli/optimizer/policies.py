@@ -131,6 +131,10 @@ class _Carrying:
     def _transform(self, slots: list[Slot]) -> None:
         steps = {slot.path: self._edit.carry(slot) for slot in slots}
         stuck = [slot for slot in slots if steps[slot.path] is None]
+        told = next((slot for slot in slots if slot.is_told), None)
+        if stuck and told is not None and stuck[0].power is None:
+            self._refused.setdefault(told.node.parent, _half_told(told, stuck[0]))
+            return
         if stuck and self._policy == "transform":
             for slot in stuck:
                 self._refused.setdefault(slot.node, self._cannot(slot))
@@ -269,6 +273,17 @@ class _Carrying:
                 " (name them to edit them, too)"
             )
         return found
+
+
+def _half_told(told: Slot, missing: Slot) -> Problem:
+    """The user said what some slots of a state are; alone, that would settle nothing."""
+    return Problem(
+        f"`slots:` gives '{told.node}', and '{missing.node}' is missing",
+        why="the slots of one state follow an edit together or not at all",
+        fix=f"add '{missing.node}' to `slots:` with its power, or use `optimizer: keep`",
+        path=str(missing.path),
+        field="slots",
+    )
 
 
 def _slots(count: int) -> str:

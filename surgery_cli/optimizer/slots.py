@@ -21,7 +21,9 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     carried. ``in_optimizer`` is False for copies beside the optimizer state (EMA params, target networks).
     ``fresh`` is the optimizer's own initial value (None: not known); ``takes_param`` if it starts as the param.
     ``node`` is the node that mirrors the params, ``root`` the node of the params that it mirrors.
-    ``unsure_because`` says why a power is not known, ``settled_by`` what would settle it.
+
+    ``is_told`` marks a power that the user said in ``slots:``. ``unsure_because`` says why a power is not known,
+    ``settled_by`` what would settle it.
     """
 
     path: LeafPath
@@ -40,6 +42,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     optimizer: str = ""
     node: LeafPath = LeafPath()
     root: LeafPath = LeafPath()
+    is_told: bool = False
     unsure_because: str = ""
     settled_by: str = ""
 

@@ -193,6 +193,7 @@ class Walk:
                     relation=relations.get(name, "same"),
                     signal=signal,
                     forced=forced,
+                    hint=hint,
                     pair=pair,
                 )
             )
@@ -268,6 +269,7 @@ class Walk:
         name = str(node.path[-1])
         if inside:
             self.add(match, name, None, Signal(None), "unknown")
+            self.groups[-1].hint = self.matching.hint(node)
         else:
             self.add(match, name, BESIDE, Signal(1), "copy", in_optimizer=False)
         return True
@@ -282,6 +284,7 @@ class Walk:
         match = self.matching.find(branch)
         if isinstance(match, Mirror) and match.pairs:
             self.add(match, str(match.node[-1]), hint.field, signal, "named in `slots:`")
+            self.groups[-1].hint = hint
         else:
             self._ask(path_of(branch), [])
         return Signal(None)

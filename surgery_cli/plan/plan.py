@@ -68,7 +68,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     slots: Annotated[
         dict[str, dict[str, Any]],
         Meta(
-            description="What slots of the optimizer state are, by path pattern, where nothing else tells."
+            description="What trees of slots are, by path (`opt_state/1/0/mu`) or pattern, where nothing else tells."
         ),
     ] = {}
     origins: tuple[Origin, ...] = ()

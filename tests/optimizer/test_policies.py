@@ -387,3 +387,53 @@ def test_a_tree_without_optimizer_state_has_nothing_to_carry() -> None:
     after = edited(draft, Rescale(at="params", by=2.0))
     assert [str(p) for p in after.changed] == ["params/w"]
     assert after.notes == ()
+
+
+def told(slots: dict[str, dict[str, Any]], name: str = "clip_adam") -> Draft:
+    tree = tree_of({"params": PARAMS, "opt_state": state_of(name)})
+    return Draft.of(tree, "print", survey(tree, slots=slots).slots)
+
+
+MU, NU = "opt_state/1/0/mu", "opt_state/1/0/nu"
+
+
+def test_saying_what_half_of_a_state_is_names_the_half_that_is_missing() -> None:
+    draft = told({MU: {"power": -1}})
+    with pytest.raises(PlanError, match=f"gives '{MU}', and '{NU}' is missing") as caught:
+        edited(draft, Rescale(at=KERNEL, by=2.0))
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.path) == ("slots", f"{NU}/Dense_0/kernel")
+    kept = edited(draft, Rescale(at=KERNEL, by=2.0, optimizer="keep"))
+    assert operations(kept, f"{MU}/Dense_0/kernel") == []
+
+
+@pytest.mark.parametrize(
+    ("mu", "nu"),
+    [
+        (MU, NU),
+        (f"{MU}/**", f"{NU}/*"),
+        ("opt_state/*/0/mu", "**/nu"),
+        ("opt_state/[0-9]/0/mu/**", "/opt_state/1/0/nu/"),
+    ],
+)
+def test_slots_are_said_by_the_path_of_their_tree_or_a_pattern_of_it(mu: str, nu: str) -> None:
+    after = edited(
+        told({mu: {"power": -1}, nu: {"power": -2, "even": True}}), Rescale(at=KERNEL, by=-2.0)
+    )
+    assert operations(after, f"{MU}/Dense_0/kernel") == [Rescale(by=-0.5)]
+    assert operations(after, f"{NU}/Dense_0/kernel") == [Rescale(by=0.25)]
+    assert after.notes == ()
+
+
+def test_slots_that_are_said_twice_or_nowhere_are_refused() -> None:
+    with pytest.raises(PlanError, match=f"names '{MU}' twice"):
+        told({MU: {"power": -1}, "**/mu": {"power": 0}})
+    with pytest.raises(PlanError, match="not in the tree") as caught:
+        told({"opt_state/*/mw": {"power": -1}})
+    assert "trees of slots" in caught.value.problems[0].why
+
+
+def test_an_initial_value_that_is_said_alone_fills_the_slots() -> None:
+    draft = told({"opt_state/0/step_sizes": {"fresh": 0.25}}, "rprop")
+    after = edited(draft, Rescale(at=KERNEL, by=2.0, optimizer="reset"))
+    assert operations(after, "opt_state/0/step_sizes/Dense_0/kernel") == [FillFresh(value=0.25)]
