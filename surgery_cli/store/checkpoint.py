@@ -102,6 +102,15 @@ class Checkpoint:
         return ", ".join(dict.fromkeys(item.layout for item in self.items.values()))
 
     @property
+    def inferred_items(self) -> list[str]:
+        """Names of the items whose tree no file describes ('' for one without a name)."""
+        return [
+            name
+            for name, item in self.items.items()
+            if isinstance(item, PytreeItem) and item.is_inferred
+        ]
+
+    @property
     def dead_bytes(self) -> int:
         return sum(item.dead_bytes for item in self.items.values())
 

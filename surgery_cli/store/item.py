@@ -24,6 +24,7 @@ from surgery_cli.store.sidecars import (
     kind_of,
     stored_name,
 )
+from surgery_cli.store.survey import MANIFEST
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
@@ -164,11 +165,39 @@ class PytreeItem:
         return StoredLeaf(spec, array=name)
 
     def _missing(self, path: LeafPath, why: str) -> CheckpointError:
+        if not stored_name(path):
+            return CheckpointError(
+                f"a leaf of '{self.directory}' has the empty text as its key",
+                why="Orbax then stores it at the root of the store, where surgery does not address it",
+                fix="restore it with Orbax, and save it under a key",
+            )
+        if self._lacks_manifest:
+            return CheckpointError(
+                f"'{self.directory}' has no '{MANIFEST}'",
+                why=f"the arrays are in an OCDBT database, and without that file '{path}' is not found",
+                fix="the save or a copy was cut short; copy the file from where the checkpoint is whole",
+            )
         return CheckpointError(
             f"the leaf '{path}' has no data in '{self.directory}'",
             why=f"{why}, and nothing with its name is stored",
             fix="the save or a copy was cut short; copy the checkpoint again from where it was whole",
         )
+
+    @property
+    def _lacks_manifest(self) -> bool:
+        """True if the arrays should be in a database of which the first file is not there."""
+        if (self.directory / MANIFEST).is_file():
+            return False
+        declared = (self.sidecars.metadata or {}).get("use_ocdbt")
+        if declared is not None:
+            return bool(declared)
+        names = {path.name for path in self.directory.iterdir()}
+        return "d" in names or any(name.startswith("ocdbt.process_") for name in names)
+
+    @property
+    def is_inferred(self) -> bool:
+        """True if no file says what the tree is, so that it is inferred from the arrays' names."""
+        return self.sidecars.entries is None and self.aggregate is None
 
     @cached_property
     def tree(self) -> TreeSpec:
@@ -215,7 +244,7 @@ class PytreeItem:
         return record.hexdigest()
 
     def _fingerprint_lines(self) -> Iterator[bytes]:
-        for name in ("_METADATA", "_sharding", "_strings.json", "manifest.ocdbt", AGGREGATE):
+        for name in ("_METADATA", "_sharding", "_strings.json", MANIFEST, AGGREGATE):
             path = self.directory / name
             if path.is_file():
                 yield f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest()

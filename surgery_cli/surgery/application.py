@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,6 @@ from surgery_cli.engine.execution import Executed, Execution
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import (
     CheckpointError,
-    DestinationError,
     PlanError,
     SurgeryError,
     WriteError,
@@ -34,6 +32,7 @@ from surgery_cli.store.step_writer import StepWriter, carried_bytes, plan_items
 from surgery_cli.store.strategy import Costs, costs_of_references, is_compact
 from surgery_cli.surgery.contract import Say, check_draft, read_script
 from surgery_cli.surgery.memory import check_memory, memory_notes
+from surgery_cli.surgery.notes import dropped_item_notes, inference_notes, leftover_notes
 from surgery_cli.surgery.optimizers import Look, look_at_restarts, survey_state
 from surgery_cli.surgery.records import (
     Record,
@@ -43,12 +42,11 @@ from surgery_cli.surgery.records import (
     record_path,
     write_record,
 )
+from surgery_cli.surgery.space import check_space, standing_parent
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.verification.result import verify_result
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".safetensors")
-SPARE_BYTES = 16 << 20
-"""Room that a run wants beyond what it writes, for metadata."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,20 +280,12 @@ def _check_unchanged(prepared: Prepared) -> None:
 
 
 def _check_space(prepared: Prepared, destination: Path, options: Options) -> None:
-    parent = destination.absolute().parent
-    while not parent.exists():
-        parent = parent.parent
     costs = _costs(prepared, options)
-    needed = costs["bytes_written"] + costs["bytes_copied"] + SPARE_BYTES
-    if parent.stat().st_dev != prepared.checkpoint.location.root.stat().st_dev:
+    needed = costs["bytes_written"] + costs["bytes_copied"]
+    root = prepared.checkpoint.location.root
+    if standing_parent(destination).stat().st_dev != root.stat().st_dev:
         needed += costs["bytes_linked"]
-    free = shutil.disk_usage(parent).free
-    if needed > free:
-        raise DestinationError(
-            f"'{parent}' has not enough room for '{destination.name}'",
-            why=f"about {needed:,} bytes are needed, {free:,} are free",
-            fix="free some, or write to another filesystem",
-        )
+    check_space(destination, needed)
 
 
 def _write_error(target: Path, error: OSError) -> SurgeryError:
@@ -341,7 +331,9 @@ def _preview_fields(
     prepared: Prepared, plan: Plan, destination: str | None, options: Options
 ) -> dict[str, Any]:
     draft = prepared.draft
-    notes = [look.sentence for look in prepared.looked] + list(draft.notes)
+    notes = inference_notes(prepared.checkpoint)
+    notes += [look.sentence for look in prepared.looked] + list(draft.notes)
+    notes += dropped_item_notes(prepared.checkpoint, draft)
     notes += memory_notes(prepared.plans, options.memory_bytes, options.device)
     removed = [str(path) for path in draft.removed]
     notes += [
@@ -357,6 +349,8 @@ def _preview_fields(
         notes.append(
             "removed values may remain in linked data files; `--compact always` leaves them out"
         )
+    if destination is not None:
+        notes += leftover_notes(Path(destination))
     return {
         "source": str(prepared.checkpoint.location.root),
         "destination": destination,

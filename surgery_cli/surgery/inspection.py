@@ -12,6 +12,7 @@ from surgery_cli.engine.reading import read_scalar, value_blocks
 from surgery_cli.errors import PlanError, SurgeryError
 from surgery_cli.optimizer.survey import OptimizerSurvey, survey
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.surgery.notes import inference_notes
 from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
 from surgery_cli.tree.specs import LeafKind
 from surgery_cli.verification.digests import leaf_digest
@@ -171,7 +172,7 @@ def _by_dtype(rows: Sequence[reports.LeafRow]) -> dict[str, int]:
 
 
 def _notes(checkpoint: Checkpoint) -> list[str]:
-    notes = []
+    notes = inference_notes(checkpoint)
     if checkpoint.dead_bytes:
         notes.append(f"{checkpoint.dead_bytes:,} bytes in data files belong to no leaf")
     if checkpoint.location.unfinished:

@@ -1,0 +1,51 @@
+"""What a preview says beside the edits: sentences that somebody in a hurry should not miss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+
+from surgery_cli.draft import Draft
+from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.store.listing import STAGING_MARK
+
+
+def inference_notes(checkpoint: Checkpoint) -> list[str]:
+    """A note for every item of which only the arrays' names tell the tree."""
+    return [
+        (f"item '{name}': " if name and len(checkpoint.items) > 1 else "")
+        + "there is no `_METADATA`: the tree is inferred from names;"
+        " None leaves and lists cannot be known"
+        for name in checkpoint.inferred_items
+    ]
+
+
+def dropped_item_notes(checkpoint: Checkpoint, draft: Draft) -> list[str]:
+    """Which items of a step lose all their leaves and go, and where paths begin in what is left."""
+    if not checkpoint.location.prefix_items:
+        return []
+    left = {str(path[0]) for path in draft.leaves}
+    dropped = [name for name in checkpoint.items if name not in left]
+    notes = [
+        f"the item '{name}' loses all its leaves, and is left out of the result" for name in dropped
+    ]
+    if dropped and len(left) == 1:
+        (only,) = left
+        notes.append(f"one item is left: paths of the result begin inside '{only}'")
+    return notes
+
+
+def leftover_notes(destination: Path) -> list[str]:
+    """What killed runs to the same destination have left beside it; it is named and not removed.
+
+    A run to it that is still going has such a directory too, which is why nothing is removed.
+    """
+    parent = destination.absolute().parent
+    if not parent.is_dir():
+        return []
+    begin = f".{destination.name}{STAGING_MARK}"
+    found = sorted(p for p in parent.iterdir() if p.name.startswith(begin))
+    return [
+        f"a run that was killed has left '{path}'; unless it still runs, remove it: `rm -r {quote(str(path))}`"
+        for path in found
+    ]

@@ -1,0 +1,107 @@
+"""What is said beside the edits: trees that are inferred, items that go, leftovers, room on the disk."""
+
+import re
+import shutil
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+NO_METADATA = (
+    "there is no `_METADATA`: the tree is inferred from names;"
+    " None leaves and lists cannot be known"
+)
+
+
+@pytest.fixture(scope="module")
+def two_items(tmp_path_factory):
+    """A root with one step of two trees, written by Orbax itself."""
+    import orbax.checkpoint as ocp
+
+    root = tmp_path_factory.mktemp("two") / "run"
+    options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False)
+    with ocp.CheckpointManager(root, options=options) as manager:
+        manager.save(
+            3,
+            args=ocp.args.Composite(
+                params=ocp.args.StandardSave({"w": np.arange(3.0)}),
+                opt_state=ocp.args.PyTreeSave({"mu": np.arange(3.0)}),
+            ),
+        )
+    return root
+
+
+def test_a_tree_without_its_metadata_is_said_to_be_inferred(surgery, own_checkpoint, tmp_path):
+    (own_checkpoint / "_METADATA").unlink()
+    assert surgery("inspect", own_checkpoint, "--json").document["notes"][0] == NO_METADATA
+    edit = ("rescale", own_checkpoint, tmp_path / "new", "params", "--by", "2", "--dry-run")
+    assert NO_METADATA in surgery(*edit, "--json").document["notes"]
+
+
+def test_a_database_without_its_first_file_names_that_file(surgery, own_checkpoint):
+    (own_checkpoint / "manifest.ocdbt").unlink()
+    ended = surgery("inspect", own_checkpoint)
+    assert ended.code == 3
+    assert f"'{own_checkpoint}' has no 'manifest.ocdbt'" in ended.err.replace("\n", "")
+
+
+@pytest.mark.parametrize("use_ocdbt", [True, False])
+def test_an_empty_key_at_the_root_is_no_damage(surgery, tmp_path, use_ocdbt):
+    import orbax.checkpoint as ocp
+
+    tree = {"": np.arange(3.0), "b": np.ones(2)}
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=use_ocdbt)) as checkpointer:
+        checkpointer.save(tmp_path / "empty", tree)
+    ended = surgery("inspect", tmp_path / "empty")
+    assert ended.code == 3
+    assert "has the empty text as its key" in ended.err
+    assert "cut short" not in ended.err
+
+
+def test_an_item_that_loses_all_leaves_is_said_to_go(surgery, two_items, tmp_path):
+    new = tmp_path / "new"
+    ended = surgery("keep", two_items, new, "params", "--json")
+    assert ended.code == 0
+    assert [note for note in ended.document["notes"] if "item" in note] == [
+        "the item 'opt_state' loses all its leaves, and is left out of the result",
+        "one item is left: paths of the result begin inside 'params'",
+    ]
+    leaves = surgery("inspect", new, "--json").document["leaves"]
+    assert [leaf["path"] for leaf in leaves] == ["w"]
+
+
+def test_what_a_killed_run_left_beside_the_destination_is_named_and_kept(
+    surgery, checkpoint, tmp_path
+):
+    left = tmp_path / ".new.surgery-tmp-0123abcd"
+    left.mkdir()
+    (tmp_path / ".other.surgery-tmp-0123abcd").mkdir()
+    edit = ("rescale", checkpoint, tmp_path / "new", "**/kernel", "--by", "2", "--twins", "named")
+    ended = surgery(*edit, "--json")
+    assert ended.code == 0
+    named = [note for note in ended.document["notes"] if "killed" in note]
+    assert len(named) == 1
+    assert f"`rm -r {left}`" in named[0]
+    assert left.is_dir()
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+def test_the_room_that_is_asked_for_is_in_proportion(surgery, checkpoint, tmp_path, monkeypatch):
+    copy = ("compact", checkpoint, tmp_path / "new", "--dry-run")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1 << 40, 0, 8 << 20))
+    assert surgery(*copy).code == 0
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1 << 40, 0, 10 << 10))
+    ended = surgery(*copy)
+    assert ended.code == 2
+    assert re.search(r"about [0-9.]+ MiB needed, 10 KiB free", ended.err)
+
+
+def test_a_destination_where_no_files_can_be_is_not_a_full_disk(surgery, checkpoint):
+    ended = surgery("rescale", checkpoint, "/proc/foo", "**/bias", "--by", "2", "--twins", "named")
+    assert ended.code == 2
+    assert "'/proc/foo' cannot be written" in ended.err
