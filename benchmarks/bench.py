@@ -1,6 +1,7 @@
-"""What an edit costs: surgery beside the recipe with Orbax and beside `cp -r`, as whole processes, in one run.
+"""What edits and looks cost: surgery beside an Orbax script, `cp -r` and a bare TensorStore loop, in one run.
 
-`python bench.py [--size 1.6GB] [--repeats 3] [--json FILE]`. Contenders alternate; medians are printed.
+`python bench.py [--size 1.6GB|tiny] [--repeats 3] [--rows leaf,…] [--json FILE] [--picture FILE]`. Every contender is
+a process of its own; they alternate; medians are printed. Results are held against each other.
 """
 
 # This process stays small on purpose (no NumPy): Linux counts the memory that a child had between fork and exec, which
@@ -16,92 +17,23 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-LEAF_BYTES = 1920 * 2048 * 4
-LEAVES_PER_LAYER = 3  # the kernel, mu, nu
+from rows import HERE, SURGERY, Contender, Measurement, Places, Row, table
+
 UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
-SURGERY, RECIPE, COPY = "surgery", "restore-edit-save", "cp -r"
+WIDTH = 2048  # kernels of 1920 × 2048 float32: 15.7 MB a leaf
+TINY_WIDTH = 64
+LEAVES_PER_LAYER = 3  # the kernel, mu, nu
 VERSIONS = ("orbax-checkpoint", "tensorstore", "jax", "numpy")
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """One process, from its start to its end."""
-
-    wall_seconds: float
-    cpu_seconds: float
-    """User and system time, all threads."""
-    peak_bytes: int
-    written_bytes: int
-    """What the kernel counted as written to storage; 0 on a filesystem that counts nothing, such as tmpfs."""
-    new_bytes: int
-    """Sizes of the destination's files that are not links to the source's."""
-
-
-@dataclass(frozen=True)
-class Contender:
-    """One way to get from the source to the destination; ``command`` takes both."""
-
-    name: str
-    command: Callable[[Path, Path], list[str]]
-    runs: list[Measurement] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One task, and who takes part. ``edited`` are the dotted names of the leaves that the task changes."""
-
-    name: str
-    edited: tuple[str, ...]
-    contenders: tuple[Contender, ...]
-
-
-def _surgery(*options: str) -> Contender:
-    def command(source: Path, destination: Path) -> list[str]:
-        edit = ["rescale", str(source), str(destination), "params/layer_0/kernel", "--by", "0.5"]
-        return [sys.executable, "-m", "surgery_cli", *edit, "--quiet", *options]
-
-    return Contender(SURGERY, command)
-
-
-def _recipe(*options: str) -> Contender:
-    def command(source: Path, destination: Path) -> list[str]:
-        edit = [str(source), str(destination), "layer_0/kernel", "--by", "0.5"]
-        return [sys.executable, str(HERE / "recipe.py"), *edit, *options]
-
-    return Contender(RECIPE, command)
-
-
-def _copy() -> Contender:
-    return Contender(COPY, lambda source, destination: ["cp", "-r", str(source), str(destination)])
-
-
-def rows() -> list[Row]:
-    """The table: a new row or contender is a line here."""
-    kernel, adam = "params.layer_0.kernel", "opt_state.0.{}.layer_0.kernel"
-    return [
-        Row(
-            "one leaf",
-            (kernel,),
-            (_surgery("--optimizer", "keep"), _recipe(), _copy()),
-        ),
-        Row(
-            "one leaf, its moments follow",
-            (kernel, adam.format("mu"), adam.format("nu")),
-            (_surgery("--optimizer", "transform"), _recipe("--moments"), _copy()),
-        ),
-    ]
-
-
-def measure(command: list[str], source: Path, destination: Path) -> Measurement:
+def measure(command: list[str], places: Places, codes: tuple[int, ...]) -> Measurement:
     """Run ``command`` to its end; exits if it fails, with what it printed."""
     os.sync()  # what the previous contender left to be written is not this one's burden
-    with (destination.parent / "log").open("w+b") as log:
+    with (places.destination.parent / "log").open("w+b") as log:
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=HERE.parent)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -109,7 +41,7 @@ def measure(command: list[str], source: Path, destination: Path) -> Measurement:
         counters = Path(f"/proc/{process.pid}/io").read_text()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
+        if process.returncode not in codes:
             log.seek(0)
             sys.exit(f"{' '.join(command)}\n{log.read().decode()}exit code {process.returncode}")
     written = re.search(r"^write_bytes: (\d+)", counters, re.MULTILINE)
@@ -119,7 +51,7 @@ def measure(command: list[str], source: Path, destination: Path) -> Measurement:
         cpu_seconds=usage.ru_utime + usage.ru_stime,
         peak_bytes=usage.ru_maxrss * 1024,
         written_bytes=int(written[1]),
-        new_bytes=_new_bytes(source, destination),
+        new_bytes=_new_bytes(places),
     )
 
 
@@ -129,9 +61,11 @@ def _files(directory: Path) -> dict[tuple[int, int], int]:
     return {(stat.st_dev, stat.st_ino): stat.st_size for stat in stats}
 
 
-def _new_bytes(source: Path, destination: Path) -> int:
-    old = _files(source)
-    return sum(size for inode, size in _files(destination).items() if inode not in old)
+def _new_bytes(places: Places) -> int:
+    if not places.destination.exists():
+        return 0
+    old = {**_files(places.source), **_files(places.donor), **_files(places.leaves)}
+    return sum(size for inode, size in _files(places.destination).items() if inode not in old)
 
 
 def check_same(a: Path, b: Path, leaves: tuple[str, ...]) -> None:
@@ -141,53 +75,59 @@ def check_same(a: Path, b: Path, leaves: tuple[str, ...]) -> None:
         sys.exit("the contenders disagree on the result")
 
 
-def run(row: Row, source: Path, scratch: Path, repeats: int) -> None:
+def run(row: Row, places: Places, repeats: int) -> None:
     """Measure every contender of ``row``, alternating, and hold the first results against each other."""
     for repeat in range(repeats):
-        results = {}
-        for number, contender in enumerate(row.contenders):
-            destination = scratch / f"result_{number}"
-            command = contender.command(source, destination)
-            contender.runs.append(measure(command, source, destination))
-            results[contender.name] = destination
-        if repeat == 0:
-            check_same(results[SURGERY], results[RECIPE], row.edited)
-        for destination in results.values():
-            shutil.rmtree(destination)
+        results: dict[str, Path] = {}
+        for contender in row.contenders:
+            codes = row.codes if contender.name == SURGERY else (0,)
+            contender.runs.append(measure(contender.command(places), places, codes))
+            if row.writes and contender.name != "cp -r" and repeat == 0:
+                results[contender.name] = places.destination.with_name(f"of {contender.name}")
+                places.destination.rename(results[contender.name])
+            shutil.rmtree(places.destination, ignore_errors=True)
+        for name, result in results.items():
+            if row.compared and name != SURGERY and SURGERY in results:
+                check_same(results[SURGERY], result, row.compared)
+        for result in results.values():
+            shutil.rmtree(result)
 
 
 def median(contender: Contender, quantity: str) -> float:
     return statistics.median(getattr(run, quantity) for run in contender.runs)
 
 
-def print_table(measured: list[Row]) -> None:
+def print_row(row: Row) -> None:
     """Medians, and how many times surgery's wall time the others took."""
-    head = f"{'':19}{'wall s':>9}{'× surgery':>11}{'CPU s':>9}{'peak MB':>10}{'written MB':>12}{'new MB':>10}"
-    for row in measured:
-        base = median(next(c for c in row.contenders if c.name == SURGERY), "wall_seconds")
-        print(f"\n{row.name} ({len(row.edited)} × {LEAF_BYTES / 1e6:.1f} MB edited)\n{head}")
-        for contender in row.contenders:
-            wall, cpu = median(contender, "wall_seconds"), median(contender, "cpu_seconds")
-            peak, written, new = (
-                median(contender, quantity) / 1e6
-                for quantity in ("peak_bytes", "written_bytes", "new_bytes")
-            )
-            print(
-                f"{contender.name:19}{wall:9.2f}{wall / base:11.1f}{cpu:9.2f}{peak:10.0f}{written:12.1f}{new:10.1f}"
-            )
+    print(
+        f"\n{row.name:20}{'wall s':>8}{'× surgery':>11}{'CPU s':>8}{'peak MB':>9}{'written MB':>12}{'new MB':>9}"
+    )
+    surgery = [c for c in row.contenders if c.name == SURGERY]
+    for contender in row.contenders:
+        wall, cpu = median(contender, "wall_seconds"), median(contender, "cpu_seconds")
+        ratio = f"{wall / median(surgery[0], 'wall_seconds'):.1f}" if surgery else ""
+        peak, written, new = (
+            median(contender, quantity) / 1e6
+            for quantity in ("peak_bytes", "written_bytes", "new_bytes")
+        )
+        print(
+            f"  {contender.name:18}{wall:8.2f}{ratio:>11}{cpu:8.2f}{peak:9.0f}{written:12.1f}{new:9.1f}"
+        )
+    sys.stdout.flush()
 
 
-def as_document(measured: list[Row], source_bytes: int) -> dict[str, object]:
+def as_document(measured: list[Row], arguments: argparse.Namespace, sizes: dict[str, int]) -> dict:
     return {
-        "source_bytes": source_bytes,
-        "leaf_bytes": LEAF_BYTES,
+        **sizes,
+        "repeats": arguments.repeats,
         "cpus": os.cpu_count(),
+        "machine": platform.machine(),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in VERSIONS},
         "rows": [
             {
+                "key": row.key,
                 "name": row.name,
-                "edited_bytes": len(row.edited) * LEAF_BYTES,
                 "contenders": {c.name: [asdict(run) for run in c.runs] for c in row.contenders},
             }
             for row in measured
@@ -195,46 +135,113 @@ def as_document(measured: list[Row], source_bytes: int) -> dict[str, object]:
     }
 
 
+def draw(measured: list[Row], file: Path) -> None:
+    """Bars of wall time, a logarithmic scale, one panel for each row."""
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(
+        len(measured), sharex=True, squeeze=False, figsize=(8, 0.5 + 1.1 * len(measured))
+    )
+    for panel, row in zip(panels[:, 0], measured, strict=True):
+        names = [contender.name for contender in row.contenders][::-1]
+        walls = [median(contender, "wall_seconds") for contender in row.contenders][::-1]
+        colours = ["#1f6f8b" if name == SURGERY else "#b8c4c9" for name in names]
+        panel.bar_label(panel.barh(names, walls, color=colours), fmt=" %.2f s", fontsize=8)
+        panel.set_title(row.name, loc="left", fontsize=9)
+        panel.set_xscale("log")
+        panel.tick_params(labelsize=8)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[-1, 0].set_xlabel("seconds, median")
+    figure.tight_layout()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file)
+
+
+def build(scratch: Path, layers: int, width: int, leaves: int) -> Places:
+    """The checkpoints that rows start from, saved with Orbax."""
+    places = Places(
+        source=scratch / "source",
+        donor=scratch / "donor",
+        edited=scratch / "edited",
+        leaves=scratch / "leaves",
+        destination=scratch / "result",
+    )
+    maker = [sys.executable, str(HERE / "checkpoint.py")]
+    size = ["--layers", str(layers), "--width", str(width)]
+    for number, path in enumerate((places.source, places.donor)):
+        subprocess.run([*maker, "layers", str(path), *size, "--seed", str(number)], check=True)
+    subprocess.run([*maker, "leaves", str(places.leaves), "--count", str(leaves)], check=True)
+    edit = ["rescale", str(places.source), str(places.edited), "params/layer_0/kernel", "--by", "2"]
+    command = [sys.executable, "-m", "surgery_cli", *edit, "--optimizer", "keep", "--quiet"]
+    subprocess.run(command, check=True, cwd=HERE.parent)
+    return places
+
+
 def size_in_bytes(text: str) -> int:
-    """``1.6GB`` as a number of bytes."""
+    """``1.6GB`` as a number of bytes; 0 for ``tiny``."""
+    if text == "tiny":
+        return 0
     match = re.fullmatch(r"([0-9.]+)(kB|MB|GB)", text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 1.6GB or 50MB")
+        raise argparse.ArgumentTypeError(f"{text!r} is neither tiny nor a size such as 1.6GB")
     return int(float(match[1]) * UNITS[match[2]])
+
+
+def _chosen(names: str | None, contenders: str | None) -> list[Row]:
+    rows = table()
+    wanted = names.split(",") if names else [row.key for row in rows]
+    if unknown := set(wanted) - {row.key for row in rows}:
+        sys.exit(f"no row is called {', '.join(sorted(unknown))}: {', '.join(r.key for r in rows)}")
+    taking_part = contenders.split(",") if contenders else None
+    return [
+        Row(**{**vars(row), "contenders": tuple(
+            c for c in row.contenders if taking_part is None or c.name in taking_part
+        )})
+        for row in rows
+        if row.key in wanted
+    ]  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=size_in_bytes, default="1.6GB", help="of the checkpoint")
+    parser.add_argument("--leaves", type=int, default=100_000, help="of the one with many leaves")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rows", help="keys of rows, parted by commas")
+    parser.add_argument("--contenders", help="names of contenders, parted by commas")
     parser.add_argument("--json", type=Path, help="also write every single measurement here")
+    parser.add_argument("--picture", type=Path, help="also draw the medians (needs matplotlib)")
     parser.add_argument("--scratch", type=Path, default=HERE.parent / "build" / "bench")
     arguments = parser.parse_args()
 
-    layers = max(1, round(arguments.size / (LEAF_BYTES * LEAVES_PER_LAYER)))
-    source_bytes = layers * LEAF_BYTES * LEAVES_PER_LAYER
+    width = WIDTH if arguments.size else TINY_WIDTH
+    leaf_bytes = width * width * 15 // 16 * 4
+    layers = max(2, round(arguments.size / (leaf_bytes * LEAVES_PER_LAYER)))
+    source_bytes = layers * leaf_bytes * LEAVES_PER_LAYER
+    measured = _chosen(arguments.rows, arguments.contenders)
     scratch = arguments.scratch
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
-    if shutil.disk_usage(scratch).free < 4 * source_bytes:
-        sys.exit(f'"{scratch}" has no room for four checkpoints of {source_bytes / 1e6:.0f} MB')
+    if shutil.disk_usage(scratch).free < 7 * source_bytes:
+        sys.exit(f'"{scratch}" has no room for seven checkpoints of {source_bytes / 1e6:.0f} MB')
+    sizes = {"source_bytes": source_bytes, "leaf_bytes": leaf_bytes, "leaves": arguments.leaves}
     try:
-        source = scratch / "source"
-        build = [sys.executable, str(HERE / "checkpoint.py"), "build", str(source)]
-        subprocess.run([*build, "--layers", str(layers)], check=True)
+        places = build(scratch, layers, width, arguments.leaves)
         print(
-            f"{source_bytes / 1e6:.0f} MB, {layers * LEAVES_PER_LAYER} leaves, {os.cpu_count()} CPUs, "
-            f"median of {arguments.repeats}"
+            f"{source_bytes / 1e6:.0f} MB in {layers * LEAVES_PER_LAYER} leaves of {leaf_bytes / 1e6:.1f} MB; "
+            f"another of {arguments.leaves:,} leaves; {os.cpu_count()} CPUs; median of {arguments.repeats}"
         )
-        measured = rows()
         for row in measured:
-            run(row, source, scratch, arguments.repeats)
-        print_table(measured)
+            run(row, places, arguments.repeats)
+            print_row(row)
     finally:
         shutil.rmtree(scratch)
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(as_document(measured, source_bytes), indent=2) + "\n")
+        document = as_document(measured, arguments, sizes)
+        arguments.json.write_text(json.dumps(document, indent=2) + "\n")
+    if arguments.picture:
+        draw(measured, arguments.picture)
 
 
 if __name__ == "__main__":

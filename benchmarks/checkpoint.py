@@ -1,36 +1,78 @@
-"""Checkpoints for the benchmark: `checkpoint.py build DIR --layers N`, `checkpoint.py same A B LEAF…`."""
+"""Checkpoints for the benchmark, and a look at what became of them.
+
+`checkpoint.py layers DIR --layers N --width W [--seed S]` · `checkpoint.py leaves DIR --count N` ·
+`checkpoint.py same A B LEAF…`
+"""
 
 import argparse
+import ast
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-SHAPE = (1920, 2048)  # float32: 15.7 MB a leaf
+MOMENTS = ("params", "opt_state.0.mu", "opt_state.0.nu")
 
 
-def build(directory: Path, layers: int) -> None:
-    """Save random params with Adam's mu and nu: three leaves a layer, in ranges that training gives them."""
-    import jax
-    import optax
+def save(directory: Path, state: Any) -> None:
     import orbax.checkpoint as ocp
 
-    random = np.random.default_rng(0)
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(directory.resolve(), state)
+
+
+def build_layers(directory: Path, layers: int, width: int, seed: int) -> None:
+    """Save random params with Adam's mu and nu: three kernels a layer, in ranges that training gives them."""
+    import jax
+    import optax
+
+    random = np.random.default_rng(seed)
 
     def normal(scale: float) -> dict:
-        return {
-            f"layer_{i}": {
-                "kernel": jax.numpy.asarray(scale * random.standard_normal(SHAPE, np.float32))
-            }
-            for i in range(layers)
-        }
+        shape = (width * 15 // 16, width)
+        kernels = (scale * random.standard_normal(shape, np.float32) for _ in range(layers))
+        return {f"layer_{i}": {"kernel": jax.numpy.asarray(k)} for i, k in enumerate(kernels)}
 
     params = normal(0.02)
     nu = jax.tree.map(lambda leaf: 1e-6 * (1 + abs(leaf)), normal(1.0))
     adam = optax.ScaleByAdamState(count=jax.numpy.int32(1000), mu=normal(1e-3), nu=nu)
     state = {"step": 1000, "params": params, "opt_state": (adam, optax.EmptyState())}
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(directory.resolve(), state)
+    save(directory, state)
+
+
+def build_leaves(directory: Path, count: int) -> None:
+    """A checkpoint of many tiny leaves: saved with one layer, whose entries are then repeated under other names.
+
+    Saving them one by one with Orbax takes minutes.
+    """
+    import optax
+    import tensorstore as ts
+
+    kernel = {"layer_00000": {"kernel": np.ones((4, 4), np.float32)}}
+    adam = optax.ScaleByAdamState(count=np.int32(1000), mu=kernel, nu=kernel)
+    save(directory, {"step": 1000, "params": kernel, "opt_state": (adam, optax.EmptyState())})
+    database = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{directory.resolve()}/"}}
+    store = ts.KvStore.open(database).result()
+    metadata = json.loads((directory / "_METADATA").read_text())
+    tree = metadata["tree_metadata"]
+    names = [f"layer_{i:05d}" for i in range(1, count // len(MOMENTS))]
+    for prefix in MOMENTS:
+        first = f"{prefix}.layer_00000.kernel/"
+        with ts.Transaction(atomic=True) as transaction:
+            inside = store.with_transaction(transaction)
+            for key in (".zarray", "0.0"):
+                value = store[first + key]
+                for name in names:
+                    inside[f"{prefix}.{name}.kernel/{key}"] = value
+        old = (*prefix.split("."), "layer_00000", "kernel")
+        entry = next(value for key, value in tree.items() if ast.literal_eval(key) == old)
+        for name in names:
+            keys = [dict(record) for record in entry["key_metadata"]]
+            keys[-2]["key"] = name
+            tree[str((*old[:-2], name, "kernel"))] = {**entry, "key_metadata": keys}
+    (directory / "_METADATA").write_text(json.dumps(metadata))
 
 
 def leaf(directory: Path, name: str) -> np.ndarray:
@@ -42,24 +84,37 @@ def leaf(directory: Path, name: str) -> np.ndarray:
     return ts.open({"driver": "zarr", "kvstore": kvstore}, open=True).result().read().result()
 
 
+def check_same(a: Path, b: Path, leaves: list[str]) -> None:
+    for name in leaves:
+        one, other = leaf(a, name), leaf(b, name)
+        is_close = np.allclose(one.astype(np.float32), other.astype(np.float32), rtol=1e-6, atol=0)
+        if one.dtype != other.dtype or not is_close:
+            sys.exit(f'"{name}" differs between {a} and {b}')
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    building = commands.add_parser("build")
-    building.add_argument("directory", type=Path)
-    building.add_argument("--layers", type=int, required=True)
-    comparing = commands.add_parser("same")
-    comparing.add_argument("a", type=Path)
-    comparing.add_argument("b", type=Path)
-    comparing.add_argument("leaves", nargs="+")
+    layers = commands.add_parser("layers")
+    layers.add_argument("directory", type=Path)
+    layers.add_argument("--layers", type=int, required=True)
+    layers.add_argument("--width", type=int, required=True)
+    layers.add_argument("--seed", type=int, default=0)
+    leaves = commands.add_parser("leaves")
+    leaves.add_argument("directory", type=Path)
+    leaves.add_argument("--count", type=int, required=True)
+    same = commands.add_parser("same")
+    same.add_argument("a", type=Path)
+    same.add_argument("b", type=Path)
+    same.add_argument("leaves", nargs="+")
     arguments = parser.parse_args()
 
-    if arguments.command == "build":
-        build(arguments.directory, arguments.layers)
-        return
-    for name in arguments.leaves:
-        if not np.allclose(leaf(arguments.a, name), leaf(arguments.b, name), rtol=1e-6, atol=0):
-            sys.exit(f'"{name}" differs between {arguments.a} and {arguments.b}')
+    if arguments.command == "layers":
+        build_layers(arguments.directory, arguments.layers, arguments.width, arguments.seed)
+    elif arguments.command == "leaves":
+        build_leaves(arguments.directory, arguments.count)
+    else:
+        check_same(arguments.a, arguments.b, arguments.leaves)
 
 
 if __name__ == "__main__":

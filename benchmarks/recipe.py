@@ -1,38 +1,90 @@
-"""The recipe without surgery: restore the whole state with Orbax, edit one kernel, save the whole state.
+"""The recipe without surgery: restore the whole state with Orbax, edit it, save the whole state.
 
-`python recipe.py SRC DST PATH --by 0.5 [--moments]`. With `--moments`, Adam's mu and nu follow the edit.
+`recipe.py TASK SRC DST [--donor OTHER]`; `metadata` and `restore` only look.
 """
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import orbax.checkpoint as ocp
-from flax import traverse_util
+
+State = dict[str, Any]
 
 
-def rescaled(tree: dict, path: str, factor: float) -> dict:
-    """``tree`` with the leaf at the slash-joined ``path`` multiplied by ``factor``."""
-    flat = traverse_util.flatten_dict(tree, sep="/")
-    flat[path] = flat[path] * factor
-    return traverse_util.unflatten_dict(flat, sep="/")
+def moments(state: State) -> State:
+    return state["opt_state"][0]
+
+
+def rescale_leaf(state: State, _: State) -> None:
+    layer = state["params"]["layer_0"]
+    layer["kernel"] = layer["kernel"] * 0.5
+
+
+def rescale_leaf_and_moments(state: State, donor: State) -> None:
+    rescale_leaf(state, donor)
+    for name, factor in (("mu", 1 / 0.5), ("nu", 1 / 0.5**2)):
+        layer = moments(state)[name]["layer_0"]
+        layer["kernel"] = layer["kernel"] * factor
+
+
+def rescale_kernels(state: State, _: State) -> None:
+    state["params"] = jax.tree.map(lambda kernel: kernel * 0.5, state["params"])
+
+
+def rename_layer(state: State, _: State) -> None:
+    for tree in (state["params"], moments(state)["mu"], moments(state)["nu"]):
+        tree["first"] = tree.pop("layer_0")
+
+
+def graft_layer(state: State, donor: State) -> None:
+    state["params"]["layer_0"] = donor["params"]["layer_0"]
+
+
+def cast(state: State, _: State) -> None:
+    for tree, name in ((state, "params"), (moments(state), "mu"), (moments(state), "nu")):
+        tree[name] = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), tree[name])
+
+
+def average(state: State, donor: State) -> None:
+    pairs = [(state, donor, "params")]
+    pairs += [(moments(state), moments(donor), name) for name in ("mu", "nu")]
+    for mine, other, name in pairs:
+        mine[name] = jax.tree.map(lambda a, b: (a + b) / 2, mine[name], other[name])
+
+
+TASKS: dict[str, Callable[[State, State], None]] = {
+    "leaf": rescale_leaf,
+    "moments": rescale_leaf_and_moments,
+    "kernels": rescale_kernels,
+    "rename": rename_layer,
+    "graft": graft_layer,
+    "bfloat16": cast,
+    "average": average,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("task", choices=[*TASKS, "metadata", "restore"])
     parser.add_argument("source", type=Path)
-    parser.add_argument("destination", type=Path)
-    parser.add_argument("path", help="leaf below params, slash-joined")
-    parser.add_argument("--by", type=float, required=True)
-    parser.add_argument("--moments", action="store_true", help="edit Adam's mu and nu too")
+    parser.add_argument("destination", type=Path, nargs="?")
+    parser.add_argument("--donor", type=Path)
     arguments = parser.parse_args()
 
     with ocp.StandardCheckpointer() as checkpointer:
-        state = checkpointer.restore(arguments.source.resolve())
-        state["params"] = rescaled(state["params"], arguments.path, arguments.by)
-        if arguments.moments:
-            adam = state["opt_state"][0]
-            adam["mu"] = rescaled(adam["mu"], arguments.path, 1 / arguments.by)
-            adam["nu"] = rescaled(adam["nu"], arguments.path, 1 / arguments.by**2)
+        source = arguments.source.resolve()
+        if arguments.task == "metadata":
+            checkpointer.metadata(source)
+            return
+        state = checkpointer.restore(source)
+        if arguments.task == "restore":
+            return
+        donor = checkpointer.restore(arguments.donor.resolve()) if arguments.donor else {}
+        TASKS[arguments.task](state, donor)
         checkpointer.save(arguments.destination.resolve(), state)
 
 
