@@ -16,14 +16,19 @@ WORTHWHILE_DEAD_BYTES = 1 << 20
 
 
 class Costs(msgspec.Struct, frozen=True):
-    """Bytes that taking leaves by reference shares, and how many of them nothing would refer to."""
+    """Bytes that taking leaves by reference shares: of all stores, and of the item's own those that something needs.
+
+    What a graft links of its donor beside the leaf counts for nothing here: rewriting the item would not spare it.
+    """
 
     linked_bytes: int
+    own_bytes: int
     live_bytes: int
 
     @property
     def dead_bytes(self) -> int:
-        return max(self.linked_bytes - self.live_bytes, 0)
+        """Bytes of the item's own files that nothing in the new item would refer to."""
+        return max(self.own_bytes - self.live_bytes, 0)
 
 
 def costs_of_references(plan: ItemPlan) -> Costs:
@@ -31,18 +36,20 @@ def costs_of_references(plan: ItemPlan) -> Costs:
     by_store: dict[int, list[PlannedLeaf]] = {}
     for leaf in plan.of(Way.KEEP, Way.MOVE, Way.GRAFT):
         by_store.setdefault(id(leaf.origin_store), []).append(leaf)
-    linked = live = 0
+    own_store = plan.item.store if isinstance(plan.item, PytreeItem) else None
+    linked = own = live = 0
     for leaves in by_store.values():
         store = leaves[0].origin_store
         stored = [leaf.origin_array for leaf in leaves]
         arrays = {array.name: array.stored_bytes for array in stored}
         if not isinstance(store, OcdbtStore):
             linked += sum(arrays.values())
-            live += sum(arrays.values())
             continue
-        linked += sum((store.directory / file).stat().st_size for file in store.files_of(arrays))
-        live += _live(store, arrays)
-    return Costs(linked, live)
+        files = sum((store.directory / file).stat().st_size for file in store.files_of(arrays))
+        linked += files
+        if store is own_store:
+            own, live = files, _live(store, arrays)
+    return Costs(linked, own, live)
 
 
 def _live(store: OcdbtStore, names: Iterable[str]) -> int:
@@ -61,7 +68,7 @@ def is_compact(
         return False, ""
     if wish != "auto":
         return wish == "always", f"`--compact {wish}`"
-    if costs.dead_bytes > costs.linked_bytes / 4 and costs.dead_bytes > WORTHWHILE_DEAD_BYTES:
-        share = round(100 * costs.dead_bytes / costs.linked_bytes)
+    if costs.dead_bytes > costs.own_bytes / 4 and costs.dead_bytes > WORTHWHILE_DEAD_BYTES:
+        share = round(100 * costs.dead_bytes / costs.own_bytes)
         return True, f"{share} % of the linked bytes would be dead"
     return False, "unchanged leaves refer to the source's own bytes"

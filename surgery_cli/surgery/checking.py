@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 
 from surgery_cli import reports
+from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.optimizer.survey import survey
 from surgery_cli.plan import plan_from_document
@@ -17,6 +19,7 @@ from surgery_cli.resolution import resolve
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.contract import Say, hold, read_script, with_commands
 from surgery_cli.surgery.records import read_record
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.verification.digests import LeafDigest, leaf_digest
 from surgery_cli.verification.mending import Edit
@@ -106,21 +109,30 @@ def _bytes(
     against: str,
     listener: Listener | None,
     *,
+    key_of: Callable[[LeafPath], str],
     strict: bool,
 ) -> reports.Verdict:
     """Read every leaf; compare those with a known digest. ``strict``: what the digests do not name is a finding."""
     tree = checkpoint.tree
     findings = []
     checked = 0
+    present: set[str] = set()
     meter = Meter(listener, "verifying", tree.bytes)
-    for path, spec in tree.items():
-        text = str(path)
-        expected = known.get(text)
+
+    def digest_of(path: LeafPath) -> LeafDigest | CheckpointError:
+        expected = known.get(tree.texts[path])
+        grid = expected.grid if expected is not None and expected.grid else None
         try:
-            grid = expected.grid if expected is not None and expected.grid else None
-            found = leaf_digest(checkpoint, path, spec, grid)
+            return leaf_digest(checkpoint, path, tree[path], grid)
         except CheckpointError as error:
-            problem = error.problems[0]
+            return error
+
+    costs = ((path, reading_bytes(spec)) for path, spec in tree.items())
+    for (path, spec), found in zip(tree.items(), in_order(digest_of, costs), strict=True):
+        text = tree.texts[path]
+        expected = known.get(text)
+        if isinstance(found, CheckpointError):
+            problem = found.problems[0]
             findings.append(_finding(text, "unreadable", here=problem.why or problem.what))
             continue
         if expected is not None:
@@ -130,8 +142,7 @@ def _bytes(
         elif strict and known:
             findings.append(_finding(text, "extra", here=spec.type_text))
         meter.advance(spec.bytes, text)
-    present = set(tree.texts.values())
-    findings += [_finding(text, "missing") for text in known if text not in present]
+    findings += [_finding(key, "missing") for key in known if key not in present]
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
         against=against,
@@ -151,7 +162,7 @@ def _manifest(path: Path) -> dict[str, LeafDigest]:
     try:
         document: Any = msgspec.json.decode(path.read_bytes())
         return {
-            row["path"]: LeafDigest(row["digest"], tuple(row.get("grid") or ()))
+            row.get("spelling") or row["path"]: LeafDigest(row["digest"], tuple(row.get("grid") or ()))
             for row in document["leaves"]
         }
     except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from surgery_cli import reports
+from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.errors import PlanError
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
@@ -51,9 +53,13 @@ def diff(
         else:
             unread.append(path)
     meter = Meter(listener, "comparing", sum(left.tree[path].bytes for path in unread))
-    for path in unread:
+    held = ((path, 2 * reading_bytes(left.tree[path])) for path in unread)
+    differences = in_order(
+        lambda path: value_difference(path, left.tree[path], left, right, rtol=rtol, atol=atol),
+        held,
+    )
+    for path, found in zip(unread, differences, strict=True):
         spec = left.tree[path]
-        found = value_difference(path, spec, left, right, rtol=rtol, atol=atol)
         if found is not None:
             fields = msgspec.structs.asdict(found)
             changed.append(reports.Change(path=str(path), what="values", size=spec.size, **fields))

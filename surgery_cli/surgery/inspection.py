@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from surgery_cli import reports
+from surgery_cli.engine.budget import in_order
+from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.progress import Listener, Meter
-from surgery_cli.engine.reading import read_scalar, value_blocks
+from surgery_cli.engine.reading import read_scalar, read_values, reading_bytes, value_blocks
 from surgery_cli.errors import PlanError, SurgeryError
 from surgery_cli.optimizer.survey import OptimizerSurvey, survey
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
@@ -37,19 +39,24 @@ def inspect(
     chosen = named_leaves(checkpoint, patterns)
     surveyed = survey(checkpoint.tree, params=params)
     meter = Meter(listener, "reading", sum(checkpoint.tree[path].bytes for path in chosen))
-    rows = []
-    for path in chosen:
-        row = _row(checkpoint, path, surveyed)
+    rows = [_row(checkpoint, path, surveyed) for path in chosen]
+
+    def add_values(number: int) -> None:
+        row, path = rows[number], chosen[number]
         if stats:
             _add_statistics(row, checkpoint, path)
         if digests:
             digest = leaf_digest(checkpoint, path, checkpoint.tree[path])
             row.digest, row.grid = digest.digest, digest.grid
-        if stats or digests:
+
+    if stats or digests:
+        costs = (reading_bytes(checkpoint.tree[path]) for path in chosen)
+        for row, _ in zip(rows, in_order(add_values, enumerate(costs)), strict=True):
             meter.advance(row.bytes, row.path)
-        if optimizer and (path in surveyed.clocks or path in surveyed.hyperparams):
-            row.value = read_scalar(checkpoint, path)
-        rows.append(row)
+    if optimizer:
+        for row, path in zip(rows, chosen, strict=True):
+            if path in surveyed.clocks or path in surveyed.hyperparams:
+                row.value = read_scalar(checkpoint, path)
     return reports.Inspection(
         checkpoint=str(location.root),
         layout=checkpoint.layout,
@@ -148,7 +155,11 @@ def _add_statistics(row: reports.LeafRow, checkpoint: Checkpoint, path: LeafPath
     if spec.kind in (LeafKind.SCALAR, LeafKind.STRING):
         row.value = read_scalar(checkpoint, path)
     if spec.has_array and spec.kind is not LeafKind.KEY and spec.size:
-        found = statistics(lambda: value_blocks(checkpoint, path, spec))
+        if len(list(windows(spec.shape, block_shape(spec, spec.write_shape)))) == 1:
+            block = read_values(checkpoint, path)  # both passes look at what was read once
+            found = statistics(lambda: [block])
+        else:
+            found = statistics(lambda: value_blocks(checkpoint, path, spec))
         row.statistics = reports.Statistics(**msgspec.structs.asdict(found))
 
 
