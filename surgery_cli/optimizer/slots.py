@@ -21,7 +21,6 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     carried. ``in_optimizer`` is False for copies beside the optimizer state (EMA params, target networks).
     ``fresh`` is the optimizer's own initial value (None: not known); ``takes_param`` if it starts as the param.
     ``node`` is the node that mirrors the params, ``root`` the node of the params that it mirrors.
-
     ``is_told`` marks a power that the user said in ``slots:``. ``unsure_because`` says why a power is not known,
     ``settled_by`` what would settle it.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -16,7 +16,7 @@ from surgery_cli.optimizer.survey import OptimizerSurvey, survey
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.notes import inference_notes
 from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
-from surgery_cli.tree.specs import LeafKind
+from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating
 from surgery_cli.verification.digests import leaf_digest
 from surgery_cli.verification.statistics import statistics
 
@@ -164,14 +164,32 @@ def _add_statistics(row: reports.LeafRow, checkpoint: Checkpoint, path: LeafPath
 
 
 def _parameters(checkpoint: Checkpoint, surveyed: OptimizerSurvey) -> int:
+    """How many numbers are trained: the elements of the arrays below the root of the params.
+
+    A Flax NNX state stores all variables of a model as leaves called ``value``, without their types. There, integers,
+    booleans and keys (counters and streams of random numbers) are left out, and so are ``mean`` and ``var`` of a module
+    that has a ``scale`` or ``bias`` as well (running statistics; a norm with neither is counted).
+    """
     root = surveyed.params_root
     if root is None:
         return 0
+    below = {path: spec for path, spec in checkpoint.tree.items() if path.is_below(root)}
+    is_nnx = all(path[-1:] == ("value",) for path in below)
     return sum(
         spec.size
-        for path, spec in checkpoint.tree.items()
-        if path.is_below(root) and spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
+        for path, spec in below.items()
+        if spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
+        and not (is_nnx and _is_untrained_variable(path, spec, below))
     )
+
+
+def _is_untrained_variable(path: LeafPath, spec: LeafSpec, below: Collection[LeafPath]) -> bool:
+    variable = path.parent
+    if not is_floating(spec.dtype) and not is_complex(spec.dtype):
+        return True
+    if not variable or variable[-1] not in ("mean", "var"):
+        return False
+    return any(variable.parent / (name, "value") in below for name in ("scale", "bias"))
 
 
 def _by_dtype(rows: Sequence[reports.LeafRow]) -> dict[str, int]:
