@@ -55,6 +55,9 @@ INITIALIZERS: dict[str, dict[str, Any]] = {
 
 ORTHOGONAL = ("orthogonal", "delta_orthogonal")
 
+WITH_FANS = (*_SCALINGS, "variance_scaling")
+"""The initializers whose variance depends on the inputs and outputs of a unit."""
+
 _TRUNCATED_STDDEV = 0.87962566103423978
 """Standard deviation of a standard normal truncated to [-2, 2]."""
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft import Step
+from surgery_cli.draft import Draft, Step
 from surgery_cli.operations import initializers
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
+
+_LARGEST_WINDOW = 11
+"""The side of a convolution window, up to which two equal axes in front are taken for one."""
 
 Axes = int | tuple[int, ...]
 
@@ -70,6 +74,18 @@ class Reinit(LeafOperation, tag="reinit", kw_only=True, frozen=True):
     def leaves_alone(self, spec: LeafSpec) -> bool:
         return spec.has_array and spec.size == 0
 
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        after = super().rewrite(draft, scene)
+        has_roles = not (self.in_axis is self.out_axis is self.batch_axis is None)
+        if has_roles or self.init not in initializers.WITH_FANS:
+            return after
+        drawn: dict[tuple[int, ...], list[LeafPath]] = {}
+        for path, recipe in after.leaves.items():
+            is_drawn = recipe is not draft.leaves[path] and path not in after.slots
+            if is_drawn and len(recipe.spec.shape) > 2:
+                drawn.setdefault(recipe.spec.shape, []).append(path)
+        return after.noting(*_fan_notes(self.init, drawn))
+
     def step(self, path: LeafPath, spec: LeafSpec, scene: Scene) -> Step:
         seeded = self if self.seed is not None else msgspec.structs.replace(self, seed=scene.seed)
         return super(Reinit, seeded).step(path, spec, scene)
@@ -105,3 +121,28 @@ class Reinit(LeafOperation, tag="reinit", kw_only=True, frozen=True):
             if getattr(self, name) is not None
         }
         return initializers.resolve(self.init, given, spec)
+
+
+def _fan_notes(init: str, drawn: Mapping[tuple[int, ...], Sequence[LeafPath]]) -> list[str]:
+    """Which fans were used where nobody said what the axes are: all convolutions in one note, others by shape."""
+    windows: list[str] = []
+    others: list[str] = []
+    for shape, paths in drawn.items():
+        fan_in, fan_out = initializers.fans(shape)
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        sizes = ",".join(map(str, shape))
+        said = f"'{paths[0]}'{more} [{sizes}]: fan_in {fan_in:.15g}, fan_out {fan_out:.15g}"
+        (windows if _is_convolution(shape) else others).append(said)
+    meant = "first axes counted as a convolution window"
+    notes = [f"{init}: {'; '.join(windows)} ({meant})"] if windows else []
+    return notes + [
+        f"{init}: {said} ({meant}); a stack of layers needs `batch_axis: 0`,"
+        " attention heads `in_axis` and `out_axis`"
+        for said in others
+    ]
+
+
+def _is_convolution(shape: tuple[int, ...]) -> bool:
+    """True if the axes in front look like the window of an image: [n, n, inputs, outputs], n small."""
+    window = shape[:-2]
+    return len(window) > 1 and len(set(window)) == 1 and window[0] <= _LARGEST_WINDOW

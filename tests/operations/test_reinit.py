@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from value_edits import ArrayScene, edited, path_of, spec_of
+from value_edits import ArrayScene, draft_of, edited, path_of, spec_of
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Cut
@@ -197,3 +197,43 @@ def test_fans_count_inputs_and_outputs_times_the_receptive_field(
 
 def test_a_leaf_without_elements_is_left_alone() -> None:
     assert Reinit(init="lecun_normal").leaves_alone(spec_of(np.empty((0, 4), np.float32)))
+
+
+def notes(edit: Reinit, **shapes: tuple[int, ...]) -> tuple[str, ...]:
+    leaves = {
+        f"params/{name}/kernel": np.zeros(shape, np.float32) for name, shape in shapes.items()
+    }
+    return edit.rewrite(draft_of(leaves), ArrayScene()).notes
+
+
+def test_fans_that_nobody_chose_are_told_for_every_shape_with_three_axes() -> None:
+    """3 layers of [16, 32] without `batch_axis`: 3 * 16 inputs, 3 * 32 outputs."""
+    edit = Reinit(at="params", init="lecun_normal")
+    up, qkv = notes(edit, up=(3, 16, 32), down=(3, 16, 32), qkv=(16, 4, 8), head=(16, 10))
+    assert up.startswith(
+        "lecun_normal: 'params/up/kernel' and 1 more [3,16,32]: fan_in 48, fan_out 96 "
+        "(first axes counted as a convolution window); a stack of layers needs `batch_axis: 0`"
+    )
+    assert "'params/qkv/kernel' [16,4,8]: fan_in 64, fan_out 128" in qkv
+
+
+def test_the_fans_of_convolutions_are_told_in_one_line() -> None:
+    (note,) = notes(Reinit(at="params", init="he_normal"), a=(3, 3, 1, 16), b=(5, 5, 16, 32))
+    assert note == (
+        "he_normal: 'params/a/kernel' [3,3,1,16]: fan_in 9, fan_out 144; "
+        "'params/b/kernel' [5,5,16,32]: fan_in 400, fan_out 800 "
+        "(first axes counted as a convolution window)"
+    )
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Reinit(at="params", init="lecun_normal", batch_axis=0),
+        Reinit(at="params", init="lecun_normal", in_axis=(0, 1)),
+        Reinit(at="params", init="normal"),
+        Reinit(at="params", init="zeros"),
+    ],
+)
+def test_nothing_is_told_where_the_axes_were_named_or_there_are_no_fans(edit: Reinit) -> None:
+    assert notes(edit, up=(3, 16, 32)) == ()
