@@ -44,10 +44,20 @@ def run_command(command: Command, arguments: Sequence[str]) -> int:
         with _catching_signals():
             return _closing_pipes(lambda: _guarded(lambda: _invoke(command, arguments), is_json))
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted; nothing was left behind\n")
+        _say_ended("interrupted")
         return 128 + signal.SIGINT
     except Terminated as end:
+        _say_ended("terminated")
         return 128 + end.number
+
+
+def _say_ended(how: str) -> None:
+    """Say what stands after a signal: nothing, or a destination that was whole before the signal came."""
+    from surgery_cli.cli.rendering.words import escaped
+    from surgery_cli.store.staging import completed
+
+    stands = f"'{completed[-1]}' is complete, only its report is missing" if completed else ""
+    sys.stderr.write(escaped(f"{how}; {stands or 'nothing was left behind'}") + "\n")
 
 
 def _invoke(command: Command, arguments: Sequence[str]) -> int:

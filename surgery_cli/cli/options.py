@@ -89,7 +89,10 @@ def output(
         bool, typer.Option("--json", help="Print one JSON document and nothing else.")
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress and no summary, only errors.")
+        bool,
+        typer.Option(
+            "--quiet", "-q", help="No progress, no report; what `inspect` and `plan` show stays."
+        ),
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="List single leaves.")] = False,
 ) -> Output:

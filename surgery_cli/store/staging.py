@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from surgery_cli.errors import DestinationError, WriteError
 from surgery_cli.store.links import exchange, rename_exclusively
@@ -74,6 +74,10 @@ def _real(path: Path) -> Path:
     """The path with its parents' symbolic links followed, its own not."""
     absolute = Path(os.path.abspath(path))
     return absolute.parent.resolve() / absolute.name
+
+
+completed: Final[list[Path]] = []
+"""Destinations that got their names in this process: what a program that is interrupted late must say."""
 
 
 class Staging:
@@ -160,6 +164,7 @@ class Staging:
                 raise _exists(self.destination) from None
             self._replace()
         self._is_committed = True
+        completed.append(self.destination)
         sync_directory(self.destination.parent)
         for folder in self._made_parents:
             sync_directory(folder.parent)
