@@ -31,8 +31,22 @@ Copies of the params (`z` of schedule-free, slow weights, `x0`) take part in eve
 a `reset` makes them the params. Edits of places and shapes are always carried.
 
 Without a policy, `rescale` and `normalize` transform where the power k is sure and keep where it is not, which the
-preview says; `reinit` and `replace` warm. A power that is not sure is settled by `optimizer_kind:` with the optax
-factory that made the state. An explicit `transform` without it is refused: a wrong power is worse than none.
+preview says; `reinit` and `replace` warm. An explicit `transform` of such slots is refused: a wrong power is worse than
+none.
+
+The commonest unsure state is `optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule))`: what stands before
+Adam has no state, so that on disk a clip looks like a trust ratio or a sign. Three things settle it:
+
+- `--optimizer-kind adamw`, or `optimizer_kind: adamw` in a plan: the optax factory that made the state, said to stand
+  as if nothing came before it. That is right behind a clip which mostly rests, and wrong behind a normalising
+  transform. `--optimizer-kind opt_state/1=adamw` says it of one node; the deepest node has the say.
+- `--like-init FILE.py:FUNCTION`: the training script's own optimizer is tried out on tiny params.
+- `slots:` in a plan, for states that no optax factory made: each tree of slots by its path or a pattern, with its
+  power, e.g. `{opt_state/1/0/mu: {power: -1}, opt_state/1/0/nu: {power: -2, even: true}}`. The slots of one state are
+  said together or not at all.
+
+Until then, old moments under params times 0.1 make Adam's steps there up to 5.2 times too large; times 10, they leave
+0.1 of a step for thousands of steps.
 
 ## Step counters
 
@@ -40,7 +54,7 @@ A counter such as Adam's `count` is shared by all its slots. It goes back to its
 every slot that it drives (`reset-optimizer` with `clocks: true`); setting it back alone would shrink every other step.
 The other way round, slots with squares that restart under a large count make steps too large for a while: Adam's with
 b1 = 0.9 and b2 = 0.999 reach 6.6 learning rates at step 12. The preview reads the count and announces the factor;
-`warm` avoids it. `surgery inspect --optimizer` lists all counters and stored learning rates with what they drive.
+`warm` avoids it, for an edit of params. `surgery inspect --optimizer` lists all counters and stored learning rates with what they drive.
 A counter that drives a schedule, and the step of a TrainState, may be set alone.
 
 ## What was tried

@@ -124,6 +124,7 @@ def test_writing_options_reach_the_use_case(typed):
         "7",
     ]
     words += ["--device", "gpu:1", "--mesh", "data=2", "--memory", "512MiB", "--optimizer", "keep"]
+    words += ["--optimizer-kind", "adamw", "--optimizer-kind", "opt_state/1=sgd"]
     words += ["--allow-non-finite", "--force", "--link", "never", "--compact", "always"]
 
     _, options = typed("delete", "a", "b", "p", *words)
@@ -138,6 +139,7 @@ def test_writing_options_reach_the_use_case(typed):
         mesh="data=2",
         memory_bytes=536870912,
         optimizer="keep",
+        optimizer_kind={"": "adamw", "opt_state/1": "sgd"},
         allow_non_finite=True,
         force=True,
         link="never",
