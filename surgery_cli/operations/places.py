@@ -9,6 +9,7 @@ import msgspec
 from surgery_cli.draft import Draft, LeafRecipe
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.base import Operation
+from surgery_cli.operations.collisions import Collision, by_subtree, problem_of
 from surgery_cli.operations.sequences import (
     NodeKeys,
     OptimizerState,
@@ -159,12 +160,15 @@ def _arranged(
 ) -> dict[LeafPath, LeafRecipe]:
     """Recipes under new paths; refuses two leaves on one path, and a ``fresh`` leaf above or below another."""
     origin: dict[LeafPath, LeafPath] = {}
-    problems: list[Problem] = []
+    collisions: list[Collision] = []
+    places = list(places)
     for old, new in places:
         if new in origin:
-            problems.append(_collision(origin[new], old, new))
+            collisions.append(Collision(origin[new], old, new))
         origin.setdefault(new, old)
-    raise_all(problems)
+    if collisions:
+        raise_all(problem_of(found) for found in by_subtree(collisions, places, draft.leaves))
+    problems: list[Problem] = []
     nodes = nodes_above(origin)
     filled: set[LeafPath] = set()
     for new in fresh:
@@ -182,20 +186,6 @@ def _arranged(
                 problems.append(_nested(new, above, f"it is a leaf: {spec.type_text}"))
     raise_all(problems)
     return {new: draft.leaves[old] for new, old in origin.items() if new not in filled}
-
-
-def _collision(first: LeafPath, second: LeafPath, place: LeafPath) -> Problem:
-    stays = place in (first, second)
-    other = second if place == first else first
-    return Problem(
-        f"'{first}' and '{second}' would both stand at '{place}'",
-        why="one of them would be lost",
-        fix=f"`delete` '{place}' first, or exchange them: `moves: {{{other}: {place}, {place}: {other}}}`"
-        if stays
-        else r"give each its own place; `\1` in `to` stands for the first wildcard",
-        path=str(place),
-        field="to",
-    )
 
 
 def _nested(below: LeafPath, node: LeafPath, why: str) -> Problem:

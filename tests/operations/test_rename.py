@@ -337,3 +337,26 @@ def test_the_empty_leaf_that_stands_for_a_node_moves_with_it():
         "opt_state/0/mu/b": "opt_state/0/mu/a",
         "opt_state/0/nu/b": "opt_state/0/nu/a",
     }
+
+
+def test_subtrees_that_collide_are_named_once_and_not_leaf_by_leaf():
+    block = {"kernel": W, "bias": B, "inner": {"scale": B}}
+    said = failure({"a": block, "b": block, "c": W}, Rename(at="a", to="b"))
+    assert said.count("would both stand at") == 1
+    assert "'b' and 'a' would both stand at 'b'" in said or (
+        "'a' and 'b' would both stand at 'b'" in said
+    )
+    assert "moves: {a: b, b: a}" in said
+
+
+def test_a_collision_of_some_leaves_names_these_leaves():
+    more = {"kernel": W, "bias": B, "extra": B}
+    said = failure({"a": {"kernel": W, "bias": B}, "b": more}, Rename(at="a", to="b"))
+    assert said.count("would both stand at") == 2
+    assert "moves: {a/kernel: b/kernel, b/kernel: a/kernel}" in said
+
+
+def test_two_subtrees_that_move_to_one_place_are_named_once():
+    block = {"kernel": W, "bias": B}
+    said = failure({"a": block, "b": block}, Rename(at=("a", "b"), to="new"))
+    assert said.count("would both stand at 'new'") == 1

@@ -1,0 +1,79 @@
+"""Leaves that an edit would put at one place, said of whole subtrees where that is so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from surgery_cli.errors import Problem
+from surgery_cli.tree.paths import LeafPath
+
+
+class Collision(NamedTuple):
+    """Two leaves, or subtrees, that would stand at one place."""
+
+    first: LeafPath
+    second: LeafPath
+    place: LeafPath
+
+    def lifted(self) -> Collision | None:
+        """The same of the nodes above; None if they do not have the same key there."""
+        if min(map(len, self)) < 2 or len({path[-1] for path in self}) > 1:
+            return None
+        return Collision(*(path.parent for path in self))
+
+
+def by_subtree(
+    collisions: Iterable[Collision],
+    places: Iterable[tuple[LeafPath, LeafPath]],
+    leaves: Iterable[LeafPath],
+) -> list[Collision]:
+    """Collisions of whole subtrees in the place of those of their leaves.
+
+    A node stands for its leaves where all of them go to one other node, and all of that node's collide.
+    """
+    sizes = Counter(LeafPath(path[:n]) for path in leaves for n in range(1, len(path) + 1))
+    going: Counter[tuple[LeafPath, LeafPath]] = Counter()
+    for old, new in places:
+        going[old, new] += 1
+        for tail in range(1, min(len(old), len(new))):
+            if old[-tail] != new[-tail]:
+                break
+            going[LeafPath(old[:-tail]), LeafPath(new[:-tail])] += 1
+    struck: Counter[Collision] = Counter()
+    for leaf in collisions:
+        node: Collision | None = leaf
+        while node is not None:
+            struck[node] += 1
+            node = node.lifted()
+
+    def is_whole(node: Collision) -> bool:
+        ends = {node.first, node.second, node.place}
+        return all(sizes[end] in (0, struck[node]) for end in ends) and all(
+            going[end, node.place] == struck[node] for end in ends - {node.place}
+        )
+
+    found: dict[Collision, None] = {}
+    for leaf in collisions:
+        node = leaf
+        while (above := node.lifted()) is not None and is_whole(above):
+            node = above
+        found[node] = None
+    return list(found)
+
+
+def problem_of(found: Collision) -> Problem:
+    """What to say of it, with the edit that would exchange the two where one of them stays."""
+    first, second, place = found
+    stays = place in (first, second)
+    other = second if place == first else first
+    return Problem(
+        f"'{first}' and '{second}' would both stand at '{place}'",
+        why="one of them would be lost",
+        fix=f"`delete` '{place}' first, or exchange them: `moves: {{{other}: {place}, {place}: {other}}}`"
+        if stays
+        else r"give each its own place; `\1` in `to` stands for the first wildcard",
+        path=str(place),
+        field="to",
+    )
