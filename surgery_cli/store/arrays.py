@@ -77,8 +77,8 @@ def open_array(store: ArrayStore, name: str) -> ts.TensorStore:
     """
     import tensorstore as ts
 
-    # Old releases of Orbax did not store chunks of fill values only where a fill value is recorded. Where none is
-    # recorded, or all data was promised to be stored, a missing chunk is damage; `check_complete` sees to that.
+    # TensorStore reads a missing chunk as the fill value, or as zeros where none is recorded. Items refuse arrays whose
+    # chunks may not be missing when they are opened (`PytreeItem.leaves`), so that nothing is made up here.
     spec = {
         "driver": "zarr" if store.zarr == 2 else "zarr3",
         "cache_pool": VALUES_POOL,

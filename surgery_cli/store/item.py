@@ -17,6 +17,7 @@ from surgery_cli.store.ocdbt import OcdbtStore
 from surgery_cli.store.per_leaf import PerLeafStore
 from surgery_cli.store.sidecars import (
     AGGREGATE,
+    ARRAY_METADATAS,
     EMPTY_TYPES,
     PLACEHOLDER,
     STRINGS,
@@ -145,11 +146,13 @@ class PytreeItem:
         assert self.store is not None
         array = self.store.arrays[name]
         document = array.document
-        chunks = len(array.keys) - 1
-        if self.sidecars.stores_fill_values and chunks < document.chunk_count:
+        # only a recorded fill value says what stands where no chunk is, and not if all were promised to be stored
+        may_lack = document.has_fill_value and not self.sidecars.stores_fill_values
+        lack = None if may_lack else document.lacks(array.keys)
+        if lack is not None:
             raise CheckpointError(
                 f"'{name}' in '{self.directory}' is incomplete",
-                why=f"{chunks} of {document.chunk_count} chunks are stored, and all were written",
+                why=f"{lack}, and all were written",
                 fix="the save or a copy was cut short; copy the checkpoint again from where it was whole",
             )
         spec = LeafSpec(
@@ -244,7 +247,16 @@ class PytreeItem:
         return record.hexdigest()
 
     def _fingerprint_lines(self) -> Iterator[bytes]:
-        for name in ("_METADATA", "_sharding", "_strings.json", MANIFEST, AGGREGATE):
+        names = [
+            "_METADATA",
+            "_sharding",
+            "_strings.json",
+            MANIFEST,
+            AGGREGATE,
+            "_CHECKPOINT_METADATA",
+        ]
+        names += [f"{ARRAY_METADATAS}/{file}" for file in self.sidecars.array_metadatas]
+        for name in names:
             path = self.directory / name
             if path.is_file():
                 yield f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest()

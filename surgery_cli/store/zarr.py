@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from functools import lru_cache
+from collections.abc import Collection
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -31,7 +33,7 @@ _ZARR2_DTYPES: Final = {
 _DTYPE_CODES: Final = {name: code for code, name in _ZARR2_DTYPES.items()}
 
 
-class ArrayDocument(msgspec.Struct, frozen=True):
+class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
     """A parsed array document; ``chunk_shape`` is what can be decoded alone, ``write_shape`` what is stored whole."""
 
     zarr: int
@@ -42,12 +44,54 @@ class ArrayDocument(msgspec.Struct, frozen=True):
     raw: bytes
     chunk_count: int = 1
     """How many stored units the array has if all of them are stored."""
+    has_fill_value: bool = True
+    """True if the document says which value stands where no chunk is stored."""
+    key_start: str = ""
+    """What the keys of chunks begin with."""
+    key_separator: str = "."
+    """What stands between the numbers in the key of a chunk."""
 
     @property
     def fields(self) -> dict[str, Any]:
         """The document as stored."""
         fields: dict[str, Any] = msgspec.json.decode(self.raw)
         return fields
+
+    @cached_property
+    def chunk_keys(self) -> frozenset[str]:
+        """The keys of all chunks, below the array's name; ask only if ``chunk_count`` is no mere claim."""
+        counts = [
+            -(-n // max(step, 1)) for n, step in zip(self.shape, self.write_shape, strict=True)
+        ]
+        if not counts:
+            return frozenset({self.key_start or "0"})
+        start = self.key_start and self.key_start + self.key_separator
+        indices = itertools.product(*(map(str, range(count)) for count in counts))
+        return frozenset(start + self.key_separator.join(index) for index in indices)
+
+    def lacks(self, keys: Collection[str]) -> str | None:
+        """What is missing of the chunks if these keys are stored, in words; None if all are there.
+
+        Keys beside the chunks' own (the document, files of a person) do not stand in for chunks.
+        """
+        if len(keys) >= self.chunk_count:
+            missing = self.chunk_keys.difference(keys)
+            if not missing:
+                return None
+            return f"{len(missing)} of {self.chunk_count} chunks are not stored, '{min(missing)}' among them"
+        return (
+            f"at least {self.chunk_count - len(keys)} of {self.chunk_count} chunks are not stored"
+        )
+
+
+def _key_encoding(fields: dict[str, Any]) -> tuple[str, str]:
+    """What the keys of chunks begin with, and what stands between the numbers."""
+    if fields["zarr_format"] == 2:
+        return "", fields.get("dimension_separator") or "."
+    encoding = fields.get("chunk_key_encoding") or {"name": "default"}
+    is_default = encoding["name"] == "default"
+    configuration = encoding.get("configuration") or {}
+    return ("c" if is_default else ""), configuration.get("separator", "/" if is_default else ".")
 
 
 @lru_cache(maxsize=4096)
@@ -80,6 +124,7 @@ def parse(raw: bytes) -> ArrayDocument:
             or not isinstance(dtype, str)
         ):
             raise ValueError("shapes and chunks do not agree")
+        key_start, key_separator = _key_encoding(fields)
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(
             "array metadata cannot be understood",
@@ -87,7 +132,18 @@ def parse(raw: bytes) -> ArrayDocument:
             fix="the checkpoint is damaged, or newer than this program",
         ) from None
     counts = (-(-size // max(step, 1)) for size, step in zip(shape, write, strict=True))
-    return ArrayDocument(version, shape, dtype, chunks, write, raw, math.prod(counts))
+    return ArrayDocument(
+        version,
+        shape,
+        dtype,
+        chunks,
+        write,
+        raw,
+        math.prod(counts),
+        has_fill_value=fields.get("fill_value") is not None,
+        key_start=key_start,
+        key_separator=key_separator,
+    )
 
 
 def revised(document: ArrayDocument, shape: tuple[int, ...], dtype: str) -> dict[str, Any]:

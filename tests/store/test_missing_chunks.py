@@ -1,0 +1,125 @@
+"""Arrays that lack a chunk: refused by name where the chunk must be there, read as the fill value where it need not."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+import tensorstore as ts
+from fixture_truths import FIXTURES
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.store.zarr import parse
+from surgery_cli.tree.paths import LeafPath
+
+
+def _old(name: str, folder: Path) -> Path:
+    """A copy of a checkpoint of a release that promised nothing of fill values."""
+    return Path(shutil.copytree(FIXTURES / name, folder / "old"))
+
+
+def _without_promise(path: Path) -> None:
+    """Take the promise that chunks of fill values were stored out of ``_METADATA``."""
+    document = json.loads((path / "_METADATA").read_text())
+    del document["store_array_data_equal_to_fill_value"]
+    (path / "_METADATA").write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("name", ["orbax-0.2.7/sharded4_noocdbt", "orbax-0.5.10/sharded4_noocdbt"])
+def test_a_chunk_that_is_gone_from_an_old_checkpoint_is_named_not_read_as_zeros(
+    name: str, tmp_path: Path
+) -> None:
+    old = _old(name, tmp_path)
+    chunk = max(old.glob("*/[0-9]*"), key=lambda file: file.stat().st_size)
+    chunk.unlink()
+    with pytest.raises(CheckpointError) as caught:
+        _ = open_checkpoint(str(old)).tree
+    assert f"'{chunk.parent.name}'" in str(caught.value)
+    assert "is incomplete" in str(caught.value)
+
+
+def test_a_stray_file_does_not_stand_in_for_a_chunk(tmp_path: Path) -> None:
+    old = _old("orbax-0.5.10/sharded4_noocdbt", tmp_path)
+    chunk = max(old.glob("*/[0-9]*"), key=lambda file: file.stat().st_size)
+    chunk.rename(chunk.with_name(chunk.name + ".bak"))
+    with pytest.raises(CheckpointError) as caught:
+        _ = open_checkpoint(str(old)).tree
+    assert f"'{chunk.name}' among them" in str(caught.value)
+
+
+@pytest.mark.parametrize("ocdbt", [True, False])
+def test_a_recorded_fill_value_stands_for_chunks_that_nobody_promised_to_store(
+    ocdbt: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "source"
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=ocdbt)) as checkpointer:
+        checkpointer.save(path, args=ocp.args.PyTreeSave({"w": np.ones(4, np.float32)}))
+    _rewrite(path, ocdbt=ocdbt, fill_value=2.5)
+    with pytest.raises(CheckpointError):
+        _ = open_checkpoint(str(path)).tree
+    _without_promise(path)
+    values = open_checkpoint(str(path)).read(LeafPath(["w"]))
+    np.testing.assert_array_equal(values, np.array([1, 1, 2.5, 2.5], np.float32))
+    _rewrite(path, ocdbt=ocdbt, fill_value=None)
+    with pytest.raises(CheckpointError) as caught:
+        _ = open_checkpoint(str(path)).tree
+    assert "1 of 2 chunks are not stored, '1' among them" in str(caught.value)
+
+
+def _rewrite(path: Path, *, ocdbt: bool, fill_value: float | None) -> None:
+    """Write `w` anew: two chunks of which only the first is stored."""
+    base: dict[str, Any] = {"driver": "file", "path": f"{path}/"}
+    kvstore = (
+        {"driver": "ocdbt", "base": base, "path": "w/"} if ocdbt else base | {"path": f"{path}/w/"}
+    )
+    metadata = {"shape": [4], "chunks": [2], "dtype": "<f4", "fill_value": fill_value}
+    spec = {"driver": "zarr", "kvstore": kvstore, "metadata": metadata}
+    array = ts.open(spec, create=True, delete_existing=True).result()
+    array[:2].write(np.ones(2, np.float32)).result()
+
+
+@pytest.mark.parametrize(
+    ("fields", "keys"),
+    [
+        ({"shape": [], "chunks": []}, {"0"}),
+        ({"shape": [3], "chunks": [2]}, {"0", "1"}),
+        ({"shape": [3, 2], "chunks": [3, 1]}, {"0.0", "0.1"}),
+        ({"shape": [3, 2], "chunks": [3, 1], "dimension_separator": "/"}, {"0/0", "0/1"}),
+        ({"shape": [0, 2], "chunks": [1, 2]}, set()),
+    ],
+)
+def test_chunks_of_zarr_2_have_the_keys_that_its_specification_gives(
+    fields: dict[str, Any], keys: set[str]
+) -> None:
+    document = parse(json.dumps({"zarr_format": 2, "dtype": "<f4", **fields}).encode())
+    assert document.chunk_keys == keys
+
+
+@pytest.mark.parametrize(
+    ("shape", "encoding", "keys"),
+    [
+        ([], {"name": "default"}, {"c"}),
+        ([3], {"name": "default"}, {"c/0", "c/1"}),
+        ([3, 1], {"name": "default"}, {"c/0/0", "c/1/0"}),
+        ([3], {"name": "default", "configuration": {"separator": "."}}, {"c.0", "c.1"}),
+        ([], {"name": "v2"}, {"0"}),
+        ([3, 1], {"name": "v2"}, {"0.0", "1.0"}),
+        ([3, 1], {"name": "v2", "configuration": {"separator": "/"}}, {"0/0", "1/0"}),
+    ],
+)
+def test_chunks_of_zarr_3_have_the_keys_that_its_specification_gives(
+    shape: list[int], encoding: dict[str, Any], keys: set[str]
+) -> None:
+    fields = {
+        "zarr_format": 3,
+        "shape": shape,
+        "data_type": "float32",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2] * len(shape)}},
+        "chunk_key_encoding": encoding,
+        "codecs": [],
+    }
+    assert parse(json.dumps(fields).encode()).chunk_keys == keys
