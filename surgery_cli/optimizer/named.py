@@ -70,11 +70,14 @@ def _check(name: str) -> None:
         why = "it wraps other optimizers, whose states are found by themselves"
     else:
         why = "it is no optimizer of optax or optax.contrib"
-    close = _nearest(name, FACTORIES)
+    is_known = name in {*REFUSED, *STATELESS, *WITHOUT_SLOTS, *WRAPPERS}  # no slip of the pen
+    close = "" if is_known else _nearest(name, FACTORIES)
     raise PlanError(
         f"`optimizer_kind: {name}` does not say what the slots are",
         why=why,
-        fix=f"did you mean `{close}`?" if close else "name the factory that keeps the slots",
+        fix=f"did you mean `{close}`?"
+        if close
+        else "name the factory that keeps the slots, e.g. `adamw`",
         field="optimizer_kind",
     )
 

@@ -120,6 +120,16 @@ def test_a_kind_that_is_none_is_refused_on_the_command_with_the_nearest_name(
     assert not (tmp_path / "new").exists()
 
 
+def test_a_factory_without_slots_is_refused_without_a_guess(surgery, saved, tmp_path):
+    result = surgery(
+        "rescale", saved, tmp_path / "new", HEAD, "--by", "3", "--optimizer-kind", "clip"
+    )
+
+    assert result.code == 2
+    assert "it keeps no slots" in result.err
+    assert "did you mean" not in result.err
+
+
 @pytest.mark.parametrize(
     "texts", [["=adamw"], ["opt_state="], [""], ["sgd", "adamw"], ["a=x", "a=y"]]
 )

@@ -39,7 +39,9 @@ def _render_optimizer(document: Inspection, states: list[OptimizerState], page: 
         rows.append([Cell(state.path or "."), Cell(state.family), Cell(slots)])
     page.table(rows, indent=2)
     for fix in dict.fromkeys(state.unsure for state in states if state.unsure):
-        page.line(Cell("metadata alone does not tell the kind: ", "doubtful"), fix, indent=2)
+        page.line(
+            Cell("metadata alone does not tell the kind; for an edit, ", "doubtful"), fix, indent=2
+        )
     numbers = [row for row in document.leaves if row.clock or row.hyperparameter]
     page.line()
     page.line(Cell("step counters and learning rates", "strong"))
