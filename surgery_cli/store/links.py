@@ -39,7 +39,6 @@ class Linker:
     def __init__(self, mode: LinkMode = LinkMode.AUTO) -> None:
         self.mode = mode
         self.carried = Carried()
-        self._refused: set[str] = set()
 
     def carry(self, source: Path, target: Path) -> None:
         """Make immutable ``source`` appear as ``target``, sharing its bytes if that is possible and allowed.
@@ -72,17 +71,17 @@ class Linker:
             self.copy(source, target)
 
     def _ways(self) -> tuple[str, ...]:
-        ways = {
+        return {
             LinkMode.AUTO: ("reflink", "hard"),
             LinkMode.REFLINK: ("reflink",),
             LinkMode.HARD: ("hard",),
             LinkMode.NEVER: (),
         }[self.mode]
-        return tuple(way for way in ways if way not in self._refused)
 
     def _hard_link(self, source: Path, target: Path) -> bool:
         try:
-            os.link(source, target, follow_symlinks=True)
+            # the file itself: Linux links a symbolic link as a link, whatever `follow_symlinks` says
+            os.link(os.path.realpath(source), target)
         except OSError as error:
             if error.errno in (
                 errno.EXDEV,

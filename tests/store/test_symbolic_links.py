@@ -1,0 +1,65 @@
+"""Symbolic links inside a checkpoint: read as what they lead to, and never needed by what is made of it."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.errors import CheckpointError
+from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.store.checkpoint import open_checkpoint
+
+TREE = {"a": np.arange(4096, dtype=np.float32), "b": np.arange(4096, dtype=np.float32) + 7}
+RESCALE = plan_of([operation_from_options("rescale", {"at": "a", "by": "2"})])
+
+
+def _save(path: Path, *, ocdbt: bool) -> Path:
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=ocdbt)) as checkpointer:
+        checkpointer.save(path, args=ocp.args.PyTreeSave(TREE))
+    return path
+
+
+def _moved_to_blobs(path: Path, blobs: Path, *, relative: bool) -> None:
+    """Put a link in the place of every file, as hub caches do."""
+    blobs.mkdir()
+    files = [file for file in path.rglob("*") if file.is_file()]
+    for number, file in enumerate(files):
+        blob = blobs / str(number)
+        file.rename(blob)
+        file.symlink_to(os.path.relpath(blob, file.parent) if relative else blob)
+
+
+def _restored(path: Path) -> Any:
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        return checkpointer.restore(path)
+
+
+@pytest.mark.parametrize("link", ["hard", "reflink", "never"])
+@pytest.mark.parametrize("relative", [True, False], ids=["relative", "absolute"])
+@pytest.mark.parametrize("ocdbt", [True, False], ids=["ocdbt", "leaves"])
+def test_a_checkpoint_of_links_is_edited_and_the_result_stands_without_them(
+    ocdbt: bool, relative: bool, link: Any, tmp_path: Path
+) -> None:
+    source = _save(tmp_path / "hub" / "snapshots" / "main", ocdbt=ocdbt)
+    _moved_to_blobs(source, tmp_path / "hub" / "blobs", relative=relative)
+    new = tmp_path / "elsewhere" / "deeper" / "new"
+    surgery.apply(str(source), str(new), RESCALE, options=surgery.Options(link=link))
+    assert [path for path in new.rglob("*") if path.is_symlink()] == []
+    shutil.rmtree(tmp_path / "hub")
+    restored = _restored(new)
+    np.testing.assert_array_equal(restored["a"], TREE["a"] * np.float32(2))
+    np.testing.assert_array_equal(restored["b"], TREE["b"])
+
+
+def test_files_behind_links_are_shared_not_copied(tmp_path: Path) -> None:
+    source = _save(tmp_path / "source", ocdbt=False)
+    _moved_to_blobs(source, tmp_path / "blobs", relative=True)
+    options = surgery.Options(link="hard")
+    surgery.apply(str(source), str(tmp_path / "new"), RESCALE, options=options)
+    blobs = {blob.stat().st_ino for blob in (tmp_path / "blobs").iterdir()}
+    assert (tmp_path / "new" / "b" / "0").stat().st_ino in blobs
