@@ -49,7 +49,6 @@ class LeafRecipe(msgspec.Struct, frozen=True):
     """What an output leaf is made of: a stored leaf (or nothing), then steps in order.
 
     ``spec`` is what the leaf will be. ``policy`` says how a twin in the optimizer state came to its steps.
-    ``value`` is a new value of a string or empty leaf, or of nothing stored at all.
     """
 
     origin: LeafRef | None
@@ -84,6 +83,28 @@ class EditOutcome(msgspec.Struct, frozen=True):
     bytes: int = 0
 
 
+class DraftItems(msgspec.Struct, frozen=True):
+    """The trees of a step with items; without ``names`` the checkpoint is one tree that has no name.
+
+    ``is_prefixed``: every path begins with the name of its item. ``front`` is the item whose name the paths of the
+    source lack: a second item put it there. ``made`` are items that the source does not have, each with the one in
+    whose layout it is written. ``taken`` are the names of everything in the step. ``is_partial``: some trees were not
+    chosen, and stand outside of the draft.
+    """
+
+    names: tuple[str, ...] = ()
+    is_prefixed: bool = False
+    front: str = ""
+    made: dict[str, str] = {}
+    taken: frozenset[str] = frozenset()
+    is_partial: bool = False
+
+    @property
+    def first_keys(self) -> tuple[str, ...]:
+        """What the first key of a path may be; empty if it may be anything."""
+        return (*self.names, *self.made) if self.is_prefixed else ()
+
+
 class Draft(msgspec.Struct, frozen=True, dict=True):
     """All output leaves with their recipes, in stored order.
 
@@ -99,6 +120,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     clocks: dict[LeafPath, Clock] = {}
     notes: tuple[str, ...] = ()
     outcomes: tuple[EditOutcome, ...] = ()
+    items: DraftItems = DraftItems()
 
     @classmethod
     def of(
@@ -127,6 +149,30 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     def with_leaves(self, changed: Mapping[LeafPath, LeafRecipe]) -> Draft:
         """The same draft with some recipes replaced or added, order kept."""
         return self.replaced(leaves={**self.leaves, **changed})
+
+    def behind(self, item: str) -> Draft:
+        """The same draft with the name of its only item in front of every path."""
+        front = LeafPath((item,))
+        slots = [
+            msgspec.structs.replace(
+                slot,
+                path=front / slot.path,
+                param=front / slot.param,
+                node=front / slot.node,
+                root=front / slot.root,
+                clocks=tuple(front / clock for clock in slot.clocks),
+            )
+            for slot in self.slots.values()
+        ]
+        return self.replaced(
+            leaves={front / path: recipe for path, recipe in self.leaves.items()},
+            slots={slot.path: slot for slot in slots},
+            items=msgspec.structs.replace(self.items, is_prefixed=True, front=item),
+        )
+
+    def standing(self, path: LeafPath) -> LeafPath:
+        """Where a leaf of the source stands if no edit moves it."""
+        return LeafPath((self.items.front, *path)) if self.items.front else path
 
     def noting(self, *sentences: str) -> Draft:
         """The same draft with further notes, none of them twice."""
@@ -159,7 +205,10 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     def is_untouched(self, path: LeafPath) -> bool:
         """True if the leaf stands where it stood, as it was."""
         recipe = self.leaves[path]
-        return recipe.is_by_reference and recipe.origin == LeafRef(SOURCE, path)
+        origin = recipe.origin
+        if not recipe.is_by_reference or origin is None or origin.source != SOURCE:
+            return False
+        return self.standing(origin.path) == path
 
     @cached_property
     def changed(self) -> list[LeafPath]:
@@ -175,12 +224,17 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         used = {
             r.origin.path for r in self.leaves.values() if r.origin and r.origin.source == SOURCE
         }
-        gone = [p for p in self.source_tree if p not in used and p not in self.leaves]
-        return [p for p in gone if not (self.source_tree[p].empty and p in self.tree.nodes)]
+        stands = {p: self.standing(p) for p in self.source_tree if p not in used}
+        gone = [p for p, place in stands.items() if place not in self.leaves]
+        return [p for p in gone if not (self.source_tree[p].empty and stands[p] in self.tree.nodes)]
 
     @cached_property
     def digest(self) -> str:
-        """``sha256:…`` over every recipe and the fingerprints of all sources that are used."""
+        """``sha256:…`` over every recipe and the fingerprints of all sources that are used.
+
+        The first 16 digits depend on the fingerprints alone (of SHA-256 over them), so that a changed source can be
+        told from a changed plan; see ``same_sources``.
+        """
         record = hashlib.sha256()
         used = {SOURCE}
         for path, recipe in self.leaves.items():
@@ -189,17 +243,23 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
                 continue
             used |= recipe.sources
             record.update(_canonical([path, recipe]))
-        record.update(_canonical({name: self.fingerprints.get(name, "") for name in sorted(used)}))
-        return f"sha256:{record.hexdigest()}"
+        sources = _canonical({name: self.fingerprints.get(name, "") for name in sorted(used)})
+        record.update(sources)
+        head = hashlib.sha256(sources).hexdigest()[:_SOURCE_DIGITS]
+        return f"sha256:{head}{record.hexdigest()[_SOURCE_DIGITS:]}"
+
+
+_SOURCE_DIGITS = 16
+
+
+def same_sources(one: str, other: str) -> bool:
+    """True if two draft digests were made over sources with the same fingerprints."""
+    size = len("sha256:") + _SOURCE_DIGITS
+    return one[:size] == other[:size]
 
 
 def _canonical(value: Any) -> bytes:
     return msgspec.json.encode(value, order="deterministic") + b"\n"
-
-
-def stands_for(path: LeafPath, leaves: Iterable[LeafPath]) -> list[LeafPath]:
-    """The leaves at or below ``path``."""
-    return [leaf for leaf in leaves if leaf.is_below(path)]
 
 
 def is_numeric(spec: LeafSpec) -> bool:

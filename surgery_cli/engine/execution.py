@@ -6,10 +6,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+import numpy as np
 
+from surgery_cli.draft import SOURCE
 from surgery_cli.engine.budget import WORKERS, Budget
 from surgery_cli.engine.evaluation import Evaluation, is_whole, working_bytes
 from surgery_cli.engine.grid import Window, block_shape, windows
@@ -23,9 +25,6 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import item_bytes
 from surgery_cli.verification.digests import Digester, LeafDigest
 from surgery_cli.verification.finite import check_finite
-
-if TYPE_CHECKING:
-    import numpy as np
 
 BATCH_BYTES = 128 << 20
 """A transaction holds no more than this, whatever the budget: larger ones only delay what overlaps with them."""
@@ -204,12 +203,22 @@ class Execution:
         self, leaf: PlannedLeaf, evaluation: Evaluation, window: Window
     ) -> np.ndarray[Any, Any]:
         values = evaluation.block(window)
-        if leaf.recipe.steps and not self._allow_non_finite:
-            check_finite(leaf.draft_path, values, lambda: evaluation.origin_block(window))
+        origin = leaf.recipe.origin
+        is_ours = origin is not None and origin.source == SOURCE
+        if not self._allow_non_finite and (leaf.recipe.steps or not is_ours):
+            before = evaluation.origin_block if is_ours else partial(self._replaced_block, leaf)
+            check_finite(leaf.draft_path, values, partial(before, window))
         with self._lock:
             self.executed.written_bytes += values.nbytes
             self._meter.advance(values.nbytes, str(leaf.draft_path))
         return values
+
+    def _replaced_block(self, leaf: PlannedLeaf, window: Window) -> np.ndarray[Any, Any] | None:
+        """What the source has where a leaf from elsewhere goes; None if it has nothing there, or of another shape."""
+        try:
+            return np.asarray(self._sources[SOURCE].read(leaf.draft_path, window))
+        except (KeyError, IndexError, ValueError):
+            return None
 
     def _take(self, count: int, committer: ThreadPoolExecutor) -> None:
         """Wait until the budget has room for ``count`` bytes; what is larger than all of it goes alone."""

@@ -100,9 +100,21 @@ class ArrayFile:
     def tree(self) -> TreeSpec:
         return TreeSpec({path: entry.spec for path, entry in self._entries.items()})
 
+    @property
+    def place_on_disk(self) -> Path:
+        """The file."""
+        return self.path
+
+    def is_unchanged(self) -> bool:
+        """True if the file still is what it was when the fingerprint was taken."""
+        return self.path.is_file() and self._fingerprint_now() == self.fingerprint
+
     @cached_property
     def fingerprint(self) -> str:
         """A digest of names, shapes, dtypes, and of the file's size and time; costs no array bytes."""
+        return self._fingerprint_now()
+
+    def _fingerprint_now(self) -> str:
         record = hashlib.sha256()
         status = self.path.stat()
         record.update(f"{status.st_size}\0{status.st_mtime_ns}\n".encode())

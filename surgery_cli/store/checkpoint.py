@@ -76,12 +76,18 @@ class Checkpoint:
 
     def is_unchanged(self) -> bool:
         """True if the metadata and the data files are still what they were when the fingerprint was taken."""
-        return self._fingerprint_now() == self.fingerprint
+        try:
+            return self._fingerprint_now() == self.fingerprint
+        except (OSError, CheckpointError):
+            return False
 
     def _fingerprint_now(self) -> str:
         record = hashlib.sha256()
         for name, item in self.items.items():
             record.update(f"{name}\0{item.fingerprint()}\n".encode())
+        step = self.location.step_directory
+        if step is not None and (step / "_CHECKPOINT_METADATA").is_file():
+            record.update((step / "_CHECKPOINT_METADATA").read_bytes())
         return f"sha256:{record.hexdigest()}"
 
     @property
@@ -115,7 +121,7 @@ class Checkpoint:
         return sum(item.dead_bytes for item in self.items.values())
 
     @property
-    def boundary(self) -> Path:
+    def place_on_disk(self) -> Path:
         """The directory or file in which nothing may be written."""
         location = self.location
         if location.shape == "item" and location.step_directory is not None:

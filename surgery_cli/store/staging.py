@@ -15,7 +15,12 @@ from typing import Final, Self
 
 from surgery_cli.errors import DestinationError, WriteError
 from surgery_cli.store.links import exchange, rename_exclusively
-from surgery_cli.store.listing import SET_ASIDE_SUFFIX, STAGING_MARK
+from surgery_cli.store.listing import (
+    SET_ASIDE_SUFFIX,
+    STAGING_MARK,
+    is_leftover,
+    unfinished_name,
+)
 
 
 def check_destination(destination: Path, source: Path, *, force: bool) -> None:
@@ -27,6 +32,12 @@ def check_destination(destination: Path, source: Path, *, force: bool) -> None:
         DestinationError: it exists (without ``force``), lies in the source, is the source, or holds it.
     """
     real, origin = _real(destination), source.resolve()
+    if unfinished_name(real.name) is not None or is_leftover(real.name):
+        raise DestinationError(
+            f"'{destination}' has the name of an unfinished save",
+            why="readers, this program among them, refuse such names",
+            fix="name another directory",
+        )
     if real == origin:
         raise DestinationError(
             f"'{destination}' is the source itself",
@@ -156,6 +167,11 @@ class Staging:
         with uninterrupted():
             self._give_name()
 
+    @property
+    def _companion(self) -> Path:
+        """The record of a checkpoint that is a single file stands beside it, and gets its name with it."""
+        return self.destination.with_name(f"{self.destination.name}.surgery.json")
+
     def _give_name(self) -> None:
         try:
             rename_exclusively(self.new, self.destination)
@@ -165,12 +181,25 @@ class Staging:
             self._replace()
         self._is_committed = True
         completed.append(self.destination)
+        built = self.directory / self._companion.name
+        if built.exists():
+            sync_tree(built)
+            built.replace(self._companion)
+        else:
+            self._companion.unlink(
+                missing_ok=True
+            )  # it would speak of the checkpoint that stood here
         sync_directory(self.destination.parent)
         for folder in self._made_parents:
             sync_directory(folder.parent)
 
     def _replace(self) -> None:
-        """Put the new in the place of the old; the old goes only once the new stands."""
+        """Put the new in the place of the old; the old goes only once the new stands.
+
+        What an earlier interrupted replacement set aside goes too: it came before what is replaced now.
+        """
+        if (left := set_aside_of(self.destination)) is not None:
+            remove(left)
         if exchange(self.new, self.destination):
             return  # the old one now lies in the staging directory, and goes with it
         old = self.destination.with_name(self.destination.name + SET_ASIDE_SUFFIX)
@@ -195,17 +224,20 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
+def set_aside_of(destination: Path) -> Path | None:
+    """``DST.surgery-old``, if an interrupted exchange left it."""
+    real = _real(destination)
+    old = real.with_name(real.name + SET_ASIDE_SUFFIX)
+    return old if os.path.lexists(old) else None
+
+
 def recover_old(destination: Path) -> Path | None:
     """Restore ``DST.surgery-old`` that an interrupted exchange left; returns what was restored.
 
-    Where the new checkpoint is in place, the exchange had succeeded, and the old one is removed.
+    Where something else stands at the destination by now, both are left as they are: whose it is cannot be told.
     """
-    real = _real(destination)
-    old = real.with_name(real.name + SET_ASIDE_SUFFIX)
-    if not os.path.lexists(old):
-        return None
-    if os.path.lexists(real):
-        remove(old)
+    real, old = _real(destination), set_aside_of(destination)
+    if old is None or os.path.lexists(real):
         return None
     old.rename(real)
     sync_directory(real.parent)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from surgery_cli import reports
-from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.draft import SOURCE, Draft, same_sources
 from surgery_cli.engine.evaluation import read_bytes
 from surgery_cli.engine.execution import Executed, Execution
 from surgery_cli.engine.progress import Listener, Meter
@@ -27,8 +27,8 @@ from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.file_writers import CONVERTED_LAYOUT
 from surgery_cli.store.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.links import Linker, LinkMode
-from surgery_cli.store.staging import Staging, check_destination, recover_old
-from surgery_cli.store.step_writer import StepWriter, carried_bytes, plan_items
+from surgery_cli.store.staging import Staging, check_destination, recover_old, set_aside_of
+from surgery_cli.store.step_writer import StepWriter, carried_bytes, draft_items, plan_items
 from surgery_cli.store.strategy import Costs, costs_of_references, is_compact
 from surgery_cli.surgery.contract import Say, check_draft, read_script
 from surgery_cli.surgery.memory import check_memory, memory_notes
@@ -76,8 +76,17 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """``FILE.py:FUNCTION``: the draft must be what a restore into the function's pytree takes."""
 
 
-def _with_kinds(plan: Plan, options: Options) -> Plan:
-    """The plan with what the options say of the optimizer's kind: a name replaces the plan's, nodes add to it."""
+def _effective(plan: Plan, options: Options) -> Plan:
+    """The plan with what the options say above it: what is recorded can be run again.
+
+    Of the optimizer's kind, a name replaces the plan's, nodes add to it.
+    """
+    above = {
+        name: value
+        for name in ("seed", "optimizer", "params")
+        if (value := getattr(options, name)) is not None
+    }
+    plan = msgspec.structs.replace(plan, **above)
     given, own = options.optimizer_kind, plan.optimizer_kind
     if given is None:
         return plan
@@ -109,6 +118,12 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         SurgeryError: everything that is wrong, as far as metadata shows.
     """
     checkpoint = open_checkpoint(source, step=options.step, item=options.item)
+    if options.as_step is not None and options.as_step < 0:
+        raise PlanError(
+            f"`--as-step {options.as_step}` is no step",
+            why="steps are counted from 0",
+            fix="give a number that is not negative",
+        )
     if options.as_step is not None and checkpoint.location.shape != "root":
         raise PlanError(
             f"'{source}' has no step to rename",
@@ -137,7 +152,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
             seed=options.seed,
             optimizer=options.optimizer,
             params=options.params,
-            items=list(checkpoint.items) if checkpoint.location.prefix_items else (),
+            items=draft_items(checkpoint),
             surveyed=surveyed,
         )
 
@@ -179,10 +194,10 @@ def preview(
     source: str, plan: Plan, destination: str | None, options: Options, say: Say = lambda _: None
 ) -> reports.Preview:
     """What ``apply`` would do; with a destination, whether it can be used."""
-    plan = _with_kinds(plan, options)
+    plan = _effective(plan, options)
     prepared = prepare(source, plan, options, say)
     if destination is not None:
-        check_destination(Path(destination), prepared.checkpoint.boundary, force=options.force)
+        _check_destination(Path(destination), prepared, force=options.force)
         _check_space(prepared, Path(destination), options)
     return reports.Preview(**_preview_fields(prepared, plan, destination, options))
 
@@ -200,11 +215,11 @@ def apply(
 
     started = time.monotonic()
     target = Path(destination)
-    restored = recover_old(target)
-    plan = _with_kinds(plan, options)
+    plan = _effective(plan, options)
     prepared = prepare(source, plan, options, say)
     _check_expected(prepared, options)
-    check_destination(target, prepared.checkpoint.boundary, force=options.force)
+    restored = _restore_set_aside(target, prepared, say)
+    _check_destination(target, prepared, force=options.force)
     _check_space(prepared, target, options)
     kit = open_kit(options.device, options.mesh)
     linker = Linker(LinkMode(options.link))
@@ -220,6 +235,7 @@ def apply(
                 staging.new,
                 linker,
                 compact=prepared.compact,
+                made=prepared.draft.items.made,
                 as_step=options.as_step,
             )
             writer.begin()
@@ -237,14 +253,14 @@ def apply(
                 staging.new,
                 prepared.draft,
                 done.digests,
-                item=options.item,
-                prefix_items=prepared.checkpoint.location.prefix_items,
+                item=None if prepared.draft.items.made else options.item,
+                prefix_items=prepared.draft.items.is_prefixed,
                 memory_bytes=options.memory_bytes,
                 listener=listener,
             )
             read = execution.read_bytes + sum(look.bytes for look in prepared.looked)
             report = _report(fields, done, read, linker, writer, started)
-            write_record(record_path(written), _record(prepared, plan, done, report, writer))
+            write_record(record_path(written), _record(prepared, plan, done, report, written))
             staging.commit()
     except OSError as error:
         raise _write_error(target, error) from error
@@ -258,25 +274,50 @@ def apply(
     return report
 
 
+def _check_destination(target: Path, prepared: Prepared, *, force: bool) -> None:
+    """Nothing that is read may be written: not the source, and no donor."""
+    for source in prepared.sources.values():
+        check_destination(target, source.place_on_disk, force=force)
+
+
+def _restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None:
+    """Give back its name to what an interrupted ``--force`` set aside, and say so at once."""
+    set_aside = set_aside_of(target)
+    sources = [source.place_on_disk.resolve() for source in prepared.sources.values()]
+    if set_aside is None or set_aside.resolve() in sources:
+        return None
+    restored = recover_old(target)
+    if restored is not None:
+        say(f"restored '{restored}', which an interrupted run had set aside as '{set_aside.name}'")
+    return restored
+
+
 def _check_expected(prepared: Prepared, options: Options) -> None:
     expected = options.expected_draft
     if expected is None or expected == prepared.draft.digest:
         return
+    if not same_sources(expected, prepared.draft.digest):
+        raise CheckpointError(
+            f"'{prepared.checkpoint.location.root}', or a donor, is not what was previewed",
+            why=f"the draft was {expected}, and is {prepared.draft.digest} over what is there now",
+            fix="run `surgery plan` again and look at what it says",
+        )
     raise PlanError(
         f"the draft is not the one that was previewed: {expected}",
-        why=f"it is {prepared.draft.digest} now: the plan, the options or the source have changed",
+        why=f"it is {prepared.draft.digest} now: the plan or the options have changed",
         fix="run `surgery plan` again and look at what it says",
     )
 
 
 def _check_unchanged(prepared: Prepared) -> None:
-    """The source must be what it was when the draft was made."""
-    if not prepared.checkpoint.is_unchanged():
-        raise CheckpointError(
-            f"'{prepared.checkpoint.location.root}' changed while it was read",
-            why="its metadata or data files are not what they were at the start",
-            fix="wait until whatever writes to it has ended, then run the command again",
-        )
+    """The source and every donor must be what they were when the draft was made."""
+    for source in prepared.sources.values():
+        if not source.is_unchanged():
+            raise CheckpointError(
+                f"'{source.place_on_disk}' changed while it was read",
+                why="its metadata or data files are not what they were at the start",
+                fix="wait until whatever writes to it has ended, then run the command again",
+            )
 
 
 def _check_space(prepared: Prepared, destination: Path, options: Options) -> None:
@@ -440,36 +481,21 @@ def _report(
 
 
 def _record(
-    prepared: Prepared, plan: Plan, done: Executed, report: reports.Report, writer: StepWriter
+    prepared: Prepared, plan: Plan, done: Executed, report: reports.Report, written: Checkpoint
 ) -> Record:
     """What ``surgery.json`` says of this run; the source's own record goes into the history."""
     old = read_record(prepared.checkpoint)
-    loses_prefix = prepared.checkpoint.location.prefix_items and len(writer.items) == 1
-
-    def text(path: LeafPath) -> str:
-        """The path as the new checkpoint's own tree prints it."""
-        return str(LeafPath(path[1:]) if loses_prefix else path)
-
-    origins = {
-        text(path): str(recipe.origin.path)
-        if recipe.is_by_reference and recipe.origin and recipe.origin.source == SOURCE
-        else None
-        for path, recipe in prepared.draft.leaves.items()
-    }
+    draft = prepared.draft
     history = [*old.history, msgspec.to_builtins(old) | {"history": []}] if old else []
     return new_record(
         source=str(prepared.checkpoint.location.root),
         source_fingerprint=prepared.checkpoint.fingerprint,
-        draft=prepared.draft.digest,
+        donors={name: mark for name, mark in draft.fingerprints.items() if name != SOURCE},
+        draft=draft.digest,
         plan=plan.document(),
         leaves=[reports.as_builtins(leaf) for leaf in report.leaves],
         removed=report.removed,
-        verified={
-            "structure": len(prepared.draft.leaves),
-            "read_back": report.checked,
-        },
-        digests=digests_after(
-            old, {text(path): digest for path, digest in done.digests.items()}, origins
-        ),
+        verified={"structure": len(draft.leaves), "read_back": report.checked},
+        digests=digests_after(prepared.checkpoint, written, draft, done.digests),
         history=history,
     )

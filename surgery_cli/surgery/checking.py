@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from surgery_cli.plan import plan_from_document
 from surgery_cli.resolution import resolve
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.contract import Say, hold, read_script, with_commands
-from surgery_cli.surgery.records import read_record
+from surgery_cli.surgery.records import digests_on_record, record_key
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.verification.digests import LeafDigest, leaf_digest
@@ -52,12 +52,25 @@ def verify(
         return _like(checkpoint, open_checkpoint(like))
     if like_manifest is not None:
         return _bytes(
-            checkpoint, _manifest(like_manifest), str(like_manifest), listener, strict=True
+            checkpoint,
+            _manifest(like_manifest),
+            str(like_manifest),
+            listener,
+            key_of=lambda path: path.spelling,
+            strict=True,
         )
-    record = read_record(checkpoint)
-    known = record.digests if record else {}
-    against = "digests in surgery.json" if record else "nothing on record: every byte is read"
-    return _bytes(checkpoint, known, against, listener, strict=False)
+    known = digests_on_record(checkpoint)
+    against = "nothing on record: every byte is read"
+    if known is not None:
+        against = "digests in surgery.json"
+    return _bytes(
+        checkpoint,
+        known or {},
+        against,
+        listener,
+        key_of=lambda path: record_key(checkpoint, path),
+        strict=False,
+    )
 
 
 def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
@@ -119,9 +132,11 @@ def _bytes(
     present: set[str] = set()
     meter = Meter(listener, "verifying", tree.bytes)
 
-    def digest_of(path: LeafPath) -> LeafDigest | CheckpointError:
-        expected = known.get(tree.texts[path])
+    def digest_of(path: LeafPath) -> LeafDigest | CheckpointError | None:
+        expected = known.get(key_of(path))
         grid = expected.grid if expected is not None and expected.grid else None
+        if grid is not None and len(grid) != len(tree[path].shape):
+            return None  # the digest is of a leaf of another rank
         try:
             return leaf_digest(checkpoint, path, tree[path], grid)
         except CheckpointError as error:
@@ -129,8 +144,13 @@ def _bytes(
 
     costs = ((path, reading_bytes(spec)) for path, spec in tree.items())
     for (path, spec), found in zip(tree.items(), in_order(digest_of, costs), strict=True):
-        text = tree.texts[path]
-        expected = known.get(text)
+        text, key = tree.texts[path], key_of(path)
+        expected = known.get(key)
+        present.add(key)
+        if found is None:
+            checked += 1
+            findings.append(_finding(text, "shape", here=spec.type_text))
+            continue
         if isinstance(found, CheckpointError):
             problem = found.problems[0]
             findings.append(_finding(text, "unreadable", here=problem.why or problem.what))
@@ -162,7 +182,9 @@ def _manifest(path: Path) -> dict[str, LeafDigest]:
     try:
         document: Any = msgspec.json.decode(path.read_bytes())
         return {
-            row.get("spelling") or row["path"]: LeafDigest(row["digest"], tuple(row.get("grid") or ()))
+            row.get("spelling") or row["path"]: LeafDigest(
+                row["digest"], tuple(row.get("grid") or ())
+            )
             for row in document["leaves"]
         }
     except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:

@@ -23,7 +23,9 @@ def check_files(options: ProbeOptions, session: Session) -> None:
     """
     if options.save is not None and Path(options.save).suffix != ".npz":
         raise SurgeryError(
-            f"'{options.save}' does not end in .npz", fix="e.g. `--save activations.npz`", field="save"
+            f"'{options.save}' does not end in .npz",
+            fix="e.g. `--save activations.npz`",
+            field="save",
         )
     if options.plot is not None:
         check_plot(Path(options.plot))
@@ -33,7 +35,7 @@ def check_files(options: ProbeOptions, session: Session) -> None:
         folder = Path(text).resolve().parent
         if not folder.is_dir():
             raise SurgeryError(f"there is no folder '{folder}' for '{text}'", field=field)
-        if folder.is_relative_to(session.checkpoint.boundary.resolve()):
+        if folder.is_relative_to(session.checkpoint.place_on_disk.resolve()):
             raise SurgeryError(
                 f"'{text}' would stand inside the checkpoint",
                 why="a checkpoint that is looked at stays as it is",
@@ -89,7 +91,9 @@ def _rms(found: reports.ProbeStatistics | None) -> float | None:
 
 def _write(path: Path, write: Callable[[Path], None]) -> None:
     """Write beside the file and rename, so that it is there whole or not at all."""
-    handle, name = tempfile.mkstemp(suffix=path.suffix, prefix=f".{path.stem}-", dir=path.resolve().parent)
+    handle, name = tempfile.mkstemp(
+        suffix=path.suffix, prefix=f".{path.stem}-", dir=path.resolve().parent
+    )
     os.close(handle)
     partial = Path(name)
     try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -11,16 +13,20 @@ from typing import Any
 import msgspec
 
 from surgery_cli import __version__
+from surgery_cli.draft import SOURCE, Draft
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.store.listing import Listing, holds_pytree
+from surgery_cli.store.step_items import step_items
 from surgery_cli.store.step_writer import RECORD
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.verification.digests import LeafDigest
 
 PACKAGES = ("orbax-checkpoint", "tensorstore", "numpy", "jax", "flax", "optax")
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """The content of ``surgery.json``. Paths of ``digests`` are printed paths, relative to the step's tree."""
+    """The content of ``surgery.json``. The keys of ``digests`` are those of ``record_key``."""
 
     schema_version: int = 1
     surgery: str
@@ -29,6 +35,8 @@ class Record(msgspec.Struct, kw_only=True):
     """UTC, ISO 8601."""
     source: str
     source_fingerprint: str
+    donors: dict[str, str] = {}
+    """Fingerprints of the other sources that leaves were taken from, by name."""
     draft: str
     plan: dict[str, Any]
     leaves: list[dict[str, Any]]
@@ -83,6 +91,34 @@ def is_inferred(checkpoint: Checkpoint) -> bool:
     )
 
 
+def record_key(checkpoint: Checkpoint, path: LeafPath) -> str:
+    """How a record names a leaf: the path's unambiguous spelling, from the item's name on in a step of several trees.
+
+    The record lies in the step, so the key does not depend on which item was chosen.
+    """
+    name, inner = checkpoint.place(path)
+    return LeafPath((name, *inner)).spelling if has_several_trees(checkpoint) else inner.spelling
+
+
+@lru_cache(maxsize=8)
+def has_several_trees(checkpoint: Checkpoint) -> bool:
+    """True if the step that holds the record has several trees."""
+    return len(trees_of_step(checkpoint)) > 1
+
+
+def trees_of_step(checkpoint: Checkpoint) -> list[str]:
+    """The names of all trees of the step that holds the record, chosen or not."""
+    location = checkpoint.location
+    if location.shape == "item" and location.step_directory is not None:
+        return list(step_items(Listing.of(location.step_directory)).pytrees)
+    others = [
+        name
+        for name, path in location.other_items.items()
+        if path.is_dir() and holds_pytree(Listing.of(path))
+    ]
+    return [*location.items, *others]
+
+
 def read_record(checkpoint: Checkpoint) -> Record | None:
     """The record that a checkpoint carries, if any.
 
@@ -102,17 +138,39 @@ def read_record(checkpoint: Checkpoint) -> Record | None:
         ) from None
 
 
-def digests_after(
-    old: Record | None, edited: dict[str, LeafDigest], origins: dict[str, str | None]
-) -> dict[str, LeafDigest]:
-    """The digests that are still true: of leaves that were taken as they are (under their new paths), and new ones.
+def digests_on_record(checkpoint: Checkpoint) -> dict[str, LeafDigest] | None:
+    """The digests on record of the items that were chosen, by record key; None without a record."""
+    record = read_record(checkpoint)
+    if record is None:
+        return None
+    names = [LeafPath((name,)).spelling for name in trees_of_step(checkpoint)]
+    if len(names) < 2:
+        return record.digests
+    chosen = tuple(f"{LeafPath((name,)).spelling}/" for name in checkpoint.items)
+    return {key: digest for key, digest in record.digests.items() if key.startswith(chosen)}
 
-    ``origins``: for every output leaf its path in the source if it is taken by reference, else None.
+
+def digests_after(
+    source: Checkpoint, written: Checkpoint, draft: Draft, edited: Mapping[LeafPath, LeafDigest]
+) -> dict[str, LeafDigest]:
+    """The digests that are true of the new checkpoint, by its own record keys.
+
+    Those of written leaves; those on record of leaves that were taken as they are, under their new paths; and those of
+    items that were not chosen.
     """
+    old = read_record(source)
+    known = old.digests if old is not None else {}
     found: dict[str, LeafDigest] = {}
-    for path, origin in origins.items():
+    for path, recipe in draft.leaves.items():
+        key = record_key(written, path)
+        origin = recipe.origin
         if path in edited:
-            found[path] = edited[path]
-        elif old is not None and origin is not None and origin in old.digests:
-            found[path] = old.digests[origin]
-    return found
+            found[key] = edited[path]
+        elif recipe.is_by_reference and origin is not None and origin.source == SOURCE:
+            digest = known.get(record_key(source, origin.path))
+            if digest is not None:
+                found[key] = digest
+    chosen = set(source.items)
+    unchosen = [name for name in trees_of_step(source) if name not in chosen]
+    carried = tuple(f"{LeafPath((name,)).spelling}/" for name in unchosen)
+    return found | {key: digest for key, digest in known.items() if key.startswith(carried)}

@@ -11,7 +11,7 @@ from surgery_cli.draft import Draft
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import reading_bytes
-from surgery_cli.errors import Problem, WriteError
+from surgery_cli.errors import Problem, SurgeryError, WriteError
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.location import locate
 from surgery_cli.tree.paths import LeafPath
@@ -38,7 +38,14 @@ def verify_result(
     Raises:
         WriteError: it is not what the draft says.
     """
-    location = locate(str(new), item=item, staging=True)
+    try:
+        location = locate(str(new), item=item, staging=True)
+    except SurgeryError as error:
+        raise WriteError(
+            f"what was written as '{new.name}' would not be opened as a checkpoint",
+            why=str(error).replace("\n", " "),
+            fix="choose a destination with another name; nothing was left behind",
+        ) from error
     # a step of which one item is left would be read without the item's name in front
     written = Checkpoint(msgspec.structs.replace(location, prefix_items=prefix_items))
     comparison = compare(draft.tree, written.tree)

@@ -1,0 +1,177 @@
+"""What `surgery.json` says stays true: over items, files, renames, and names that print alike."""
+
+import json
+import shutil
+
+import flax.serialization
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import reports, surgery
+from surgery_cli.errors import CheckpointError, DestinationError, PlanError, ValueRefusal
+from surgery_cli.plan import operation_from_options, plan_of
+
+
+def plan(name, **fields):
+    return plan_of([operation_from_options(name, fields)])
+
+
+def apply(source, destination, name="rescale", options=None, **fields):
+    fields = fields or {"at": "**", "by": "2"}
+    return surgery.apply(
+        str(source), str(destination), plan(name, **fields), options=options or surgery.Options()
+    )
+
+
+def record_of(path):
+    return json.loads(path.read_text())
+
+
+@pytest.fixture
+def two_items(tmp_path):
+    """A step with the trees `one` and `two`, each with a leaf `w`."""
+    root = tmp_path / "root"
+    with ocp.CheckpointManager(root) as manager:
+        for_items = {
+            name: ocp.args.StandardSave({"w": np.full((3,), number, np.float32)})
+            for number, name in enumerate(("one", "two"), start=1)
+        }
+        manager.save(1, args=ocp.args.Composite(**for_items))
+    return root
+
+
+@pytest.fixture
+def flat(tmp_path):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "flat", {"w": np.arange(4, dtype=np.float32)})
+    return tmp_path / "flat"
+
+
+def test_an_edit_of_one_item_verifies_from_the_root_the_step_and_either_item(two_items, tmp_path):
+    out = tmp_path / "out"
+    apply(two_items, out, options=surgery.Options(item="one"), at="w", by="2")
+    assert list(record_of(out / "1/surgery.json")["digests"]) == ["one/w"]
+    for checkpoint, item, checked in [
+        (out, None, 1),
+        (out, "one", 1),
+        (out, "two", 0),
+        (out / "1", None, 1),
+        (out / "1/two", None, 0),
+        (out / "1/one", None, 1),
+    ]:
+        verdict = surgery.verify(str(checkpoint), item=item)
+        assert verdict.agrees, (checkpoint, item, verdict.findings)
+        assert verdict.checked == checked
+
+
+def test_a_second_edit_keeps_the_digests_of_the_item_that_was_not_chosen(two_items, tmp_path):
+    apply(two_items, tmp_path / "a", options=surgery.Options(item="one"), at="w", by="2")
+    two = surgery.Options(item="two")
+    apply(tmp_path / "a", tmp_path / "b", "rename", two, at="w", to="v")
+    apply(tmp_path / "b", tmp_path / "c", "rescale", two, at="v", by="3")
+    first = record_of(tmp_path / "a/1/surgery.json")["digests"]
+    last = record_of(tmp_path / "c/1/surgery.json")["digests"]
+    assert sorted(last) == ["one/w", "two/v"]
+    assert last["one/w"] == first["one/w"]
+    assert surgery.verify(str(tmp_path / "c")).agrees
+
+
+def test_leaves_that_print_alike_have_digests_of_their_own(tmp_path):
+    tree = {"x": {"y": np.ones(2, np.float32)}, "x/y": np.zeros(2, np.float32)}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "alike", tree)
+    apply(tmp_path / "alike", tmp_path / "out")
+    verdict = surgery.verify(str(tmp_path / "out"))
+    assert (verdict.agrees, verdict.checked) == (True, 2)
+    assert sorted(record_of(tmp_path / "out/surgery.json")["digests"]) == ["x%2Fy", "x/y"]
+
+
+def test_the_record_of_a_file_stands_beside_it_and_a_stale_one_goes(tmp_path):
+    source = tmp_path / "checkpoint_5"
+    source.write_bytes(flax.serialization.msgpack_serialize({"w": np.ones(3, np.float32)}))
+    out, record = tmp_path / "edited", tmp_path / "edited.surgery.json"
+    record.write_text("of another checkpoint")
+    apply(source, out)
+    assert list(record_of(record)["digests"]) == ["w"]
+    assert surgery.verify(str(out)).checked == 1
+
+
+def test_a_directory_without_a_record_beside_it_removes_a_stale_one(flat, tmp_path):
+    stale = tmp_path / "out.surgery.json"
+    stale.write_text("of another checkpoint")
+    apply(flat, tmp_path / "out")
+    assert not stale.exists()
+
+
+def test_the_recorded_plan_can_be_run_again(flat, tmp_path):
+    options = surgery.Options(seed=7, optimizer="keep")
+    apply(flat, tmp_path / "out", "reinit", options, at="w", init="normal")
+    recorded = record_of(tmp_path / "out/surgery.json")["plan"]
+    assert (recorded["seed"], recorded["optimizer"]) == (7, "keep")
+
+
+def test_a_digest_of_another_rank_is_a_finding(flat, tmp_path):
+    manifest = surgery.inspect(str(flat), digests=True)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "other", {"w": np.zeros((2, 2), np.float32)})
+    file = tmp_path / "manifest.json"
+    file.write_text(json.dumps(reports.as_builtins(manifest)))
+    (finding,) = surgery.verify(str(tmp_path / "other"), like_manifest=file).findings
+    assert (finding.path, finding.what) == ("w", "shape")
+
+
+def test_a_draft_of_a_changed_source_is_told_from_a_draft_of_another_plan(flat, tmp_path):
+    edit = plan("rescale", at="w", by="2")
+    shown = surgery.plan(str(flat), edit).draft
+    expecting = surgery.Options(expected_draft=shown)
+    with pytest.raises(PlanError, match="previewed"):
+        apply(flat, tmp_path / "out", "rescale", expecting, at="w", by="3")
+    entry = flat / "array_metadatas"
+    entry.mkdir(exist_ok=True)
+    (entry / "process_0").write_text('{"array_metadatas": []}')
+    with pytest.raises(CheckpointError, match="not what was previewed"):
+        apply(flat, tmp_path / "out", "rescale", expecting, at="w", by="2")
+
+
+def test_no_donor_is_ever_the_destination_or_holds_it(flat, tmp_path):
+    shutil.copytree(flat, tmp_path / "donor")
+    force = surgery.Options(force=True)
+    for destination in (tmp_path / "donor", tmp_path / "donor/out"):
+        with pytest.raises(DestinationError):
+            surgery.apply(
+                str(flat),
+                str(destination),
+                plan("replace", at="w", **{"with": str(tmp_path / "donor")}),
+                options=force,
+            )
+
+
+def test_nan_from_a_file_or_a_donor_stops_the_run_unless_that_is_meant(flat, tmp_path):
+    np.savez(tmp_path / "bad.npz", w=np.array([0, np.nan, 1, 2], np.float32))
+    edit = {"at": "w", "with": f"{tmp_path}/bad.npz:w"}
+    with pytest.raises(ValueRefusal, match="non-finite"):
+        apply(flat, tmp_path / "out", "replace", **edit)
+    apply(flat, tmp_path / "out", "replace", surgery.Options(allow_non_finite=True), **edit)
+
+
+def test_what_was_set_aside_is_given_back_only_when_nothing_else_is_wrong(flat, tmp_path):
+    set_aside = tmp_path / "out.surgery-old"
+    shutil.copytree(flat, set_aside)
+    with pytest.raises(PlanError):
+        apply(flat, tmp_path / "out", at="nothing here", by="2")
+    assert set_aside.exists()
+    said = []
+    with pytest.raises(DestinationError, match="exists"):
+        surgery.apply(
+            str(flat), str(tmp_path / "out"), plan("rescale", at="w", by="2"), say=said.append
+        )
+    assert (tmp_path / "out").exists()
+    assert not set_aside.exists()
+    assert "restored" in said[0]
+
+
+def test_a_destination_named_like_an_unfinished_save_is_refused(flat, tmp_path):
+    for name in ("x.orbax-checkpoint-tmp", "x.surgery-old"):
+        with pytest.raises(DestinationError, match="unfinished"):
+            apply(flat, tmp_path / name)
