@@ -84,3 +84,18 @@ def test_a_dry_run_says_what_compacting_costs_and_writes_nothing(
     assert preview["strategy"] == "compact"
     assert preview["bytes_written"] == pytest.approx(_data_bytes(source), rel=0.01)
     assert not (tmp_path / "small").exists()
+
+
+def test_a_leaf_from_a_donor_does_not_have_everything_rewritten(
+    source: Path, tmp_path: Path
+) -> None:
+    donor = tmp_path / "donor"
+    surgery.apply(str(source), str(donor), plan_of([]), options=surgery.Options(compact="always"))
+    # most of the donor's data file is nothing to the new checkpoint
+    words = ("replace", source, tmp_path / "grafted", "params/a", "--with", donor)
+
+    report = _surgery(*words, "--optimizer", "keep")
+
+    assert report["strategy"] == "copy-on-write"
+    assert report["bytes_written"] == 0
+    np.testing.assert_array_equal(_params(tmp_path / "grafted")["a"], _params(donor)["a"])
