@@ -50,7 +50,7 @@ def moved(draft: Draft, moves: Mapping[LeafPath, LeafPath]) -> Draft:
         PlanError: two leaves on one path, a leaf below a leaf, or a list with a hole.
     """
     carried = {**policies.slot_moves(draft, moves), **moves}
-    rekeyed = _rekeyed(draft, carried)
+    rekeyed = _rekeyed(draft, carried, asked=set(moves.values()))
     return _without_gaps(rekeyed, left=carried, asked=moves.values(), arrived=carried.values())
 
 
@@ -58,7 +58,7 @@ def copied(draft: Draft, copies: Mapping[LeafPath, LeafPath]) -> Draft:
     """The draft with further leaves that have the recipes of others; twins are copied along. Raises as `moved`."""
     carried = {**policies.slot_moves(draft, copies, copying=True), **copies}
     places = [(path, path) for path in draft.leaves] + list(carried.items())
-    leaves = _arranged(draft, places, fresh=set(carried.values()))
+    leaves = _arranged(draft, places, set(carried.values()), asked=set(copies.values()))
     slots = {path: slot for path, slot in draft.slots.items() if path in carried}
     more = msgspec.structs.replace(
         draft, leaves=leaves, slots={**draft.slots, **policies.moved_slots(slots, carried)}
@@ -147,18 +147,26 @@ def shallowest(
     }
 
 
-def _rekeyed(draft: Draft, moves: Mapping[LeafPath, LeafPath]) -> Draft:
+def _rekeyed(
+    draft: Draft, moves: Mapping[LeafPath, LeafPath], asked: Collection[LeafPath] = ()
+) -> Draft:
     """All moves at once, without a look at gaps in lists."""
     places = [(path, moves.get(path, path)) for path in draft.leaves]
-    leaves = _arranged(draft, places, fresh=set(moves.values()))
+    leaves = _arranged(draft, places, set(moves.values()), asked)
     slots = policies.moved_slots(draft.slots, moves)
     return msgspec.structs.replace(draft, leaves=leaves, slots=slots)
 
 
 def _arranged(
-    draft: Draft, places: Iterable[tuple[LeafPath, LeafPath]], fresh: Collection[LeafPath]
+    draft: Draft,
+    places: Iterable[tuple[LeafPath, LeafPath]],
+    fresh: Collection[LeafPath],
+    asked: Collection[LeafPath],
 ) -> dict[LeafPath, LeafRecipe]:
-    """Recipes under new paths; refuses two leaves on one path, and a ``fresh`` leaf above or below another."""
+    """Recipes under new paths; refuses two leaves on one path, and a ``fresh`` leaf above or below another.
+
+    ``asked`` are the fresh paths that the edit gave itself; the others are those of twins.
+    """
     origin: dict[LeafPath, LeafPath] = {}
     collisions: list[Collision] = []
     places = list(places)
@@ -167,6 +175,8 @@ def _arranged(
             collisions.append(Collision(origin[new], old, new))
         origin.setdefault(new, old)
     if collisions:
+        # twins collide because their params do, and follow them out of it
+        collisions = [found for found in collisions if found.place in asked] or collisions
         raise_all(problem_of(found) for found in by_subtree(collisions, places, draft.leaves))
     problems: list[Problem] = []
     nodes = nodes_above(origin)

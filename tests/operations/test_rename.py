@@ -360,3 +360,9 @@ def test_two_subtrees_that_move_to_one_place_are_named_once():
     block = {"kernel": W, "bias": B}
     said = failure({"a": block, "b": block}, Rename(at=("a", "b"), to="new"))
     assert said.count("would both stand at 'new'") == 1
+
+
+def test_twins_that_collide_with_their_params_are_not_listed_beside_them():
+    said = failure(adam({"a": {"w": W}, "b": {"w": W}}), Rename(at="params/a", to="params/b"))
+    assert "moves: {params/a: params/b, params/b: params/a}" in said
+    assert "opt_state" not in said
