@@ -3,7 +3,7 @@
 import pytest
 from hand_built_trees import COUNT, B, HandBuilt, W, adam, array, no_donor, printed, resolved
 
-from surgery_cli.draft import LeafRef
+from surgery_cli.draft import DraftItems, LeafRef
 from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.copy import Copy
@@ -384,7 +384,7 @@ def test_a_wrong_name_on_the_way_is_no_problem():
 
 def test_the_first_key_must_be_an_item_where_there_are_several():
     tree = {"model": {"a": W}, "ema": {"a": W}}
-    settings = {"items": ("model", "ema")}
+    settings = {"items": DraftItems(names=("model", "ema"), is_prefixed=True)}
     text = message(tree, Rename(at="model/a", to="modle/b"), settings=settings)
     assert "'modle/b' belongs to no item" in text
     assert "`model/…`" in text

@@ -9,6 +9,8 @@ from surgery_cli.operations.base import Operation
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.delete import Delete
+from surgery_cli.operations.extract_item import ExtractItem
+from surgery_cli.operations.insert_item import InsertItem
 from surgery_cli.operations.keep import Keep
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.reinit import Reinit
@@ -35,5 +37,7 @@ def operations() -> dict[str, type[Operation]]:
         Copy,
         Delete,
         Keep,
+        ExtractItem,
+        InsertItem,
     ]
     return {str(kind.__struct_config__.tag): kind for kind in listed}

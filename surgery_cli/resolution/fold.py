@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.draft import SOURCE, Draft, DraftItems
 from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation, Operation, Source
 from surgery_cli.optimizer import policies
@@ -30,13 +30,13 @@ def resolve(
     seed: int | None = None,
     optimizer: str | None = None,
     params: str | None = None,
-    items: Collection[str] = (),
+    items: DraftItems | None = None,
     surveyed: OptimizerSurvey | None = None,
 ) -> Draft:
     """The draft that the plan makes of ``source``, from metadata alone.
 
     ``seed``, ``optimizer`` and ``params`` stand above the plan's own. ``open_source`` opens what the plan names by
-    path; every donor is opened once. ``items`` are the names of the step's items where they are the first keys.
+    path; every donor is opened once. ``items`` are the trees of the step that is edited.
     ``surveyed`` is a survey of the source's optimizer state, if one was made already.
 
     Raises:
@@ -60,11 +60,12 @@ def resolve(
     draft = Draft.of(source.tree, source.fingerprint)
     if surveyed is not None:
         draft = Draft.of(source.tree, source.fingerprint, surveyed.slots, surveyed.clocks)
+    draft = draft.replaced(items=items or DraftItems())
     for index, edit in enumerate(plan.edits):
         with gathering.catching():
             draft = stage.edited(draft, edit, index)
     gathering.raise_if_any()
-    refuse_unstorable(draft, items)
+    refuse_unstorable(draft, draft.items.first_keys)
     refuse_half_resets(draft)
     fingerprints = {**draft.fingerprints, **stage.fingerprints}
     return msgspec.structs.replace(draft, fingerprints=fingerprints)
@@ -92,7 +93,7 @@ class Stage:
         self._known: set[str] = set()
         """What consequences of reported problems say."""
         self.survey: OptimizerSurvey | None = None
-        self._named: list[LeafPath] = []
+        self._named: list[LeafPath] | None = None
         self._is_shaken = False
         """True once an edit of places failed: what later edits name may be missing for that reason alone."""
 
@@ -156,6 +157,7 @@ class Stage:
         Raises:
             SurgeryError: what is wrong with the edit, with its file and line.
         """
+        self._named = None
         try:
             after = edit.rewrite(draft, self)
             return with_outcome(after, draft, self._named)

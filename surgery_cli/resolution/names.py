@@ -20,6 +20,9 @@ def refuse_unstorable(draft: Draft, items: Collection[str] = ()) -> None:
             stands for another leaf as well.
     """
     fresh = [path for path in draft.leaves if path not in draft.source_tree]
+    if draft.items.front:
+        stands = {draft.standing(path) for path in draft.source_tree}
+        fresh = [path for path in draft.leaves if path not in stands]
     if not fresh:
         return
     problems = [problem for path in fresh if (problem := _bad_key(path))]

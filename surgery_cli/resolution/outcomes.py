@@ -9,8 +9,15 @@ from surgery_cli.draft import Draft, EditOutcome
 from surgery_cli.tree.paths import LeafPath
 
 
-def with_outcome(after: Draft, before: Draft, named: Collection[LeafPath]) -> Draft:
-    """``after`` with one more outcome: its difference to ``before``. ``named``: what the edit's patterns select."""
+def with_outcome(after: Draft, before: Draft, named: Collection[LeafPath] | None) -> Draft:
+    """``after`` with one more outcome: its difference to ``before``.
+
+    ``named``: what the edit's patterns select; None if it selects nothing, but puts leaves somewhere.
+    """
+    if after.items.front != before.items.front:
+        before = before.behind(after.items.front)
+    if named is None:
+        named = [p for p, recipe in after.leaves.items() if before.leaves.get(p) is not recipe]
     chosen = set(named)
     twins: Counter[str] = Counter()
     changed_bytes = 0

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.draft import SOURCE, Draft, DraftItems
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.store.array_writing import write_file
 from surgery_cli.store.checkpoint import Checkpoint
@@ -17,6 +17,7 @@ from surgery_cli.store.item_writer import ItemWriter, open_writer, small_files
 from surgery_cli.store.links import Linker
 from surgery_cli.store.listing import Listing, holds_pytree
 from surgery_cli.store.location import Location
+from surgery_cli.tree.paths import LeafPath
 
 RECORD = "surgery.json"
 
@@ -29,22 +30,24 @@ def plan_items(
     Raises:
         PlanError: a leaf would stand in an item that does not exist.
     """
-    leaves: dict[str, list[PlannedLeaf]] = {name: [] for name in checkpoint.items}
+    made = draft.items.made
+    items = {name: checkpoint.items[made.get(name, name)] for name in (*checkpoint.items, *made)}
+    leaves: dict[str, list[PlannedLeaf]] = {name: [] for name in items}
     strangers: list[Problem] = []
     for path, recipe in draft.leaves.items():
         try:
-            name, inner = checkpoint.place(path)
+            name, inner = _place(checkpoint, draft.items, path)
         except KeyError:
             strangers.append(
                 Problem(
                     f"'{path}' would stand in an item '{path[0]}' that does not exist",
-                    why=f"the first key of a path names an item: {', '.join(checkpoint.items)}",
+                    why=f"the first key of a path names an item: {', '.join(items)}",
                     fix="move it below one of the items",
                     path=str(path),
                 )
             )
             continue
-        item = checkpoint.items[name]
+        item = items[name]
         origin, origin_path = None, None
         if recipe.origin is not None:
             holder = checkpoint if recipe.origin.source == SOURCE else donors[recipe.origin.source]
@@ -59,7 +62,31 @@ def plan_items(
             why=f"the plan deletes all {len(checkpoint.tree)} leaves",
             fix="keep some; a checkpoint without leaves cannot be restored",
         )
-    return {name: ItemPlan(checkpoint.items[name], leaves[name]) for name in checkpoint.items}
+    return {name: ItemPlan(item, leaves[name]) for name, item in items.items()}
+
+
+def _place(checkpoint: Checkpoint, items: DraftItems, path: LeafPath) -> tuple[str, LeafPath]:
+    """The item of the new checkpoint in which a path of the draft stands, and the path in it."""
+    if not items.is_prefixed:
+        return checkpoint.place(path)
+    name = str(path[0])
+    if name not in checkpoint.items and name not in items.made:
+        raise KeyError(name)
+    return name, LeafPath(path[1:])
+
+
+def draft_items(checkpoint: Checkpoint) -> DraftItems:
+    """What the draft has to know of the step's items."""
+    location = checkpoint.location
+    if location.shape not in ("root", "step") or not _is_directory_step(location):
+        return DraftItems()
+    assert location.step_directory is not None
+    return DraftItems(
+        names=tuple(location.items),
+        is_prefixed=location.prefix_items,
+        taken=frozenset(entry.name for entry in os.scandir(location.step_directory)),
+        is_partial=any(holds_pytree(Listing.of(p)) for p in location.other_items.values()),
+    )
 
 
 class StepWriter:
@@ -73,6 +100,7 @@ class StepWriter:
         linker: Linker,
         *,
         compact: Mapping[str, bool],
+        made: Mapping[str, str] | None = None,
         as_step: int | None = None,
     ) -> None:
         self.checkpoint = checkpoint
@@ -81,14 +109,15 @@ class StepWriter:
         self.linker = linker
         self.compact = compact
         self.items: dict[str, ItemWriter] = {}
+        self._made = dict(made or {})
         self._as_step = as_step
 
     def begin(self) -> None:
         """Make the directories, carry along what no edit touches, place everything that is by reference."""
         location = self.checkpoint.location
         step_directory = self._carry_around(location)
-        if self.dropped:
-            self._forget_dropped(step_directory)
+        if self.dropped or self._made:
+            self._record_items(step_directory)
         for name, plan in self.plans.items():
             if name in self.dropped:
                 continue
@@ -101,14 +130,17 @@ class StepWriter:
         """Items of which no leaf is left: they go, as a save without them would have left them out."""
         return [name for name, plan in self.plans.items() if not plan.leaves]
 
-    def _forget_dropped(self, step_directory: Path) -> None:
-        """Take the handlers of dropped items out of the step's metadata."""
+    def _record_items(self, step_directory: Path) -> None:
+        """In the step's metadata, made items get the handlers of those they are like; dropped ones lose theirs."""
         path = step_directory / "_CHECKPOINT_METADATA"
         if not path.is_file():
             return
         document = json.loads(path.read_bytes())
         handlers = document.get("item_handlers")
         if isinstance(handlers, dict):
+            for name, like in self._made.items():
+                if like in handlers:
+                    handlers[name] = handlers[like]
             for name in self.dropped:
                 handlers.pop(name, None)
             write_file(path, json.dumps(document).encode())
@@ -154,7 +186,7 @@ class StepWriter:
     @staticmethod
     def _item_target(location: Location, step: Path, name: str) -> Path:
         if location.shape in ("root", "step") and _is_directory_step(location):
-            return step / location.items[name].name
+            return step / (location.items[name].name if name in location.items else name)
         return step
 
 

@@ -120,7 +120,7 @@ def _matched(script: Script, tree: TreeSpec, checkpoint: Checkpoint) -> tuple[Tr
     location, abstract = checkpoint.location, script.abstract
     first = {path[0] for path in abstract.tree if path}
     if location.prefix_items:
-        items = list(checkpoint.items)
+        items = list(dict.fromkeys([*checkpoint.items, *(str(path[0]) for path in tree)]))
         named = [name for name in items if name in first]
         if not named:
             raise PlanError(

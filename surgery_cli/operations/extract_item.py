@@ -1,0 +1,250 @@
+"""Take a subtree out as an item of its own."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from surgery_cli.draft import Draft
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.places import PlaceOperation, only
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import LeafPath, PathPattern
+
+_ITEM_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+class ExtractItem(PlaceOperation, tag="extract-item", kw_only=True, frozen=True):
+    """Take params, or any subtree, out as an item of its own, with the subtree's own keys at its root.
+
+    In a step with items (`CheckpointManager`, Composite, v1) the subtree moves to a new item beside the others, and
+    paths then begin with the items' names; its twins stay with the optimizer. A checkpoint that is one tree without a
+    name holds one item only: there the result is the subtree alone. `insert-item` puts it back.
+    """
+
+    as_: Annotated[
+        str,
+        Meta(
+            description="The new item's name, by default the last key of `at`; only for steps with items."
+        ),
+    ] = msgspec.field(name="as", default="")
+    keep: Annotated[
+        bool, Meta(description="Leave the subtree where it was as well; only for steps with items.")
+    ] = False
+
+    example: ClassVar[str] = """\
+op: extract-item
+at: params
+as: weights
+"""
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        self.refuse_policy()
+        node = self._node(draft, scene)
+        if not draft.items.names:
+            return self._alone(draft, node)
+        if draft.items.is_partial:
+            raise PlanError(
+                "the step has more trees than the one that `--item` chose",
+                why="a new item stands beside all of them",
+                fix="leave `--item` out, and begin paths with the item's name",
+            )
+        if draft.items.is_prefixed and len(node) == 1:
+            raise PlanError(
+                f"'{node}' is an item already",
+                why="its whole tree would change its name, nothing would be taken out",
+                fix="name a subtree below it",
+                path=str(node),
+                field="at",
+            )
+        name = self._name(draft, node)
+        if not self.keep:
+            _refuse_broken(draft, node)
+        if not draft.items.is_prefixed:
+            (own,) = draft.items.names
+            draft, node = draft.behind(own), LeafPath((own, *node))
+        return self._beside(draft, node, name)
+
+    def _node(self, draft: Draft, scene: Scene) -> LeafPath:
+        """The one node that the edit names, with everything below it."""
+        selected = scene.select(self, draft)
+        texts = {path: draft.texts[path] for path in selected}
+        nodes = {
+            match.node: None
+            for text in self.patterns
+            for match in PathPattern(text).named(texts).values()
+        }
+        if len(nodes) != 1:
+            shown = ", ".join(f"'{node}'" for node in list(nodes)[:4])
+            raise PlanError(
+                f"the edit names {len(nodes)} places" if nodes else "the edit names nothing",
+                why=f"they are {shown}; an item is one subtree" if nodes else "",
+                fix="name one node, and give every other one an edit of its own",
+                field="at",
+            )
+        (node,) = nodes
+        if node in draft.leaves:
+            raise PlanError(
+                f"'{node}' is a leaf: {draft.leaves[node].spec.type_text}",
+                why="an item is a tree: it has keys at its root",
+                fix=f"name a node above it, such as '{node.parent}'" if node.parent else "",
+                path=str(node),
+                field="at",
+            )
+        left_out = [path for path in draft.leaves if path.is_below(node) and path not in texts]
+        if left_out:
+            raise PlanError(
+                f"'{left_out[0]}' would stay behind",
+                why=f"an item takes '{node}' as a whole",
+                fix="take the conditions out of this edit, and `delete` what you do not want first",
+                path=str(left_out[0]),
+            )
+        return node
+
+    def _alone(self, draft: Draft, node: LeafPath) -> Draft:
+        """The subtree and nothing else, at the root."""
+        given = "as" if self.as_ else "keep"
+        if self.as_ or self.keep:
+            raise PlanError(
+                f"`{given}` is for steps with items",
+                why="this checkpoint is one tree without a name: the result holds the subtree alone",
+                fix=f"leave `{given}` out; the source stays as it is",
+                field=given,
+            )
+        kept = only(draft, [path for path in draft.leaves if path.is_below(node)])
+        return relocated(kept, node, LeafPath()).noting(
+            f"the result holds what stood in '{node}' alone: paths begin below it"
+        )
+
+    def _name(self, draft: Draft, node: LeafPath) -> str:
+        """The new item's name, checked."""
+        name = self.as_ or str(node[-1])
+        if not _ITEM_NAME.fullmatch(name) or ".orbax" in name:
+            raise PlanError(
+                f"'{name}' cannot be the name of an item",
+                why="an item is a directory of the step; names begin with a letter and have no slash",
+                fix="choose one with `as` (`--as`)",
+                field="as",
+            )
+        if name in draft.items.taken or name in draft.items.names or name in draft.items.made:
+            raise PlanError(
+                f"the step holds '{name}' already",
+                why="everything in a step has a name of its own",
+                fix="choose another name with `as` (`--as`)",
+                field="as",
+            )
+        return name
+
+    def _beside(self, draft: Draft, node: LeafPath, name: str) -> Draft:
+        """The draft with the subtree in an item of its own."""
+        own, place = str(node[0]), LeafPath((name,))
+        copies = {
+            place / path[len(node) :]: recipe
+            for path, recipe in draft.leaves.items()
+            if path.is_below(node)
+        }
+        follow = _twins_elsewhere(draft, node)
+        after = (
+            draft.replaced(leaves={**draft.leaves, **copies})
+            if self.keep
+            else relocated(draft, node, place)
+        )
+        items = draft.items
+        like = items.made.get(own, own)
+        after = after.replaced(
+            items=msgspec.structs.replace(items, made={**items.made, name: like})
+        )
+        keys = ", ".join(f"'{key}'" for key in after.items.first_keys)
+        notes = [f"the step has the trees {keys}: paths begin with their names"]
+        if follow and self.keep:
+            notes.append(f"twins belong to the params in '{node}', not to their copy in '{name}'")
+        elif follow:
+            notes.append(
+                f"{len(follow)} twins stay in '{own}'; their params stand in the item '{name}' now"
+            )
+            if name != "params":
+                notes.append(f"later edits find them with `--params {name}`")
+        return after.noting(*notes)
+
+
+def relocated(draft: Draft, node: LeafPath, place: LeafPath) -> Draft:
+    """The draft with everything below ``node`` below ``place``, slots included; nothing else changes.
+
+    The caller has seen to it that ``place`` is free.
+    """
+
+    def move(path: LeafPath) -> LeafPath:
+        return place / path[len(node) :] if path.is_below(node) else path
+
+    slots = [
+        msgspec.structs.replace(
+            slot,
+            path=move(slot.path),
+            param=move(slot.param),
+            node=move(slot.node),
+            root=move(slot.root),
+            clocks=tuple(move(clock) for clock in slot.clocks),
+        )
+        for slot in draft.slots.values()
+    ]
+    return draft.replaced(
+        leaves={move(path): recipe for path, recipe in draft.leaves.items()},
+        slots={slot.path: slot for slot in slots},
+    )
+
+
+def _twins_elsewhere(draft: Draft, node: LeafPath) -> list[Slot]:
+    """The slots of params below ``node`` that do not stand there themselves."""
+    return [
+        slot
+        for slot in draft.slots.values()
+        if slot.param.is_below(node) and not slot.path.is_below(node) and slot.relation != "hole"
+    ]
+
+
+def _refuse_broken(draft: Draft, node: LeafPath) -> None:
+    """Refuse to move out what leaves a hole: an element of a list, a part of params or of optimizer state."""
+    fix = "`keep: true` (`--keep`) leaves it where it is as well"
+    if isinstance(node[-1], int):
+        raise PlanError(
+            f"'{node}' is an element of a list",
+            why=f"'{node.parent}' would have a hole",
+            fix=f"{fix}; or take out the whole list",
+            path=str(node),
+            field="at",
+        )
+    for slot in draft.slots.values():
+        if slot.param.is_below(node) and slot.root != node and node.is_below(slot.root):
+            raise PlanError(
+                f"'{node}' is a part of the params in '{slot.root}'",
+                why=f"'{slot.node}' in the optimizer state would still have all of them",
+                fix=f"{fix}; or take out '{slot.root}'",
+                path=str(node),
+                field="at",
+            )
+        if slot.path.is_below(node) and node.is_below(slot.node) and slot.in_optimizer:
+            _refuse_state(node, fix)
+        if slot.path.is_below(node) and slot.node != node and node.is_below(slot.node):
+            raise PlanError(
+                f"'{node}' is a part of the copy of params in '{slot.node}'",
+                why=f"'{slot.root}' would still have all of them",
+                fix=f"{fix}; or take out '{slot.node}'",
+                path=str(node),
+                field="at",
+            )
+    if any(str(key).startswith(("opt_state", "optim")) for key in node.parent):
+        _refuse_state(node, fix)
+
+
+def _refuse_state(node: LeafPath, fix: str) -> None:
+    raise PlanError(
+        f"'{node}' is a part of the optimizer state",
+        why="the optimizer would not find it where it keeps it",
+        fix=f"{fix}; or take out the whole state",
+        path=str(node),
+        field="at",
+    )

@@ -1,0 +1,252 @@
+"""Put an item, or a subtree of another checkpoint, at a place in the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from surgery_cli.draft import Draft, LeafRecipe, LeafRef
+from surgery_cli.errors import PlanError, Problem
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.extract_item import relocated
+from surgery_cli.operations.places import PlaceOperation
+from surgery_cli.operations.replace import Replace
+from surgery_cli.operations.sequences import NodeKeys, indices_text, lists_in, raise_all
+from surgery_cli.operations.targets import Places, Target
+from surgery_cli.tree.paths import LeafPath, Match, PathPattern, nearest
+
+_SHOWN = 4
+
+Recipes = Mapping[LeafPath, LeafRecipe]
+
+
+class InsertItem(PlaceOperation, tag="insert-item", kw_only=True, frozen=True):
+    """Put an item of the step, or a tree of another checkpoint, at one place: the way back of `extract-item`.
+
+    `from` alone names an item of the same step, which then is no item any more. With `with` the tree comes from another
+    checkpoint, by reference where both are stored alike. A place that is taken is replaced whole, and only by the
+    same keys, shapes and dtypes; twins then follow as they do for `replace`.
+    """
+
+    with_: Annotated[
+        str, Meta(description="Another checkpoint (`CKPT`, `CKPT@N`), or a name in `sources`.")
+    ] = msgspec.field(name="with", default="")
+    from_: Annotated[
+        str,
+        Meta(
+            description="Path there, everything if left out; without `with`, the name of an item of this step."
+        ),
+    ] = msgspec.field(name="from", default="")
+
+    example: ClassVar[str] = """\
+op: insert-item
+at: params
+with: runs/weights
+"""
+    path_fields: ClassVar[tuple[str, ...]] = ("with",)
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        place = self._place(draft)
+        if self.with_:
+            arriving = self._of_donor(scene)
+            rest = draft
+        else:
+            node = LeafPath((self._item(draft, place),))
+            arriving = {
+                LeafPath(path[1:]): recipe
+                for path, recipe in draft.leaves.items()
+                if path.is_below(node)
+            }
+            rest = draft.replaced(
+                leaves={p: r for p, r in draft.leaves.items() if not p.is_below(node)}
+            )
+        standing = {p: r for p, r in rest.leaves.items() if p.is_below(place)}
+        if standing and not (len(standing) == 1 and _is_empty_dict(standing.get(place))):
+            return self._replaced(draft, rest, place, arriving, scene)
+        self._refuse_without_twins(draft, place)
+        if not self.with_:
+            draft = relocated(draft, node, place)
+        kept = {p: r for p, r in rest.leaves.items() if p not in _filled(rest.leaves, place)}
+        leaves = kept | {place / tail: recipe for tail, recipe in arriving.items()}
+        _refuse_misfit(leaves, place)
+        return draft.replaced(leaves=leaves)
+
+    def _place(self, draft: Draft) -> LeafPath:
+        """The one place that `at` names, which need not exist."""
+        conditions = (
+            self.exceptions,
+            self.where_dtype,
+            self.where_ndim,
+            self.expect,
+            self.optional,
+        )
+        if conditions != ((), "", None, None, False):
+            raise PlanError(
+                "'insert-item' takes no conditions",
+                why="`except`, `where_dtype`, `where_ndim`, `expect` and `optional` select leaves; this names a place",
+                fix="take them out of this edit",
+            )
+        if len(self.patterns) != 1 or not PathPattern(self.patterns[0]).is_literal:
+            raise PlanError(
+                "'insert-item' names one place",
+                why=f"`at` is {', '.join(self.patterns) or 'missing'}",
+                fix="write a path without wildcards: `params`, `default/params`",
+                field="at",
+            )
+        pattern = PathPattern(self.patterns[0])
+        target = Target(self.patterns[0].strip("/"))
+        return target.place(Match((), LeafPath()), pattern, Places(draft.leaves))
+
+    def _item(self, draft: Draft, place: LeafPath) -> str:
+        """The item of the step that `from` names."""
+        items = draft.items.first_keys
+        if self.from_ not in items or str(place[0]) == self.from_:
+            of = f"its items are {', '.join(items)}" if items else "it holds one tree"
+            raise PlanError(
+                f"'{self.from_}' is no other item of this step"
+                if self.from_
+                else "'insert-item' does not say what to insert",
+                why=of,
+                fix="name an item in `from`, or another checkpoint in `with`",
+                field="from",
+            )
+        return self.from_
+
+    def _of_donor(self, scene: Scene) -> Recipes:
+        """The tree of the other checkpoint, or the part that `from` names, by paths in it."""
+        name, source = scene.open(self.with_)
+        start = self.from_.strip("/")
+        places = Places(source.tree)
+        found = [LeafPath()] if not start else places.at(start, is_spelled="%2" in start)
+        if len(found) != 1:
+            texts = [str(node) for node in source.tree.nodes if node]
+            near = ", ".join(f"'{text}'" for text in nearest(start, texts))
+            spellings = ", ".join(f"'{node.spelling}'" for node in found)
+            raise PlanError(
+                f"'{start}' means {len(found)} places of '{self.with_}'"
+                if found
+                else f"'{self.with_}' has no '{start}'",
+                why="a slash inside a key is written `%2F`" if found else "",
+                fix=f"write one of {spellings}" if found else f"the nearest: {near}",
+                field="from",
+            )
+        (node,) = found
+        return {
+            LeafPath(path[len(node) :]): LeafRecipe(LeafRef(name, path), spec)
+            for path, spec in source.tree.items()
+            if path.is_below(node)
+        }
+
+    def _replaced(
+        self, draft: Draft, rest: Draft, place: LeafPath, arriving: Recipes, scene: Scene
+    ) -> Draft:
+        """Other values for leaves that stand there; their twins follow as they do for `replace`."""
+        standing = {
+            LeafPath(path[len(place) :]): recipe
+            for path, recipe in rest.leaves.items()
+            if path.is_below(place)
+        }
+        raise_all(_differences(place, standing, arriving))
+        changed = {
+            place / tail: _in_place(recipe, standing[tail]) for tail, recipe in arriving.items()
+        }
+        after = rest.with_leaves(changed)
+        arrived = {}
+        if not self.with_:
+            item = LeafPath((self.from_,))
+            there = {p: s for p, s in draft.slots.items() if not s.param.is_below(item)}
+            arrived = {p: s for p, s in draft.slots.items() if p not in there}
+            after = after.replaced(slots={p: s for p, s in there.items() if p in after.leaves})
+            arrived = relocated(draft.replaced(slots=arrived), item, place).slots
+        edit = Replace(at=place.pattern, with_=self.with_ or self.from_, optimizer=self.optimizer)
+        if any(not recipe.spec.empty for recipe in changed.values()):
+            scene.select(edit, draft)
+        after = scene.carried(after, edit, list(changed), draft)
+        return after.replaced(slots={**after.slots, **arrived})
+
+    def _refuse_without_twins(self, draft: Draft, place: LeafPath) -> None:
+        """Refuse new leaves among params that the optimizer keeps twins of, and inside of its state."""
+        self.refuse_policy()
+        for slot in draft.slots.values():
+            for node, why in (
+                (slot.root, f"'{slot.node}' in the optimizer state would have nothing for it"),
+                (slot.node, f"'{slot.root}' would have nothing like it"),
+            ):
+                if place != node and place.is_below(node):
+                    raise PlanError(
+                        f"'{place}' would be new in '{node}'",
+                        why=why,
+                        fix="`copy` a leaf of the same shape there: its twins are copied as well",
+                        path=str(place),
+                        field="at",
+                    )
+
+
+def _is_empty_dict(recipe: LeafRecipe | None) -> bool:
+    return recipe is not None and recipe.spec.empty == "Dict"
+
+
+def _filled(leaves: Recipes, place: LeafPath) -> set[LeafPath]:
+    """Empty dicts at or above ``place``: they get keys, and are no leaves any more."""
+    above = {LeafPath(place[:depth]) for depth in range(1, len(place) + 1)}
+    return {path for path in above if _is_empty_dict(leaves.get(path))}
+
+
+def _refuse_misfit(leaves: Recipes, place: LeafPath) -> None:
+    """Refuse a place below a leaf, a name in a list, an index that leaves a hole."""
+    for depth in range(1, len(place)):
+        above = LeafPath(place[:depth])
+        if above in leaves:
+            raise PlanError(
+                f"'{place}' cannot stand below '{above}'",
+                why=f"it is a leaf: {leaves[above].spec.type_text}",
+                fix=f"choose a place that is not below '{above}'",
+                path=str(place),
+                field="at",
+            )
+    keys = NodeKeys(leaves)
+    keys.refuse_mixed()
+    raise_all(
+        Problem(
+            f"the list '{container}' would have {indices_text(found)}",
+            why="a list has no holes",
+            fix="name the next free index",
+            path=str(place),
+            field="at",
+        )
+        for container, found in keys.holes(lists_in([place])).items()
+    )
+
+
+def _differences(place: LeafPath, standing: Recipes, arriving: Recipes) -> list[Problem]:
+    """What keeps one tree from standing in for the other, the first few."""
+    found = []
+    for tail in dict.fromkeys((*standing, *arriving)):
+        old, new = standing.get(tail), arriving.get(tail)
+        if old is None or new is None or not old.spec.agrees_with(new.spec):
+            there = old.spec.type_text if old else "nothing"
+            comes = new.spec.type_text if new else "nothing"
+            found.append(
+                Problem(
+                    f"'{place / tail}' does not agree",
+                    why=f"there stands {there}, and {comes} would come in its place",
+                    fix=f"`delete` '{place}' first, or `replace` single leaves",
+                    path=str(place / tail),
+                    field="at",
+                )
+            )
+    if len(found) > _SHOWN:
+        found[_SHOWN:] = [Problem(f"and {len(found) - _SHOWN} more like these")]
+    return found
+
+
+def _in_place(recipe: LeafRecipe, old: LeafRecipe) -> LeafRecipe:
+    """The arriving leaf, placed on devices as the one that stood there."""
+    if recipe.steps or recipe.spec.sharding == old.spec.sharding:
+        return recipe
+    return LeafRecipe(
+        recipe.origin, msgspec.structs.replace(recipe.spec, sharding=old.spec.sharding)
+    )
