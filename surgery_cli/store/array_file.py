@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import struct
+import tokenize
 import zipfile
 from collections.abc import Mapping
 from functools import cached_property
@@ -223,6 +224,18 @@ def _stored_offset(path: Path, member: zipfile.ZipInfo) -> int | None:
     return int(member.header_offset + 30 + name + extra)
 
 
+_HEADER_ERRORS: Final = (
+    ValueError,
+    SyntaxError,
+    tokenize.TokenError,
+    EOFError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+)
+"""What NumPy raises for headers that are not the text of a dict of its own."""
+
+
 def _described(
     path: Path, file: IO[bytes], offset: int | None, size: int, member: str | None
 ) -> _Entry:
@@ -240,7 +253,7 @@ def _described(
             raise _damaged(path, f"'{label}' has the unknown format {version}")
         reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = reader(file)
-    except (ValueError, SyntaxError, EOFError, MemoryError, RecursionError, TypeError) as error:
+    except _HEADER_ERRORS as error:
         raise _damaged(path, str(error).split("\n", 1)[0]) from None
     begin = file.tell()
     if dtype.hasobject:
