@@ -145,6 +145,25 @@ def beginning(path: Path, count: int) -> bytes:
         raise unreadable(path, error) from None
 
 
+def refuse_circle(folder: os.DirEntry[str]) -> None:
+    """Refuse to go into a folder that is a symbolic link to one around it: there would be no end.
+
+    Raises:
+        CheckpointError: it is such a link.
+    """
+    if not folder.is_symlink():
+        return
+    path = Path(os.path.abspath(folder.path))
+    real = path.resolve()
+    for around in path.parents:
+        if around.resolve() == real:
+            raise CheckpointError(
+                f"the symbolic link '{path}' leads in a circle",
+                why=f"it leads to '{around}', in which it stands",
+                fix="remove the link, or name a copy of the checkpoint without it",
+            )
+
+
 def unreadable(path: Path, error: OSError) -> CheckpointError:
     """The error for a file or directory that the system does not give."""
     return CheckpointError(

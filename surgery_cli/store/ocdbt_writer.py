@@ -15,15 +15,13 @@ from surgery_cli.store.arrays import Window, new_context
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.links import Linker
 from surgery_cli.store.ocdbt import OcdbtStore
-from surgery_cli.store.survey import MANIFEST, Survey
+from surgery_cli.store.survey import DONOR_PREFIX, MANIFEST, Survey, database_folders
 
 if TYPE_CHECKING:
     import numpy as np
 
 RAW_BATCH_BYTES = 64 << 20
 """Encoded bytes that one transaction holds when they are copied without decoding."""
-
-DONOR_PREFIX = "ocdbt.donor_"
 
 
 class OcdbtWriter:
@@ -42,7 +40,8 @@ class OcdbtWriter:
         self.compact = compact
         self.raw_bytes = 0
         self.context = new_context()
-        self.created: set[str] = set()
+        self._created: set[str] = set()
+        self._lock = threading.Lock()
         self._is_new = compact or not store.recognises(store.directory)
 
     def place(self, plan: ItemPlan) -> None:
@@ -90,7 +89,9 @@ class OcdbtWriter:
             _wait([future for name in gone for future in _deletions(inside, self.store, name)])
             futures = []
             for leaf in references:
-                source = donors.get(leaf.origin_store.directory, database)
+                # by the way, not by the directory: the source itself may be a donor as well
+                grafted = leaf.way is Way.GRAFT
+                source = donors[leaf.origin_store.directory] if grafted else database
                 futures += self._references(source, inside, leaf)
             _wait(futures)
 
@@ -165,6 +166,13 @@ class OcdbtWriter:
         folder.mkdir()
         return folder
 
+    def is_first(self, name: str) -> bool:
+        """True for the first that asks: of several batches that write to an array, one makes it."""
+        with self._lock:
+            is_new = name not in self._created
+            self._created.add(name)
+        return is_new
+
     @contextmanager
     def batch(self) -> Iterator[_OcdbtBatch]:
         """One atomic transaction: TensorStore holds its bytes in memory until the end."""
@@ -183,7 +191,7 @@ class OcdbtWriter:
         for file in survey.all_files():
             if file not in needed:
                 (self.target / file).unlink()
-        for folder in sorted(self.target.glob("ocdbt.*")):
+        for folder in database_folders(self.target):
             (folder / MANIFEST).unlink(missing_ok=True)  # only the root's manifest is read
             _remove_empty(folder)
 
@@ -204,8 +212,7 @@ class _OcdbtBatch:
 
     def _array(self, leaf: PlannedLeaf) -> Any:
         writer = self._writer
-        create = leaf.name not in writer.created
-        writer.created.add(leaf.name)
+        create = writer.is_first(leaf.name)
         kvstore = {**writer.new_database_spec(), "path": f"{leaf.name}/"}
         return open_for_writing(
             writer.zarr,

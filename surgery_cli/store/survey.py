@@ -12,8 +12,18 @@ from urllib.parse import unquote
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.store.listing import refuse_circle
 
 MANIFEST = "manifest.ocdbt"
+
+PROCESS_PREFIX = "ocdbt.process_"
+"""Databases that Orbax's processes write, below the one into which they are merged."""
+
+DONOR_PREFIX = "ocdbt.donor_"
+"""Databases that surgery puts below the target, to refer to their values."""
+
+DATA_FOLDERS = ("d", "ocdbt_data", "ocdbt_meta")
+"""Folders of a database that hold its data files."""
 
 
 class Extent(msgspec.Struct, frozen=True):
@@ -143,28 +153,29 @@ class Survey:
 
     def all_files(self) -> list[str]:
         """Data files of the database on disk, referred to or not, relative to its directory."""
-        return [
-            os.path.join(folder, "d", entry.name)
-            for folder in ("", *_database_folders(self.directory))
-            for entry in _scan(self.directory / folder / "d")
-        ] + [
-            os.path.join(folder, sub, entry.name)
-            for folder in ("", *_database_folders(self.directory))
-            for sub in ("ocdbt_data", "ocdbt_meta")
-            for entry in _scan(self.directory / folder / sub)
-        ]
+        on_disk = {
+            os.path.relpath(entry.path, self.directory)
+            for folder in (self.directory, *database_folders(self.directory))
+            for sub in DATA_FOLDERS
+            for entry in _scan(folder / sub)
+        }
+        return sorted(on_disk.union(self.files))
 
 
-def _database_folders(directory: Path) -> list[str]:
-    return [
-        entry.name
-        for entry in os.scandir(directory)
-        if entry.name.startswith("ocdbt.") and entry.is_dir()
-    ]
+def database_folders(directory: Path) -> list[Path]:
+    """Databases below a database, innermost first: a donor's has the databases of its own processes and donors."""
+    found = []
+    for entry in sorted(_scan(directory, folders=True), key=lambda e: e.name):
+        if entry.name.startswith((PROCESS_PREFIX, DONOR_PREFIX)):
+            refuse_circle(entry)
+            found += [*database_folders(Path(entry.path)), Path(entry.path)]
+    return found
 
 
-def _scan(directory: Path) -> list[os.DirEntry[str]]:
-    return [e for e in os.scandir(directory) if e.is_file()] if directory.is_dir() else []
+def _scan(directory: Path, *, folders: bool = False) -> list[os.DirEntry[str]]:
+    if not directory.is_dir():
+        return []
+    return [e for e in os.scandir(directory) if (e.is_dir() if folders else e.is_file())]
 
 
 def _extent(location: str) -> Extent:
