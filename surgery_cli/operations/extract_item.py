@@ -15,6 +15,9 @@ from surgery_cli.operations.places import PlaceOperation, only
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath, PathPattern
 
+_UNNAMED = "default"
+"""The item of a manager that saves one tree without a name; a step that has it is taken to have no others."""
+
 _ITEM_NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
@@ -160,6 +163,11 @@ as: weights
         )
         keys = ", ".join(f"'{key}'" for key in after.items.first_keys)
         notes = [f"the step has the trees {keys}: paths begin with their names"]
+        if _UNNAMED in after.items.first_keys:
+            notes.append(
+                f"beside '{_UNNAMED}', a `CheckpointManager` restores other items only if it is made with"
+                f" `item_names=({keys})`"
+            )
         if follow and self.keep:
             notes.append(f"twins belong to the params in '{node}', not to their copy in '{name}'")
         elif follow:
