@@ -165,7 +165,9 @@ class Report(Preview, kw_only=True):
     digests: dict[str, str]
     seconds: float
     shared_files: int
-    """Files that source and destination share on disk: a hard link is no backup."""
+    """How many files source and destination share on disk: a hard link is no backup."""
+    shared: list[str] = []
+    """Their names, relative to the destination."""
     checked: int
     """Edited leaves that were read back and compared."""
 

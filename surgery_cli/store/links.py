@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from surgery_cli.store.listing import check_link
+
 _FICLONE = 0x40049409
 
 
@@ -26,11 +28,11 @@ class LinkMode(StrEnum):
 
 
 class Carried(msgspec.Struct):
-    """What was taken over: bytes that both sides share, bytes that were copied, files that are hard links."""
+    """What was taken over: bytes that both sides share, bytes that were copied, and the new names of hard links."""
 
     linked_bytes: int = 0
     copied_bytes: int = 0
-    shared_files: int = 0
+    shared: list[Path] = []
 
 
 class Linker:
@@ -52,7 +54,7 @@ class Linker:
                 return
             if way == "hard" and self._hard_link(source, target):
                 self.carried.linked_bytes += size
-                self.carried.shared_files += 1
+                self.carried.shared.append(target)
                 return
         self.copy(source, target)
 
@@ -62,7 +64,12 @@ class Linker:
         self.carried.copied_bytes += target.stat().st_size
 
     def copy_tree(self, source: Path, target: Path) -> None:
-        """Copy a file or directory that is carried along as it is; symbolic links are read as files."""
+        """Copy a file or directory that is carried along as it is; symbolic links are read as files.
+
+        Raises:
+            CheckpointError: a symbolic link leads nowhere or in a circle.
+        """
+        check_link(source)
         if source.is_dir():
             target.mkdir(exist_ok=True)
             for entry in sorted(os.scandir(source), key=lambda e: e.name):
@@ -93,22 +100,6 @@ class Linker:
                 return False
             raise
         return True
-
-    def can_link(self, source: Path, folder: Path) -> bool:
-        """True if bytes of ``source`` can be shared with files in ``folder`` (tried, for the preview)."""
-        probe = folder / f".surgery-link-{os.getpid()}"
-        for way in self._ways():
-            try:
-                done = (
-                    _reflink(source, probe) if way == "reflink" else self._hard_link(source, probe)
-                )
-            except OSError:
-                done = False
-            finally:
-                probe.unlink(missing_ok=True)
-            if done:
-                return True
-        return False
 
 
 def _reflink(source: Path, target: Path) -> bool:

@@ -15,7 +15,7 @@ from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, planned
 from surgery_cli.store.item_writer import ItemWriter, open_writer, small_files
 from surgery_cli.store.links import Linker
-from surgery_cli.store.listing import Listing, holds_pytree
+from surgery_cli.store.listing import Listing, check_link, holds_pytree
 from surgery_cli.store.location import Location
 from surgery_cli.tree.paths import LeafPath
 
@@ -207,8 +207,21 @@ def carried_bytes(checkpoint: Checkpoint) -> int:
     return total + sum(tree_bytes(path) for path in location.root_files)
 
 
+def unchosen_bytes(checkpoint: Checkpoint) -> int:
+    """Bytes of the step's trees that were not chosen: they come along, their data by link."""
+    location = checkpoint.location
+    if location.shape not in ("root", "step"):
+        return 0
+    return sum(
+        tree_bytes(path)
+        for path in location.other_items.values()
+        if path.is_dir() and holds_pytree(Listing.of(path))
+    )
+
+
 def tree_bytes(path: Path) -> int:
     """Bytes of a file, or of everything in a directory."""
+    check_link(path)
     if not path.is_dir():
         return path.stat().st_size
     return sum(tree_bytes(Path(entry.path)) for entry in os.scandir(path))

@@ -8,7 +8,7 @@ from pathlib import Path
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener, Progress
 from surgery_cli.plan import Plan
-from surgery_cli.surgery.application import Options
+from surgery_cli.surgery.preparation import Options
 from surgery_cli.surgery.probe_options import ProbeOptions
 
 __all__ = [

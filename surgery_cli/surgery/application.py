@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from surgery_cli import reports
-from surgery_cli.draft import SOURCE, Draft, same_sources
-from surgery_cli.engine.evaluation import read_bytes
+from surgery_cli.draft import SOURCE, same_sources
 from surgery_cli.engine.execution import Executed, Execution
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import (
@@ -21,19 +20,14 @@ from surgery_cli.errors import (
     WriteError,
 )
 from surgery_cli.plan import Plan
-from surgery_cli.resolution import resolve
-from surgery_cli.store.array_file import ArrayFile
-from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
-from surgery_cli.store.file_writers import CONVERTED_LAYOUT
-from surgery_cli.store.item_plan import ItemPlan, Way, is_converted
+from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.store.item_plan import Way
 from surgery_cli.store.links import Linker, LinkMode
 from surgery_cli.store.staging import Staging, check_destination, recover_old, set_aside_of
-from surgery_cli.store.step_writer import StepWriter, carried_bytes, draft_items, plan_items
-from surgery_cli.store.strategy import Costs, costs_of_references, is_compact
-from surgery_cli.surgery.contract import Say, check_draft, read_script
-from surgery_cli.surgery.memory import check_memory, memory_notes
-from surgery_cli.surgery.notes import dropped_item_notes, inference_notes, leftover_notes
-from surgery_cli.surgery.optimizers import Look, look_at_restarts, survey_state
+from surgery_cli.store.step_writer import StepWriter
+from surgery_cli.surgery.contract import Say
+from surgery_cli.surgery.preparation import Options, Prepared, effective, prepare
+from surgery_cli.surgery.previews import costs, preview_fields
 from surgery_cli.surgery.records import (
     Record,
     digests_after,
@@ -42,164 +36,20 @@ from surgery_cli.surgery.records import (
     record_path,
     write_record,
 )
-from surgery_cli.surgery.space import check_space, standing_parent
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.surgery.space import check_space
 from surgery_cli.verification.result import verify_result
-
-ARRAY_SUFFIXES = (".npy", ".npz", ".safetensors")
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What every command that plans or writes may be told, beside the plan.
-
-    ``memory_bytes`` bounds the bytes in flight. ``optimizer`` is the policy for twins where an edit names none.
-    """
-
-    step: int | None = None
-    item: str | None = None
-    as_step: int | None = None
-    params: str | None = None
-    seed: int | None = None
-    device: str = "host"
-    mesh: str | None = None
-    memory_bytes: int = 4 << 30
-    optimizer: str | None = None
-    optimizer_kind: str | dict[str, str] | None = None
-    """The optax factory that made the optimizer state, for the whole tree or by node; above the plan's own."""
-    allow_non_finite: bool = False
-    force: bool = False
-    link: Literal["auto", "reflink", "hard", "never"] = "auto"
-    compact: Literal["auto", "always", "never"] = "auto"
-    expected_draft: str | None = None
-    """``apply --draft sha256:…``."""
-    like_init: str | None = None
-    """``FILE.py:FUNCTION``: the draft must be what a restore into the function's pytree takes."""
-
-
-def _effective(plan: Plan, options: Options) -> Plan:
-    """The plan with what the options say above it: what is recorded can be run again.
-
-    Of the optimizer's kind, a name replaces the plan's, nodes add to it.
-    """
-    above = {
-        name: value
-        for name in ("seed", "optimizer", "params")
-        if (value := getattr(options, name)) is not None
-    }
-    plan = msgspec.structs.replace(plan, **above)
-    given, own = options.optimizer_kind, plan.optimizer_kind
-    if given is None:
-        return plan
-    if isinstance(given, dict) and "" not in given and own is not None:
-        given = {**({"": own} if isinstance(own, str) else own), **given}
-    return msgspec.structs.replace(plan, optimizer_kind=given)
-
-
-class Prepared(msgspec.Struct, frozen=True):
-    """Everything that is decided before a tensor byte moves."""
-
-    checkpoint: Checkpoint
-    draft: Draft
-    sources: dict[str, Any]
-    plans: dict[str, ItemPlan]
-    references: dict[str, Costs]
-    """For every item, what its leaves cost that are taken by reference."""
-    compact: dict[str, bool]
-    reason: str
-    looked: list[Look]
-    """What was read beyond the metadata, and what it told."""
-
-
-def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None) -> Prepared:
-    """Resolve a plan against a checkpoint, from metadata alone; ``say`` is told what user code is imported.
-
-    Raises:
-        ContractError: with ``like_init``, that the training script could not restore the result.
-        SurgeryError: everything that is wrong, as far as metadata shows.
-    """
-    checkpoint = open_checkpoint(source, step=options.step, item=options.item)
-    if options.as_step is not None and options.as_step < 0:
-        raise PlanError(
-            f"`--as-step {options.as_step}` is no step",
-            why="steps are counted from 0",
-            fix="give a number that is not negative",
-        )
-    if options.as_step is not None and checkpoint.location.shape != "root":
-        raise PlanError(
-            f"'{source}' has no step to rename",
-            why="`--as-step` gives the step inside a root another number; this is no root",
-            fix="name the destination as the step is to be called",
-        )
-    opened: dict[str, Any] = {}
-
-    def open_by_path(text: str) -> Checkpoint | ArrayFile:
-        if text not in opened:
-            opened[text] = open_source(text)
-        return opened[text]  # type: ignore[no-any-return]
-
-    script = None
-    if options.like_init is not None:
-        script = read_script(options.like_init, say=say, device=options.device)
-    surveyed, looked = (
-        survey_state(checkpoint, plan, options.params, script) if plan.edits else (None, [])
-    )
-
-    def drafted(plan: Plan) -> Draft:
-        return resolve(
-            plan,
-            checkpoint,
-            open_by_path,
-            seed=options.seed,
-            optimizer=options.optimizer,
-            params=options.params,
-            items=draft_items(checkpoint),
-            surveyed=surveyed,
-        )
-
-    draft = drafted(plan)
-    looked += look_at_restarts(checkpoint, draft)
-    if script is not None:
-        check_draft(script, draft, plan, checkpoint, drafted)
-    sources: dict[str, Any] = {SOURCE: checkpoint}
-    for name in draft.fingerprints:
-        if name != SOURCE:
-            sources[name] = open_by_path(plan.sources.get(name, name))
-    plans = plan_items(checkpoint, draft, sources)
-    references = {name: costs_of_references(item) for name, item in plans.items()}
-    choices = {
-        name: is_compact(item, references[name], options.compact) for name, item in plans.items()
-    }
-    reason = next((text for chosen, text in choices.values() if chosen), "") or next(
-        (text for _, text in choices.values() if text), "the format is one file, written anew"
-    )
-    compact = {name: chosen for name, (chosen, _) in choices.items()}
-    check_memory(plans, options.memory_bytes, options.device)
-    return Prepared(checkpoint, draft, sources, plans, references, compact, reason, looked)
-
-
-def open_source(text: str) -> Checkpoint | ArrayFile:
-    """A donor by its path: an array file by its suffix, else a checkpoint.
-
-    Raises:
-        CheckpointError: it is neither, or cannot be read.
-        PlanError: nothing stands there.
-    """
-    path = Path(text).expanduser()
-    if path.suffix in ARRAY_SUFFIXES and path.is_file():
-        return ArrayFile(text)
-    return open_checkpoint(text)
 
 
 def preview(
     source: str, plan: Plan, destination: str | None, options: Options, say: Say = lambda _: None
 ) -> reports.Preview:
     """What ``apply`` would do; with a destination, whether it can be used."""
-    plan = _effective(plan, options)
+    plan = effective(plan, options)
     prepared = prepare(source, plan, options, say)
     if destination is not None:
         _check_destination(Path(destination), prepared, force=options.force)
         _check_space(prepared, Path(destination), options)
-    return reports.Preview(**_preview_fields(prepared, plan, destination, options))
+    return reports.Preview(**preview_fields(prepared, plan, destination, options))
 
 
 def apply(
@@ -215,7 +65,7 @@ def apply(
 
     started = time.monotonic()
     target = Path(destination)
-    plan = _effective(plan, options)
+    plan = effective(plan, options)
     prepared = prepare(source, plan, options, say)
     _check_expected(prepared, options)
     restored = _restore_set_aside(target, prepared, say)
@@ -223,7 +73,7 @@ def apply(
     _check_space(prepared, target, options)
     kit = open_kit(options.device, options.mesh)
     linker = Linker(LinkMode(options.link))
-    fields = _preview_fields(prepared, plan, destination, options)
+    fields = preview_fields(prepared, plan, destination, options)
     if restored is not None:
         fields["notes"].insert(0, f"restored '{restored}', which an interrupted run had set aside")
     meter = Meter(listener, "writing", _value_bytes(prepared))
@@ -321,12 +171,8 @@ def _check_unchanged(prepared: Prepared) -> None:
 
 
 def _check_space(prepared: Prepared, destination: Path, options: Options) -> None:
-    costs = _costs(prepared, options)
-    needed = costs["bytes_written"] + costs["bytes_copied"]
-    root = prepared.checkpoint.location.root
-    if standing_parent(destination).stat().st_dev != root.stat().st_dev:
-        needed += costs["bytes_linked"]
-    check_space(destination, needed)
+    estimate = costs(prepared, options, destination)
+    check_space(destination, estimate["bytes_written"] + estimate["bytes_copied"])
 
 
 def _write_error(target: Path, error: OSError) -> SurgeryError:
@@ -339,118 +185,6 @@ def _write_error(target: Path, error: OSError) -> SurgeryError:
 
 def _value_bytes(prepared: Prepared) -> int:
     return sum(leaf.spec.bytes for plan in prepared.plans.values() for leaf in plan.of(Way.ENCODE))
-
-
-def _costs(prepared: Prepared, options: Options) -> dict[str, int]:
-    """Estimates from metadata, in bytes."""
-    written = linked = copied = 0
-    read = sum(look.bytes for look in prepared.looked)
-    for name, plan in prepared.plans.items():
-        for leaf in plan.of(Way.ENCODE):
-            written += leaf.spec.bytes
-            read += read_bytes(leaf.recipe)
-        raw = plan.of(Way.RAW)
-        if prepared.compact[name]:
-            raw = plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW)
-        else:
-            linked += prepared.references[name].linked_bytes
-        raw_bytes = sum(leaf.origin_array.stored_bytes for leaf in raw)
-        written += raw_bytes
-        read += raw_bytes
-    copied += carried_bytes(prepared.checkpoint)
-    if options.link == "never":
-        linked, copied = 0, copied + linked
-    return {
-        "bytes_read": read,
-        "bytes_written": written,
-        "bytes_linked": linked,
-        "bytes_copied": copied,
-    }
-
-
-def _preview_fields(
-    prepared: Prepared, plan: Plan, destination: str | None, options: Options
-) -> dict[str, Any]:
-    draft = prepared.draft
-    notes = inference_notes(prepared.checkpoint)
-    notes += [look.sentence for look in prepared.looked] + list(draft.notes)
-    notes += dropped_item_notes(prepared.checkpoint, draft)
-    notes += memory_notes(prepared.plans, options.memory_bytes, options.device)
-    removed = [str(path) for path in draft.removed]
-    notes += [
-        f"'{item.directory.name}': {item.layout} is only read; the result is an Orbax directory"
-        f" ({CONVERTED_LAYOUT}, as `PyTreeCheckpointer` writes it)"
-        for item in (item_plan.item for item_plan in prepared.plans.values())
-        if is_converted(item)
-    ]
-    shares_files = any(
-        item_plan.item.layout.startswith("ocdbt") for item_plan in prepared.plans.values()
-    )
-    if removed and shares_files and not any(prepared.compact.values()):
-        notes.append(
-            "removed values may remain in linked data files; `--compact always` leaves them out"
-        )
-    if destination is not None:
-        notes += leftover_notes(Path(destination))
-    return {
-        "source": str(prepared.checkpoint.location.root),
-        "destination": destination,
-        "draft": draft.digest,
-        "strategy": "compact" if any(prepared.compact.values()) else "copy-on-write",
-        "strategy_reason": prepared.reason,
-        "edits": edit_lines(draft, plan),
-        "leaves": [changed_leaf(draft, path) for path in draft.changed],
-        "removed": removed,
-        "by_reference": sum(
-            leaf.way in (Way.KEEP, Way.MOVE, Way.GRAFT)
-            for item in prepared.plans.values()
-            for leaf in item.leaves
-        ),
-        "notes": notes,
-        "chosen": prepared.checkpoint.location.chosen,
-        **_costs(prepared, options),
-    }
-
-
-def edit_lines(draft: Draft, plan: Plan) -> list[reports.EditLine]:
-    """One line per edit: how many leaves it names, and what becomes of their twins."""
-    lines = []
-    for number, edit in enumerate(plan.edits):
-        outcome = draft.outcomes[number]
-        lines.append(
-            reports.EditLine(
-                operation=edit.name,
-                summary=edit.summary,
-                leaves=outcome.leaves,
-                twins=outcome.twins,
-                bytes=outcome.bytes,
-            )
-        )
-    return lines
-
-
-def changed_leaf(draft: Draft, path: LeafPath) -> reports.ChangedLeaf:
-    """An output leaf with what it is made of."""
-    recipe = draft.leaves[path]
-    origin = recipe.origin
-    before = None
-    where = None
-    if origin is not None:
-        where = f"{origin.source}:{origin.path}" if origin.source != SOURCE else str(origin.path)
-    was = origin.path if origin is not None and origin.source == SOURCE else path
-    if was in draft.source_tree:
-        before = draft.source_tree[was].type_text
-    slot = draft.slots.get(path)
-    return reports.ChangedLeaf(
-        path=str(path),
-        from_=where,
-        operations=[step.operation.name for step in recipe.steps],
-        before=before,
-        after=recipe.spec.type_text,
-        policy=recipe.policy or None,
-        twin_of=str(slot.param) if slot else None,
-        moved=origin is not None and (origin.source != SOURCE or origin.path != path),
-    )
 
 
 def _report(
@@ -470,12 +204,16 @@ def _report(
         "bytes_linked": linker.carried.linked_bytes,
         "bytes_copied": linker.carried.copied_bytes,
     }
+    # some links were only needed while references were copied
+    kept = (path for path in linker.carried.shared if path.exists())
+    shared = sorted(str(path.relative_to(writer.new)) for path in kept)
     return reports.Report(
         **{**fields, **counted},
         verified=True,
         digests=digests,
         seconds=round(time.monotonic() - started, 3),
-        shared_files=linker.carried.shared_files,
+        shared_files=len(shared),
+        shared=shared,
         checked=len(done.digests),
     )
 

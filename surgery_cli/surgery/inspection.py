@@ -14,6 +14,8 @@ from surgery_cli.engine.reading import read_scalar, read_values, reading_bytes, 
 from surgery_cli.errors import PlanError, SurgeryError
 from surgery_cli.optimizer.survey import OptimizerSurvey, survey
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.item import PytreeItem
+from surgery_cli.store.item_writer import foreign_folders
 from surgery_cli.surgery.notes import inference_notes
 from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating
@@ -64,7 +66,7 @@ def inspect(
         steps=location.steps,
         items=[name for name in location.items if name],
         other_items=list(location.other_items),
-        foreign_files=[path.name for path in location.foreign],
+        foreign_files=_foreign_names(checkpoint),
         chosen=location.chosen,
         leaves=rows,
         total_leaves=len(rows),
@@ -198,6 +200,13 @@ def _by_dtype(rows: Sequence[reports.LeafRow]) -> dict[str, int]:
         if row.bytes:
             found[row.dtype] = found.get(row.dtype, 0) + row.bytes
     return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
+def _foreign_names(checkpoint: Checkpoint) -> list[str]:
+    """What Orbax does not know; folders of a per-leaf item are told from leaves only when it is opened."""
+    items = [item for item in checkpoint.items.values() if isinstance(item, PytreeItem)]
+    folders = [folder for item in items for folder in foreign_folders(item)]
+    return [path.name for path in [*checkpoint.location.foreign, *folders]]
 
 
 def _notes(checkpoint: Checkpoint) -> list[str]:

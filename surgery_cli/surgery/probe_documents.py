@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from surgery_cli import reports
 from surgery_cli.probe.first_bad import FirstBad, Operation
 from surgery_cli.probe.forward import Forward, Seen, Site, is_observable
 from surgery_cli.probe.statistics import Measured
 from surgery_cli.surgery.probe_session import Session
 from surgery_cli.tree.paths import LeafPath
+
 
 def document(session: Session, wanted: list[Site], seen: dict[int, Seen]) -> reports.Probe:
     """A row for each wanted site, with the statistics of those that were seen, and what is known of the session."""

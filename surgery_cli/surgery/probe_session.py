@@ -179,5 +179,3 @@ def _refuse_nothing(
             why="there are " + ", ".join(f"'{n}'" for n in names[:12]),
             field=field,
         )
-
-

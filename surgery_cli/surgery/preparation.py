@@ -1,0 +1,162 @@
+"""From a source and a plan to everything that is decided before a tensor byte moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.errors import PlanError
+from surgery_cli.plan import Plan
+from surgery_cli.resolution import resolve
+from surgery_cli.store.array_file import SUFFIXES, ArrayFile
+from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.item_plan import ItemPlan
+from surgery_cli.store.step_writer import draft_items, plan_items
+from surgery_cli.store.strategy import Costs, costs_of_references, is_compact
+from surgery_cli.surgery.contract import Say, check_draft, read_script
+from surgery_cli.surgery.memory import check_memory
+from surgery_cli.surgery.optimizers import Look, look_at_restarts, survey_state
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What every command that plans or writes may be told, beside the plan.
+
+    ``memory_bytes`` bounds the bytes in flight. ``optimizer`` is the policy for twins where an edit names none.
+    """
+
+    step: int | None = None
+    item: str | None = None
+    as_step: int | None = None
+    params: str | None = None
+    seed: int | None = None
+    device: str = "host"
+    mesh: str | None = None
+    memory_bytes: int = 4 << 30
+    optimizer: str | None = None
+    optimizer_kind: str | dict[str, str] | None = None
+    """The optax factory that made the optimizer state, for the whole tree or by node; above the plan's own."""
+    allow_non_finite: bool = False
+    force: bool = False
+    link: Literal["auto", "reflink", "hard", "never"] = "auto"
+    compact: Literal["auto", "always", "never"] = "auto"
+    expected_draft: str | None = None
+    """``apply --draft sha256:…``."""
+    like_init: str | None = None
+    """``FILE.py:FUNCTION``: the draft must be what a restore into the function's pytree takes."""
+
+
+def effective(plan: Plan, options: Options) -> Plan:
+    """The plan with what the options say above it: what is recorded can be run again.
+
+    Of the optimizer's kind, a name replaces the plan's, nodes add to it.
+    """
+    above = {
+        name: value
+        for name in ("seed", "optimizer", "params")
+        if (value := getattr(options, name)) is not None
+    }
+    plan = msgspec.structs.replace(plan, **above)
+    given, own = options.optimizer_kind, plan.optimizer_kind
+    if given is None:
+        return plan
+    if isinstance(given, dict) and "" not in given and own is not None:
+        given = {**({"": own} if isinstance(own, str) else own), **given}
+    return msgspec.structs.replace(plan, optimizer_kind=given)
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """Everything that is decided before a tensor byte moves."""
+
+    checkpoint: Checkpoint
+    draft: Draft
+    sources: dict[str, Any]
+    plans: dict[str, ItemPlan]
+    references: dict[str, Costs]
+    """For every item, what its leaves cost that are taken by reference."""
+    compact: dict[str, bool]
+    reason: str
+    looked: list[Look]
+    """What was read beyond the metadata, and what it told."""
+
+
+def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None) -> Prepared:
+    """Resolve a plan against a checkpoint, from metadata alone; ``say`` is told what user code is imported.
+
+    Raises:
+        ContractError: with ``like_init``, that the training script could not restore the result.
+        SurgeryError: everything that is wrong, as far as metadata shows.
+    """
+    checkpoint = open_checkpoint(source, step=options.step, item=options.item)
+    if options.as_step is not None and options.as_step < 0:
+        raise PlanError(
+            f"`--as-step {options.as_step}` is no step",
+            why="steps are counted from 0",
+            fix="give a number that is not negative",
+        )
+    if options.as_step is not None and checkpoint.location.shape != "root":
+        raise PlanError(
+            f"'{source}' has no step to rename",
+            why="`--as-step` gives the step inside a root another number; this is no root",
+            fix="name the destination as the step is to be called",
+        )
+    opened: dict[str, Any] = {}
+
+    def open_by_path(text: str) -> Checkpoint | ArrayFile:
+        if text not in opened:
+            opened[text] = open_source(text)
+        return opened[text]  # type: ignore[no-any-return]
+
+    script = None
+    if options.like_init is not None:
+        script = read_script(options.like_init, say=say, device=options.device)
+    surveyed, looked = (
+        survey_state(checkpoint, plan, options.params, script) if plan.edits else (None, [])
+    )
+
+    def drafted(plan: Plan) -> Draft:
+        return resolve(
+            plan,
+            checkpoint,
+            open_by_path,
+            seed=options.seed,
+            optimizer=options.optimizer,
+            params=options.params,
+            items=draft_items(checkpoint),
+            surveyed=surveyed,
+        )
+
+    draft = drafted(plan)
+    looked += look_at_restarts(checkpoint, draft)
+    if script is not None:
+        check_draft(script, draft, plan, checkpoint, drafted)
+    sources: dict[str, Any] = {SOURCE: checkpoint}
+    for name in draft.fingerprints:
+        if name != SOURCE:
+            sources[name] = open_by_path(plan.sources.get(name, name))
+    plans = plan_items(checkpoint, draft, sources)
+    references = {name: costs_of_references(item) for name, item in plans.items()}
+    choices = {
+        name: is_compact(item, references[name], options.compact) for name, item in plans.items()
+    }
+    reason = next((text for chosen, text in choices.values() if chosen), "") or next(
+        (text for _, text in choices.values() if text), "the format is one file, written anew"
+    )
+    compact = {name: chosen for name, (chosen, _) in choices.items()}
+    check_memory(plans, options.memory_bytes, options.device)
+    return Prepared(checkpoint, draft, sources, plans, references, compact, reason, looked)
+
+
+def open_source(text: str) -> Checkpoint | ArrayFile:
+    """A donor by its path: an array file by its suffix, else a checkpoint.
+
+    Raises:
+        CheckpointError: it is neither, or cannot be read.
+        PlanError: nothing stands there.
+    """
+    path = Path(text).expanduser()
+    if path.suffix in SUFFIXES and path.is_file():
+        return ArrayFile(text)
+    return open_checkpoint(text)

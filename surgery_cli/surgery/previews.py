@@ -1,0 +1,136 @@
+"""What a plan would do, as the preview says it: edits, changed leaves, and bytes estimated from metadata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from surgery_cli import reports
+from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.engine.evaluation import read_bytes
+from surgery_cli.plan import Plan
+from surgery_cli.store.file_writers import CONVERTED_LAYOUT
+from surgery_cli.store.item_plan import Way, is_converted
+from surgery_cli.store.step_writer import carried_bytes, unchosen_bytes
+from surgery_cli.surgery.memory import memory_notes
+from surgery_cli.surgery.notes import dropped_item_notes, inference_notes, leftover_notes
+from surgery_cli.surgery.preparation import Options, Prepared
+from surgery_cli.surgery.space import standing_parent
+from surgery_cli.tree.paths import LeafPath
+
+
+def costs(prepared: Prepared, options: Options, destination: Path | None) -> dict[str, int]:
+    """Estimates from metadata, in bytes; files cannot be shared with a destination on another filesystem."""
+    written = linked = copied = 0
+    read = sum(look.bytes for look in prepared.looked)
+    for name, plan in prepared.plans.items():
+        for leaf in plan.of(Way.ENCODE):
+            written += leaf.spec.bytes
+            read += read_bytes(leaf.recipe)
+        raw = plan.of(Way.RAW)
+        if prepared.compact[name]:
+            raw = plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW)
+        else:
+            linked += prepared.references[name].linked_bytes
+        raw_bytes = sum(leaf.origin_array.stored_bytes for leaf in raw)
+        written += raw_bytes
+        read += raw_bytes
+    copied += carried_bytes(prepared.checkpoint)
+    linked += unchosen_bytes(prepared.checkpoint)
+    root = prepared.checkpoint.location.root
+    is_elsewhere = (
+        destination is not None and standing_parent(destination).stat().st_dev != root.stat().st_dev
+    )
+    if options.link == "never" or is_elsewhere:
+        linked, copied = 0, copied + linked
+    return {
+        "bytes_read": read,
+        "bytes_written": written,
+        "bytes_linked": linked,
+        "bytes_copied": copied,
+    }
+
+
+def preview_fields(
+    prepared: Prepared, plan: Plan, destination: str | None, options: Options
+) -> dict[str, Any]:
+    draft = prepared.draft
+    notes = inference_notes(prepared.checkpoint)
+    notes += [look.sentence for look in prepared.looked] + list(draft.notes)
+    notes += dropped_item_notes(prepared.checkpoint, draft)
+    notes += memory_notes(prepared.plans, options.memory_bytes, options.device)
+    removed = [str(path) for path in draft.removed]
+    notes += [
+        f"'{item.directory.name}': {item.layout} is only read; the result is an Orbax directory"
+        f" ({CONVERTED_LAYOUT}, as `PyTreeCheckpointer` writes it)"
+        for item in (item_plan.item for item_plan in prepared.plans.values())
+        if is_converted(item)
+    ]
+    shares_files = any(
+        item_plan.item.layout.startswith("ocdbt") for item_plan in prepared.plans.values()
+    )
+    if removed and shares_files and not any(prepared.compact.values()):
+        notes.append(
+            "removed values may remain in linked data files; `--compact always` leaves them out"
+        )
+    if destination is not None:
+        notes += leftover_notes(Path(destination))
+    return {
+        "source": str(prepared.checkpoint.location.root),
+        "destination": destination,
+        "draft": draft.digest,
+        "strategy": "compact" if any(prepared.compact.values()) else "copy-on-write",
+        "strategy_reason": prepared.reason,
+        "edits": edit_lines(draft, plan),
+        "leaves": [changed_leaf(draft, path) for path in draft.changed],
+        "removed": removed,
+        "by_reference": sum(
+            leaf.way in (Way.KEEP, Way.MOVE, Way.GRAFT)
+            for item in prepared.plans.values()
+            for leaf in item.leaves
+        ),
+        "notes": notes,
+        "chosen": prepared.checkpoint.location.chosen,
+        **costs(prepared, options, Path(destination) if destination is not None else None),
+    }
+
+
+def edit_lines(draft: Draft, plan: Plan) -> list[reports.EditLine]:
+    """One line per edit: how many leaves it names, and what becomes of their twins."""
+    lines = []
+    for number, edit in enumerate(plan.edits):
+        outcome = draft.outcomes[number]
+        lines.append(
+            reports.EditLine(
+                operation=edit.name,
+                summary=edit.summary,
+                leaves=outcome.leaves,
+                twins=outcome.twins,
+                bytes=outcome.bytes,
+            )
+        )
+    return lines
+
+
+def changed_leaf(draft: Draft, path: LeafPath) -> reports.ChangedLeaf:
+    """An output leaf with what it is made of."""
+    recipe = draft.leaves[path]
+    origin = recipe.origin
+    before = None
+    where = None
+    if origin is not None:
+        where = f"{origin.source}:{origin.path}" if origin.source != SOURCE else str(origin.path)
+    was = origin.path if origin is not None and origin.source == SOURCE else path
+    if was in draft.source_tree:
+        before = draft.source_tree[was].type_text
+    slot = draft.slots.get(path)
+    return reports.ChangedLeaf(
+        path=str(path),
+        from_=where,
+        operations=[step.operation.name for step in recipe.steps],
+        before=before,
+        after=recipe.spec.type_text,
+        policy=recipe.policy or None,
+        twin_of=str(slot.param) if slot else None,
+        moved=origin is not None and (origin.source != SOURCE or origin.path != path),
+    )
