@@ -67,7 +67,7 @@ class Linker:
         """Copy a file or directory that is carried along as it is; symbolic links are read as files.
 
         Raises:
-            CheckpointError: a symbolic link leads nowhere or in a circle.
+            CheckpointError: a symbolic link leads in a circle.
         """
         check_link(source)
         if source.is_dir():

@@ -145,17 +145,16 @@ def beginning(path: Path, count: int) -> bytes:
         raise unreadable(path, error) from None
 
 
-def refuse_circle(folder: os.DirEntry[str]) -> None:
-    """Refuse to go into a folder that is a symbolic link to one around it: there would be no end.
+def check_link(path: Path) -> None:
+    """Refuse a symbolic link to a folder around it: to follow it had no end.
 
     Raises:
-        CheckpointError: it is such a link.
+        CheckpointError: ``path`` is such a link.
     """
-    if not folder.is_symlink():
+    if not path.is_symlink() or not path.exists():
         return
-    path = Path(os.path.abspath(folder.path))
     real = path.resolve()
-    for around in path.parents:
+    for around in Path(os.path.abspath(path)).parents:
         if around.resolve() == real:
             raise CheckpointError(
                 f"the symbolic link '{path}' leads in a circle",

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from surgery_cli.errors import CheckpointError
 from surgery_cli.store.array_writing import write_file
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
@@ -160,10 +161,21 @@ def _sharding(item: PytreeItem, leaf: PlannedLeaf) -> str | None:
 
 
 def fits(sharding: str, spec: LeafSpec) -> bool:
-    """True if a stored NamedSharding can hold an array of this shape; other kinds always can."""
-    fields = msgspec.json.decode(sharding)
+    """True if a stored NamedSharding can hold an array of this shape; other kinds always can.
+
+    Raises:
+        CheckpointError: the stored text has another form.
+    """
+    fields = _sharding_fields(sharding)
     if fields.get("sharding_type") != "NamedSharding":
         return True
+    try:
+        return _divides(fields, spec)
+    except (KeyError, TypeError) as error:
+        raise _unknown_sharding(sharding, f"{type(error).__name__}: {error}") from None
+
+
+def _divides(fields: dict[str, Any], spec: LeafSpec) -> bool:
     sizes = dict(zip(fields["axis_names"], fields["shape"], strict=False))
     partitions = fields["partition_spec"]
     if len(partitions) > len(spec.shape):
@@ -177,8 +189,26 @@ def fits(sharding: str, spec: LeafSpec) -> bool:
     return True
 
 
+def _sharding_fields(sharding: str) -> dict[str, Any]:
+    try:
+        fields = msgspec.json.decode(sharding)
+    except (msgspec.DecodeError, TypeError) as error:
+        raise _unknown_sharding(sharding, str(error)) from None
+    if not isinstance(fields, dict):
+        raise _unknown_sharding(sharding, "not a JSON object")
+    return fields
+
+
+def _unknown_sharding(sharding: str, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"an entry of `{SHARDING}` cannot be understood: {str(sharding)[:80]!r}",
+        why=why,
+        fix="it is damaged; copy the checkpoint again from where it was whole",
+    )
+
+
 def _replicated(sharding: str) -> str:
-    fields = msgspec.json.decode(sharding)
+    fields = _sharding_fields(sharding)
     if fields.get("sharding_type") == "NamedSharding":
         fields["partition_spec"] = []
     return json.dumps(fields)
@@ -192,7 +222,7 @@ def _write_array_metadatas(item: PytreeItem, plan: ItemPlan, target: Path) -> No
         if not has_keys:
             return
         documents = {"process_0": {"array_metadatas": []}}
-        (target / ARRAY_METADATAS).mkdir(exist_ok=True)
+    (target / ARRAY_METADATAS).mkdir(exist_ok=True)
     first = next(iter(documents))
     listed = {
         file: {e["array_metadata"]["param_name"] for e in document.get("array_metadatas", [])}

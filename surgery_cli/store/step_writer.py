@@ -224,7 +224,7 @@ def tree_bytes(path: Path) -> int:
     check_link(path)
     if not path.is_dir():
         return path.stat().st_size
-    return sum(tree_bytes(Path(entry.path)) for entry in os.scandir(path))
+    return sum(tree_bytes(path / name) for name in os.listdir(path))
 
 
 def _is_directory_step(location: Location) -> bool:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import msgspec
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store.listing import refuse_circle
+from surgery_cli.store.listing import check_link
 
 MANIFEST = "manifest.ocdbt"
 
@@ -167,7 +167,7 @@ def database_folders(directory: Path) -> list[Path]:
     found = []
     for entry in sorted(_scan(directory, folders=True), key=lambda e: e.name):
         if entry.name.startswith((PROCESS_PREFIX, DONOR_PREFIX)):
-            refuse_circle(entry)
+            check_link(Path(entry.path))
             found += [*database_folders(Path(entry.path)), Path(entry.path)]
     return found
 
