@@ -71,10 +71,14 @@ class PlannedLeaf(msgspec.Struct, frozen=True):
 
 
 class ItemPlan(msgspec.Struct, frozen=True):
-    """All output leaves of one item, in order."""
+    """All output leaves of one item, in order.
+
+    ``is_new``: the item stands beside the one that it is like; files that are foreign to Orbax stay with that one.
+    """
 
     item: Item
     leaves: list[PlannedLeaf]
+    is_new: bool = False
 
     def of(self, *ways: Way) -> list[PlannedLeaf]:
         return [leaf for leaf in self.leaves if leaf.way in ways]

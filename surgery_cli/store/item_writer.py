@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +23,8 @@ from surgery_cli.store.ocdbt_writer import OcdbtWriter
 from surgery_cli.store.per_leaf import PerLeafStore
 from surgery_cli.store.per_leaf_writer import PerLeafWriter
 from surgery_cli.store.sidecar_edits import write_sidecars
-from surgery_cli.store.sidecars import AGGREGATE
+from surgery_cli.store.sidecars import AGGREGATE, ARRAY_METADATAS, PROCESS_FILE
+from surgery_cli.store.survey import DATA_FOLDERS, database_folders
 
 
 class ItemWriter(Protocol):
@@ -76,7 +78,9 @@ class PytreeWriter:
     def _copy_sidecars(self) -> None:
         """Everything that is not array data: Orbax's small files, and files that are foreign to it."""
         for path in small_files(self.item):
-            self.linker.copy_tree(path, self.target / path.name)
+            target = self.target / path.relative_to(self.item.directory)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self.linker.copy_tree(path, target)
 
     def batch(self) -> AbstractContextManager[Batch]:
         found: AbstractContextManager[Batch] = self._arrays.batch()
@@ -124,18 +128,44 @@ def _array_writer(item: PytreeItem, target: Path, linker: Linker, *, compact: bo
 
 
 def small_files(item: PytreeItem) -> list[Path]:
-    """What stands in an item's directory beside array data: Orbax's sidecars, and what is foreign to it."""
-    data = _data_names(item)
-    return [
-        Path(entry.path)
-        for entry in sorted(os.scandir(item.directory), key=lambda e: e.name)
-        if entry.name not in data and not entry.name.startswith("ocdbt.")
-    ]
+    """What stands in an item's directory beside array data: Orbax's sidecars, and what is foreign to it.
 
-
-def _data_names(item: PytreeItem) -> set[str]:
-    """Top-level names that hold array data; writers make these themselves."""
+    Array data is what leaves name: folders with arrays that are no leaves (a backup) are foreign.
+    """
     store = item.store
     if isinstance(store, OcdbtStore):
-        return {"manifest.ocdbt", "d", "ocdbt_data", "ocdbt_meta"}
-    return {name.split("/", 1)[0] for name in store.arrays} if store is not None else set()
+        data = {"manifest.ocdbt", *DATA_FOLDERS}
+        data |= {file.split("/", 1)[0] for file in store.survey.files}
+        data |= {folder.name for folder in database_folders(item.directory)}
+        return [item.directory / n for n in sorted(os.listdir(item.directory)) if n not in data]
+    names = {leaf.array for leaf in item.leaves.values() if leaf.array is not None}
+    found = list(_beside(item.directory, "", names, _folders_above(names)))
+    if ARRAY_METADATAS in names:  # a leaf that is called like the folder of these sidecars
+        found += sorted((item.directory / ARRAY_METADATAS).glob(f"{PROCESS_FILE}*"))
+    return found
+
+
+def foreign_folders(item: PytreeItem) -> list[Path]:
+    """Folders of a per-leaf item that hold no leaf and are not Orbax's."""
+    if not isinstance(item.store, PerLeafStore):
+        return []
+    return [p for p in small_files(item) if p.is_dir() and p.name != ARRAY_METADATAS]
+
+
+def _beside(folder: Path, prefix: str, names: set[str], above: set[str]) -> Iterator[Path]:
+    """What stands in a folder and holds no leaf; leaves with slashes in their keys lie in folders of their own."""
+    for entry in sorted(os.listdir(folder)):
+        name = prefix + entry
+        if name in names:
+            continue
+        if name in above:
+            yield from _beside(folder / entry, f"{name}/", names, above)
+        else:
+            yield folder / entry
+
+
+def _folders_above(names: set[str]) -> set[str]:
+    """The folders in which leaves lie whose names contain slashes."""
+    return {
+        name[:at] for name in names if "/" in name for at, char in enumerate(name) if char == "/"
+    }

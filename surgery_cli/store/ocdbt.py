@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,13 +57,25 @@ class OcdbtStore:
             text.removesuffix(suffix): {} for text in sorted(texts) if text.endswith(suffix)
         }
         for text, value in texts.items():
-            # the longest name that is a prefix: a key may contain slashes
-            name = text.rpartition("/")[0]
-            while name and name not in found:
-                name = name.rpartition("/")[0]
+            name = self._owner(text, found)
             if name:
                 found[name][text[len(name) + 1 :]] = value
         return found
+
+    def _owner(self, text: str, names: Collection[str]) -> str:
+        """The array that a key belongs to: the longest name that is a prefix, for names may contain slashes.
+
+        In zarr 3 ``c/c/0`` is a chunk of ``c``, even if there is an array ``c/c``: its chunks begin ``c/c/c``.
+        """
+        name = longest = text.rpartition("/")[0]
+        while name:
+            if name in names:
+                rest = text[len(name) + 1 :]
+                if self.zarr == 2 or rest == "c" or rest.startswith(("c/", "zarr.json")):
+                    return name
+                longest = longest if longest in names else name
+            name = name.rpartition("/")[0]
+        return longest if longest in names else ""
 
     @cached_property
     def arrays(self) -> dict[str, StoredArray]:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surgery_cli.store.arrays import StoredArray, new_context
+from surgery_cli.store.listing import check_link
+from surgery_cli.store.sidecars import ARRAY_METADATAS, PROCESS_FILE
 from surgery_cli.store.zarr import DOCUMENT_NAMES, parse
 
 if TYPE_CHECKING:
     import tensorstore as ts
-
-_SIDECAR_DIRECTORIES = ("array_metadatas", "d")
 
 
 class PerLeafStore:
@@ -53,7 +53,9 @@ class PerLeafStore:
         for name, version in self._documents.items():
             folder = self.directory / name
             document = parse((folder / DOCUMENT_NAMES[version]).read_bytes())
-            files = dict(_own_files(folder))
+            files = dict(_own_files(folder, document.key_start))
+            if name == ARRAY_METADATAS:  # a leaf may be called like the folder of these sidecars
+                files = {k: n for k, n in files.items() if not k.startswith(PROCESS_FILE)}
             found[name] = StoredArray(name, document, tuple(files), sum(files.values()))
         return found
 
@@ -73,15 +75,22 @@ class PerLeafStore:
 
 
 def _documents(directory: Path, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Names of the array directories below ``directory``, with their zarr versions, sorted."""
+    """Names of the array directories below ``directory``, with their zarr versions, sorted.
+
+    What stands inside tells an array, not the name: a leaf may be called like a folder of sidecars.
+    """
     for entry in sorted(os.scandir(directory), key=lambda e: e.name):
-        if not entry.is_dir() or (not prefix and entry.name in _SIDECAR_DIRECTORIES):
+        if not entry.is_dir():
             continue
+        if entry.is_symlink():
+            check_link(Path(entry.path))
         name = prefix + entry.name
+        is_array = False
         for version, document in DOCUMENT_NAMES.items():
             if os.path.isfile(os.path.join(entry.path, document)):
+                is_array = True
                 yield name, version
-        if not _is_chunk_folder(entry):
+        if is_array or not _is_chunk_folder(entry):
             yield from _documents(Path(entry.path), f"{name}/")
 
 
@@ -92,12 +101,25 @@ def _is_chunk_folder(entry: os.DirEntry[str]) -> bool:
     )
 
 
-def _own_files(folder: Path, prefix: str = "") -> Iterator[tuple[str, int]]:
+def _own_files(folder: Path, key_start: str) -> Iterator[tuple[str, int]]:
     """Files of an array, relative to its directory, with sizes; arrays nested by a slash are not its own."""
     for entry in sorted(os.scandir(folder), key=lambda e: e.name):
         if entry.is_file():
+            yield entry.name, entry.stat().st_size
+        elif entry.name == key_start or (not key_start and entry.name.isdigit()):
+            yield from _chunk_files(Path(entry.path), f"{entry.name}/", key_start)
+
+
+def _chunk_files(folder: Path, prefix: str, key_start: str) -> Iterator[tuple[str, int]]:
+    """Files of a folder of chunks; where an array of that very name stands in it, those that can be none of its."""
+    check_link(folder)
+    is_array = any((folder / document).is_file() for document in DOCUMENT_NAMES.values())
+    if is_array and not key_start:
+        return
+    for entry in sorted(os.scandir(folder), key=lambda e: e.name):
+        if is_array and not entry.name.isdigit():
+            continue
+        if entry.is_file():
             yield prefix + entry.name, entry.stat().st_size
-        elif (prefix or _is_chunk_folder(entry) or entry.name.isdigit()) and not any(
-            (Path(entry.path) / document).is_file() for document in DOCUMENT_NAMES.values()
-        ):
-            yield from _own_files(Path(entry.path), f"{prefix}{entry.name}/")
+        else:
+            yield from _chunk_files(Path(entry.path), f"{prefix}{entry.name}/", key_start)

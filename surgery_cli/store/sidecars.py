@@ -16,6 +16,8 @@ from surgery_cli.tree.specs import LeafKind
 METADATA: Final = "_METADATA"
 SHARDING: Final = "_sharding"
 ARRAY_METADATAS: Final = "array_metadatas"
+PROCESS_FILE: Final = "process_"
+"""How the names of the files in ``array_metadatas`` begin; other files there are foreign."""
 STRINGS: Final = "_strings.json"
 AGGREGATE: Final = "checkpoint"
 PLACEHOLDER: Final = "PLACEHOLDER://"
@@ -73,7 +75,9 @@ class Sidecars:
             return {}
         found = {}
         for path in sorted(folder.iterdir()):
-            document = self._json(f"{ARRAY_METADATAS}/{path.name}") if path.is_file() else None
+            if not path.name.startswith(PROCESS_FILE):
+                continue
+            document = self._json(f"{ARRAY_METADATAS}/{path.name}")
             if document is not None:
                 found[path.name] = document
         return found

@@ -9,6 +9,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.listing import Listing, holds_pytree, is_record, step_name, unfinished_name
+from surgery_cli.store.survey import DONOR_PREFIX, PROCESS_PREFIX
 
 STEP_SIDECARS: Final = frozenset({"_CHECKPOINT_METADATA", "commit_success.txt", "orbax.checkpoint"})
 """Plain files of a step directory (v0 Composite, v1) that are not items."""
@@ -81,7 +82,8 @@ def foreign_in_item(item: Listing) -> list[Path]:
     found = [item.path / name for name in strangers if not is_record(name)]
     if "manifest.ocdbt" in item.files:  # without it, folders are leaves
         known = {"d", "array_metadatas", "ocdbt_data", "ocdbt_meta"}
-        folders = (n for n in sorted(item.folders - known) if not n.startswith("ocdbt."))
+        data = (PROCESS_PREFIX, DONOR_PREFIX)
+        folders = (n for n in sorted(item.folders - known) if not n.startswith(data))
         found.extend(item.path / name for name in folders)
     return found
 
