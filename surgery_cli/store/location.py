@@ -121,7 +121,7 @@ def locate(
         return _step(wish, listing)
     steps = find_steps(listing)
     inside = step_items(listing)
-    if inside.pytrees and (not steps or step_name(real.name) is not None):
+    if inside.pytrees and (not steps or _is_called_a_step(real.name, inside, steps)):
         refuse_several(listing)
         return _step(wish, listing)
     if steps:
@@ -129,6 +129,17 @@ def locate(
     if any(name.endswith(".safetensors") for name in listing.files):
         return _flat(wish, "file", {"": real}, "safetensors shards")
     raise _no_checkpoint(wish, listing, inside)
+
+
+def _is_called_a_step(name: str, inside: StepItems, steps: list[Step]) -> bool:
+    """Whether the name makes a directory of trees one step, though they are called like steps themselves.
+
+    Anybody may call a folder `run_3`: it is a root if nothing but steps stands in it. A plain number is a step.
+    """
+    own = step_name(name)
+    if own is None:
+        return False
+    return not own.prefix or not set(inside.pytrees) <= {step.name for step in steps}
 
 
 def _path_and_step(text: str, step: int | None) -> tuple[Path, int | None]:

@@ -445,3 +445,29 @@ def test_the_nearest_step_is_spelled_as_the_missing_one_was(manager_root: Path) 
     with pytest.raises(PlanError) as refused:
         locate(f"{manager_root}@9")
     assert refused.value.problems[0].fix == f"`{manager_root}@2` is the nearest"
+
+
+@pytest.mark.parametrize("name", ["run_3", "exp_3", "checkpoint_7", "run"])
+def test_a_root_of_flat_steps_is_a_root_whatever_number_its_own_name_ends_in(
+    name: str, tmp_path: Path
+) -> None:
+    for step in ("checkpoint_100", "checkpoint_200"):
+        shutil.copytree(FLAT, tmp_path / name / step)
+    location = locate(str(tmp_path / name))
+    assert (location.shape, location.step, location.steps) == ("root", 200, [100, 200])
+    assert locate(f"{tmp_path / name}@100").step_directory == tmp_path / name / "checkpoint_100"
+    assert locate(str(tmp_path / name / "checkpoint_100")).shape == "flat"
+
+
+def test_the_record_of_a_root_called_like_a_step_lands_in_its_step(tmp_path: Path) -> None:
+    from surgery_cli import surgery
+    from surgery_cli.plan import operation_from_options, plan_of
+
+    for step in ("checkpoint_100", "checkpoint_200"):
+        shutil.copytree(FLAT, tmp_path / "runs" / step)
+    leaf = next(iter(surgery.inspect(str(tmp_path / "runs")).leaves)).path
+    plan = plan_of([operation_from_options("copy", {"at": leaf, "to": "again"})])
+    new = tmp_path / "exp_3"
+    surgery.apply(str(tmp_path / "runs"), str(new), plan)
+    assert list(new.rglob("surgery.json")) == [new / "checkpoint_200" / "surgery.json"]
+    assert locate(str(new)).steps == [200]
