@@ -18,6 +18,9 @@ from surgery_cli.tree.paths import LeafPath, PathPattern
 _UNNAMED = "default"
 """The item of a manager that saves one tree without a name; a step that has it is taken to have no others."""
 
+_TREES = "the step has the trees"
+_BESIDE = f"beside '{_UNNAMED}'"
+
 _ITEM_NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
@@ -162,10 +165,10 @@ as: weights
             items=msgspec.structs.replace(items, made={**items.made, name: like})
         )
         keys = ", ".join(f"'{key}'" for key in after.items.first_keys)
-        notes = [f"the step has the trees {keys}: paths begin with their names"]
+        notes = [f"{_TREES} {keys}: paths begin with their names"]
         if _UNNAMED in after.items.first_keys:
             notes.append(
-                f"beside '{_UNNAMED}', a `CheckpointManager` restores other items only if it is made with"
+                f"{_BESIDE}, a `CheckpointManager` restores other items only if it is made with"
                 f" `item_names=({keys})`"
             )
         if follow and self.keep:
@@ -176,7 +179,8 @@ as: weights
             )
             if name != "params":
                 notes.append(f"later edits find them with `--params {name}`")
-        return after.noting(*notes)
+        told = tuple(note for note in after.notes if not note.startswith((_TREES, _BESIDE)))
+        return after.replaced(notes=told).noting(*notes)
 
 
 def relocated(draft: Draft, node: LeafPath, place: LeafPath) -> Draft:

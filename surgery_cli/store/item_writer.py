@@ -18,12 +18,14 @@ from surgery_cli.store.file_writers import (
 from surgery_cli.store.item import FileItem, PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf
 from surgery_cli.store.links import Linker
+from surgery_cli.store.listing import Listing
 from surgery_cli.store.ocdbt import OcdbtStore
 from surgery_cli.store.ocdbt_writer import OcdbtWriter
 from surgery_cli.store.per_leaf import PerLeafStore
 from surgery_cli.store.per_leaf_writer import PerLeafWriter
 from surgery_cli.store.sidecar_edits import write_sidecars
 from surgery_cli.store.sidecars import AGGREGATE, ARRAY_METADATAS, PROCESS_FILE
+from surgery_cli.store.step_items import foreign_in_item
 from surgery_cli.store.survey import DATA_FOLDERS, database_folders
 
 
@@ -77,7 +79,10 @@ class PytreeWriter:
 
     def _copy_sidecars(self) -> None:
         """Everything that is not array data: Orbax's small files, and files that are foreign to it."""
+        left = foreign_in_item(Listing.of(self.item.directory)) if self.plan.is_new else []
         for path in small_files(self.item):
+            if any(path.is_relative_to(foreign) for foreign in left):
+                continue
             target = self.target / path.relative_to(self.item.directory)
             target.parent.mkdir(parents=True, exist_ok=True)
             self.linker.copy_tree(path, target)

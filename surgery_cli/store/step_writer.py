@@ -62,7 +62,7 @@ def plan_items(
             why=f"the plan deletes all {len(checkpoint.tree)} leaves",
             fix="keep some; a checkpoint without leaves cannot be restored",
         )
-    return {name: ItemPlan(item, leaves[name]) for name, item in items.items()}
+    return {name: ItemPlan(item, leaves[name], name in made) for name, item in items.items()}
 
 
 def _place(checkpoint: Checkpoint, items: DraftItems, path: LeafPath) -> tuple[str, LeafPath]:

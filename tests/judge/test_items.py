@@ -92,6 +92,41 @@ def test_a_manager_restores_both_items_and_its_metrics(run, tmp_path):
     assert everything_of(root) == before
 
 
+def test_foreign_files_of_an_item_stay_with_it(run, tmp_path):
+    root, tree = run
+    (root / str(STEP) / "default" / "notes.txt").write_text("mine")
+    edited(root, tmp_path / "new", "extract-item", at=["params"])
+    step = tmp_path / "new" / str(STEP)
+    assert (step / "default" / "notes.txt").read_text() == "mine"
+    assert not (step / "params" / "notes.txt").exists()
+    same(restored(tmp_path / "new", default=None, params=None)["params"], tree["params"])
+
+
+def test_an_extracted_item_is_edited_with_its_twins(run, tmp_path):
+    root, tree = run
+    edits = [
+        operation_from_options("extract-item", {"at": ["params"]}),
+        operation_from_options("rescale", {"at": ["params/Dense_1/kernel"], "by": "0.5"}),
+        operation_from_options("extract-item", {"at": ["default/opt_state"], "as": "optimizer"}),
+    ]
+    options = Options(optimizer_kind="adam")
+    report = apply(str(root), str(tmp_path / "new"), plan_of(edits), options=options)
+    assert [note for note in report.notes if note.startswith("the step has")] == [
+        "the step has the trees 'default', 'params', 'optimizer': paths begin with their names"
+    ]
+    found = restored(tmp_path / "new", default=None, params=None, optimizer=tree["opt_state"])
+    kernel = np.asarray(tree["params"]["Dense_1"]["kernel"])
+    np.testing.assert_array_equal(found["params"]["Dense_1"]["kernel"], kernel * np.float32(0.5))
+    old, new = tree["opt_state"][0], found["optimizer"][0]
+    np.testing.assert_array_equal(
+        new.mu["Dense_1"]["kernel"], np.asarray(old.mu["Dense_1"]["kernel"]) * np.float32(2)
+    )
+    np.testing.assert_array_equal(
+        new.nu["Dense_1"]["kernel"], np.asarray(old.nu["Dense_1"]["kernel"]) * np.float32(4)
+    )
+    same(new.mu["Dense_0"], old.mu["Dense_0"])
+
+
 def test_each_item_restores_without_a_target(run, tmp_path):
     root, tree = run
     edited(root, tmp_path / "new", "extract-item", at=["batch_stats"])
