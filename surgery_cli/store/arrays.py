@@ -52,6 +52,10 @@ class ArrayStore(Protocol):
         """TensorStore's JSON for the key-value store that holds the array's chunks."""
 
     @property
+    def symbolic_links(self) -> list[str]:
+        """Data files, relative to the directory, that are symbolic links; they are read as what they lead to."""
+
+    @property
     def context(self) -> ts.Context: ...
     def identity(self, name: str) -> Hashable:
         """Equal for two arrays, of any two stores, if and only if they refer to the same stored bytes."""

@@ -91,6 +91,10 @@ class OcdbtStore:
     def dead_bytes(self) -> int:
         return self.survey.file_bytes() - self.survey.live_bytes()
 
+    @property
+    def symbolic_links(self) -> list[str]:
+        return [file for file in self.survey.files if (self.directory / file).is_symlink()]
+
     @cached_property
     def shared_prefixes(self) -> frozenset[str]:
         """Names below whose prefix other arrays lie (keys with slashes): `x` where there is `x/y`."""

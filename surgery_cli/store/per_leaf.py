@@ -60,6 +60,15 @@ class PerLeafStore:
         return found
 
     @property
+    def symbolic_links(self) -> list[str]:
+        return [
+            f"{name}/{key}"
+            for name, array in self.arrays.items()
+            for key in array.keys
+            if os.path.islink(f"{self.directory}/{name}/{key}")
+        ]
+
+    @property
     def dead_bytes(self) -> int:
         return 0
 

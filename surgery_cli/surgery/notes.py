@@ -7,7 +7,10 @@ from shlex import quote
 
 from surgery_cli.draft import Draft
 from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.listing import STAGING_MARK
+
+SHOWN_LINKS = 3
 
 
 def inference_notes(checkpoint: Checkpoint) -> list[str]:
@@ -18,6 +21,23 @@ def inference_notes(checkpoint: Checkpoint) -> list[str]:
         " None leaves and lists cannot be known"
         for name in checkpoint.inferred_items
     ]
+
+
+def link_notes(checkpoint: Checkpoint) -> list[str]:
+    """A note for every item whose data files are symbolic links, as in hub caches."""
+    notes = []
+    for name, item in checkpoint.items.items():
+        links = item.store.symbolic_links if isinstance(item, PytreeItem) and item.store else []
+        if links:
+            shown = ", ".join(f"'{link}'" for link in links[:SHOWN_LINKS])
+            more = f" and {len(links) - SHOWN_LINKS} more" if len(links) > SHOWN_LINKS else ""
+            notes.append(
+                (f"item '{name}': " if name and len(checkpoint.items) > 1 else "")
+                + f"{len(links)} data files are symbolic links, read as the files they lead to: "
+                + shown
+                + more
+            )
+    return notes
 
 
 def dropped_item_notes(checkpoint: Checkpoint, draft: Draft) -> list[str]:

@@ -13,7 +13,12 @@ from surgery_cli.store.file_writers import CONVERTED_LAYOUT
 from surgery_cli.store.item_plan import Way, is_converted
 from surgery_cli.store.step_writer import carried_bytes, unchosen_bytes
 from surgery_cli.surgery.memory import memory_notes
-from surgery_cli.surgery.notes import dropped_item_notes, inference_notes, leftover_notes
+from surgery_cli.surgery.notes import (
+    dropped_item_notes,
+    inference_notes,
+    leftover_notes,
+    link_notes,
+)
 from surgery_cli.surgery.preparation import Options, Prepared
 from surgery_cli.surgery.space import standing_parent
 from surgery_cli.tree.paths import LeafPath
@@ -55,7 +60,7 @@ def preview_fields(
     prepared: Prepared, plan: Plan, destination: str | None, options: Options
 ) -> dict[str, Any]:
     draft = prepared.draft
-    notes = inference_notes(prepared.checkpoint)
+    notes = inference_notes(prepared.checkpoint) + link_notes(prepared.checkpoint)
     notes += [look.sentence for look in prepared.looked] + list(draft.notes)
     notes += dropped_item_notes(prepared.checkpoint, draft)
     notes += memory_notes(prepared.plans, options.memory_bytes, options.device)

@@ -61,3 +61,17 @@ def test_files_behind_links_are_shared_not_copied(tmp_path: Path) -> None:
     surgery.apply(str(source), str(tmp_path / "new"), RESCALE, options=options)
     blobs = {blob.stat().st_ino for blob in (tmp_path / "blobs").iterdir()}
     assert (tmp_path / "new" / "b" / "0").stat().st_ino in blobs
+
+
+@pytest.mark.parametrize("ocdbt", [True, False], ids=["ocdbt", "leaves"])
+def test_links_that_were_read_as_files_are_named_before_and_in_an_inspection(
+    ocdbt: bool, tmp_path: Path
+) -> None:
+    source = _save(tmp_path / "source", ocdbt=ocdbt)
+    assert "symbolic links" not in " ".join(surgery.inspect(str(source)).notes)
+    _moved_to_blobs(source, tmp_path / "blobs", relative=True)
+    for notes in (surgery.inspect(str(source)).notes, surgery.plan(str(source), RESCALE).notes):
+        (note,) = [note for note in notes if "symbolic links" in note]
+        assert (
+            "'d/" in note or "'a/0'" in note or "'a/.zarray'" in note or "'ocdbt.process_0/" in note
+        )
