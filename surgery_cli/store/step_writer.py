@@ -11,7 +11,7 @@ from surgery_cli.draft import SOURCE, Draft, DraftItems
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.store.array_writing import write_file
 from surgery_cli.store.checkpoint import Checkpoint
-from surgery_cli.store.item import PytreeItem
+from surgery_cli.store.item import Item, PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, planned
 from surgery_cli.store.item_writer import ItemWriter, open_writer, small_files
 from surgery_cli.store.links import Linker
@@ -62,7 +62,24 @@ def plan_items(
             why=f"the plan deletes all {len(checkpoint.tree)} leaves",
             fix="keep some; a checkpoint without leaves cannot be restored",
         )
+    _refuse_root_lists(items, leaves)
     return {name: ItemPlan(item, leaves[name], name in made) for name, item in items.items()}
+
+
+def _refuse_root_lists(items: Mapping[str, Item], leaves: Mapping[str, list[PlannedLeaf]]) -> None:
+    """Without `_METADATA`, a list at the root of an item would be read back as a dict."""
+    for name, item in items.items():
+        if isinstance(item, PytreeItem) and item.sidecars.metadata is not None:
+            continue
+        was_list = any(path and isinstance(path[0], int) for path in item.tree)
+        for leaf in leaves[name]:
+            if leaf.path and isinstance(leaf.path[0], int) and not was_list:
+                raise PlanError(
+                    f"'{leaf.draft_path}' would stand in a list at the root",
+                    why=f"'{item.directory.name}' has no `_METADATA`, and its layout keeps only dicts there",
+                    fix="take out a node that is a dict, or the node above the list",
+                    path=str(leaf.draft_path),
+                )
 
 
 def _place(checkpoint: Checkpoint, items: DraftItems, path: LeafPath) -> tuple[str, LeafPath]:

@@ -14,6 +14,7 @@ from orbax.checkpoint import v1
 from source_trees import everything_of
 from targets import filled, params
 
+from surgery_cli.errors import PlanError
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store.checkpoint import open_checkpoint
 from surgery_cli.surgery import Options, apply, verify
@@ -265,6 +266,13 @@ def test_a_donor_in_another_layout_takes_a_place_in_a_run(run, tmp_path, ocdbt, 
     wanted = {**tree, "batch_stats": other, "ema_stats": other}
     with manager(tmp_path / "over", read_only=True) as opened:
         same(opened.restore(STEP, args=ocp.args.StandardRestore(wanted)), wanted)
+
+
+def test_a_list_is_no_root_where_the_layout_keeps_dicts_only(tmp_path):
+    old = Path(__file__).parents[1] / "fixtures" / "orbax-0.2.7" / "odd_lst"
+    with pytest.raises(PlanError, match="would stand in a list at the root"):
+        edited(old, tmp_path / "new", "extract-item", at=["x"])
+    assert not (tmp_path / "new").exists()
 
 
 def test_keys_strings_and_empties_go_along(tmp_path):
