@@ -268,6 +268,39 @@ def test_a_donor_in_another_layout_takes_a_place_in_a_run(run, tmp_path, ocdbt, 
         same(opened.restore(STEP, args=ocp.args.StandardRestore(wanted)), wanted)
 
 
+def test_arrays_keep_their_shardings_in_the_item_and_back(tmp_path):
+    mesh = jax.sharding.Mesh(np.asarray(jax.devices()[:2]), ("data",))
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    kernel = jax.device_put(np.arange(8.0, dtype=np.float32).reshape(4, 2), split)
+    tree = {
+        "params": {"kernel": kernel},
+        "batch_stats": {"mean": jax.device_put(np.ones(4), split)},
+    }
+    with manager(tmp_path / "run") as opened:
+        opened.save(STEP, args=ocp.args.StandardSave(tree), metrics=METRICS)
+    edited(tmp_path / "run", tmp_path / "two", "extract-item", at=["params"])
+    found = restored(tmp_path / "two", default=None, params=None)
+    assert found["params"]["kernel"].sharding == split
+    assert found["default"]["batch_stats"]["mean"].sharding == split
+    edited(
+        tmp_path / "two", tmp_path / "back", "insert-item", at=["default/params"], from_="params"
+    )
+    back = restored(tmp_path / "back", default=None)["default"]
+    assert back["params"]["kernel"].sharding == split
+    same(back, tree)
+
+
+def test_statistics_are_edited_like_params(run, tmp_path):
+    root, tree = run
+    report = edited(root, tmp_path / "new", "rescale", at=["batch_stats"], by="0.5")
+    assert report.edits[0].twins == {}
+    with manager(tmp_path / "new", read_only=True) as opened:
+        found = opened.restore(STEP, args=ocp.args.StandardRestore(tree))
+    mean = np.asarray(tree["batch_stats"]["norm"]["mean"])
+    np.testing.assert_array_equal(found["batch_stats"]["norm"]["mean"], mean * np.float32(0.5))
+    same(rest_of(found, "batch_stats"), rest_of(tree, "batch_stats"))
+
+
 def test_a_list_is_no_root_where_the_layout_keeps_dicts_only(tmp_path):
     old = Path(__file__).parents[1] / "fixtures" / "orbax-0.2.7" / "odd_lst"
     with pytest.raises(PlanError, match="would stand in a list at the root"):
