@@ -78,7 +78,7 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
             missing = self.chunk_keys.difference(keys)
             if not missing:
                 return None
-            return f"{len(missing)} of {self.chunk_count} chunks are not stored, '{min(missing)}' among them"
+            return f"{len(missing)} of {self.chunk_count} chunks are not stored (first: '{min(missing)}')"
         return (
             f"at least {self.chunk_count - len(keys)} of {self.chunk_count} chunks are not stored"
         )

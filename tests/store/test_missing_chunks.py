@@ -48,7 +48,7 @@ def test_a_stray_file_does_not_stand_in_for_a_chunk(tmp_path: Path) -> None:
     chunk.rename(chunk.with_name(chunk.name + ".bak"))
     with pytest.raises(CheckpointError) as caught:
         _ = open_checkpoint(str(old)).tree
-    assert f"'{chunk.name}' among them" in str(caught.value)
+    assert f"(first: '{chunk.name}')" in str(caught.value)
 
 
 @pytest.mark.parametrize("ocdbt", [True, False])
@@ -67,7 +67,7 @@ def test_a_recorded_fill_value_stands_for_chunks_that_nobody_promised_to_store(
     _rewrite(path, ocdbt=ocdbt, fill_value=None)
     with pytest.raises(CheckpointError) as caught:
         _ = open_checkpoint(str(path)).tree
-    assert "1 of 2 chunks are not stored, '1' among them" in str(caught.value)
+    assert "1 of 2 chunks are not stored (first: '1')" in str(caught.value)
 
 
 def _rewrite(path: Path, *, ocdbt: bool, fill_value: float | None) -> None:
