@@ -173,6 +173,32 @@ def drafting(
         bool,
         typer.Option("--allow-non-finite", help="Accept NaN and infinities that SRC did not have."),
     ] = False,
+    probe: Annotated[
+        str | None,
+        typer.Option(
+            "--probe",
+            metavar="FILE.py:MODEL",
+            help="Run your model on SRC and the result first; new NaN or infinities stop the commit.",
+        ),
+    ] = None,
+    input: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="[NAME=]SPEC",
+            help="The probe's batch: `float32[8,28,28,1]` or a file `batch.npz`; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance",
+            metavar="X",
+            min=0.0,
+            help="Stop, too, if the probe's outputs are further apart, relative.",
+        ),
+    ] = None,
 ) -> Options:
     """Everything that shapes a draft and how it is written."""
     from surgery_cli.surgery import Options
@@ -193,6 +219,9 @@ def drafting(
         compact=compact,
         force=force,
         allow_non_finite=allow_non_finite,
+        probe=probe,
+        probe_inputs=tuple(input or ()),
+        tolerance=tolerance,
     )
 
 

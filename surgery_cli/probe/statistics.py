@@ -95,7 +95,9 @@ def together(floats: np.ndarray, counts: np.ndarray, size: int) -> Measured:
     weights = finite[seen] / finite[seen].sum()
     mean, std, low, high, rms = floats[seen].astype(np.float64).T
     centre = float(weights @ mean)
-    spread = float(np.sqrt(weights @ (std**2 + (mean - centre) ** 2)))
+    # the sum of finite values may overflow float32 on the device; nothing is known of the spread but its size
+    is_known = np.isfinite(centre)
+    spread = float(np.sqrt(weights @ (std**2 + (mean - centre) ** 2))) if is_known else np.inf
     return Measured(
         centre,
         spread,

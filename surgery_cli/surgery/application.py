@@ -44,12 +44,20 @@ def preview(
     source: str, plan: Plan, destination: str | None, options: Options, say: Say = lambda _: None
 ) -> reports.Preview:
     """What ``apply`` would do; with a destination, whether it can be used."""
+    from surgery_cli.surgery.probe_gate import check_probe
+
     plan = effective(plan, options)
+    check_probe(options)
     prepared = prepare(source, plan, options, say)
     if destination is not None:
         _check_destination(Path(destination), prepared, force=options.force)
         _check_space(prepared, Path(destination), options)
-    return reports.Preview(**preview_fields(prepared, plan, destination, options))
+    fields = preview_fields(prepared, plan, destination, options)
+    if options.probe is not None:
+        fields["notes"].append(
+            f"the probe of {options.probe} runs on the result, once that is written"
+        )
+    return reports.Preview(**fields)
 
 
 def apply(
@@ -62,6 +70,7 @@ def apply(
 ) -> reports.Report:
     """Write the new checkpoint; see ``surgery.apply``."""
     from surgery_cli.compute.kits import open_kit
+    from surgery_cli.surgery.probe_gate import open_gate
 
     started = time.monotonic()
     target = Path(destination)
@@ -72,6 +81,7 @@ def apply(
     _check_destination(target, prepared, force=options.force)
     _check_space(prepared, target, options)
     kit = open_kit(options.device, options.mesh)
+    gate = open_gate(prepared.checkpoint, options, say)
     linker = Linker(LinkMode(options.link))
     fields = preview_fields(prepared, plan, destination, options)
     if restored is not None:
@@ -108,9 +118,13 @@ def apply(
                 memory_bytes=options.memory_bytes,
                 listener=listener,
             )
+            probed = gate.check(written) if gate is not None else ""
+            if probed:
+                fields["notes"].append(probed)
             read = execution.read_bytes + sum(look.bytes for look in prepared.looked)
             report = _report(fields, done, read, linker, writer, started)
-            write_record(record_path(written), _record(prepared, plan, done, report, written))
+            record = _record(prepared, plan, done, report, written, probed)
+            write_record(record_path(written), record)
             staging.commit()
     except OSError as error:
         raise _write_error(target, error) from error
@@ -219,11 +233,17 @@ def _report(
 
 
 def _record(
-    prepared: Prepared, plan: Plan, done: Executed, report: reports.Report, written: Checkpoint
+    prepared: Prepared,
+    plan: Plan,
+    done: Executed,
+    report: reports.Report,
+    written: Checkpoint,
+    probed: str,
 ) -> Record:
     """What ``surgery.json`` says of this run; the source's own record goes into the history."""
     old = read_record(prepared.checkpoint)
     draft = prepared.draft
+    verified = {"structure": len(draft.leaves), "read_back": report.checked}
     history = [*old.history, msgspec.to_builtins(old) | {"history": []}] if old else []
     return new_record(
         source=str(prepared.checkpoint.location.root),
@@ -233,7 +253,7 @@ def _record(
         plan=plan.document(),
         leaves=[reports.as_builtins(leaf) for leaf in report.leaves],
         removed=report.removed,
-        verified={"structure": len(draft.leaves), "read_back": report.checked},
+        verified=verified | ({"probe": probed} if probed else {}),
         digests=digests_after(prepared.checkpoint, written, draft, done.digests),
         history=history,
     )

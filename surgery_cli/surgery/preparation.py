@@ -46,6 +46,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """``apply --draft sha256:…``."""
     like_init: str | None = None
     """``FILE.py:FUNCTION``: the draft must be what a restore into the function's pytree takes."""
+    probe: str | None = None
+    """``FILE.py:MODEL``: run on source and result before the result appears; new NaN or infinities refuse it."""
+    probe_inputs: tuple[str, ...] = ()
+    """The batch of the probe, as ``surgery.probe`` takes it."""
+    tolerance: float | None = None
+    """How far the outputs of the probe may be apart, relative; None lets every difference through."""
 
 
 def effective(plan: Plan, options: Options) -> Plan:

@@ -66,18 +66,24 @@ class Session(msgspec.Struct, frozen=True):
 
 
 def open_session(
-    checkpoint: str,
+    checkpoint: str | Checkpoint,
     user: UserObject,
     inputs: tuple[str, ...],
     options: ProbeOptions,
 ) -> Session:
     """Make the model, bind it to the checkpoint and trace the call; from metadata and shapes alone.
 
+    A checkpoint that is open already may be one in its staging place; ``step`` and ``item`` are then not looked at.
+
     Raises:
         Misfit: the model does not fit the checkpoint.
         SurgeryError: anything that the command got wrong, or the user's code raises.
     """
-    opened = open_checkpoint(checkpoint, step=options.step, item=options.item)
+    opened = (
+        checkpoint
+        if isinstance(checkpoint, Checkpoint)
+        else open_checkpoint(checkpoint, step=options.step, item=options.item)
+    )
     given = read_inputs(inputs, seed=options.seed)
     made = make_model(
         user,

@@ -68,7 +68,7 @@ def probe(
             return document(session, wanted, {})
         check_files(options, session)
         loss = _loss(session, options, say)
-        probed = _run(session, wanted, loss, is_kept=options.save is not None)
+        probed = run_session(session, wanted, loss, is_kept=options.save is not None)
         found = document(session, wanted, probed.forward.seen)
         _add_gradients(found, probed)
         found = msgspec.structs.replace(
@@ -98,8 +98,8 @@ def _against(
     # `--step` chooses in the first checkpoint; the other one says its own as `CKPT@N`
     settings = msgspec.structs.replace(options, step=None)
     other = open_session(options.against, other_user, inputs, settings)
-    second = _run(other, chosen_sites(other.sites, settings), loss)
-    return _comparison(probed, second, options.tolerance)
+    second = run_session(other, chosen_sites(other.sites, settings), loss)
+    return compare_probed(probed, second, options.tolerance)
 
 
 def _with_files(found: reports.Probe, probed: Probed, options: ProbeOptions) -> reports.Probe:
@@ -142,7 +142,7 @@ def _check(options: ProbeOptions) -> None:
         )
 
 
-def _run(
+def run_session(
     session: Session,
     wanted: list[Site],
     loss: Callable[[Any], Any] | None,
@@ -265,7 +265,8 @@ def _marks(measured: Measured, others: list[Measured]) -> list[str]:
     return []
 
 
-def _comparison(a: Probed, b: Probed, tolerance: float | None) -> reports.ProbeComparison:
+def compare_probed(a: Probed, b: Probed, tolerance: float | None) -> reports.ProbeComparison:
+    """Two runs, call by call and by their outputs; ``tolerance`` is relative, None for that of the dtypes."""
     pairs = pair(a.wanted, b.wanted, _renames(a.session, b.session))
     deviations, outputs = compare_runs(
         Run(a.session.trace, a.variables), Run(b.session.trace, b.variables),

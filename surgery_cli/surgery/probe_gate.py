@@ -1,0 +1,160 @@
+"""The probe that stands before a commit: source and result, one batch, and whether the result may appear."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from surgery_cli import reports
+from surgery_cli.compute.devices import choose_device, parse_device
+from surgery_cli.errors import PlanError, SurgeryError, ValueRefusal
+from surgery_cli.probe.user_code import UserObject, call_spec, load_object
+from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.surgery.preparation import Options
+from surgery_cli.surgery.probe_options import ProbeOptions
+from surgery_cli.surgery.probe_session import Session, chosen_sites, open_session
+from surgery_cli.surgery.probing import Probed, compare_probed, run_session
+
+
+def check_probe(options: Options) -> None:
+    """Look at the form of ``probe``, ``probe_inputs`` and ``tolerance``; nothing of the user's is imported.
+
+    Raises:
+        PlanError: one says something only together with another, or the tolerance is not a size.
+        SurgeryError: ``probe`` is not ``FILE.py:NAME``, or there is no such file.
+    """
+    tolerance = options.tolerance
+    if options.probe is None:
+        for is_given, name in (
+            (bool(options.probe_inputs), "--input"),
+            (tolerance is not None, "--tolerance"),
+        ):
+            if is_given:
+                raise PlanError(
+                    f"`{name}` says something only together with `--probe`",
+                    fix="name the model: `--probe train.py:CNN`",
+                )
+        return
+    call_spec(options.probe)
+    if tolerance is not None and not (0 <= tolerance < math.inf):
+        raise PlanError(
+            f"`--tolerance {tolerance}` is not a relative size",
+            why="it is how far the outputs may be apart: 0 or more",
+            fix="e.g. `--tolerance 1e-5`",
+        )
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """The model, bound to the source and traced; the result is held against its run."""
+
+    source: Session
+    user: UserObject
+    options: Options
+
+    def check(self, result: Checkpoint) -> str:
+        """Run the model on source and result, and say in a line how they compare.
+
+        Raises:
+            ValueRefusal: the result has NaN or infinities that the source has not, or, with a tolerance, the outputs
+                are further apart.
+            SurgeryError: the model does not fit the result.
+        """
+        with _on_device(self.options):
+            params = self.options.params
+            # an edit may have moved the place that `--params` names; the model then finds its params by itself
+            is_there = params is not None and any(
+                str(path) == params or str(path).startswith(f"{params}/") for path in result.tree
+            )
+            settings = ProbeOptions(
+                seed=self.options.seed or 0, params=params if is_there else None
+            )
+            session = open_session(result, self.user, self.options.probe_inputs, settings)
+            before, after = (
+                run_session(s, chosen_sites(s.sites, settings), None)
+                for s in (self.source, session)
+            )
+            bad = _new_non_finite(before, after)
+            if bad is not None:
+                raise _refusal(bad)
+            found = compare_probed(before, after, self.options.tolerance)
+        if self.options.tolerance is not None and not found.agrees:
+            place = f"; the first call that differs is '{found.first_different}'"
+            raise ValueRefusal(
+                "the result does not compute what the source computes",
+                why=f"{found.why}, above `--tolerance {found.tolerance:g}`"
+                + (place if found.first_different else ""),
+                fix="nothing was left behind; change the edit, or allow more with `--tolerance`",
+            )
+        return f"probe of {self.options.probe}: no new NaN or infinity, and {found.why}"
+
+
+def open_gate(
+    source: Checkpoint, options: Options, say: Callable[[str], None] = lambda _: None
+) -> Gate | None:
+    """Import the model and bind it to the source, before anything is written; None without ``probe``.
+
+    Raises:
+        SurgeryError: what ``check_probe`` raises; the model or the inputs are wrong, or do not fit the source.
+    """
+    check_probe(options)
+    if options.probe is None:
+        return None
+    with _on_device(options):
+        user = load_object(options.probe, say=say)
+        settings = ProbeOptions(seed=options.seed or 0, params=options.params)
+        session = open_session(source, user, options.probe_inputs, settings)
+    return Gate(session, user, options)
+
+
+@contextmanager
+def _on_device(options: Options) -> Iterator[None]:
+    import jax
+
+    platform, index = parse_device("cpu" if options.device == "host" else options.device)
+    with jax.default_device(choose_device(platform, index)):
+        yield
+
+
+def _new_non_finite(before: Probed, after: Probed) -> reports.FirstNonFinite | None:
+    """The first place where the result has NaN or infinities and the source has none."""
+    if before.first is None and after.first is not None:
+        return after.first
+    counted = {seen.site.name: seen.counts.sum() for seen in before.forward.seen.values()}
+    for position in sorted(after.forward.seen):
+        seen = after.forward.seen[position]
+        nan, inf = (int(n) for n in seen.counts.reshape(-1, 2).sum(axis=0))
+        if (nan or inf) and counted.get(seen.site.name) == 0:
+            return _bad(seen.site.name, nan, inf)
+    old = [_counts(value) for value in before.forward.outputs]
+    for number, value in enumerate(after.forward.outputs):
+        nan, inf = _counts(value)
+        if (nan or inf) and (number >= len(old) or not any(old[number])):
+            return _bad(f"output {number + 1}", nan, inf)
+    return None
+
+
+def _counts(value: Any) -> tuple[int, int]:
+    import jax.numpy as jnp
+
+    if not jnp.issubdtype(value.dtype, jnp.inexact):
+        return 0, 0
+    return int(jnp.isnan(value).sum()), int(jnp.isinf(value).sum())
+
+
+def _bad(where: str, nan: int, inf: int) -> reports.FirstNonFinite:
+    return reports.FirstNonFinite(where=where, nan=nan, inf=inf)
+
+
+def _refusal(bad: reports.FirstNonFinite) -> SurgeryError:
+    counts = " and ".join(f"{n} {name}" for n, name in ((bad.nan, "NaN"), (bad.inf, "inf")) if n)
+    operation = f"; it arises in `{bad.operation.name}`" if bad.operation is not None else ""
+    role = "the input of " if bad.role == "in" else ""
+    return ValueRefusal(
+        "the model makes NaN or infinities from the result that it does not make from the source",
+        why=f"the first are in {role}'{bad.where}': {counts or 'some'}{operation}",
+        fix="nothing was left behind; change the edit, or leave out `--probe` to write it all the same",
+    )
