@@ -8,7 +8,7 @@ edited=build/demo
 
 bold() { if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then printf '\033[1m%s\033[0m\n' "$*"; else printf '%s\n' "$*"; fi; }
 show() { bold "\$ $*"; "$@"; echo; }
-# `diff` answers "they differ" with exit code 1, which is what the story expects.
+# `diff` and `probe` answer "they differ" with exit code 1, which is what the story expects.
 show_difference() {
   bold "\$ $*"
   code=0
@@ -42,3 +42,7 @@ for sample in digits_standard digits_manager digits_v1; do
   bold "The original script resumes, with its own TrainState target:"
   train_on "$edited/$sample" --steps 100
 done
+
+bold "4. What the edit changed inside: both checkpoints through the model, on one batch"
+show_difference surgery probe "$samples/digits_standard" --against "$edited/digits_standard" \
+  --model "$samples/digits.py:CNN" --input "float32[4,8,8,1]" --at "Dense_*"
