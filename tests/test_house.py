@@ -167,3 +167,23 @@ def test_no_file_names_a_folder_of_somebodys_machine():
         and (match := somebodys.search((REPOSITORY / name).read_bytes()))
     }  # fmt: skip
     assert found == {}
+
+
+def test_an_edit_on_the_host_loads_neither_jax_nor_orbax(tmp_path):
+    script = (
+        "import sys\n"
+        "from surgery_cli.cli.main import run\n"
+        "try:\n"
+        "    run(sys.argv[1:])\n"
+        "except SystemExit as end:\n"
+        "    assert not end.code, end.code\n"
+        "print('LOADED', *sorted({name.split('.')[0] for name in sys.modules}))\n"
+    )
+    source = REPOSITORY / "sample_checkpoints/digits_standard"
+    words = ["rescale", str(source), str(tmp_path / "out"), "params/Dense_1", "--by", "0.5"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.rsplit("LOADED", 1)[1].split())
+    assert not loaded & {"flax", "jax", "jaxlib", "optax", "orbax", "matplotlib"}

@@ -28,6 +28,7 @@ from surgery_cli.store.step_writer import StepWriter
 from surgery_cli.surgery.contract import Say
 from surgery_cli.surgery.preparation import Options, Prepared, effective, prepare
 from surgery_cli.surgery.previews import costs, preview_fields
+from surgery_cli.surgery.probe_request import check_probe
 from surgery_cli.surgery.records import (
     Record,
     digests_after,
@@ -44,8 +45,6 @@ def preview(
     source: str, plan: Plan, destination: str | None, options: Options, say: Say = lambda _: None
 ) -> reports.Preview:
     """What ``apply`` would do; with a destination, whether it can be used."""
-    from surgery_cli.surgery.probe_gate import check_probe
-
     plan = effective(plan, options)
     check_probe(options)
     prepared = prepare(source, plan, options, say)
@@ -70,18 +69,22 @@ def apply(
 ) -> reports.Report:
     """Write the new checkpoint; see ``surgery.apply``."""
     from surgery_cli.compute.kits import open_kit
-    from surgery_cli.surgery.probe_gate import open_gate
 
     started = time.monotonic()
     target = Path(destination)
     plan = effective(plan, options)
+    check_probe(options)
     prepared = prepare(source, plan, options, say)
     _check_expected(prepared, options)
     restored = _restore_set_aside(target, prepared, say)
     _check_destination(target, prepared, force=options.force)
     _check_space(prepared, target, options)
     kit = open_kit(options.device, options.mesh)
-    gate = open_gate(prepared.checkpoint, options, say)
+    gate = None
+    if options.probe is not None:
+        from surgery_cli.surgery.probe_gate import open_gate  # loads JAX
+
+        gate = open_gate(prepared.checkpoint, options, say)
     linker = Linker(LinkMode(options.link))
     fields = preview_fields(prepared, plan, destination, options)
     if restored is not None:

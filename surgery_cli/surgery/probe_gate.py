@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,41 +10,13 @@ import msgspec
 
 from surgery_cli import reports
 from surgery_cli.compute.devices import choose_device, parse_device
-from surgery_cli.errors import PlanError, SurgeryError, ValueRefusal
-from surgery_cli.probe.user_code import UserObject, call_spec, load_object
+from surgery_cli.errors import SurgeryError, ValueRefusal
+from surgery_cli.probe.user_code import UserObject, load_object
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.surgery.preparation import Options
 from surgery_cli.surgery.probe_options import ProbeOptions
 from surgery_cli.surgery.probe_session import Session, chosen_sites, open_session
 from surgery_cli.surgery.probing import Probed, compare_probed, run_session
-
-
-def check_probe(options: Options) -> None:
-    """Look at the form of ``probe``, ``probe_inputs`` and ``tolerance``; nothing of the user's is imported.
-
-    Raises:
-        PlanError: one says something only together with another, or the tolerance is not a size.
-        SurgeryError: ``probe`` is not ``FILE.py:NAME``, or there is no such file.
-    """
-    tolerance = options.tolerance
-    if options.probe is None:
-        for is_given, name in (
-            (bool(options.probe_inputs), "--input"),
-            (tolerance is not None, "--tolerance"),
-        ):
-            if is_given:
-                raise PlanError(
-                    f"`{name}` says something only together with `--probe`",
-                    fix="name the model: `--probe train.py:CNN`",
-                )
-        return
-    call_spec(options.probe)
-    if tolerance is not None and not (0 <= tolerance < math.inf):
-        raise PlanError(
-            f"`--tolerance {tolerance}` is not a relative size",
-            why="it is how far the outputs may be apart: 0 or more",
-            fix="e.g. `--tolerance 1e-5`",
-        )
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -94,15 +65,13 @@ class Gate(msgspec.Struct, frozen=True):
 
 def open_gate(
     source: Checkpoint, options: Options, say: Callable[[str], None] = lambda _: None
-) -> Gate | None:
-    """Import the model and bind it to the source, before anything is written; None without ``probe``.
+) -> Gate:
+    """Import the model that ``options.probe`` names and bind it to the source, before anything is written.
 
     Raises:
-        SurgeryError: what ``check_probe`` raises; the model or the inputs are wrong, or do not fit the source.
+        SurgeryError: the model or the inputs are wrong, or do not fit the source.
     """
-    check_probe(options)
-    if options.probe is None:
-        return None
+    assert options.probe is not None
     with _on_device(options):
         user = load_object(options.probe, say=say)
         settings = ProbeOptions(seed=options.seed or 0, params=options.params)

@@ -1,0 +1,37 @@
+"""What is asked of the probe before a commit, by its form alone: an edit without a probe must not load JAX."""
+
+from __future__ import annotations
+
+import math
+
+from surgery_cli.errors import PlanError
+from surgery_cli.probe.user_code import call_spec
+from surgery_cli.surgery.preparation import Options
+
+
+def check_probe(options: Options) -> None:
+    """Look at the form of ``probe``, ``probe_inputs`` and ``tolerance``; nothing of the user's is imported.
+
+    Raises:
+        PlanError: one says something only together with another, or the tolerance is not a size.
+        SurgeryError: ``probe`` is not ``FILE.py:NAME``, or there is no such file.
+    """
+    tolerance = options.tolerance
+    if options.probe is None:
+        for is_given, name in (
+            (bool(options.probe_inputs), "--input"),
+            (tolerance is not None, "--tolerance"),
+        ):
+            if is_given:
+                raise PlanError(
+                    f"`{name}` says something only together with `--probe`",
+                    fix="name the model: `--probe train.py:CNN`",
+                )
+        return
+    call_spec(options.probe)
+    if tolerance is not None and not (0 <= tolerance < math.inf):
+        raise PlanError(
+            f"`--tolerance {tolerance}` is not a relative size",
+            why="it is how far the outputs may be apart: 0 or more",
+            fix="e.g. `--tolerance 1e-5`",
+        )
