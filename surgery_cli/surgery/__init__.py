@@ -9,7 +9,7 @@ from surgery_cli import reports
 from surgery_cli.engine.progress import Listener, Progress
 from surgery_cli.plan import Plan
 from surgery_cli.surgery.preparation import Options
-from surgery_cli.surgery.probe_options import ProbeOptions
+from surgery_cli.surgery.probing.options import ProbeOptions
 
 __all__ = [
     "Listener",
@@ -156,7 +156,7 @@ def probe(
     ``model`` is ``FILE.py:NAME`` or ``FILE.py:NAME(ARGUMENTS)``; this is where the user's code is imported, which
     ``say`` announces. ``inputs`` are specs (``float32[8,28,28,1]``) or files.
     """
-    from surgery_cli.surgery import probing
+    from surgery_cli.surgery.probing import probe as probing
 
     return probing.probe(checkpoint, model=model, inputs=tuple(inputs), options=options, say=say)
 

@@ -28,7 +28,7 @@ from surgery_cli.store.step_writer import StepWriter
 from surgery_cli.surgery.contract import Say
 from surgery_cli.surgery.preparation import Options, Prepared, effective, prepare
 from surgery_cli.surgery.previews import costs, preview_fields
-from surgery_cli.surgery.probe_request import check_probe
+from surgery_cli.surgery.probing.request import check_probe
 from surgery_cli.surgery.records import (
     Record,
     digests_after,
@@ -82,7 +82,7 @@ def apply(
     kit = open_kit(options.device, options.mesh)
     gate = None
     if options.probe is not None:
-        from surgery_cli.surgery.probe_gate import open_gate  # loads JAX
+        from surgery_cli.surgery.probing.gate import open_gate  # loads JAX
 
         gate = open_gate(prepared.checkpoint, options, say)
     linker = Linker(LinkMode(options.link))

@@ -14,9 +14,10 @@ from surgery_cli.errors import SurgeryError, ValueRefusal
 from surgery_cli.probe.user_code import UserObject, load_object
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.surgery.preparation import Options
-from surgery_cli.surgery.probe_options import ProbeOptions
-from surgery_cli.surgery.probe_session import Session, chosen_sites, open_session
-from surgery_cli.surgery.probing import Probed, compare_probed, run_session
+from surgery_cli.surgery.probing.comparison import compare_probed
+from surgery_cli.surgery.probing.options import ProbeOptions
+from surgery_cli.surgery.probing.run import Probed, run_session
+from surgery_cli.surgery.probing.session import Session, chosen_sites, open_session
 
 
 class Gate(msgspec.Struct, frozen=True):

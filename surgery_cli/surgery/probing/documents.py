@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from surgery_cli import reports
 from surgery_cli.probe.first_bad import FirstBad, Operation
 from surgery_cli.probe.forward import Forward, Seen, Site, is_observable
 from surgery_cli.probe.statistics import Measured
-from surgery_cli.surgery.probe_session import Session
+from surgery_cli.surgery.probing.session import Session
 from surgery_cli.tree.paths import LeafPath
 
 
@@ -60,16 +62,8 @@ def statistics_of(found: Measured | None) -> reports.ProbeStatistics | None:
     """The document of a measurement."""
     if found is None:
         return None
-    return reports.ProbeStatistics(
-        mean=found.mean,
-        std=found.std,
-        min=found.min,
-        max=found.max,
-        rms=found.rms,
-        zeros=found.zero_share,
-        nan=found.nan,
-        inf=found.inf,
-    )
+    fields = msgspec.convert(found, reports.ProbeStatistics, from_attributes=True)
+    return msgspec.structs.replace(fields, zeros=found.zero_share)
 
 
 def first_non_finite(session: Session, found: Forward, bad: FirstBad) -> reports.FirstNonFinite:
@@ -103,12 +97,4 @@ def _counts(nan: int, inf: int) -> str:
 
 
 def _operation(found: Operation | None) -> reports.ProbeOperation | None:
-    if found is None:
-        return None
-    return reports.ProbeOperation(
-        name=found.name,
-        result=found.result,
-        line=found.line,
-        iteration=found.iteration,
-        from_bad=found.from_bad,
-    )
+    return msgspec.convert(found, reports.ProbeOperation | None, from_attributes=True)

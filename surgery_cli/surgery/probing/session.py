@@ -17,7 +17,7 @@ from surgery_cli.probe.nnx_model import NnxModel
 from surgery_cli.probe.replay import until
 from surgery_cli.probe.user_code import UserObject
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
-from surgery_cli.surgery.probe_options import ProbeOptions
+from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
 from surgery_cli.tree.specs import LeafKind
 

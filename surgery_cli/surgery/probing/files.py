@@ -11,8 +11,8 @@ from typing import Any
 from surgery_cli import reports
 from surgery_cli.errors import SurgeryError, WriteError
 from surgery_cli.probe.plotting import Curve, check_plot, draw
-from surgery_cli.surgery.probe_options import ProbeOptions
-from surgery_cli.surgery.probe_session import Session
+from surgery_cli.surgery.probing.options import ProbeOptions
+from surgery_cli.surgery.probing.session import Session
 
 
 def check_files(options: ProbeOptions, session: Session) -> None:

@@ -1,0 +1,55 @@
+"""Gradients beside the activations: what they are at each call and param, and which are dead or exploding."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Final
+
+from surgery_cli import reports
+from surgery_cli.probe.statistics import Measured
+from surgery_cli.surgery.probing.documents import statistics_of
+from surgery_cli.surgery.probing.run import Probed
+
+_EXPLODING: Final = 1e3
+"""A gradient that is this many times the median of all is marked."""
+
+
+def add_gradients(found: reports.Probe, probed: Probed) -> None:
+    """Put the gradients beside the activations, and mark what is dead or exploding."""
+    gradients = probed.gradients
+    if gradients is None:
+        return
+    by_name = {s.name: gradients.sites.get(s.point.position) for s in probed.wanted}
+    shown = [m for m in by_name.values() if m is not None]
+    for row in found.sites:
+        measured = by_name.get(row.name)
+        if measured is not None and row.ran:
+            row.gradient = statistics_of(measured)
+            row.marks += _marks(measured, shown)
+    found.loss = gradients.loss
+    of_params = list(gradients.variables.values())
+    for slot, measured in gradients.variables.items():
+        gradient = statistics_of(measured)
+        if slot not in probed.session.binding.leaves or gradient is None:
+            continue
+        value = probed.variables[slot]
+        found.params.append(
+            reports.ProbeParam(
+                path=str(probed.session.binding.leaves[slot]),
+                shape=tuple(value.shape),
+                dtype=str(value.dtype),
+                gradient=gradient,
+                marks=_marks(measured, of_params),
+            )
+        )
+
+
+def _marks(measured: Measured, others: list[Measured]) -> list[str]:
+    if measured.non_finite:
+        return ["exploding"]
+    if measured.zeros == measured.size:
+        return ["dead"]
+    sizes = [m.rms for m in others if m.rms > 0 and not m.non_finite]
+    if sizes and measured.rms > _EXPLODING * statistics.median(sizes):
+        return ["exploding"]
+    return []

@@ -1,0 +1,116 @@
+"""Probe: run the user's model on a checkpoint and a batch, look inside, and compare two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from surgery_cli import reports
+from surgery_cli.compute.devices import choose_device, parse_device
+from surgery_cli.errors import SurgeryError
+from surgery_cli.probe.user_code import UserObject, load_object
+from surgery_cli.surgery.probing.comparison import compare_probed
+from surgery_cli.surgery.probing.documents import document
+from surgery_cli.surgery.probing.files import check_files, draw_probe, save_values
+from surgery_cli.surgery.probing.gradients import add_gradients
+from surgery_cli.surgery.probing.options import ProbeOptions
+from surgery_cli.surgery.probing.run import Probed, loss_of, run_session
+from surgery_cli.surgery.probing.session import chosen_sites, open_session
+
+
+def probe(
+    checkpoint: str,
+    *,
+    model: str,
+    inputs: tuple[str, ...],
+    options: ProbeOptions = ProbeOptions(),
+    say: Callable[[str], None] = lambda _: None,
+) -> reports.Probe:
+    """See ``surgery.probe``."""
+    import jax
+
+    _check(options)
+    platform, index = parse_device("cpu" if options.device == "host" else options.device)
+    with jax.default_device(choose_device(platform, index)):
+        user = load_object(model, say=say)
+        session = open_session(checkpoint, user, inputs, options)
+        wanted = chosen_sites(session.sites, options)
+        if options.shapes:
+            return document(session, wanted, {})
+        check_files(options, session)
+        loss = loss_of(session, options, say)
+        probed = run_session(session, wanted, loss, is_kept=options.save is not None)
+        found = document(session, wanted, probed.forward.seen)
+        add_gradients(found, probed)
+        found = msgspec.structs.replace(
+            found,
+            first_non_finite=probed.first,
+            leaves_read=len(probed.variables),
+            bytes_read=probed.bytes_read,
+        )
+        if options.against is not None:
+            found = msgspec.structs.replace(
+                found, comparison=_against(probed, user, inputs, options, loss, say)
+            )
+        return _with_files(found, probed, options)
+
+
+def _against(
+    probed: Probed,
+    user: UserObject,
+    inputs: tuple[str, ...],
+    options: ProbeOptions,
+    loss: Callable[[Any], Any] | None,
+    say: Callable[[str], None],
+) -> reports.ProbeComparison:
+    """The same call on the other checkpoint, of the other model if one is named."""
+    assert options.against is not None
+    other_user = user if options.model_b is None else load_object(options.model_b, say=say)
+    # `--step` chooses in the first checkpoint; the other one says its own as `CKPT@N`
+    settings = msgspec.structs.replace(options, step=None)
+    other = open_session(options.against, other_user, inputs, settings)
+    second = run_session(other, chosen_sites(other.sites, settings), loss)
+    return compare_probed(probed, second, options.tolerance)
+
+
+def _with_files(found: reports.Probe, probed: Probed, options: ProbeOptions) -> reports.Probe:
+    """Write what was asked for, and name it in the document."""
+    files = []
+    if options.save is not None:
+        values = {
+            seen.site.name: seen.values
+            for seen in probed.forward.seen.values()
+            if seen.values is not None
+        }
+        if probed.gradients is not None:
+            names = {s.point.position: s.name for s in probed.wanted}
+            values |= {f"gradient:{names[at]}": v for at, v in probed.gradients.values.items()}
+            leaves = probed.session.binding.leaves
+            of_variables = probed.gradients.variable_values
+            values |= {f"gradient:{leaves[s]}": v for s, v in of_variables.items() if s in leaves}
+        save_values(Path(options.save), values)
+        files.append(options.save)
+    if options.plot is not None:
+        draw_probe(Path(options.plot), found)
+        files.append(options.plot)
+    return msgspec.structs.replace(found, files=files)
+
+
+def _check(options: ProbeOptions) -> None:
+    """Refuse options that mean nothing together."""
+    alone = [
+        (options.loss is not None and not options.grad, "--loss", "--grad"),
+        (options.model_b is not None and options.against is None, "--model-b", "--against"),
+        (options.tolerance is not None and options.against is None, "--tolerance", "--against"),
+    ]
+    for is_alone, name, needed in alone:
+        if is_alone:
+            raise SurgeryError(f"`{name}` says something only together with `{needed}`")
+    if options.shapes and (options.grad or options.against is not None):
+        raise SurgeryError(
+            "`--shapes` reads no tensor, so there is nothing to differentiate or compare",
+            fix="leave it out",
+        )

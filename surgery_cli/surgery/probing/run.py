@@ -1,0 +1,118 @@
+"""One run of a session: what the call computes, what the gradients are, and where something stops being finite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from surgery_cli import reports
+from surgery_cli.errors import SurgeryError
+from surgery_cli.probe.first_bad import first_bad
+from surgery_cli.probe.forward import Forward, Site, is_observable, run_forward
+from surgery_cli.probe.gradients import (
+    Gradients,
+    can_have_gradient,
+    checked_scalar,
+    random_projection,
+    run_gradients,
+)
+from surgery_cli.probe.user_code import load_object, parameters_of
+from surgery_cli.surgery.probing.documents import first_non_finite
+from surgery_cli.surgery.probing.options import ProbeOptions
+from surgery_cli.surgery.probing.session import Session, Slot
+
+
+class Probed(msgspec.Struct, frozen=True):
+    """A session that has run."""
+
+    session: Session
+    wanted: list[Site]
+    variables: dict[Slot, Any]
+    bytes_read: int
+    forward: Forward
+    first: reports.FirstNonFinite | None
+    gradients: Gradients | None
+
+
+def run_session(
+    session: Session,
+    wanted: list[Site],
+    loss: Callable[[Any], Any] | None,
+    *,
+    is_kept: bool = False,
+) -> Probed:
+    """Run forwards, and backwards from a loss; ``is_kept`` keeps every value of the wanted sites."""
+    variables, bytes_read = session.read()
+    arrays = session.call.arrays
+    shown = {s.point.position for s in wanted if is_observable(s)}
+    kept = shown if is_kept else ()
+    forward = run_forward(session.trace, variables, arrays, shown=shown, captured=kept)
+    bad = first_bad(session.trace, forward, variables, arrays)
+    first = first_non_finite(session, forward, bad) if bad is not None else None
+    gradients = None
+    if loss is not None:
+        gradients = session.user.run(run_gradients, session.trace, variables, arrays, loss)
+        if is_kept:
+            reached = {s.point.position for s in wanted if can_have_gradient(s)}
+            whole = session.user.run(
+                run_gradients, session.trace, variables, arrays, loss, captured=reached
+            )
+            gradients = msgspec.structs.replace(
+                gradients, values=whole.values, variable_values=whole.variable_values
+            )
+        first = first or _first_bad_gradient(session, gradients)
+    return Probed(session, wanted, variables, bytes_read, forward, first, gradients)
+
+
+def loss_of(
+    session: Session, options: ProbeOptions, say: Callable[[str], None]
+) -> Callable[[Any], Any] | None:
+    """The loss as a function of the output alone; None without ``--grad``."""
+    if not options.grad:
+        return None
+    if options.loss is None:
+        return random_projection(options.seed)
+    user = load_object(options.loss, say=say)
+    function = user.call() if user.spec.is_call else user.value
+    known = session.call.by_name
+    parameters = parameters_of(function)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    named = {n: v for n, v in known.items() if takes_any or n in parameters}
+    missing = [
+        name
+        for number, (name, p) in enumerate(parameters.items())
+        if number
+        and p.default is p.empty
+        and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+        and name not in named
+    ]
+    if missing:
+        raise SurgeryError(
+            f"the loss '{user.spec.name}' needs '{missing[0]}'",
+            why=f"it is called as {user.spec.name}(output, {', '.join(f'{n}={n}' for n in known) or '…'})",
+            fix=f"give it as an input: `--input {missing[0]}=…`",
+            field="loss",
+        )
+    return lambda output: checked_scalar(user.run(function, output, **named))
+
+
+def _first_bad_gradient(session: Session, found: Gradients) -> reports.FirstNonFinite | None:
+    """The place where the backward pass meets its first bad gradient: the last in the order of execution."""
+    for site in reversed(session.sites):
+        measured = found.sites.get(site.point.position)
+        if measured is not None and measured.non_finite:
+            return reports.FirstNonFinite(
+                where=site.name,
+                kind=site.label.kind,
+                role="gradient",
+                nan=measured.nan,
+                inf=measured.inf,
+            )
+    bad = [slot for slot, measured in found.variables.items() if measured.non_finite]
+    if not bad:
+        return None
+    measured = found.variables[bad[-1]]
+    where = str(session.binding.leaves[bad[-1]])
+    return reports.FirstNonFinite(where=where, role="gradient", nan=measured.nan, inf=measured.inf)
