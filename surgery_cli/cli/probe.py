@@ -45,6 +45,14 @@ def probe(
     run: Annotated[
         str, typer.Option("--run", metavar="NAME", help="Run a method or submodule on its own.")
     ] = "",
+    model_input: Annotated[
+        _Words,
+        typer.Option(
+            "--model-input",
+            metavar="[NAME=]SPEC",
+            help="With `--run` of what only exists inside a compact method: the whole model's input.",
+        ),
+    ] = None,
     until: Annotated[
         str,
         typer.Option("--until", metavar="PATH", help="Stop after a module; `PATH:in` before it."),
@@ -143,6 +151,7 @@ def probe(
         seed=seed,
         vmap_axis=vmap,
         run=run,
+        model_inputs=tuple(model_input or ()),
         until=until,
         at=tuple(at or ()),
         only=tuple(only or ()),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import jax
@@ -94,6 +95,19 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         mapped = jax.vmap(lambda a, k: function(*a, **k), axis_name=self.vmap_axis)
         return mapped(args, kwargs)
 
+    def with_static_of(self, function: Any, *, known: Mapping[str, Any]) -> Call:
+        """This call with the static arguments that ``function`` takes; others must be ``known``.
+
+        Raises:
+            SurgeryError: one is neither.
+        """
+        parameters = parameters_of(function)
+        if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            return self
+        _check_static([n for n in self.static if n not in known], parameters)
+        taken = {n: v for n, v in self.static.items() if n in parameters}
+        return msgspec.structs.replace(self, static=taken)
+
     def example(self) -> list[jax.ShapeDtypeStruct]:
         """Shapes of the inputs as the model sees them: without the mapped axis."""
         cut = int(bool(self.vmap_axis))
@@ -105,6 +119,10 @@ class Model(Protocol):
 
     kind: str
     call: Call
+
+    @property
+    def is_taken_apart(self) -> bool:
+        """True if what runs was found by a run of the whole model; known once the collections are."""
 
     def collections(self) -> Collections:
         """The variables that the call needs, from shapes alone."""
@@ -138,13 +156,8 @@ def make_call(
     named = {i.name: i.values for i in inputs if i.name}
     positional = tuple(i.values for i in inputs if not i.name)
     own = {n: v for n, v in named.items() if takes_any or n in parameters}
-    unknown = [n for n in static if not takes_any and n not in parameters]
-    if unknown:
-        raise SurgeryError(
-            f"the model's call takes no '{unknown[0]}'",
-            why="it takes " + ", ".join(f"'{n}'" for n in parameters),
-            field="call",
-        )
+    if not takes_any:
+        _check_static(static, parameters)
     if not positional and not own and names and inputs:
         raise SurgeryError(
             "none of the inputs is for the model",
@@ -164,6 +177,31 @@ def make_call(
         seed=seed,
         streams=dict(streams),
     )
+
+
+def _check_static(names: Iterable[str], parameters: Mapping[str, Any]) -> None:
+    unknown = [name for name in names if name not in parameters]
+    if unknown:
+        raise SurgeryError(
+            f"the model's call takes no '{unknown[0]}'",
+            why="it takes " + ", ".join(f"'{n}'" for n in parameters),
+            field="call",
+        )
+
+
+def unbound(function: Any) -> Any:
+    """The function without its ``self``, for looking at its signature."""
+    if function is None:
+        return None
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return None
+
+    def shown(*_: Any, **__: Any) -> None: ...
+
+    shown.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return shown
 
 
 def read_static(texts: Sequence[str]) -> dict[str, Any]:

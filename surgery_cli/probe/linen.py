@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import jax
@@ -12,43 +12,57 @@ from flax import linen as nn
 from flax.linen import transforms
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.calls import Call, Collections, Expected, Path, Variables, dtype_text
+from surgery_cli.probe.calls import (
+    Call,
+    Collections,
+    Expected,
+    Path,
+    Variables,
+    dtype_text,
+    unbound,
+)
+from surgery_cli.probe.linen_parts import Part, check_alone, find_part, shapes_text
 from surgery_cli.probe.sites import OpenCalls, replaced, tag, tag_inputs, tagged_sowing
-from surgery_cli.tree.paths import nearest
 
 _traces: Final = itertools.count()
 
 
 class LinenModel:
-    """A linen module and one call of it."""
+    """A linen module and one call of it, or of a part of it.
+
+    ``whole`` makes a call of the whole model: a part that is made inside a compact method exists only while that runs.
+    """
 
     kind = "linen"
 
-    def __init__(self, module: nn.Module, call: Call) -> None:
+    def __init__(self, module: nn.Module, call: Call, whole: Callable[[], Call]) -> None:
         self.module = module
         self.call = call
+        self._whole = whole
         self._structures: dict[str, Any] = {}
         self._paths: dict[str, list[Path]] = {}
+        self._part: Part | None = None
         self._method = _method(module, call.run)
 
+    @property
+    def is_taken_apart(self) -> bool:
+        """True if what runs was found by a run of the whole model; known once the collections are."""
+        return self._part is not None
+
     def collections(self) -> Collections:
-        args, kwargs = self.call.filled(self.call.example())
-
-        def init(args: Any, kwargs: Any) -> Any:
-            return self.module.init(
-                self._keys(), *args, **kwargs, **self.call.static, method=self._method
-            )
-
-        with _without_sowing():
-            variables = nn.meta.unbox(jax.eval_shape(init, args, kwargs))
+        try:
+            tree = self._shapes(self.module, self.call, self._method)
+        except _NotAnAttribute:
+            tree = self._of_whole()
         found: Collections = {}
-        for collection, tree in variables.items():
-            leaves, self._structures[collection] = jax.tree_util.tree_flatten_with_path(tree)
-            self._paths[collection] = [tuple(map(_key_text, where)) for where, _ in leaves]
-            found[collection] = {
-                path: Expected(tuple(leaf.shape), dtype_text(leaf.dtype))
-                for path, (_, leaf) in zip(self._paths[collection], leaves, strict=True)
-            }
+        for collection, (structure, leaves) in tree.items():
+            self._structures[collection] = structure
+            self._paths[collection] = list(leaves)
+            found[collection] = leaves
+        if self._part is not None:
+            own = self._shapes(self._part.definition, self.call, self._part.method)
+            given = shapes_text(self.call.example())
+            check_alone(self.call.run, self._part, _flat(own), _flat(tree), given)
         return found
 
     def apply(self, variables: Variables, arrays: Sequence[Any]) -> Any:
@@ -58,28 +72,84 @@ class LinenModel:
             )
             for name, structure in self._structures.items()
         }
+        module, method = self.module, self._method
+        place: Path = ()
+        if self._part is not None:
+            module, method, place = self._part.definition, self._part.method, self._part.path
+            below = {name: _below(tree, place) for name, tree in trees.items()}
+            trees = {name: tree for name, tree in below.items() if tree is not None}
         # What a call updates (running averages, caches) must be allowed, and is dropped.
         mutable = [name for name in trees if name != "params"]
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            made = self.module.apply(
+            made = module.apply(
                 trees,
                 *args,
                 **kwargs,
                 **self.call.static,
                 rngs=self._keys(),
                 mutable=mutable or False,
-                method=self._method,
+                method=method,
             )
             return made[0] if mutable else made
 
-        with _tagging():
+        with _tagging(place):
             return self.call.mapped(run, arrays)
+
+    def _shapes(self, module: nn.Module, call: Call, method: Any) -> dict[str, Any]:
+        """For each collection the structure of its tree, and its leaves by path."""
+        args, kwargs = call.filled(call.example())
+
+        def init(args: Any, kwargs: Any) -> Any:
+            return module.init(self._keys(), *args, **kwargs, **call.static, method=method)
+
+        with _without_sowing():
+            variables = nn.meta.unbox(jax.eval_shape(init, args, kwargs))
+        found = {}
+        for collection, tree in variables.items():
+            leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+            found[collection] = (
+                structure,
+                {
+                    tuple(map(_key_text, where)): Expected(
+                        tuple(leaf.shape), dtype_text(leaf.dtype)
+                    )
+                    for where, leaf in leaves
+                },
+            )
+        return found
+
+    def _of_whole(self) -> dict[str, Any]:
+        """The shapes of the whole model, and on the way the part that is to be run."""
+        shapes: list[dict[str, Any]] = []
+        run, whole = self.call.run, self._whole()
+        try:
+            self._part = find_part(
+                run, self.module, lambda: shapes.append(self._shapes(self.module, whole, None))
+            )
+        except SurgeryError:
+            raise
+        except Exception as error:
+            message = str(error).strip().splitlines() or [""]
+            raise SurgeryError(
+                f"`--run {run}` is made inside a compact method, and the model does not run on "
+                + shapes_text(whole.example()),
+                why=f"{type(error).__name__}: {message[0]}",
+                fix="say what the whole model takes: `--model-input 'float32[8,28,28,1]'`",
+                field="run",
+            ) from error
+        takes = getattr(type(self._part.definition), self._part.method)
+        self.call = self.call.with_static_of(unbound(takes), known=whole.static)
+        return shapes[0]
 
     def _keys(self) -> dict[str, jax.Array]:
         """Keys of the random streams; a stream that is not named takes from ``params``, as Flax has it."""
         named = {name: jax.random.key(seed) for name, seed in self.call.streams.items()}
         return {"params": jax.random.key(self.call.seed), **named}
+
+
+class _NotAnAttribute(Exception):
+    """A part of the model is no attribute of it."""
 
 
 def _method(module: nn.Module, name: str) -> Any:
@@ -92,38 +162,41 @@ def _method(module: nn.Module, name: str) -> Any:
     def call_submodule(bound: Any, *args: Any, **kwargs: Any) -> Any:
         target = bound
         for part in name.replace("/", ".").split("."):
-            target = _child(target, part, name)
+            target = _child(target, part)
         return target(*args, **kwargs)
 
     return call_submodule
 
 
-def _child(holder: Any, part: str, name: str) -> Any:
+def _child(holder: Any, part: str) -> Any:
     if isinstance(holder, list | tuple) and part.isdecimal() and int(part) < len(holder):
         return holder[int(part)]
-    try:
-        return getattr(holder, part)
-    except AttributeError:
-        there = [n for n in dir(type(holder)) if not n.startswith("_") and n not in dir(nn.Module)]
-        there += [
-            n
-            for n in vars(holder)
-            if not n.startswith("_") and n not in ("parent", "name", "scope")
-        ]
-        near = nearest(part, there, 1)
-        raise SurgeryError(
-            f"`--run {name}`: '{type(holder).__name__}' has no method or submodule '{part}'",
-            why="it has " + ", ".join(f"'{n}'" for n in dict.fromkeys(there)) if there else "",
-            fix=f"did you mean `--run {near[0]}`?"
-            if near
-            else f"a module made inside a compact method is reached by `--until {part}`",
-        ) from None
+    found = getattr(holder, part, None)
+    if found is None:
+        raise _NotAnAttribute
+    return found
+
+
+def _flat(tree: Mapping[str, Any]) -> dict[tuple[str, Path], Expected]:
+    return {
+        (name, path): leaf for name, (_, leaves) in tree.items() for path, leaf in leaves.items()
+    }
+
+
+def _below(tree: Any, path: Path) -> Any:
+    """The node at ``path``; None if there is none."""
+    for key in path:
+        tree = tree.get(key) if isinstance(tree, Mapping) else None
+    return tree
 
 
 @contextlib.contextmanager
-def _tagging() -> Iterator[None]:
-    """While the block runs, every call of a method of any module is tagged."""
+def _tagging(place: Path) -> Iterator[None]:
+    """While the block runs, every call of a method of any module is tagged; ``place`` is the root module's path."""
     calls = OpenCalls()
+
+    def path_of(module: nn.Module) -> str:
+        return "/".join((*place, *module.path))
 
     def intercept(
         next_: Callable[..., Any], args: Any, kwargs: Any, context: nn.module.InterceptorContext
@@ -131,23 +204,19 @@ def _tagging() -> Iterator[None]:
         module, method = context.module, context.method_name
         if method == "setup":
             return next_(*args, **kwargs)
-        place = (_path(module), method, type(module).__name__)
-        with calls.entering(*place[:2]) as is_new:
+        call = (path_of(module), method, type(module).__name__)
+        with calls.entering(*call[:2]) as is_new:
             if not is_new:
                 return next_(*args, **kwargs)
-            args, kwargs = tag_inputs(args, kwargs, *place)
-            return tag(next_(*args, **kwargs), *place, "out")
+            args, kwargs = tag_inputs(args, kwargs, *call)
+            return tag(next_(*args, **kwargs), *call, "out")
 
     with (
         nn.intercept_methods(intercept),
-        tagged_sowing(nn.Module, _path, does_store=True),
+        tagged_sowing(nn.Module, path_of, does_store=True),
         _own_jit_traces(),
     ):
         yield
-
-
-def _path(module: nn.Module) -> str:
-    return "/".join(module.path)
 
 
 def _own_jit_traces() -> Any:

@@ -13,7 +13,7 @@ from flax import nnx
 from jax.extend.core import ClosedJaxpr
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.calls import Call, Collections, Model, Path, Variables, make_call
+from surgery_cli.probe.calls import Call, Collections, Model, Path, Variables, make_call, unbound
 from surgery_cli.probe.inputs import Input
 from surgery_cli.probe.linen import LinenModel
 from surgery_cli.probe.nnx_model import NnxModel
@@ -39,12 +39,15 @@ def make_model(
     *,
     static: Mapping[str, Any],
     run: str = "",
+    model_inputs: Sequence[Input] = (),
     methods: Sequence[str] = (),
     vmap_axis: str = "",
     seed: int = 0,
     streams: Mapping[str, int] | None = None,
 ) -> Model:
     """The model that the user's object stands for, with one call of it.
+
+    ``model_inputs`` are those of the whole model, where ``run`` names a part of it that takes others.
 
     Raises:
         SurgeryError: the object is no model, or cannot be made or called so.
@@ -61,14 +64,20 @@ def make_model(
         if not run and function is not None and "train" not in parameters_of(function):
             # Dropout and BatchNorm have their mode in the module: `train` is no argument of the call
             is_training = settings["static"].pop("train", None)
-        call = make_call(inputs, _unbound(function), **settings)
+        call = make_call(inputs, unbound(function), **settings)
         made: NnxModel = user.run(NnxModel, factory, call, is_training)
         return made
     module = _linen_module(user)
     if not isinstance(module, nn.Module):
         raise _no_model(user, module)
     function = getattr(type(module), run or "__call__", None)
-    return LinenModel(module, make_call(inputs, _unbound(function), **settings))
+
+    def whole() -> Call:
+        takes = unbound(type(module).__call__)
+        known = {n: v for n, v in static.items() if n in parameters_of(takes)}
+        return make_call(model_inputs or inputs, takes, **{**settings, "run": "", "static": known})
+
+    return LinenModel(module, make_call(inputs, unbound(function), **settings), whole)
 
 
 def trace(model: Model, user: UserObject, variables: Collections, call: Call) -> Trace:
@@ -135,21 +144,6 @@ def _linen_module(user: UserObject) -> Any:
     if isinstance(value, nn.Module) or not callable(value):
         return value
     return user.call()
-
-
-def _unbound(function: Any) -> Any:
-    """The function without its ``self``, for looking at its signature."""
-    if function is None:
-        return None
-    try:
-        parameters = list(inspect.signature(function).parameters.values())[1:]
-    except (TypeError, ValueError):
-        return None
-
-    def shown(*_: Any, **__: Any) -> None: ...
-
-    shown.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return shown
 
 
 def _no_model(user: UserObject, found: Any) -> SurgeryError:

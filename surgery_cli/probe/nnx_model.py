@@ -22,6 +22,7 @@ class NnxModel:
     """An NNX module, made by ``factory`` from shapes alone, and one call of it."""
 
     kind = "nnx"
+    is_taken_apart = False
 
     def __init__(
         self, factory: Callable[[], nnx.Module], call: Call, is_training: bool | None = None

@@ -12,8 +12,9 @@ class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     ``bind`` places collections by name, ``params`` is short for the model's params. ``call`` are static arguments of
     the model's call, ``streams`` seeds of random streams by name. ``at``, ``only`` and ``methods`` choose rows by the
-    module's path, its class and the method. ``run`` names a method or submodule to be run on its own; ``until`` a
-    call after which the run stops. ``grad`` differentiates ``loss`` (``FILE.py:NAME``; by default a random projection
+    module's path, its class and the method. ``run`` names a method or submodule to be run on its own, and
+    ``model_inputs`` are then the whole model's, where it takes others; ``until`` is a call after which the run stops.
+     ``grad`` differentiates ``loss`` (``FILE.py:NAME``; by default a random projection
     of the output). ``against`` is another checkpoint on the same batch, of ``model_b`` where that is another model;
     ``tolerance`` is relative, None for that of the dtypes. ``save`` and ``plot`` are files to be written.
     """
@@ -27,6 +28,7 @@ class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     vmap_axis: str = ""
     run: str = ""
+    model_inputs: tuple[str, ...] = ()
     until: str = ""
     at: tuple[str, ...] = ()
     only: tuple[str, ...] = ()

@@ -104,6 +104,7 @@ def _check(options: ProbeOptions) -> None:
     alone = [
         (options.loss is not None and not options.grad, "--loss", "--grad"),
         (options.model_b is not None and options.against is None, "--model-b", "--against"),
+        (bool(options.model_inputs) and not options.run, "--model-input", "--run"),
         (options.tolerance is not None and options.against is None, "--tolerance", "--against"),
     ]
     for is_alone, name, needed in alone:

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.binding import PARAMS, Binding, bind
+from surgery_cli.errors import Problem, SurgeryError
+from surgery_cli.probe.binding import PARAMS, Binding, Misfit, bind
 from surgery_cli.probe.calls import Call, Collections, Model
 from surgery_cli.probe.calls import Path as VariablePath
 from surgery_cli.probe.forward import Site, sites_of, used_slots
@@ -90,6 +90,7 @@ def open_session(
         given,
         static=options.call,
         run=options.run,
+        model_inputs=read_inputs(options.model_inputs, seed=options.seed),
         methods=options.methods,
         vmap_axis=options.vmap_axis,
         seed=options.seed,
@@ -100,12 +101,36 @@ def open_session(
     if options.params is not None:
         holder = next((name for name in PARAMS if name in expected), "params")
         named[holder] = options.params
-    binding = bind(opened.tree, expected, named, is_part=bool(options.run))
+    _check_model_inputs(made, options)
+    try:
+        is_part = bool(options.run) and not made.is_taken_apart
+        binding = bind(opened.tree, expected, named, is_part=is_part)
+    except Misfit as misfit:
+        if made.is_taken_apart and not options.model_inputs:
+            raise Misfit.of([*misfit.problems, _whole_model(options.run)]) from None
+        raise
     stored = binding.as_stored(expected, opened.tree)
     traced = trace(made, user, stored, made.call)
     if options.until:
         traced = _stopped(traced, options.until)
     return Session(opened, user, made, made.call, given, binding, stored, traced, sites_of(traced))
+
+
+def _check_model_inputs(made: Model, options: ProbeOptions) -> None:
+    if options.model_inputs and not made.is_taken_apart:
+        raise SurgeryError(
+            f"`--run {options.run}` needs no `--model-input`",
+            why="it is a method or an attribute of the model, which is reached without running the model",
+            fix="leave it out",
+            field="model_input",
+        )
+
+
+def _whole_model(run: str) -> Problem:
+    return Problem(
+        f"`--run {run}` is made inside a compact method, so the whole model was run on the shapes of `--input`",
+        fix="if the model takes others, say them: `--model-input 'float32[8,28,28,1]'`",
+    )
 
 
 def _stopped(traced: Trace, text: str) -> Trace:
@@ -145,7 +170,7 @@ def chosen_sites(sites: list[Site], options: ProbeOptions) -> list[Site]:
         SurgeryError: a filter names nothing.
     """
     shown = [s for s in sites if s.label.role != "in"]
-    methods = options.methods or ("__call__", *([options.run] if options.run else []))
+    methods = options.methods or ("__call__", options.run.replace("/", ".").rpartition(".")[2])
     found = shown
     if not options.methods:
         found = [s for s in found if s.label.role != "out" or s.label.method in methods]
