@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from surgery_cli.cli.heap import collect_rarely, share_arenas
+from surgery_cli.cli.heap import collect_rarely, reuse_blocks
 from surgery_cli.errors import Problem, SurgeryError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _invoke(command: Command, arguments: Sequence[str]) -> int:
     if "_SURGERY_COMPLETE" in os.environ:
         command.main(list(arguments), prog_name="surgery")  # answers the shell, and exits
     with command.make_context("surgery", list(arguments)) as context:
-        share_arenas()
+        reuse_blocks()
         collect_rarely()
         result = command.invoke(context)
     sys.stdout.flush()
