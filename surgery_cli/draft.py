@@ -27,12 +27,19 @@ class LeafRef(msgspec.Struct, frozen=True):
     path: LeafPath
 
 
+class Operand(msgspec.Struct, frozen=True):
+    """A stored array that an operation reads beside the leaf, to which it broadcasts; by the operation's own name."""
+
+    name: str
+    ref: LeafRef
+    spec: LeafSpec
+
+
 class Step(msgspec.Struct, frozen=True):
     """One operation on one leaf.
 
     ``path`` is where the leaf stood when the operation was applied; random values depend on it, so that a later
     rename does not change them. ``before`` is the leaf's spec at that moment, ``after`` the one it leaves.
-    ``operands`` are stored arrays that the operation reads beside the leaf, by the operation's own names.
     ``measured_from``: the measurement pass runs over this recipe's values instead of the leaf's own (a twin that
     follows its param's norm).
     """
@@ -41,7 +48,7 @@ class Step(msgspec.Struct, frozen=True):
     path: LeafPath
     before: LeafSpec
     after: LeafSpec
-    operands: tuple[tuple[str, LeafRef], ...] = ()
+    operands: tuple[Operand, ...] = ()
     measured_from: LeafRecipe | None = None
 
 
@@ -59,7 +66,7 @@ class LeafRecipe(msgspec.Struct, frozen=True):
     @property
     def sources(self) -> set[str]:
         """The names of all sources that the values come from."""
-        found = {ref.source for step in self.steps for _, ref in step.operands}
+        found = {operand.ref.source for step in self.steps for operand in step.operands}
         for step in self.steps:
             if step.measured_from is not None:
                 found |= step.measured_from.sources

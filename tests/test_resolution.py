@@ -3,7 +3,7 @@
 import pytest
 from hand_built_trees import COUNT, B, HandBuilt, W, adam, array, no_donor, printed, resolved
 
-from surgery_cli.draft import DraftItems, LeafRef
+from surgery_cli.draft import DraftItems, LeafRef, Operand
 from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.copy import Copy
@@ -40,7 +40,7 @@ class Graft(LeafOperation, tag="graft"):
 
     def operands(self, path, spec, scene):
         name, _ = scene.open(self.donor)
-        return (("donor", LeafRef(name, path)),)
+        return (Operand("donor", LeafRef(name, path), spec),)
 
 
 class Reseed(LeafOperation, tag="reseed"):
@@ -283,7 +283,7 @@ def test_a_donor_is_opened_once_by_name_or_path():
     )
     assert donors.opened == ["big", "other"]
     assert draft.fingerprints == {"": "hand-built", "donor": "1", "other": "2"}
-    operands = [step.operands[0][1].source for step in draft.leaves[("a",)].steps]
+    operands = [step.operands[0].ref.source for step in draft.leaves[("a",)].steps]
     assert operands == ["donor", "donor", "other"]
 
 

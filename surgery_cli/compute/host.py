@@ -56,11 +56,25 @@ class HostKit:
     def add_scaled(self, total: Any, block: Any, factor: float) -> Any:
         wide = widest(block.dtype.name)
         if total is None:
-            total = np.zeros(block.shape, wide)
+            total = np.empty(block.shape, wide)
+            total.reshape(-1)[...] = block.reshape(-1)  # converted in NumPy's own small buffers
+            if factor != 1:
+                self.apply(np.multiply, total, factor, total)
+            return total
         with np.errstate(all="ignore"):
             for part in _tiles(block.size):
-                total.reshape(-1)[part] += block.reshape(-1)[part].astype(wide) * factor
+                sums, terms = total.reshape(-1)[part], block.reshape(-1)[part].astype(wide)
+                np.add(sums, terms if factor == 1 else terms * factor, out=sums)
         return total
+
+    def quotient(self, total: Any, divisor: float, dtype: str) -> Any:
+        out = np.empty(total.shape, dtype_of(dtype))
+        with np.errstate(all="ignore"):
+            for part in _tiles(total.size):
+                sums = total.reshape(-1)[part]
+                np.divide(sums, divisor, out=sums)
+                out.reshape(-1)[part] = rounded(np, sums, dtype)
+        return out
 
     def draw(self, distribution: str, seed: int, at: Place, **bounds: float) -> Any:
         return random.draw(distribution, seed, at, **bounds)

@@ -64,6 +64,10 @@ class JaxKit:
             scaled = block.astype(widest(block.dtype.name)) * factor
             return scaled if total is None else total + scaled
 
+    def quotient(self, total: Any, divisor: float, dtype: str) -> Any:
+        with self._settings():
+            return rounded(jnp, total / divisor, dtype)
+
     def draw(self, distribution: str, seed: int, at: Place, **bounds: float) -> Any:
         return random.draw(distribution, seed, at, **bounds)
 

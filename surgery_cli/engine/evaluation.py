@@ -9,17 +9,15 @@ from typing import Any
 import numpy as np
 
 from surgery_cli.draft import LeafRecipe, LeafRef, Step
-from surgery_cli.engine.grid import Window, block_shape, window_shape, windows
+from surgery_cli.engine import operands
+from surgery_cli.engine.grid import Window, block_shape, relative, window_shape, windows
+from surgery_cli.engine.operands import BlockOperands
 from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.operations.base import Cut, Kit, Place
-from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, item_bytes
+from surgery_cli.tree.specs import LeafKind, LeafSpec, item_bytes
 
 TEMPORARY_BYTES = 48
 """Temporaries of an operation, per element, where it computes a block at once: float64 and its like."""
-
-
-SUM_BYTES = 16
-"""The same for a sum over members: the sum and its quotient, in float64."""
 
 
 class Evaluation:
@@ -42,7 +40,6 @@ class Evaluation:
         self._sources = sources
         self._kit = kit
         self._others: dict[int, Evaluation] = {}
-        self._operands: dict[int, dict[str, Values]] = {}
         self._only_block: Values | None = None
 
     @property
@@ -70,9 +67,10 @@ class Evaluation:
         other = self._other(number)
         values = self._after(number, window) if other is None else other.block(window)
         shares = []
+        reading = BlockOperands(step, self._sources, window)
         for tile in self._tiles(window, is_whole=step.operation.cut is Cut.WHOLE):
-            place = self._place(number, step, tile)._replace(before=spec, after=spec)
-            block = self._kit.put(_part(values, window, tile), spec)
+            place = self._place(number, tile, reading)._replace(before=spec, after=spec)
+            block = self._kit.put(values[relative(tile, window)], spec)
             shares.append((tile, self._kit.fetch(step.operation.measure(block, self._kit, place))))
         return _joined(step, shares, window)
 
@@ -109,28 +107,34 @@ class Evaluation:
             values = self._origin(self.recipe.origin, window)
             if not steps:
                 return values
-        is_divisible = all(s.before.shape == s.after.shape for s in steps) and not any(
-            s.operation.cut is Cut.WHOLE or s.operation.reads_operands_by_block for s in steps
+        chosen = {n: BlockOperands(steps[n], self._sources, window) for n in range(first, count)}
+        is_divisible = all(
+            step.before.shape == step.after.shape
+            and step.operation.cut is not Cut.WHOLE
+            and operands.are_kept(step)
+            for step in steps
         )
         tiles = list(self._tiles(window, is_whole=not is_divisible))
         if len(tiles) == 1:
-            return self._through(first, count, values, window)
+            return self._through(chosen, values, window)
         out: Values | None = None
         for tile in tiles:
-            part = None if values is None else _part(values, window, tile)
-            done = self._through(first, count, part, tile)
+            place = relative(tile, window)
+            done = self._through(chosen, None if values is None else values[place], tile)
             if out is None:
                 out = np.empty(window_shape(window), done.dtype)
-            _part(out, window, tile)[...] = done
+            out[place] = done
         assert out is not None
         return out
 
-    def _through(self, first: int, count: int, values: Values | None, window: Window) -> Values:
-        """Apply the steps from ``first`` to ``count`` to a block or tile."""
-        for number in range(first, count):
+    def _through(
+        self, chosen: Mapping[int, BlockOperands], values: Values | None, window: Window
+    ) -> Values:
+        """Apply the chosen steps to a block or tile, with what each reads beside it."""
+        for number, reading in chosen.items():
             step = self.recipe.steps[number]
             given = None if values is None else self._kit.put(values, step.before)
-            place = self._place(number, step, window)
+            place = self._place(number, window, reading)
             values = self._kit.fetch(step.operation.compute(given, self._kit, place))
         assert values is not None
         return values
@@ -153,7 +157,8 @@ class Evaluation:
                 for w, p in zip(window, part, strict=True)
             )
 
-    def _place(self, number: int, step: Step, window: Window) -> Place:
+    def _place(self, number: int, window: Window, reading: BlockOperands) -> Place:
+        step = self.recipe.steps[number]
         return Place(
             path=step.path,
             before=step.before,
@@ -161,18 +166,8 @@ class Evaluation:
             start=tuple(s.start for s in window),
             shape=window_shape(window),
             measured=self.measured.get(number),
-            operands=self._operands_of(number, step, window),
+            operands=reading.of_tile(window),
         )
-
-    def _operands_of(self, number: int, step: Step, window: Window) -> Mapping[str, Any]:
-        if step.operation.reads_operands_by_block:
-            return _Reading(dict(step.operands), self._sources, window)
-        if number not in self._operands:
-            self._operands[number] = {
-                name: read_values(self._sources[ref.source], ref.path)
-                for name, ref in step.operands
-            }
-        return self._operands[number]
 
     def _other(self, number: int) -> Evaluation | None:
         """The evaluation of the recipe that a step is measured from, its own measurements taken."""
@@ -200,34 +195,6 @@ class Evaluation:
 
     def _read(self, ref: LeafRef, window: Window) -> Values:
         return read_values(self._sources[ref.source], ref.path, window)
-
-
-class _Reading(Mapping[str, Values]):
-    """Operands that are read when they are asked for, one block at a time, and not kept."""
-
-    def __init__(
-        self, refs: Mapping[str, LeafRef], sources: Mapping[str, Readable], window: Window
-    ) -> None:
-        self._refs = refs
-        self._sources = sources
-        self._window = window
-
-    def __getitem__(self, name: str) -> Values:
-        ref = self._refs[name]
-        return read_values(self._sources[ref.source], ref.path, self._window)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._refs)
-
-    def __len__(self) -> int:
-        return len(self._refs)
-
-
-def _part(values: Values, window: Window, tile: Window) -> Values:
-    """The part of a block that a tile covers; both stand at their places in the leaf."""
-    return values[
-        tuple(slice(t.start - w.start, t.stop - w.start) for w, t in zip(window, tile, strict=True))
-    ]
 
 
 def _joined(step: Step, shares: Sequence[tuple[Window, Values]], whole: Window) -> Values:
@@ -260,16 +227,14 @@ def read_bytes(recipe: LeafRecipe) -> int:
         own = 0
     else:
         own = (recipe.steps[0].before if recipe.steps else recipe.spec).bytes
-    is_one_block = is_whole(recipe) or recipe.spec.shape == block_shape(
-        recipe.spec, recipe.spec.write_shape
-    )
+    stored = block_shape(recipe.spec, recipe.spec.write_shape)
+    block = recipe.spec.shape if is_whole(recipe) else stored
     total = own
     for step in recipe.steps:
-        if step.operation.reads_operands_by_block:
-            total += len(step.operands) * step.before.bytes
+        total += operands.read_bytes(step, block)
         if step.operation.measures and step.measured_from is not None:
             total += read_bytes(step.measured_from)
-        elif step.operation.measures and not is_one_block:
+        elif step.operation.measures and block != recipe.spec.shape:
             total += own
     return total
 
@@ -283,9 +248,10 @@ def working_bytes(recipe: LeafRecipe, block: tuple[int, ...], tile_elements: int
     widths = [recipe.steps[0].before.dtype] if recipe.steps else [recipe.spec.dtype]
     widths += [step.measured_from.spec.dtype for step in recipe.steps if step.measured_from]
     read = count * max(map(item_bytes, widths))
-    if any(step.operation.reads_operands_by_block for step in recipe.steps):
-        # one member's block at a time beside the sum
-        return 3 * read + count * SUM_BYTES * (2 if is_complex(recipe.spec.dtype) else 1)
-    is_tiled = tile_elements is not None and not is_whole(recipe)
+    has_tiles = tile_elements is not None
+    beside = sum(operands.working_bytes(step, block, has_tiles=has_tiles) for step in recipe.steps)
+    # a sum over many operands is taken in tiles of its own
+    alone = [step for step in recipe.steps if operands.are_kept(step)]
+    is_tiled = len(alone) == len(recipe.steps) and not is_whole(recipe)
     tile = min(count, tile_elements) if is_tiled and tile_elements else count
-    return 2 * read + (tile * TEMPORARY_BYTES if recipe.steps else 0)
+    return read + max(read, beside) + (tile * TEMPORARY_BYTES if alone else 0)

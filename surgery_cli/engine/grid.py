@@ -59,5 +59,12 @@ def windows(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[Window]:
             yield (head, *rest)
 
 
+def relative(part: Window, window: Window) -> Window:
+    """Where ``part`` stands inside ``window``; both stand at their places in the leaf."""
+    return tuple(
+        slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, window, strict=True)
+    )
+
+
 def window_shape(window: Window) -> tuple[int, ...]:
     return tuple(s.stop - s.start for s in window)

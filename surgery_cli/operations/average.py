@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft import LeafRef
+from surgery_cli.draft import LeafRef, Operand
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.operations.factors import find_leaf
@@ -46,7 +46,6 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: average\n  at: params\n  with: runs/other\n  weights: [3, 1]\n"
     selects_everything_without_at: ClassVar[bool] = True
-    reads_operands_by_block: ClassVar[bool] = True
     default_policy: ClassVar[str] = "warm"
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
 
@@ -55,11 +54,9 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
             return super().selectable(spec)
         return is_floating(spec.dtype) and spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
 
-    def operands(
-        self, path: LeafPath, spec: LeafSpec, scene: Scene
-    ) -> tuple[tuple[str, LeafRef], ...]:
+    def operands(self, path: LeafPath, spec: LeafSpec, scene: Scene) -> tuple[Operand, ...]:
         gathering = Gathering()
-        found: list[tuple[str, LeafRef]] = []
+        found: list[Operand] = []
         members = self._members(scene)
         self._check_weights(1 + len(members))
         for number, text in enumerate(members, 1):
@@ -67,7 +64,7 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
                 name, source = scene.open(text)
                 other = path if path in source.tree else _same(text, source, path)
                 _check_fits(path, spec, text, source.tree[other])
-                found.append((str(number), LeafRef(name, other)))
+                found.append(Operand(str(number), LeafRef(name, other), source.tree[other]))
         gathering.raise_grouped()
         return tuple(found)
 
@@ -133,8 +130,7 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
         for name, weight in zip(at.operands, others, strict=True):
             total = kit.add_scaled(total, kit.put(at.operands[name], at.before), weight)
         # divided once, at the end: the mean of equal members is exactly what each of them is
-        weight = math.fsum((first, *others))
-        return kit.cast(kit.apply(lambda x: x / weight, total), at.after.dtype)
+        return kit.quotient(total, math.fsum((first, *others)), at.after.dtype)
 
 
 def _same(text: str, source: Source, path: LeafPath) -> LeafPath:

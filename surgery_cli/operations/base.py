@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft import Draft, LeafRecipe, LeafRef, Step, is_numeric
+from surgery_cli.draft import Draft, LeafRecipe, Operand, Step, is_numeric
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
@@ -88,6 +88,9 @@ class Kit(Protocol):
         ``total`` may be written over.
         """
 
+    def quotient(self, total: Any, divisor: float, dtype: str) -> Any:
+        """``total / divisor`` in ``dtype`` by name, rounded to nearest even, once. ``total`` may be written over."""
+
     def draw(self, distribution: str, seed: int, at: Place, **bounds: float) -> Any:
         """Random values of one block: float64 [block's shape], always drawn on the host, in NumPy.
 
@@ -115,7 +118,10 @@ class Place(NamedTuple):
     measured: Any = None
     """For operations that measure: what ``finish`` returned, [the leaf's shape with reduced axes of size 1]."""
     operands: Mapping[str, Any] = {}
-    """Arrays that the operation asked for by ``operands``: whole; with ``reads_operands_by_block``, this block."""
+    """Of the arrays that the operation asked for by ``operands``, what belongs to the block: [broadcasts to it].
+
+    Many are read when they are asked for, one after the other, and not kept.
+    """
 
     def window(self, array: Any) -> Any:
         """The part of ``array`` (broadcastable to the leaf) that belongs to this block."""
@@ -271,9 +277,6 @@ class LeafOperation(Operation):
     ignores_leaf: ClassVar[bool] = False
     """True if the new value does not depend on the old one, which is then not read."""
 
-    reads_operands_by_block: ClassVar[bool] = False
-    """True if operands have the leaf's shape: ``at.operands`` then reads one's block when it is asked for."""
-
     @property
     def cut(self) -> Cut:
         """How this edit may be computed in blocks; it may depend on the fields."""
@@ -319,9 +322,7 @@ class LeafOperation(Operation):
             )
         return spec
 
-    def operands(
-        self, path: LeafPath, spec: LeafSpec, scene: Scene
-    ) -> tuple[tuple[str, LeafRef], ...]:
+    def operands(self, path: LeafPath, spec: LeafSpec, scene: Scene) -> tuple[Operand, ...]:
         """Stored arrays that ``compute`` needs beside the leaf."""
         return ()
 

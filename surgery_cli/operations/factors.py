@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from surgery_cli.draft import LeafRecipe, LeafRef, Step, is_numeric
+from surgery_cli.draft import LeafRecipe, LeafRef, Operand, Step, is_numeric
 from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.tree.paths import LeafPath, nearest
@@ -105,7 +105,7 @@ def _open_factor(file: str, scene: Scene) -> tuple[str, Source]:
         ) from None
 
 
-def find_factor(text: str, path: LeafPath, spec: LeafSpec, scene: Scene) -> LeafRef:
+def find_factor(text: str, path: LeafPath, spec: LeafSpec, scene: Scene) -> Operand:
     """The array that ``text`` names, for a leaf: the entry, else the only leaf, else the one at the same path.
 
     Raises:
@@ -132,7 +132,7 @@ def find_factor(text: str, path: LeafPath, spec: LeafSpec, scene: Scene) -> Leaf
             fix="every axis, counted from the last, must be 1 or as long as the leaf's",
             field="by",
         )
-    return LeafRef(name, found)
+    return Operand("by", LeafRef(name, found), factor)
 
 
 def _is_complex_for_real(factor: LeafSpec, spec: LeafSpec) -> bool:
@@ -172,23 +172,21 @@ class ScaleByPower(LeafOperation, tag="scale_by_power", kw_only=True, frozen=Tru
     even: bool
     param: LeafPath
 
-    def operands(
-        self, path: LeafPath, spec: LeafSpec, scene: Scene
-    ) -> tuple[tuple[str, LeafRef], ...]:
+    def operands(self, path: LeafPath, spec: LeafSpec, scene: Scene) -> tuple[Operand, ...]:
         factor = find_factor(self.by, self.param, spec, scene)
-        if is_complex(scene.open(split_entry(self.by)[0])[1].tree[factor.path].dtype):
+        if is_complex(factor.spec.dtype):
             raise PlanError(
                 f"'{path}' cannot follow a complex factor",
                 why="no rule is known for optimizer state",
                 fix="use `optimizer: keep` or `reset`",
             )
-        return (("by", factor),)
+        return (factor,)
 
     def filled(self, before: float | None) -> float | None:
         return before if before == 0 else None
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
-        base = at.window(at.operands["by"])
+        base = at.operands["by"]
 
         def scaled(x: Any) -> Any:
             zero = base == 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from surgery_cli.draft import LeafRef
+from surgery_cli.draft import Operand
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
 from surgery_cli.operations.factors import ScaleByPower, find_factor, power_of
 from surgery_cli.operations.settings import check_finite
@@ -36,16 +36,14 @@ class Rescale(LeafOperation, tag="rescale", kw_only=True, frozen=True):
             check_finite(self.by, "by")
         return super().output(spec)
 
-    def operands(
-        self, path: LeafPath, spec: LeafSpec, scene: Scene
-    ) -> tuple[tuple[str, LeafRef], ...]:
+    def operands(self, path: LeafPath, spec: LeafSpec, scene: Scene) -> tuple[Operand, ...]:
         if not isinstance(self.by, str):
             return ()
-        return (("by", find_factor(self.by, path, spec, scene)),)
+        return (find_factor(self.by, path, spec, scene),)
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         if isinstance(self.by, str):
-            factor = kit.widened(at.window(at.operands["by"]))
+            factor = kit.widened(at.operands["by"])
             return kit.in_float32(block, lambda x: x * factor)
         number = self.by
         if number and not 1e-37 < abs(number) < 1e38:  # no float32: let float64 carry the product

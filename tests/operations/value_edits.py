@@ -105,7 +105,7 @@ def computed(
     scene: ArrayScene,
 ) -> Any:
     kit = kit or HostKit()
-    operands = {n: scene.sources[r.source].arrays[r.path] for n, r in step.operands}
+    arrays = {o.name: scene.sources[o.ref.source].arrays[o.ref.path] for o in step.operands}
     measured: Any = None
     if step.operation.measures:
         joined = getattr(np, step.operation.combine)
@@ -122,8 +122,9 @@ def computed(
     parts = {}
     for window in blocks(step.before.shape, block or step.before.shape):
         part = array[window]
+        beside = {name: _broadcast(a, step.before.shape)[window] for name, a in arrays.items()}
         place = Place(
-            step.path, step.before, step.after, _start(window), part.shape, measured, operands
+            step.path, step.before, step.after, _start(window), part.shape, measured, beside
         )
         given = None if step.operation.ignores_leaf else kit.put(part, step.before)
         parts[_start(window)] = (window, kit.fetch(step.operation.compute(given, kit, place)))
@@ -134,6 +135,10 @@ def computed(
         assert values.shape == result[window].shape
         result[window] = values
     return result
+
+
+def _broadcast(array: Any, shape: tuple[int, ...]) -> Any:
+    return np.broadcast_to(np.asarray(array), shape)
 
 
 def _start(window: tuple[slice, ...]) -> tuple[int, ...]:
