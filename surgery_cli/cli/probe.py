@@ -110,6 +110,15 @@ def probe(
         str,
         typer.Option("--vmap", metavar="AXIS", help="Map the inputs' first axis under this name."),
     ] = "",
+    ensemble: Annotated[
+        int | None,
+        typer.Option(
+            "--ensemble",
+            metavar="N",
+            min=1,
+            help="The checkpoint stacks the variables of N models on a first axis: run each of them.",
+        ),
+    ] = None,
     rng: Annotated[
         _Words,
         typer.Option("--rng", metavar="NAME=SEED", help="Seed of a random stream, as `dropout=0`."),
@@ -150,6 +159,7 @@ def probe(
         streams=read_streams(rng or ()),
         seed=seed,
         vmap_axis=vmap,
+        ensemble=ensemble or 0,
         run=run,
         model_inputs=tuple(model_input or ()),
         until=until,

@@ -307,9 +307,24 @@ def _shape_hint(shapes: list[tuple[LeafPath, LeafSpec, Expected]]) -> str:
         if len(s.shape) == len(w.shape) + 1 and s.shape[1:] == w.shape
     }
     if len(stacks) == 1 and all(s.shape[1:] == w.shape for _, s, w in shapes):
-        return f"the checkpoint stacks {stacks.pop()} layers or models on a leading axis, the model does not"
+        count = stacks.pop()
+        return (
+            f"the checkpoint stacks {count} layers or models on a leading axis, the model does not; "
+            f"an ensemble runs with `--ensemble {count}`"
+        )
     if all(w.shape[1:] == s.shape for _, s, w in shapes):
         return "the model stacks its layers on a leading axis (`nn.scan`), the checkpoint does not"
+    firsts = {(s.shape[:1], w.shape[:1]) for _, s, w in shapes if s.shape[1:] == w.shape[1:]}
+    if (
+        len(firsts) == 1
+        and len(shapes) > 1
+        and all(s.shape[1:] == w.shape[1:] for _, s, w in shapes)
+    ):
+        ((stored, here),) = firsts
+        return (
+            f"only the first axis differs, {stored} stored and {here} here: "
+            "the number of layers in a scan, or of models for `--ensemble`"
+        )
     if len(shapes) == 1:
         leaf, spec, wanted = shapes[0]
         if (

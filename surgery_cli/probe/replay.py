@@ -127,6 +127,17 @@ def _inner(equation: Any, at: int) -> list[tuple[Jaxpr, tuple[Scope, ...]]]:
     return [(_open(entry), ()) for entry in entries if isinstance(entry, Jaxpr | ClosedJaxpr)]
 
 
+def inner_computations(equation: Any, at: int) -> list[ClosedJaxpr]:
+    """The computations inside an equation, each with its constants."""
+    if equation.primitive.name == "cond":
+        return list(equation.params["branches"])
+    name = {**_INLINED, **_CUSTOM, "scan": "jaxpr"}.get(equation.primitive.name)
+    if name is None:
+        return [ClosedJaxpr(inner, []) for inner, _ in _inner(equation, at)]
+    body = equation.params[name]
+    return [body if isinstance(body, ClosedJaxpr) else ClosedJaxpr(body, [])]
+
+
 def _open(jaxpr: Any) -> Jaxpr:
     return jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
 
@@ -304,16 +315,3 @@ def _used_by(equation: Any) -> list[bool]:
         branches = [used_inputs(branch.jaxpr) for branch in equation.params["branches"]]
         return [True, *(any(column) for column in zip(*branches, strict=True))]
     return [True] * count
-
-
-def until(closed: ClosedJaxpr, position: int) -> ClosedJaxpr | None:
-    """The computation up to the tag at ``position``, whose value becomes its output; None if it lies inside another."""
-    at = 0
-    for number, equation in enumerate(closed.jaxpr.eqns):
-        if at == position:
-            cut = closed.jaxpr.replace(
-                eqns=closed.jaxpr.eqns[: number + 1], outvars=list(equation.outvars)
-            )
-            return ClosedJaxpr(cut, closed.consts)
-        at += 1 + sum(size(inner) for inner, _ in _inner(equation, at))
-    return None

@@ -9,7 +9,7 @@ from flax import nnx
 from looking import linen_variables, look, nnx_module, same, traced, variables_of
 
 from surgery_cli.probe.forward import run_forward, sites_of
-from surgery_cli.probe.replay import until
+from surgery_cli.probe.traces import stopped_at
 
 BATCH = np.random.default_rng(0).standard_normal((2, 28, 28, 1), np.float32)
 
@@ -126,8 +126,7 @@ def test_stopping_before_a_layer_gives_the_truncated_sequential():
 
     _, found = traced("SeqCNN", BATCH)
     site = next(s for s in sites_of(found) if s.name == "layers_7 (input)")
-    cut = until(found.closed, site.point.position)
-    found = type(found)(cut, found.slots, found.structure, found.folder)
+    found = stopped_at(found, [site.point])
     seen = run_forward(found, variables_of(found, {"params": params}), [BATCH])
 
     assert same(seen.outputs[0], features(params, BATCH))

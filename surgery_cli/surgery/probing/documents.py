@@ -16,6 +16,10 @@ def document(session: Session, wanted: list[Site], seen: dict[int, Seen]) -> rep
     """A row for each wanted site, with the statistics of those that were seen, and what is known of the session."""
     binding = session.binding
     notes = []
+    if session.members:
+        notes.append(
+            f"an ensemble of {session.members} on the same inputs: a row shows all members, and iterations are members"
+        )
     if binding.made:
         notes.append(
             f"{len(binding.made)} random states that the checkpoint does not have were made by the model"

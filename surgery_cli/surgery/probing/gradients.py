@@ -13,6 +13,9 @@ from surgery_cli.surgery.probing.run import Probed
 _EXPLODING: Final = 1e3
 """A gradient that is this many times the median of all is marked."""
 
+_STATES: Final = ("batch_stats", "BatchStat", "cache", "Cache")
+"""Collections that are no params: nothing trains them, so that no gradient there means nothing."""
+
 
 def add_gradients(found: reports.Probe, probed: Probed) -> None:
     """Put the gradients beside the activations, and mark what is dead or exploding."""
@@ -30,7 +33,8 @@ def add_gradients(found: reports.Probe, probed: Probed) -> None:
     of_params = list(gradients.variables.values())
     for slot, measured in gradients.variables.items():
         gradient = statistics_of(measured)
-        if slot not in probed.session.binding.leaves or gradient is None:
+        is_param = slot in probed.session.binding.leaves and slot[0] not in _STATES
+        if not is_param or gradient is None:
             continue
         value = probed.variables[slot]
         found.params.append(

@@ -11,12 +11,13 @@ class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that shapes a probe.
 
     ``bind`` places collections by name, ``params`` is short for the model's params. ``call`` are static arguments of
-    the model's call, ``streams`` seeds of random streams by name. ``at``, ``only`` and ``methods`` choose rows by the
+    the model's call, ``streams`` seeds of random streams by name. ``ensemble`` counts the models whose variables the
+    checkpoint stacks on a first axis; each runs on the same inputs. ``at``, ``only`` and ``methods`` choose rows by the
     module's path, its class and the method. ``run`` names a method or submodule to be run on its own, and
     ``model_inputs`` are then the whole model's, where it takes others; ``until`` is a call after which the run stops.
-     ``grad`` differentiates ``loss`` (``FILE.py:NAME``; by default a random projection
-    of the output). ``against`` is another checkpoint on the same batch, of ``model_b`` where that is another model;
-    ``tolerance`` is relative, None for that of the dtypes. ``save`` and ``plot`` are files to be written.
+    ``grad`` differentiates ``loss`` (``FILE.py:NAME``; by default a random projection of the output). ``against`` is
+    another checkpoint on the same batch, of ``model_b`` where that is another model; ``tolerance`` is relative, None
+    for that of the dtypes. ``save`` and ``plot`` are files to be written.
     """
 
     step: int | None = None
@@ -27,6 +28,7 @@ class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
     streams: dict[str, int] = {}
     seed: int = 0
     vmap_axis: str = ""
+    ensemble: int = 0
     run: str = ""
     model_inputs: tuple[str, ...] = ()
     until: str = ""

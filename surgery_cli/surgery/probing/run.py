@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from surgery_cli import reports
-from surgery_cli.errors import SurgeryError
+from surgery_cli.errors import SurgeryError, ValueRefusal
 from surgery_cli.probe.first_bad import first_bad
 from surgery_cli.probe.forward import Forward, Site, is_observable, run_forward
 from surgery_cli.probe.gradients import (
@@ -49,6 +49,7 @@ def run_session(
     shown = {s.point.position for s in wanted if is_observable(s)}
     kept = shown if is_kept else ()
     forward = run_forward(session.trace, variables, arrays, shown=shown, captured=kept)
+    _check_reached(session, forward)
     bad = first_bad(session.trace, forward, variables, arrays)
     first = first_non_finite(session, forward, bad) if bad is not None else None
     gradients = None
@@ -66,12 +67,39 @@ def run_session(
     return Probed(session, wanted, variables, bytes_read, forward, first, gradients)
 
 
+def _check_reached(session: Session, forward: Forward) -> None:
+    """A run that stops inside a branch has an output only where that branch is taken."""
+    stop = session.sites[-1] if session.until else None
+    seen = forward.seen.get(stop.point.position) if stop is not None else None
+    if stop is not None and seen is not None and not seen.ran.all():
+        raise ValueRefusal(
+            f"the run does not come by '{stop.name}'",
+            why="it stands in a branch that this batch does not take",
+            fix=f"stop before the branch, or see where the run goes: leave out `--until {session.until}`",
+        )
+
+
 def loss_of(
     session: Session, options: ProbeOptions, say: Callable[[str], None]
 ) -> Callable[[Any], Any] | None:
-    """The loss as a function of the output alone; None without ``--grad``."""
+    """The loss as a function of the output alone, summed over the members of an ensemble; None without ``--grad``."""
     if not options.grad:
         return None
+    loss = _loss_of_one(session, options, say)
+    if not session.members:
+        return loss
+
+    def summed(outputs: Any) -> Any:
+        import jax
+
+        return jax.lax.map(loss, outputs).sum()
+
+    return summed
+
+
+def _loss_of_one(
+    session: Session, options: ProbeOptions, say: Callable[[str], None]
+) -> Callable[[Any], Any]:
     if options.loss is None:
         return random_projection(options.seed)
     user = load_object(options.loss, say=say)

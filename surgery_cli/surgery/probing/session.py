@@ -14,7 +14,7 @@ from surgery_cli.probe.forward import Site, sites_of, used_slots
 from surgery_cli.probe.inputs import Input, read_inputs
 from surgery_cli.probe.models import Trace, make_model, trace
 from surgery_cli.probe.nnx_model import NnxModel
-from surgery_cli.probe.replay import until
+from surgery_cli.probe.traces import cannot_stop_at, of_one, over_members, stacked, stopped_at
 from surgery_cli.probe.user_code import UserObject
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.probing.options import ProbeOptions
@@ -25,7 +25,10 @@ Slot = tuple[str, VariablePath]
 
 
 class Session(msgspec.Struct, frozen=True):
-    """A checkpoint with a model bound to it: everything that is known before a tensor is read."""
+    """A checkpoint with a model bound to it: everything that is known before a tensor is read.
+
+    ``members`` counts the models of an ensemble; 0 for a model alone. ``until`` is the call after which the run stops.
+    """
 
     checkpoint: Checkpoint
     user: UserObject
@@ -36,6 +39,8 @@ class Session(msgspec.Struct, frozen=True):
     expected: Collections
     trace: Trace
     sites: list[Site]
+    members: int = 0
+    until: str = ""
 
     def read(self) -> tuple[dict[Slot, Any], int]:
         """The variables that the computation needs, and the bytes that were read for them."""
@@ -61,7 +66,11 @@ class Session(msgspec.Struct, frozen=True):
         if missing:
             assert isinstance(self.model, NnxModel)
             made = self.model.made_by_factory(missing)
-            values.update({(n, p): v for n, paths in made.items() for p, v in paths.items()})
+            for name, paths in made.items():
+                for path, value in paths.items():
+                    shape = self.expected[name][path].shape
+                    # the members of an ensemble share random streams that the checkpoint does not have
+                    values[name, path] = jax.numpy.broadcast_to(value, shape)
         return values, read
 
 
@@ -102,6 +111,8 @@ def open_session(
         holder = next((name for name in PARAMS if name in expected), "params")
         named[holder] = options.params
     _check_model_inputs(made, options)
+    if options.ensemble:
+        expected = stacked(expected, options.ensemble)
     try:
         is_part = bool(options.run) and not made.is_taken_apart
         binding = bind(opened.tree, expected, named, is_part=is_part)
@@ -110,10 +121,16 @@ def open_session(
             raise Misfit.of([*misfit.problems, _whole_model(options.run)]) from None
         raise
     stored = binding.as_stored(expected, opened.tree)
-    traced = trace(made, user, stored, made.call)
+    one = of_one(stored) if options.ensemble else stored
+    traced = trace(made, user, one, made.call)
     if options.until:
         traced = _stopped(traced, options.until)
-    return Session(opened, user, made, made.call, given, binding, stored, traced, sites_of(traced))
+    if options.ensemble:
+        traced = over_members(traced, options.ensemble)
+    return Session(
+        opened, user, made, made.call, given, binding, stored, traced, sites_of(traced),
+        members=options.ensemble, until=options.until,
+    )  # fmt: skip
 
 
 def _check_model_inputs(made: Model, options: ProbeOptions) -> None:
@@ -134,11 +151,11 @@ def _whole_model(run: str) -> Problem:
 
 
 def _stopped(traced: Trace, text: str) -> Trace:
-    """The trace up to the first output of a call; ``PATH:in`` stops before it, at its input."""
+    """The trace up to the outputs of a call, the first one of that name; ``PATH:in`` stops before it, at its inputs."""
     place, _, inward = text.partition(":")
     role = "in" if inward == "in" else "out"
     sites = [s for s in sites_of(traced) if s.label.role == role]
-    found = next((s for s in sites if place in (s.label.text, s.label.path)), None)
+    found = next((s for s in sites if place in (s.name, s.label.text, s.label.path)), None)
     if found is None:
         names = list(dict.fromkeys(s.label.text for s in sites))
         near = nearest(place, names, 1)
@@ -148,19 +165,16 @@ def _stopped(traced: Trace, text: str) -> Trace:
             fix=f"did you mean `--until {near[0]}`?" if near else "",
             field="until",
         )
-    last = [
-        s
-        for s in sites
-        if s.label.path == found.label.path and s.label.method == found.label.method and s.call == 1
-    ][-1]
-    cut = until(traced.closed, last.point.position)
-    if cut is None:
+    around = cannot_stop_at(found.point)
+    if around:
         raise SurgeryError(
-            f"'{place}' stands inside a loop, a branch or a compiled part of the model",
-            fix=f"see its values with `--at {place}`; the run can only stop between calls outside of these",
+            f"`--until {place}`: the call stands inside {around}",
+            fix=f"see its values with `--at {place}`, or stop at a call outside",
             field="until",
         )
-    return msgspec.structs.replace(traced, closed=cut)
+    mine = (found.label.path, found.label.method, found.call)
+    same = [s.point for s in sites if (s.label.path, s.label.method, s.call) == mine]
+    return stopped_at(traced, same)
 
 
 def chosen_sites(sites: list[Site], options: ProbeOptions) -> list[Site]:
