@@ -26,7 +26,7 @@ VALUES_POOL = "cache_pool#values"
 """The cache of decoded chunks, which keeps nothing: a block is read once, and its bytes count against a budget."""
 
 
-class StoredArray(msgspec.Struct, frozen=True):
+class StoredArray(msgspec.Struct, frozen=True, gc=False):
     """An array as stored: its document, the keys of its chunks below its name, and its encoded bytes."""
 
     name: str

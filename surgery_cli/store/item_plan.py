@@ -33,7 +33,7 @@ class Way(StrEnum):
     """No stored array: empties, strings, values inline in ``checkpoint``."""
 
 
-class PlannedLeaf(msgspec.Struct, frozen=True):
+class PlannedLeaf(msgspec.Struct, frozen=True, gc=False):
     """An output leaf of an item: where it goes, what it is made of, and how.
 
     ``path`` is inside the item; ``draft_path`` in the draft. ``origin`` and ``origin_path`` are the item that holds

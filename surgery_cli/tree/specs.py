@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, ItemsView, Iterator, Mapping
+from collections.abc import Callable
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
@@ -74,7 +74,7 @@ class LeafKind(StrEnum):
     """Something without values: None, ``{}``, ``[]``, ``()``; ``dtype`` is ''."""
 
 
-class LeafSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LeafSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A leaf as metadata describes it.
 
     ``empty`` is what stands there for kind EMPTY: ``None``, ``Dict``, ``List``, ``Tuple``, …
@@ -131,27 +131,8 @@ class LeafSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-class TreeSpec(Mapping[LeafPath, LeafSpec]):
-    """Every leaf of a tree, empties included, in stored order."""
-
-    def __init__(self, leaves: Mapping[LeafPath, LeafSpec]) -> None:
-        self._leaves = dict(leaves)
-
-    def __getitem__(self, path: LeafPath) -> LeafSpec:
-        return self._leaves[path]
-
-    def __iter__(self) -> Iterator[LeafPath]:
-        return iter(self._leaves)
-
-    def __len__(self) -> int:
-        return len(self._leaves)
-
-    def __contains__(self, path: object) -> bool:
-        return path in self._leaves
-
-    def items(self) -> ItemsView[LeafPath, LeafSpec]:
-        """The leaves with their paths; a dict's own view, ten times as fast as the one of ``Mapping``."""
-        return self._leaves.items()
+class TreeSpec(dict[LeafPath, LeafSpec]):
+    """Every leaf of a tree, empties included, in stored order. A value: it is not changed once it is made."""
 
     def __repr__(self) -> str:
         return f"TreeSpec({len(self)} leaves, {self.bytes} bytes)"
@@ -159,18 +140,18 @@ class TreeSpec(Mapping[LeafPath, LeafSpec]):
     @property
     def bytes(self) -> int:
         """Bytes of all leaves in memory."""
-        return sum(spec.bytes for spec in self._leaves.values())
+        return sum(spec.bytes for spec in self.values())
 
     @cached_property
     def texts(self) -> dict[LeafPath, str]:
         """The printed path of every leaf."""
-        return {path: str(path) for path in self._leaves}
+        return {path: str(path) for path in self}
 
     @cached_property
     def nodes(self) -> frozenset[LeafPath]:
         """Every node above a leaf, the root included."""
         found: set[LeafPath] = set()
-        for path in self._leaves:
+        for path in self:
             node = path.parent if path else path
             while node not in found:
                 found.add(node)
@@ -181,4 +162,4 @@ class TreeSpec(Mapping[LeafPath, LeafSpec]):
 
     def mapped(self, place: Callable[[LeafPath], LeafPath]) -> TreeSpec:
         """The same leaves under other paths."""
-        return TreeSpec({place(path): spec for path, spec in self._leaves.items()})
+        return TreeSpec({place(path): spec for path, spec in self.items()})
