@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.arrays import Window
-from surgery_cli.store.item import FileItem, Item, PytreeItem
+from surgery_cli.store.item import FileItem, Item, PytreeItem, ReadBefore
 from surgery_cli.store.location import Location, locate
 from surgery_cli.store.msgpack_tree import MsgpackFile
 from surgery_cli.store.safetensors_file import SafetensorsFile
@@ -25,10 +25,12 @@ class Checkpoint:
     Several pytree items stand under their names; a single one stands at the root of the tree.
     """
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, before: Mapping[str, ReadBefore] | None = None) -> None:
+        """Open the items; ``before``: what was read before and may stand in them, by their names."""
         self.location = location
+        known = before or {}
         self.items: dict[str, Item] = {
-            name: open_item(path) for name, path in location.items.items()
+            name: open_item(path, known.get(name)) for name, path in location.items.items()
         }
 
     @cached_property
@@ -146,12 +148,12 @@ def open_checkpoint(text: str, *, step: int | None = None, item: str | None = No
     return checkpoint
 
 
-def open_item(path: Path) -> Item:
+def open_item(path: Path, before: ReadBefore | None = None) -> Item:
     """The item at ``path``, in whichever format it is."""
     if path.is_dir():
         if not (path / METADATA).exists() and any(path.glob("*.safetensors")):
             return FileItem(path, SafetensorsFile(path), "safetensors")
-        return PytreeItem(path)
+        return PytreeItem(path, before)
     if path.suffix == ".safetensors":
         return FileItem(path, SafetensorsFile(path), "safetensors")
     return FileItem(path, MsgpackFile(path), "flax msgpack")

@@ -25,7 +25,7 @@ from surgery_cli.store.sidecars import (
     kind_of,
     stored_name,
 )
-from surgery_cli.store.survey import MANIFEST
+from surgery_cli.store.survey import MANIFEST, Survey
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
@@ -53,7 +53,7 @@ class Item(Protocol):
         """Equal for two leaves that refer to the same stored bytes; None if that cannot be told."""
 
 
-class StoredLeaf(msgspec.Struct, frozen=True):
+class StoredLeaf(msgspec.Struct, frozen=True, gc=False):
     """A leaf with the place of its value: a stored array, an inline value of ``checkpoint``, or neither."""
 
     spec: LeafSpec
@@ -61,15 +61,23 @@ class StoredLeaf(msgspec.Struct, frozen=True):
     is_inline: bool = False
 
 
+class ReadBefore(msgspec.Struct, frozen=True):
+    """What was read before and may stand in an item again: the very same bytes are not parsed twice."""
+
+    sidecars: Sidecars | None = None
+    survey: Survey | None = None
+
+
 class PytreeItem:
     """An item directory as Orbax writes it: arrays in OCDBT or per leaf, or values inline in ``checkpoint``."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, before: ReadBefore | None = None) -> None:
         self.directory = directory
+        self._before = before or ReadBefore()
 
     @cached_property
     def sidecars(self) -> Sidecars:
-        return Sidecars(self.directory)
+        return Sidecars(self.directory, self._before.sidecars)
 
     @cached_property
     def store(self) -> ArrayStore | None:
@@ -77,7 +85,7 @@ class PytreeItem:
         zarr3 = self.sidecars.use_zarr3
         zarr = None if zarr3 is None else (3 if zarr3 else 2)
         if OcdbtStore.recognises(self.directory):
-            return OcdbtStore(self.directory, zarr)
+            return OcdbtStore(self.directory, zarr, self._before.survey)
         if PerLeafStore.recognises(self.directory):
             return PerLeafStore(self.directory)
         return None
@@ -95,12 +103,9 @@ class PytreeItem:
         Raises:
             CheckpointError: something that metadata names is not there, or is damaged.
         """
-        entries = self.sidecars.entries
-        if entries is not None:
-            return {
-                path: self._described(path, entry["value_metadata"])
-                for path, entry in entries.items()
-            }
+        values = self.sidecars.values
+        if values is not None:
+            return {path: self._described(path, value) for path, value in values.items()}
         if self.aggregate is not None:
             return {path: self._structured(path) for path in self.aggregate.tree}
         arrays = self.store.arrays if self.store else {}
@@ -200,7 +205,7 @@ class PytreeItem:
     @property
     def is_inferred(self) -> bool:
         """True if no file says what the tree is, so that it is inferred from the arrays' names."""
-        return self.sidecars.entries is None and self.aggregate is None
+        return self.sidecars.metadata is None and self.aggregate is None
 
     @cached_property
     def tree(self) -> TreeSpec:

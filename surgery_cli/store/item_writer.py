@@ -15,7 +15,7 @@ from surgery_cli.store.file_writers import (
     Produce,
     write_aggregate,
 )
-from surgery_cli.store.item import FileItem, PytreeItem
+from surgery_cli.store.item import FileItem, PytreeItem, ReadBefore
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf
 from surgery_cli.store.links import Linker
 from surgery_cli.store.listing import Listing
@@ -103,6 +103,12 @@ class PytreeWriter:
     @property
     def raw_bytes(self) -> int:
         return self._arrays.raw_bytes
+
+    @property
+    def read_before(self) -> ReadBefore:
+        """What whoever opens the finished item need not parse again."""
+        survey = self._arrays.survey if isinstance(self._arrays, OcdbtWriter) else None
+        return ReadBefore(self.item.sidecars, survey)
 
 
 class NoArrays:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Hashable, Iterable
 from functools import cached_property
 from pathlib import Path
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
 
 
 class OcdbtStore:
-    """The arrays of an item directory with ``manifest.ocdbt``."""
+    """The arrays of an item directory with ``manifest.ocdbt``; ``known`` is a survey of what it may be linked from."""
 
-    def __init__(self, directory: Path, zarr: int | None = None) -> None:
+    def __init__(
+        self, directory: Path, zarr: int | None = None, known: Survey | None = None
+    ) -> None:
         self.directory = directory
         self._declared_zarr = zarr
+        self._known = known
 
     @staticmethod
     def recognises(directory: Path) -> bool:
@@ -28,7 +32,7 @@ class OcdbtStore:
 
     @cached_property
     def survey(self) -> Survey:
-        survey = Survey(self.directory)
+        survey = Survey(self.directory, self._known)
         survey.check_files()
         return survey
 
@@ -51,15 +55,15 @@ class OcdbtStore:
     @cached_property
     def contents(self) -> dict[str, dict[str, bytes | Extent]]:
         """For every array what is stored below its name: inline bytes, or where they lie, by key."""
-        suffix = "/" + DOCUMENT_NAMES[self.zarr]
-        texts = {key.decode(): value for key, value in self.survey.values.items()}
-        found: dict[str, dict[str, bytes | Extent]] = {
-            text.removesuffix(suffix): {} for text in sorted(texts) if text.endswith(suffix)
-        }
-        for text, value in texts.items():
+        suffix = f"/{DOCUMENT_NAMES[self.zarr]}".encode()
+        values = self.survey.values
+        names = (key[: -len(suffix)].decode() for key in values if key.endswith(suffix))
+        found: dict[str, dict[str, bytes | Extent]] = {name: {} for name in sorted(names)}
+        for key, value in values.items():
+            text = key.decode()
             name = self._owner(text, found)
             if name:
-                found[name][text[len(name) + 1 :]] = value
+                found[name][sys.intern(text[len(name) + 1 :])] = value
         return found
 
     def _owner(self, text: str, names: Collection[str]) -> str:

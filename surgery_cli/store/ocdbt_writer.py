@@ -39,6 +39,8 @@ class OcdbtWriter:
         self.linker = linker
         self.compact = compact
         self.raw_bytes = 0
+        self.survey: Survey | None = None
+        """What was read back once everything was written."""
         self.context = new_context()
         self._created: set[str] = set()
         self._lock = threading.Lock()
@@ -185,7 +187,8 @@ class OcdbtWriter:
         """Drop the history that our own commits made, and the files that nothing refers to any more."""
         if not (self.target / MANIFEST).exists():
             return  # no array at all
-        survey = Survey(self.target)
+        known = None if self._is_new else self.store.survey
+        survey = self.survey = Survey(self.target, known)
         self._write_manifest(survey)
         needed = set(survey.files)
         for file in survey.all_files():

@@ -19,6 +19,7 @@ from surgery_cli.store.sidecars import (
     METADATA,
     SHARDING,
     STRINGS,
+    TREE,
     VALUE_TYPES,
     Entry,
     entry_key,
@@ -82,7 +83,7 @@ def _write_metadata(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
     if item.sidecars.metadata is None:
         return
     entries = {entry_key(leaf.path): _entry(item, leaf) for leaf in plan.leaves}
-    document = {**item.sidecars.metadata, "tree_metadata": entries}
+    document = {TREE: entries, **item.sidecars.metadata}
     if isinstance(document.get("value_metadata_tree"), str):
         values = {
             leaf.path: entries[entry_key(leaf.path)]["value_metadata"] for leaf in plan.leaves
@@ -101,28 +102,22 @@ def _entry(item: PytreeItem, leaf: PlannedLeaf) -> Entry:
     """A leaf's entry: its old one where it has one (unknown fields stay), made anew else."""
     old = None
     if leaf.origin is item and leaf.origin_path is not None:
-        old = (item.sidecars.entries or {}).get(leaf.origin_path)
+        old = (item.sidecars.values or {}).get(leaf.origin_path)
     if old is None:
-        old = (item.sidecars.entries or {}).get(leaf.path)
-    value: Entry = dict(old["value_metadata"]) if old else {"skip_deserialize": False}
+        old = (item.sidecars.values or {}).get(leaf.path)
+    value: Entry = dict(old) if old else {"skip_deserialize": False}
     was = value.get("value_type")
     spec = leaf.spec
     value["value_type"] = spec.empty if spec.kind is LeafKind.EMPTY else VALUE_TYPES[spec.kind]
     if value["value_type"] != was or spec.kind is LeafKind.EMPTY:
         value["skip_deserialize"] = spec.kind is LeafKind.EMPTY
     shape = write_shape(leaf) if leaf.way is not Way.NONE else None
-    states_shape = "write_shape" in value or (old is None and _others_state_shape(item))
+    states_shape = "write_shape" in value or (old is None and item.sidecars.states_write_shapes)
     if shape is not None and spec.kind in (LeafKind.ARRAY, LeafKind.KEY) and states_shape:
         value["write_shape"] = list(shape)
     elif shape is None or spec.kind not in (LeafKind.ARRAY, LeafKind.KEY):
         value.pop("write_shape", None)
     return {"key_metadata": key_records(leaf.path), "value_metadata": value}
-
-
-def _others_state_shape(item: PytreeItem) -> bool:
-    return any(
-        "write_shape" in entry["value_metadata"] for entry in (item.sidecars.entries or {}).values()
-    )
 
 
 def _device_arrays(leaves: Iterable[PlannedLeaf]) -> list[PlannedLeaf]:
@@ -136,7 +131,7 @@ def _device_arrays(leaves: Iterable[PlannedLeaf]) -> list[PlannedLeaf]:
 
 def _write_sharding(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
     if item.sidecars.sharding is None and not (
-        item.sidecars.entries and _device_arrays(plan.leaves)
+        item.sidecars.values and _device_arrays(plan.leaves)
     ):
         return
     old = item.sidecars.sharding or {}

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +18,8 @@ from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind
 
 METADATA: Final = "_METADATA"
+TREE: Final = "tree_metadata"
+"""The field of ``_METADATA`` that holds the tree."""
 SHARDING: Final = "_sharding"
 ARRAY_METADATAS: Final = "array_metadatas"
 PROCESS_FILE: Final = "process_"
@@ -40,32 +46,60 @@ def sharding_key(name: str) -> str:
     return base64.urlsafe_b64encode(name.encode()).decode()
 
 
-class Sidecars:
-    """The parsed sidecars of an item directory; a file that is not there is None or empty."""
+class _KeyRecord(msgspec.Struct, gc=False):
+    """A key of a path in ``_METADATA``."""
 
-    def __init__(self, directory: Path) -> None:
+    key: str | int
+    key_type: int
+
+
+class _TreeEntry(msgspec.Struct, gc=False):
+    """A leaf in ``_METADATA``."""
+
+    key_metadata: list[_KeyRecord]
+    value_metadata: msgspec.Raw
+
+
+class Sidecars:
+    """The parsed sidecars of an item directory; a file that is not there is None or empty.
+
+    ``known``: sidecars that were parsed before. A tree that stands here in the very same bytes is not parsed again.
+    """
+
+    def __init__(self, directory: Path, known: Sidecars | None = None) -> None:
         self.directory = directory
-        self.metadata: dict[str, Any] | None = self._json(METADATA)
+        self._known = known
+        self._tree: msgspec.Raw | None = None
+        self.metadata: dict[str, Any] | None = self._metadata_without_tree()
+        """``_METADATA`` but for its tree, of which ``values`` are what is needed."""
         self.sharding: dict[str, str] | None = self._json(SHARDING)
         self.strings: dict[str, str] | None = self._json(STRINGS)
 
     def _json(self, name: str) -> dict[str, Any] | None:
+        raw = self._read(name)
+        if raw is None:
+            return None
+        with _damage(self.directory / name):
+            document: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
+            return document
+
+    def _metadata_without_tree(self) -> dict[str, Any] | None:
+        raw = self._read(METADATA)
+        if raw is None:
+            return None
+        with _damage(self.directory / METADATA):
+            fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+            self._tree = fields.pop(TREE, None)
+            return {name: msgspec.json.decode(field) for name, field in fields.items()}
+
+    def _read(self, name: str) -> bytes | None:
         path = self.directory / name
         if not path.is_file():
             return None
-        try:
+        with _damage(path):
             if path.stat().st_size > MAX_SIDECAR_BYTES:
                 raise ValueError(f"{path.stat().st_size} bytes are more than any sidecar has")
-            document = msgspec.json.decode(path.read_bytes())
-            if not isinstance(document, dict):
-                raise ValueError("not a JSON object")
-        except (msgspec.DecodeError, ValueError) as error:
-            raise CheckpointError(
-                f"'{path}' cannot be understood",
-                why=str(error),
-                fix="it is damaged or truncated; copy the checkpoint again from where it was whole",
-            ) from None
-        return document
+            return path.read_bytes()
 
     @cached_property
     def array_metadatas(self) -> dict[str, dict[str, Any]]:
@@ -92,28 +126,41 @@ class Sidecars:
         }
 
     @cached_property
-    def entries(self) -> dict[LeafPath, Entry] | None:
-        """The entries of ``_METADATA`` by path, in order; None if there is no such file.
+    def values(self) -> dict[LeafPath, Entry] | None:
+        """The ``value_metadata`` of every leaf in ``_METADATA`` by path, in order; None if there is no such file.
+
+        Leaves of which the same is said share one document.
 
         Raises:
             CheckpointError: the file has another form.
         """
         if self.metadata is None:
             return None
+        mark, known = self.tree_mark, self._known
+        if known is not None and known.tree_mark == mark:
+            return known.values
         try:
-            found = {}
-            for entry in self.metadata["tree_metadata"].values():
-                path = LeafPath(map(_typed_key, entry["key_metadata"]))
-                if not isinstance(entry["value_metadata"]["value_type"], str):
-                    raise TypeError("value_type is no text")
-                found[path] = entry
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if self._tree is None:
+                raise KeyError(TREE)
+            found = _values(msgspec.json.decode(self._tree, type=dict[str, _TreeEntry]))
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"'{self.directory / METADATA}' has an unknown form",
                 why=f"{type(error).__name__}: {error}",
                 fix="it is damaged, or written by a release of Orbax that this program does not know",
             ) from None
+        self._tree = None  # tens of megabytes, and its mark is known
         return found
+
+    @cached_property
+    def tree_mark(self) -> bytes:
+        """A digest of the bytes of the tree in ``_METADATA``."""
+        return hashlib.sha256(self._tree or b"").digest()
+
+    @cached_property
+    def states_write_shapes(self) -> bool:
+        """True if ``_METADATA`` says of arrays in which shape they are written."""
+        return any("write_shape" in value for value in (self.values or {}).values())
 
     def key_impl(self, name: str) -> str | None:
         """The implementation of a typed PRNG key array, None for other arrays."""
@@ -135,12 +182,45 @@ class Sidecars:
         return bool((self.metadata or {}).get("store_array_data_equal_to_fill_value", False))
 
 
-def _typed_key(record: Entry) -> Key:
-    if record["key_type"] == _SEQUENCE:
-        return int(record["key"])
-    if record["key_type"] != _DICT:
-        raise ValueError(f"key_type {record['key_type']}")
-    return str(record["key"])
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """What makes a sidecar unreadable is damage of that file.
+
+    Raises:
+        CheckpointError: it is no JSON, no object, or far too large.
+    """
+    try:
+        yield
+    except (msgspec.DecodeError, ValueError) as error:
+        is_no_object = isinstance(error, msgspec.ValidationError)
+        raise CheckpointError(
+            f"'{path}' cannot be understood",
+            why="not a JSON object" if is_no_object else str(error),
+            fix="it is damaged or truncated; copy the checkpoint again from where it was whole",
+        ) from None
+
+
+def _values(tree: dict[str, _TreeEntry]) -> dict[LeafPath, Entry]:
+    """The parsed ``value_metadata`` by path; the few that differ are parsed once each."""
+    found: dict[LeafPath, Entry] = {}
+    parsed: dict[bytes, Entry] = {}
+    for entry in tree.values():
+        raw = bytes(entry.value_metadata)
+        value = parsed.get(raw)
+        if value is None:
+            value = parsed[raw] = msgspec.json.decode(raw)
+            if not isinstance(value["value_type"], str):
+                raise TypeError("value_type is no text")
+        found[LeafPath([_typed_key(record) for record in entry.key_metadata])] = value
+    return found
+
+
+def _typed_key(record: _KeyRecord) -> Key:
+    if record.key_type == _DICT:
+        return sys.intern(str(record.key))  # `kernel` stands in 100,000 paths
+    if record.key_type == _SEQUENCE:
+        return int(record.key)
+    raise ValueError(f"key_type {record.key_type}")
 
 
 def kind_of(value_type: str, key_impl: str | None) -> LeafKind:

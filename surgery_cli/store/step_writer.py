@@ -11,9 +11,9 @@ from surgery_cli.draft import SOURCE, Draft, DraftItems
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.store.array_writing import write_file
 from surgery_cli.store.checkpoint import Checkpoint
-from surgery_cli.store.item import Item, PytreeItem
+from surgery_cli.store.item import Item, PytreeItem, ReadBefore
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, planned
-from surgery_cli.store.item_writer import ItemWriter, open_writer, small_files
+from surgery_cli.store.item_writer import ItemWriter, PytreeWriter, open_writer, small_files
 from surgery_cli.store.links import Linker
 from surgery_cli.store.listing import Listing, check_link, holds_pytree
 from surgery_cli.store.location import Location
@@ -165,6 +165,15 @@ class StepWriter:
     def finish(self) -> None:
         for writer in self.items.values():
             writer.finish()
+
+    @property
+    def read_before(self) -> dict[str, ReadBefore]:
+        """For every item, what whoever opens it need not parse again."""
+        return {
+            name: writer.read_before
+            for name, writer in self.items.items()
+            if isinstance(writer, PytreeWriter)
+        }
 
     def _carry_around(self, location: Location) -> Path:
         """Copy what stands beside the edited items; returns the new step (or flat, or item) directory or file."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.listing import check_link
+from surgery_cli.store.zarr import DOCUMENT_NAMES
 
 MANIFEST = "manifest.ocdbt"
 
@@ -26,7 +28,12 @@ DATA_FOLDERS = ("d", "ocdbt_data", "ocdbt_meta")
 """Folders of a database that hold its data files."""
 
 
-class Extent(msgspec.Struct, frozen=True):
+_DOCUMENTS = tuple(f"/{name}".encode() for name in DOCUMENT_NAMES.values())
+_NODES_AT_ONCE = 2
+"""Orbax lets a node hold 100 MB, which are several hundred as Python objects: one is read, one is taken in."""
+
+
+class Extent(msgspec.Struct, frozen=True, gc=False):
     """A range of bytes in a data file; ``file`` is relative to the database's directory."""
 
     file: str
@@ -37,10 +44,18 @@ class Extent(msgspec.Struct, frozen=True):
         return self.length
 
 
-class Survey:
-    """The keys of an OCDBT database with the place of each value: inline bytes or an extent."""
+Values: TypeAlias = dict[bytes, bytes | Extent]
+"""Stored values by key: inline bytes, or where they lie."""
 
-    def __init__(self, directory: Path) -> None:
+
+class Survey:
+    """The keys of an OCDBT database with the place of each value: inline bytes or an extent.
+
+    ``known``: a survey of another database. A node that lies in the very same file as there, linked into this
+    database, is not read again: files of a database never change.
+    """
+
+    def __init__(self, directory: Path, known: Survey | None = None) -> None:
         """Walk the newest version of the database.
 
         Raises:
@@ -50,39 +65,57 @@ class Survey:
 
         self.directory = directory
         base = ts.KvStore.open({"driver": "file", "path": f"{directory}/"}).result()
-        self.values: dict[bytes, bytes | Extent] = {}
+        self.values: Values = {}
         self.nodes: list[Extent] = []
+        self._leaf_nodes: dict[tuple[str, bytes], Values] = {}
+        """The values of every leaf of the B-tree, by its location and what its keys begin with."""
+        shared = {} if known is None else known.leaf_nodes_shared_with(directory)
         try:
             self.manifest: dict[str, Any] = ts.ocdbt.dump(base).result()
             root = self.manifest["versions"][-1]["root"]
-            pending = [(root["location"], b"")] if "location" in root else []
-            while pending:
-                # futures of a whole level at once: the walk is bound by latency, not by bytes
-                level = [
-                    (ts.ocdbt.dump(base, location), location, prefix)
-                    for location, prefix in pending
-                ]
-                pending = []
-                for future, location, prefix in level:
-                    node = future.result()
-                    self.nodes.append(_extent(location))
-                    if node["height"]:
-                        pending += [
-                            (e["location"], prefix + e["subtree_common_prefix"])
-                            for e in node["entries"]
-                        ]
-                        continue
-                    for entry in node["entries"]:
-                        inline = entry.get("inline_value")
-                        self.values[prefix + entry["key"]] = (
-                            inline if inline is not None else _extent(entry["indirect_value"])
-                        )
+            waiting = deque([(root["location"], b"")] if "location" in root else [])
+            reading: deque[tuple[str, bytes, Any]] = deque()
+            while waiting or reading:
+                while waiting and len(reading) < _NODES_AT_ONCE:
+                    node = waiting.popleft()
+                    future = None if node in shared else ts.ocdbt.dump(base, node[0])
+                    reading.append((*node, future))
+                location, prefix, future = reading.popleft()
+                self.nodes.append(_extent(location))
+                if future is None:
+                    self._add(location, prefix, shared[location, prefix])
+                    continue
+                content = future.result()
+                if content["height"]:
+                    waiting += [
+                        (e["location"], prefix + e["subtree_common_prefix"])
+                        for e in content["entries"]
+                    ]
+                else:
+                    self._add(location, prefix, _values(content["entries"], prefix))
         except (ValueError, KeyError, IndexError, OSError) as error:
             raise CheckpointError(
                 f"the store in '{directory}' cannot be read",
                 why=_first_line(error),
                 fix="a file is missing, truncated or damaged; copy the checkpoint again from where it was whole",
             ) from error
+
+    def _add(self, location: str, prefix: bytes, values: Values) -> None:
+        self._leaf_nodes[location, prefix] = values
+        self.values.update(values)
+
+    def leaf_nodes_shared_with(self, directory: Path) -> dict[tuple[str, bytes], Values]:
+        """Of this database's nodes, those that lie in files which also stand, linked, in ``directory``."""
+        is_shared: dict[str, bool] = {}
+        for location, _ in self._leaf_nodes:
+            file = _extent(location).file
+            if file not in is_shared:
+                is_shared[file] = _is_same_file(self.directory / file, directory / file)
+        return {
+            node: values
+            for node, values in self._leaf_nodes.items()
+            if is_shared[_extent(node[0]).file]
+        }
 
     def read_all(self, wanted: Mapping[str, bytes | Extent]) -> dict[str, bytes]:
         """Stored values, by whatever they are to be called (small ones: metadata documents)."""
@@ -176,6 +209,28 @@ def _scan(directory: Path, *, folders: bool = False) -> list[os.DirEntry[str]]:
     if not directory.is_dir():
         return []
     return [e for e in os.scandir(directory) if (e.is_dir() if folders else e.is_file())]
+
+
+def _values(entries: list[dict[str, Any]], prefix: bytes) -> Values:
+    """The values that a leaf of the B-tree holds; array documents that are the same are one object."""
+    found: Values = {}
+    documents: dict[bytes, bytes] = {}
+    for entry in entries:
+        key, inline = prefix + entry["key"], entry.get("inline_value")
+        if inline is None:
+            found[key] = _extent(entry["indirect_value"])
+        elif key.endswith(_DOCUMENTS):
+            found[key] = documents.setdefault(inline, inline)
+        else:
+            found[key] = inline
+    return found
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def _extent(location: str) -> Extent:

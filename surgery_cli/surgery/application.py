@@ -120,6 +120,7 @@ def apply(
                 prefix_items=prepared.draft.items.is_prefixed,
                 memory_bytes=options.memory_bytes,
                 listener=listener,
+                before=writer.read_before,
             )
             probed = gate.check(written) if gate is not None else ""
             if probed:

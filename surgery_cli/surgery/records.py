@@ -162,14 +162,13 @@ def digests_after(
     known = old.digests if old is not None else {}
     found: dict[str, LeafDigest] = {}
     for path, recipe in draft.leaves.items():
-        key = record_key(written, path)
         origin = recipe.origin
         if path in edited:
-            found[key] = edited[path]
-        elif recipe.is_by_reference and origin is not None and origin.source == SOURCE:
+            found[record_key(written, path)] = edited[path]
+        elif known and recipe.is_by_reference and origin is not None and origin.source == SOURCE:
             digest = known.get(record_key(source, origin.path))
             if digest is not None:
-                found[key] = digest
+                found[record_key(written, path)] = digest
     chosen = set(source.items)
     unchosen = [name for name in trees_of_step(source) if name not in chosen]
     carried = tuple(f"{LeafPath((name,)).spelling}/" for name in unchosen)

@@ -13,6 +13,7 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.errors import Problem, SurgeryError, WriteError
 from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.store.item import ReadBefore
 from surgery_cli.store.location import locate
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.verification.digests import LeafDigest, leaf_digest
@@ -30,10 +31,12 @@ def verify_result(
     prefix_items: bool,
     memory_bytes: int,
     listener: Listener | None,
+    before: Mapping[str, ReadBefore] | None = None,
 ) -> Checkpoint:
     """Compare every path, kind, shape and dtype with the draft, and read the written leaves back.
 
-    ``prefix_items``: paths of the draft begin with the items' names. Returns the new checkpoint, as opened.
+    ``prefix_items``: paths of the draft begin with the items' names. ``before``: what was read before, by item; of
+    it, what stands in ``new`` in the very same bytes is not parsed twice. Returns the new checkpoint, as opened.
 
     Raises:
         WriteError: it is not what the draft says.
@@ -47,7 +50,7 @@ def verify_result(
             fix="choose a destination with another name; nothing was left behind",
         ) from error
     # a step of which one item is left would be read without the item's name in front
-    written = Checkpoint(msgspec.structs.replace(location, prefix_items=prefix_items))
+    written = Checkpoint(msgspec.structs.replace(location, prefix_items=prefix_items), before)
     comparison = compare(draft.tree, written.tree)
     if not comparison.agrees:
         raise WriteError.of(
