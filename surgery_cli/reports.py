@@ -40,7 +40,7 @@ class Statistics(msgspec.Struct, kw_only=True):
     histogram: list[int]
 
 
-class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True):
+class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """A leaf as ``inspect`` shows it; ``bytes`` in memory, ``stored_bytes`` on disk."""
 
     path: str
@@ -230,6 +230,7 @@ class Verdict(Document, kw_only=True):
     findings: list[Finding]
     checked: int
     unchecked: int
+    notes: list[str] = []
 
 
 class ProbeStatistics(msgspec.Struct, kw_only=True):
@@ -352,6 +353,10 @@ class ProbeComparison(msgspec.Struct, kw_only=True):
     """The first call, in the order in which calls finish, that is further apart than the tolerance."""
     only_in_a: list[str]
     only_in_b: list[str]
+    gradients: list[ProbePair] = []
+    """With a loss: gradients at the calls in the order of the backward pass, then those of params (kind ``param``)."""
+    first_different_gradient: str | None = None
+    """The first call, in the order of the backward pass, whose gradient is further apart than the tolerance."""
     other_first_non_finite: FirstNonFinite | None = None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import jax
@@ -11,11 +11,14 @@ import msgspec
 import numpy as np
 
 from surgery_cli.probe.calls import Path
-from surgery_cli.probe.forward import Site, arguments, by_slot
+from surgery_cli.probe.forward import Site, arguments, by_slot, slot_key
+from surgery_cli.probe.gradients import Backward
 from surgery_cli.probe.models import Trace
 from surgery_cli.probe.pairing import Half, Pairs
 from surgery_cli.probe.replay import Point, Replay
 from surgery_cli.probe.statistics import is_numeric
+
+Slot = tuple[str, Path]
 
 NOISE: Final = 1e-6
 """Values this much smaller than the run's largest are noise: they are not compared with each other alone."""
@@ -40,7 +43,7 @@ class Run(msgspec.Struct, frozen=True):
     """One side: a trace, with the variables that it needs."""
 
     trace: Trace
-    variables: dict[tuple[str, Path], Any]
+    variables: dict[Slot, Any]
 
 
 def default_tolerance(dtypes: Sequence[str]) -> float:
@@ -72,11 +75,53 @@ def compare_runs(
     sites, outputs = jax.device_get(
         jax.jit(run)(by_slot(a.variables), by_slot(b.variables), list(arrays))
     )
-    largest = max((float(max(found[1], found[2])) for found in sites), default=0.0)
     return (
-        [_deviation(found, NOISE * largest) for found in sites],
+        _above_noise(sites),
         None if outputs is None else [_deviation(found, 0.0) for found in outputs],
     )
+
+
+def compare_gradients(
+    a: Run,
+    b: Run,
+    arrays: Sequence[Any],
+    loss: Callable[[Any], Any],
+    pairs: Sequence[tuple[Half, Half]],
+    variables: Sequence[tuple[Slot, Slot]],
+) -> tuple[list[Deviation], list[Deviation]]:
+    """The deviation of the gradients of ``loss`` at each pair of calls, and of each pair of variables.
+
+    Every call must be one that can have a gradient.
+    """
+    sides = [
+        Backward(run.trace, run.variables, {h.site.point.position for h in halves})
+        for run, halves in ((a, [left for left, _ in pairs]), (b, [right for _, right in pairs]))
+    ]
+
+    def run(trained: Any, fixed: Any, inputs: list[Any]) -> Any:
+        (_, of_a, at_a), (_, of_b, at_b) = (
+            backward(t, f, inputs, loss)
+            for backward, t, f in zip(sides, trained, fixed, strict=True)
+        )
+        return (
+            [_distance(_of(at_a, left), _of(at_b, right)) for left, right in pairs],
+            [_distance(of_a[slot_key(left)], of_b[slot_key(right)]) for left, right in variables],
+        )
+
+    sites, params = jax.device_get(
+        jax.jit(run)(
+            [by_slot(backward.trained) for backward in sides],
+            [by_slot(backward.fixed) for backward in sides],
+            list(arrays),
+        )
+    )
+    return _above_noise(sites), _above_noise(params)
+
+
+def _above_noise(found: Sequence[Any]) -> list[Deviation]:
+    """Deviations, relative to no less than what is noise beside the largest of all."""
+    largest = max((float(max(each[1], each[2])) for each in found), default=0.0)
+    return [_deviation(each, NOISE * largest) for each in found]
 
 
 def _captured(

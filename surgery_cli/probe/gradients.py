@@ -56,34 +56,16 @@ def run_gradients(
     Raises:
         SurgeryError: the loss is no scalar.
     """
-    sites = {s.point.position: s for s in sites_of(trace) if can_have_gradient(s)}
+    backward = Backward(trace, variables, captured)
 
-    def observe(point: Point, _: Any, outputs: list[Any], feed: Any) -> tuple[list[Any], Any]:
-        whole = point.position in captured
-        return [_tapped(whole, outputs[0], feed)], ()
-
-    replay = Replay([site.point for site in sites.values()], observe)
-    trained = {slot: v for slot, v in variables.items() if is_inexact(v.dtype)}
-    fixed = by_slot({slot: v for slot, v in variables.items() if slot not in trained})
-    feeds = {
-        at: jnp.zeros((*site.point.lengths, *(site.shape if at in captured else (_SIZE,))),
-                      site.dtype if at in captured else jnp.float32)
-        for at, site in sites.items()
-    }  # fmt: skip
-
-    def scalar(held: dict[str, Any], fed: dict[int, Any], others: Any, inputs: list[Any]) -> Any:
-        flat, _ = replay(trace.closed, arguments(trace, {**held, **others}, inputs), fed)
-        return loss(jax.tree_util.tree_unflatten(trace.structure, flat))
-
-    def run(held: dict[str, Any], fed: dict[int, Any], others: Any, inputs: list[Any]) -> Any:
-        value, (by_variable, by_site) = jax.value_and_grad(scalar, argnums=(0, 1))(
-            held, fed, others, inputs
-        )
+    def run(held: dict[str, Any], others: dict[str, Any], inputs: list[Any]) -> Any:
+        value, by_variable, by_site = backward(held, others, inputs, loss)
         measured = {name: measure(gradient) for name, gradient in by_variable.items()}
         return value, measured, by_site, by_variable if captured else {}
 
+    trained, sites = backward.trained, backward.sites
     value, by_variable, by_site, whole = jax.device_get(
-        jax.jit(run)(by_slot(trained), feeds, fixed, list(arrays))
+        jax.jit(run)(by_slot(trained), by_slot(backward.fixed), list(arrays))
     )
     measured = {
         at: _measured(sites[at], found) for at, found in by_site.items() if at not in captured
@@ -95,6 +77,52 @@ def run_gradients(
         {at: np.asarray(found) for at, found in by_site.items() if at in captured},
         {slot: np.asarray(whole[slot_key(slot)]) for slot in trained} if captured else {},
     )
+
+
+class Backward:
+    """The backward pass of a trace, to be traced itself: statistics at every call, whole gradients where captured.
+
+    ``trained`` are the variables that are differentiated, ``fixed`` the others.
+    """
+
+    def __init__(
+        self, trace: Trace, variables: dict[tuple[str, Path], Any], captured: Collection[int] = ()
+    ) -> None:
+        self.sites = {s.point.position: s for s in sites_of(trace) if can_have_gradient(s)}
+        self.trained = {slot: v for slot, v in variables.items() if is_inexact(v.dtype)}
+        self.fixed = {slot: v for slot, v in variables.items() if slot not in self.trained}
+        self._trace = trace
+        self._captured = captured
+
+    def __call__(
+        self,
+        trained: dict[str, Any],
+        fixed: dict[str, Any],
+        inputs: list[Any],
+        loss: Callable[[Any], Any],
+    ) -> tuple[Any, dict[str, Any], dict[int, Any]]:
+        """The loss, the gradients of the trained variables, and what was observed at the calls, by position."""
+        trace = self._trace
+        replay = Replay([site.point for site in self.sites.values()], self._observe)
+        feeds = {at: self._feed(site) for at, site in self.sites.items()}
+
+        def scalar(held: dict[str, Any], fed: dict[int, Any]) -> Any:
+            flat, _ = replay(trace.closed, arguments(trace, {**held, **fixed}, inputs), fed)
+            return loss(jax.tree_util.tree_unflatten(trace.structure, flat))
+
+        value, found = jax.value_and_grad(scalar, argnums=(0, 1))(trained, feeds)
+        return value, *found
+
+    def _observe(
+        self, point: Point, _: Any, outputs: list[Any], feed: Any
+    ) -> tuple[list[Any], Any]:
+        return [_tapped(point.position in self._captured, outputs[0], feed)], ()
+
+    def _feed(self, site: Site) -> Any:
+        """Zeros in whose place the gradient, or its statistics, comes back."""
+        if site.point.position in self._captured:
+            return jnp.zeros((*site.point.lengths, *site.shape), site.dtype)
+        return jnp.zeros((*site.point.lengths, _SIZE), jnp.float32)
 
 
 def random_projection(seed: int) -> Callable[[Any], Any]:

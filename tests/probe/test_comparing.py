@@ -1,5 +1,6 @@
 """Two checkpoints on one batch: the outputs decide, the calls explain."""
 
+import edited_models as own
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -49,6 +50,31 @@ def test_a_function_preserving_rescale_is_proved_although_a_layer_differs(
     assert hidden.rms_b == pytest.approx(7.3 * hidden.rms_a, rel=1e-5)
     assert hidden.gradient_rms_a == pytest.approx(7.3 * hidden.gradient_rms_b, rel=1e-4)
     assert comparison.first_different == "hidden"
+    gradients = {row.a: row for row in comparison.gradients}
+    assert list(gradients) == [".", "out", "hidden", "params/hidden/kernel", "params/out/kernel"]
+    assert gradients["hidden"].relative == pytest.approx(6.3 / 7.3, rel=1e-5)
+    assert gradients["out"].relative < 1e-5
+    assert comparison.first_different_gradient == "hidden"
+
+
+def test_gradients_are_compared_as_jax_gives_them(saved, batch, params, tmp_path):
+    kernel = np.array(params["out"]["kernel"])
+    kernel[2, 1] += 1
+    changed = {"hidden": params["hidden"], "out": {"kernel": kernel}}
+    found = against(
+        saved, save(tmp_path / "b", {"params": changed}), batch, grad=True, loss=f"{FILE}:squared"
+    )
+
+    def loss(params):
+        return own.squared(own.MLP().apply({"params": params}, X), np.ones((4, 3), np.float32))
+
+    a, b = (np.float64(jax.grad(loss)(p)["hidden"]["kernel"]) for p in (params, changed))
+    row = next(r for r in found.comparison.gradients if r.a == "params/hidden/kernel")
+    assert row.kind == "param"
+    assert row.max_abs == pytest.approx(np.abs(a - b).max(), rel=1e-4)
+    norms = [np.linalg.norm(x) for x in (a - b, a, b)]
+    assert row.relative == pytest.approx(norms[0] / max(norms[1:]), rel=1e-4)
+    assert found.comparison.first_different_gradient == "."
 
 
 def test_one_changed_entry_is_a_difference_that_begins_where_it_stands(
@@ -80,12 +106,18 @@ def test_a_renamed_model_is_paired_by_the_plan_in_surgery_json(saved, batch, tmp
     )
     surgery.apply(saved, str(tmp_path / "b"), read_plan(str(plan)))
 
-    found = against(saved, str(tmp_path / "b"), batch, model_b=f"{FILE}:RenamedMLP").comparison
+    found = against(
+        saved, str(tmp_path / "b"), batch, model_b=f"{FILE}:RenamedMLP", grad=True
+    ).comparison
 
     assert found.agrees
     assert [(p.a, p.b) for p in found.sites] == [
         ("hidden", "encoder"), ("out", "head"), (".", "."),
     ]  # fmt: skip
+    assert [(p.a, p.b, p.relative) for p in found.gradients if p.kind == "param"] == [
+        ("params/hidden/kernel", "params/encoder/kernel", 0.0),
+        ("params/out/kernel", "params/head/kernel", 0.0),
+    ]
     assert (found.only_in_a, found.only_in_b) == ([], [])
 
 

@@ -122,15 +122,10 @@ def _render_comparison(found: ProbeComparison, page: Page) -> None:
         " on ",
         Cell(shown_path(found.other), "strong"),
     )
-    has_gradients = any(row.gradient_rms_a is not None for row in found.sites)
-    header = ["module", "there", "class", "difference", "largest", "rms here", "rms there", ""]
-    if has_gradients:
-        header[-1:] = ["gradient here", "there", ""]
-    rows = [
-        _pair_row(row, has_gradients, row.a == found.first_different)
-        for row in [*found.sites, *found.outputs]
-    ]
-    page.table(rows, header=[Cell(text, "faint") for text in header])
+    _render_pairs("module", [*found.sites, *found.outputs], found.first_different, page)
+    if found.gradients:
+        page.line()
+        _render_pairs("gradient at", found.gradients, found.first_different_gradient, page)
     for text in found.only_in_a:
         page.line(Cell("only here: ", "doubtful"), text)
     for text in found.only_in_b:
@@ -144,21 +139,30 @@ def _render_comparison(found: ProbeComparison, page: Page) -> None:
         page.line(
             "the first call that differs is ", Cell(found.first_different, "strong"), indent=2
         )
+    if found.first_different_gradient is not None:
+        page.line(
+            "backwards, the first gradient that differs is at ",
+            Cell(found.first_different_gradient, "strong"),
+            indent=2,
+        )
     if found.other_first_non_finite is not None:
         page.line("there:")
         render_first(found.other_first_non_finite, page)
 
 
-def _pair_row(row: ProbePair, has_gradients: bool, is_first: bool) -> list[Cell | str]:
-    numbers: list[float | None] = [row.relative, row.max_abs, row.rms_a, row.rms_b]
-    if has_gradients:
-        numbers += [row.gradient_rms_a, row.gradient_rms_b]
-    texts = ["" if n is None else "0" if n == 0 else number_text(n) for n in numbers]
+def _render_pairs(title: str, pairs: list[ProbePair], first: str | None, page: Page) -> None:
+    header = [title, "there", "class", "difference", "largest", "rms here", "rms there", ""]
+    rows = [_pair_row(pair, pair.a == first) for pair in pairs]
+    page.table(rows, header=[Cell(text, "faint") for text in header])
+
+
+def _pair_row(row: ProbePair, is_first: bool) -> list[Cell | str]:
+    numbers = (row.relative, row.max_abs, row.rms_a, row.rms_b)
     return [
         Cell(row.a, "strong"),
         row.b if row.b != row.a else "",
         row.kind,
-        *(Cell(text, right=True) for text in texts),
+        *(Cell("0" if n == 0 else number_text(n), right=True) for n in numbers),
         Cell("first that differs" if is_first else "", "doubtful"),
     ]
 

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from surgery_cli import reports
-from surgery_cli.probe.comparing import Deviation, Run, compare_runs, default_tolerance
-from surgery_cli.probe.gradients import Gradients
-from surgery_cli.probe.pairing import Half, pair
+from surgery_cli.probe.comparing import (
+    Deviation,
+    Run,
+    compare_gradients,
+    compare_runs,
+    default_tolerance,
+)
+from surgery_cli.probe.gradients import Gradients, can_have_gradient
+from surgery_cli.probe.pairing import Half, Pairs, pair
+from surgery_cli.surgery.probing.gradients import trained_params
 from surgery_cli.surgery.probing.run import Probed
-from surgery_cli.surgery.probing.session import Session
+from surgery_cli.surgery.probing.session import Session, Slot
 from surgery_cli.surgery.records import read_record
 
+_PARAM: Final = "param"
 
-def compare_probed(a: Probed, b: Probed, tolerance: float | None) -> reports.ProbeComparison:
-    """Two runs, call by call and by their outputs; ``tolerance`` is relative, None for that of the dtypes."""
-    pairs = pair(a.wanted, b.wanted, _renames(a.session, b.session))
-    deviations, outputs = compare_runs(
-        Run(a.session.trace, a.variables), Run(b.session.trace, b.variables),
-        a.session.call.arrays, pairs,
-    )  # fmt: skip
+
+def compare_probed(
+    a: Probed,
+    b: Probed,
+    tolerance: float | None,
+    loss: Callable[[Any], Any] | None = None,
+) -> reports.ProbeComparison:
+    """Two runs, call by call and by their outputs, and by the gradients of ``loss`` if there is one.
+
+    ``tolerance`` is relative, None for that of the dtypes.
+    """
+    renames = _renames(a.session, b.session)
+    pairs = pair(a.wanted, b.wanted, renames)
+    sides = Run(a.session.trace, a.variables), Run(b.session.trace, b.variables)
+    deviations, outputs = compare_runs(*sides, a.session.call.arrays, pairs)
     if tolerance is None:
         tolerance = default_tolerance(
             [
@@ -44,6 +61,8 @@ def compare_probed(a: Probed, b: Probed, tolerance: float | None) -> reports.Pro
     ]
     agrees, why = _verdict(a, b, outputs, tolerance)
     first = next((row for row in rows if not row.relative <= tolerance), None)
+    gradients = [] if loss is None else _gradient_rows(a, b, sides, pairs, renames, loss)
+    bad = next((r for r in gradients if r.kind != _PARAM and not r.relative <= tolerance), None)
     return reports.ProbeComparison(
         other=str(b.session.checkpoint.location.root),
         other_model=b.session.user.name,
@@ -56,6 +75,8 @@ def compare_probed(a: Probed, b: Probed, tolerance: float | None) -> reports.Pro
         first_different=first.a if first is not None else None,
         only_in_a=[half.name for half in pairs.only_in_a],
         only_in_b=[half.name for half in pairs.only_in_b],
+        gradients=gradients,
+        first_different_gradient=bad.a if bad is not None else None,
         other_first_non_finite=b.first,
     )
 
@@ -94,6 +115,57 @@ def _pair_row(
         gradient_rms_b=_gradient_rms(right, b),
         **_fields(found),
     )
+
+
+def _gradient_rows(
+    a: Probed,
+    b: Probed,
+    sides: tuple[Run, Run],
+    pairs: Pairs,
+    renames: Mapping[str, str],
+    loss: Callable[[Any], Any],
+) -> list[reports.ProbePair]:
+    """A row for each pair of calls in the order of the backward pass, then for each pair of params."""
+    both = [
+        halves for halves in reversed(pairs.both) if all(can_have_gradient(h.site) for h in halves)
+    ]
+    slots = list(_paired_params(a, b, renames))
+    at_calls, of_params = a.session.user.run(
+        compare_gradients, *sides, a.session.call.arrays, loss, both, slots
+    )
+    rows = [
+        reports.ProbePair(
+            a=left.name,
+            b=right.name,
+            kind=left.site.label.kind,
+            shape=left.site.shape,
+            dtype=str(left.site.dtype),
+            **_fields(found),
+        )
+        for (left, right), found in zip(both, at_calls, strict=True)
+    ]
+    return rows + [
+        reports.ProbePair(
+            a=str(a.session.binding.leaves[left]),
+            b=str(b.session.binding.leaves[right]),
+            kind=_PARAM,
+            shape=tuple(a.variables[left].shape),
+            dtype=str(a.variables[left].dtype),
+            **_fields(found),
+        )
+        for (left, right), found in zip(slots, of_params, strict=True)
+    ]
+
+
+def _paired_params(a: Probed, b: Probed, renames: Mapping[str, str]) -> Iterator[tuple[Slot, Slot]]:
+    """Params of both sides by name, or by the renamed path of their module; those of other shapes have no pair."""
+    for slot in trained_params(a):
+        collection, path = slot
+        module = "/".join(path[:-1])
+        moved = (*renames.get(module, module).split("/"), path[-1]) if path[:-1] else path
+        other = next((s for s in (slot, (collection, moved)) if s in b.variables), None)
+        if other is not None and a.variables[slot].shape == b.variables[other].shape:
+            yield slot, other
 
 
 def _gradient_rms(half: Half, found: Gradients | None) -> float | None:

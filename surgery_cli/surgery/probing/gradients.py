@@ -9,6 +9,7 @@ from surgery_cli import reports
 from surgery_cli.probe.statistics import Measured
 from surgery_cli.surgery.probing.documents import statistics_of
 from surgery_cli.surgery.probing.run import Probed
+from surgery_cli.surgery.probing.session import Slot
 
 _EXPLODING: Final = 1e3
 """A gradient that is this many times the median of all is marked."""
@@ -30,12 +31,11 @@ def add_gradients(found: reports.Probe, probed: Probed) -> None:
             row.gradient = statistics_of(measured)
             row.marks += _marks(measured, shown)
     found.loss = gradients.loss
-    of_params = list(gradients.variables.values())
-    for slot, measured in gradients.variables.items():
+    of_params = [gradients.variables[slot] for slot in trained_params(probed)]
+    for slot in trained_params(probed):
+        measured = gradients.variables[slot]
         gradient = statistics_of(measured)
-        is_param = slot in probed.session.binding.leaves and slot[0] not in _STATES
-        if not is_param or gradient is None:
-            continue
+        assert gradient is not None
         value = probed.variables[slot]
         found.params.append(
             reports.ProbeParam(
@@ -46,6 +46,16 @@ def add_gradients(found: reports.Probe, probed: Probed) -> None:
                 marks=_marks(measured, of_params),
             )
         )
+
+
+def trained_params(probed: Probed) -> list[Slot]:
+    """The variables of the checkpoint that have a gradient, without states that nothing trains."""
+    gradients = probed.gradients
+    return [
+        slot
+        for slot in (gradients.variables if gradients is not None else ())
+        if slot in probed.session.binding.leaves and slot[0] not in _STATES
+    ]
 
 
 def _marks(measured: Measured, others: list[Measured]) -> list[str]:

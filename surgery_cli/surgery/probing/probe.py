@@ -73,7 +73,7 @@ def _against(
     settings = msgspec.structs.replace(options, step=None)
     other = open_session(options.against, other_user, inputs, settings)
     second = run_session(other, chosen_sites(other.sites, settings), loss)
-    return compare_probed(probed, second, options.tolerance)
+    return compare_probed(probed, second, options.tolerance, loss)
 
 
 def _with_files(found: reports.Probe, probed: Probed, options: ProbeOptions) -> reports.Probe:
