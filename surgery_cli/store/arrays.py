@@ -10,6 +10,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.claims import check_claim
+from surgery_cli.store.survey import Extent
 from surgery_cli.store.zarr import ArrayDocument
 
 if TYPE_CHECKING:
@@ -27,12 +28,22 @@ VALUES_POOL = "cache_pool#values"
 
 
 class StoredArray(msgspec.Struct, frozen=True, gc=False):
-    """An array as stored: its document, the keys of its chunks below its name, and its encoded bytes."""
+    """An array as stored: its document, what is stored below its name by key, and how many bytes that is.
+
+    ``values`` belong to the ``keys``, one for each: the bytes themselves, or where they lie in a database. They are
+    empty where every key is a file.
+    """
 
     name: str
     document: ArrayDocument
     keys: tuple[str, ...]
     stored_bytes: int
+    values: tuple[bytes | Extent, ...] = ()
+
+    @property
+    def extents(self) -> list[Extent]:
+        """Where the values lie, those left out that the database's tree holds itself."""
+        return [value for value in self.values if isinstance(value, Extent)]
 
 
 class ArrayStore(Protocol):

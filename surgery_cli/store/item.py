@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store.arrays import ArrayStore, Window, open_array, read_array
+from surgery_cli.store.arrays import ArrayStore, StoredArray, Window, open_array, read_array
 from surgery_cli.store.msgpack_tree import MsgpackFile
 from surgery_cli.store.ocdbt import OcdbtStore
 from surgery_cli.store.per_leaf import PerLeafStore
@@ -57,7 +57,7 @@ class StoredLeaf(msgspec.Struct, frozen=True, gc=False):
     """A leaf with the place of its value: a stored array, an inline value of ``checkpoint``, or neither."""
 
     spec: LeafSpec
-    array: str | None = None
+    array: StoredArray | None = None
     is_inline: bool = False
 
 
@@ -170,7 +170,7 @@ class PytreeItem:
             sharding=self.sidecars.sharding_of(name),
             stored_bytes=array.stored_bytes,
         )
-        return StoredLeaf(spec, array=name)
+        return StoredLeaf(spec, array)
 
     def _missing(self, path: LeafPath, why: str) -> CheckpointError:
         if not stored_name(path):
@@ -226,7 +226,7 @@ class PytreeItem:
         leaf = self.leaves[path]
         if leaf.array is not None:
             assert self.store is not None
-            return read_array(self.store, leaf.array, window)
+            return read_array(self.store, leaf.array.name, window)
         if leaf.is_inline:
             assert self.aggregate is not None
             return self.aggregate.read(path, window)
@@ -237,13 +237,13 @@ class PytreeItem:
     def open(self, path: LeafPath) -> Any:
         """The TensorStore handle of a stored leaf; None for leaves that are not arrays of the store."""
         leaf = self.leaves[path]
-        return open_array(self.store, leaf.array) if self.store and leaf.array else None
+        return open_array(self.store, leaf.array.name) if self.store and leaf.array else None
 
     def identity(self, path: LeafPath) -> Hashable | None:
         leaf = self.leaves[path]
         if leaf.array is None or self.store is None:
             return None
-        return self.store.identity(leaf.array)
+        return self.store.identity(leaf.array.name)
 
     def fingerprint(self) -> str:
         record = hashlib.sha256()

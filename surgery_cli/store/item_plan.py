@@ -9,7 +9,7 @@ import msgspec
 
 from surgery_cli.draft import LeafRecipe
 from surgery_cli.store.arrays import ArrayStore, StoredArray
-from surgery_cli.store.item import Item, PytreeItem
+from surgery_cli.store.item import Item, PytreeItem, StoredLeaf
 from surgery_cli.store.sidecars import stored_name
 from surgery_cli.store.zarr import ArrayDocument, new_document, revised
 from surgery_cli.tree.paths import LeafPath
@@ -37,8 +37,8 @@ class PlannedLeaf(msgspec.Struct, frozen=True, gc=False):
     """An output leaf of an item: where it goes, what it is made of, and how.
 
     ``path`` is inside the item; ``draft_path`` in the draft. ``origin`` and ``origin_path`` are the item that holds
-    the stored leaf and the path in it (None for values made of nothing). ``document`` is the array document to write
-    for ENCODE.
+    the stored leaf and the path in it (None for values made of nothing), ``array`` the stored array of that leaf, if it
+    has one. ``document`` is the array document to write for ENCODE.
     """
 
     path: LeafPath
@@ -48,6 +48,7 @@ class PlannedLeaf(msgspec.Struct, frozen=True, gc=False):
     name: str
     origin: Item | None = None
     origin_path: LeafPath | None = None
+    array: StoredArray | None = None
     document: dict[str, Any] | None = None
 
     @property
@@ -57,11 +58,8 @@ class PlannedLeaf(msgspec.Struct, frozen=True, gc=False):
     @property
     def origin_array(self) -> StoredArray:
         """The stored array that is referred to (for KEEP, MOVE, GRAFT, RAW)."""
-        assert isinstance(self.origin, PytreeItem)
-        assert self.origin_path is not None
-        array = self.origin.leaves[self.origin_path].array
-        assert array is not None
-        return self.origin_store.arrays[array]
+        assert self.array is not None
+        return self.array
 
     @property
     def origin_store(self) -> ArrayStore:
@@ -105,31 +103,32 @@ def planned(
 ) -> PlannedLeaf:
     """Decide how one output leaf of ``item`` comes about."""
     name = stored_name(path)
-    if isinstance(item, PytreeItem) and origin is item and origin_path is not None:
-        own = item.leaves[origin_path].array
-        if own is not None and origin_path == path:
-            name = own  # as it is stored, where no `_METADATA` ties names to paths
-    way = _way(item, name, recipe, origin, origin_path)
-    document = _document(item, name, recipe, origin, origin_path) if way is Way.ENCODE else None
-    return PlannedLeaf(path, draft_path, recipe, way, name, origin, origin_path, document)
+    stored = None
+    if isinstance(origin, PytreeItem) and origin_path is not None:
+        stored = origin.leaves[origin_path]
+    array = stored.array if stored is not None else None
+    if array is not None and origin is item and origin_path == path:
+        name = array.name  # as it is stored, where no `_METADATA` ties names to paths
+    way = _way(item, name, recipe, origin, stored)
+    document = _document(item, name, recipe.spec, array) if way is Way.ENCODE else None
+    return PlannedLeaf(path, draft_path, recipe, way, name, origin, origin_path, array, document)
 
 
 def _way(
-    item: Item, name: str, recipe: LeafRecipe, origin: Item | None, origin_path: LeafPath | None
+    item: Item, name: str, recipe: LeafRecipe, origin: Item | None, stored: StoredLeaf | None
 ) -> Way:
     if not recipe.spec.has_array:
         return Way.NONE
     if not isinstance(item, PytreeItem):
         return Way.ENCODE if is_converted(item) else Way.NONE
-    if _stays_inline(item, origin, origin_path):
+    if _stays_inline(item, origin, stored):
         return Way.NONE
-    if recipe.steps or not isinstance(origin, PytreeItem) or origin_path is None:
+    if recipe.steps or not isinstance(origin, PytreeItem) or stored is None:
         return Way.ENCODE
-    array = origin.leaves[origin_path].array
-    if array is None or origin.store is None:
+    if stored.array is None or origin.store is None:
         return Way.ENCODE
     if origin is item:
-        return Way.KEEP if array == name else Way.MOVE
+        return Way.KEEP if stored.array.name == name else Way.MOVE
     if item.store is None or origin.store.zarr != item.store.zarr:
         return Way.ENCODE
     if _family(origin.store) == _family(item.store):
@@ -146,37 +145,28 @@ def _family(store: ArrayStore) -> str:
     return store.layout.split(" ")[0]
 
 
-def _stays_inline(item: PytreeItem, origin: Item | None, origin_path: LeafPath | None) -> bool:
+def _stays_inline(item: PytreeItem, origin: Item | None, stored: StoredLeaf | None) -> bool:
     """True if the value goes into ``checkpoint``: it stood there, or the item has nowhere else."""
     if item.store is None and item.aggregate is not None:
         return True
-    return origin is item and origin_path is not None and item.leaves[origin_path].is_inline
+    return origin is item and stored is not None and stored.is_inline
 
 
-def _document(
-    item: Item, name: str, recipe: LeafRecipe, origin: Item | None, origin_path: LeafPath | None
-) -> dict[str, Any]:
+def _document(item: Item, name: str, spec: LeafSpec, origin: StoredArray | None) -> dict[str, Any]:
     """The array document of a written leaf, in the way of the array that stood there, or of its origin."""
-    spec = recipe.spec
     if not isinstance(item, PytreeItem):
         return new_document(2, spec.shape, spec.dtype)
-    like = _model(item, name, origin, origin_path)
+    like = _model(item, name, origin)
     zarr = item.store.zarr if item.store else _declared_zarr(item)
     if like is None or like.zarr != zarr:
         return new_document(zarr, spec.shape, spec.dtype, _any_document(item))
     return revised(like, spec.shape, spec.dtype)
 
 
-def _model(
-    item: PytreeItem, name: str, origin: Item | None, origin_path: LeafPath | None
-) -> ArrayDocument | None:
+def _model(item: PytreeItem, name: str, origin: StoredArray | None) -> ArrayDocument | None:
     if item.store is not None and name in item.store.arrays:
         return item.store.arrays[name].document
-    if isinstance(origin, PytreeItem) and origin.store and origin_path is not None:
-        array = origin.leaves[origin_path].array
-        if array is not None:
-            return origin.store.arrays[array].document
-    return None
+    return None if origin is None else origin.document
 
 
 def _any_document(item: PytreeItem) -> ArrayDocument | None:

@@ -149,7 +149,7 @@ def small_files(item: PytreeItem) -> list[Path]:
         data |= {file.split("/", 1)[0] for file in store.survey.files}
         data |= {folder.name for folder in database_folders(item.directory)}
         return [item.directory / n for n in sorted(os.listdir(item.directory)) if n not in data]
-    names = {leaf.array for leaf in item.leaves.values() if leaf.array is not None}
+    names = {leaf.array.name for leaf in item.leaves.values() if leaf.array is not None}
     found = list(_beside(item.directory, "", names, _folders_above(names)))
     if ARRAY_METADATAS in names:  # a leaf that is called like the folder of these sidecars
         found += sorted((item.directory / ARRAY_METADATAS).glob(f"{PROCESS_FILE}*"))

@@ -53,14 +53,24 @@ class OcdbtStore:
         return new_context()
 
     @cached_property
-    def contents(self) -> dict[str, dict[str, bytes | Extent]]:
-        """For every array what is stored below its name: inline bytes, or where they lie, by key."""
-        suffix = f"/{DOCUMENT_NAMES[self.zarr]}".encode()
-        values = self.survey.values
-        names = (key[: -len(suffix)].decode() for key in values if key.endswith(suffix))
-        found: dict[str, dict[str, bytes | Extent]] = {name: {} for name in sorted(names)}
-        for key, value in values.items():
-            text = key.decode()
+    def arrays(self) -> dict[str, StoredArray]:
+        contents, document = self._contents(), DOCUMENT_NAMES[self.zarr]
+        raw = self.survey.read_all({name: held[document] for name, held in contents.items()})
+        same: dict[tuple[str, ...], tuple[str, ...]] = {}
+        found = {}
+        for name, held in contents.items():
+            keys, values = tuple(held), tuple(held.values())
+            keys = same.setdefault(keys, keys)
+            found[name] = StoredArray(name, parse(raw[name]), keys, sum(map(len, values)), values)
+        return found
+
+    def _contents(self) -> dict[str, dict[str, bytes | Extent]]:
+        """For every array what is stored below its name, by key."""
+        suffix = f"/{DOCUMENT_NAMES[self.zarr]}"
+        texts = {key.decode(): value for key, value in self.survey.values.items()}
+        names = sorted(text.removesuffix(suffix) for text in texts if text.endswith(suffix))
+        found: dict[str, dict[str, bytes | Extent]] = {name: {} for name in names}
+        for text, value in texts.items():
             name = self._owner(text, found)
             if name:
                 found[name][sys.intern(text[len(name) + 1 :])] = value
@@ -82,16 +92,6 @@ class OcdbtStore:
         return longest if longest in names else ""
 
     @cached_property
-    def arrays(self) -> dict[str, StoredArray]:
-        document = DOCUMENT_NAMES[self.zarr]
-        contents = self.contents
-        raw = self.survey.read_all({name: held[document] for name, held in contents.items()})
-        return {
-            name: StoredArray(name, parse(raw[name]), tuple(held), sum(map(len, held.values())))
-            for name, held in contents.items()
-        }
-
-    @cached_property
     def dead_bytes(self) -> int:
         return self.survey.file_bytes() - self.survey.live_bytes()
 
@@ -111,15 +111,11 @@ class OcdbtStore:
             if name[at] == "/" and name[:at] in names
         )
 
-    def extents_of(self, name: str) -> list[Extent]:
-        """Where the array's values lie, those that the tree holds itself left out."""
-        return [value for value in self.contents[name].values() if not isinstance(value, bytes)]
-
-    def files_of(self, names: Iterable[str]) -> set[str]:
+    def files_of(self, arrays: Iterable[StoredArray]) -> set[str]:
         """The data files that hold values of these arrays, or nodes of the tree."""
         found = {extent.file for extent in self.survey.nodes}
-        for name in names:
-            found.update([extent.file for extent in self.extents_of(name)])
+        for array in arrays:
+            found.update([extent.file for extent in array.extents])
         return found
 
     def kvstore(self, name: str) -> dict[str, Any]:
@@ -130,8 +126,9 @@ class OcdbtStore:
         }
 
     def identity(self, name: str) -> Hashable:
+        array = self.arrays[name]
         found: list[Hashable] = []
-        for key, value in self.contents[name].items():
+        for key, value in zip(array.keys, array.values, strict=True):
             if isinstance(value, Extent):
                 status = (self.directory / value.file).stat()
                 found.append((key, status.st_dev, status.st_ino, value.offset, value.length))

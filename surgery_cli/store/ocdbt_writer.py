@@ -60,7 +60,7 @@ class OcdbtWriter:
 
     def _clone(self, leaves: list[PlannedLeaf]) -> None:
         survey = self.store.survey
-        for file in sorted(self.store.files_of([leaf.origin_array.name for leaf in leaves])):
+        for file in sorted(self.store.files_of(leaf.origin_array for leaf in leaves)):
             target = self.target / file
             target.parent.mkdir(parents=True, exist_ok=True)
             self.linker.carry(self.store.directory / file, target)
@@ -151,7 +151,7 @@ class OcdbtWriter:
             folder = self._donor_folder(number)
             store = leaves[0].origin_store
             assert isinstance(store, OcdbtStore)
-            for file in sorted(store.files_of([leaf.origin_array.name for leaf in leaves])):
+            for file in sorted(store.files_of(leaf.origin_array for leaf in leaves)):
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 self.linker.carry(directory / file, folder / file)
             self.linker.copy(directory / MANIFEST, folder / MANIFEST)

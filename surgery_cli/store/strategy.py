@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from surgery_cli.store.arrays import StoredArray
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.ocdbt import OcdbtStore
@@ -40,10 +41,9 @@ def costs_of_references(plan: ItemPlan) -> Costs:
     linked = own = live = 0
     for leaves in by_store.values():
         store = leaves[0].origin_store
-        stored = [leaf.origin_array for leaf in leaves]
-        arrays = {array.name: array.stored_bytes for array in stored}
+        arrays = list({leaf.origin_array.name: leaf.origin_array for leaf in leaves}.values())
         if not isinstance(store, OcdbtStore):
-            linked += sum(arrays.values())
+            linked += sum(array.stored_bytes for array in arrays)
             continue
         files = sum((store.directory / file).stat().st_size for file in store.files_of(arrays))
         linked += files
@@ -52,11 +52,11 @@ def costs_of_references(plan: ItemPlan) -> Costs:
     return Costs(linked, own, live)
 
 
-def _live(store: OcdbtStore, names: Iterable[str]) -> int:
+def _live(store: OcdbtStore, arrays: Iterable[StoredArray]) -> int:
     """Bytes of data files that these arrays, or nodes of the tree, refer to."""
     found = set(store.survey.nodes)
-    for name in names:
-        found.update(store.extents_of(name))
+    for array in arrays:
+        found.update(array.extents)
     return sum(extent.length for extent in found)
 
 
