@@ -2,7 +2,7 @@
 #   make demo     edit three real checkpoints and resume their training
 #   make test     run the tests (ARGS="tests/test_plan.py -k rename" chooses)
 #   make check    lint, format, types, then the tests: what CI runs
-#   make bench    measure an edit beside restore-edit-save and cp -r (SIZE=1.6GB)
+#   make bench    measure edits beside restore-edit-save and cp -r (SIZE=1.6GB; ARGS="--device gpu" adds a device)
 #   make samples  train the sample checkpoints anew
 #   make clean    remove what the other targets made
 
@@ -31,7 +31,7 @@ check: lint
 	@$(MAKE) --no-print-directory test
 
 bench: $(INSTALLED)
-	@$(BIN)/python benchmarks/bench.py --size $(SIZE) --json build/bench.json $(ARGS)
+	@$(BIN)/python benchmarks/bench.py --size $(SIZE) --json build/bench.json --picture build/bench.png $(ARGS)
 
 samples: $(INSTALLED)
 	@$(BIN)/python sample_checkpoints/train.py

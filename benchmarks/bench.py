@@ -1,7 +1,8 @@
 """What edits and looks cost: surgery beside an Orbax script, `cp -r` and a bare TensorStore loop, in one run.
 
-`python bench.py [--size 1.6GB|tiny] [--repeats 3] [--rows leaf,…] [--json FILE] [--picture FILE]`. Every contender is
-a process of its own; they alternate; medians are printed. Results are held against each other.
+`python bench.py [--size 1.6GB|tiny] [--repeats 3] [--rows leaf,…] [--device gpu] [--json FILE] [--picture FILE]`. Every
+contender is a process of its own; they alternate; medians are printed, and what must be reached. Results are held
+against each other. With `--device`, surgery also takes part with its arithmetic there.
 """
 
 # This process stays small on purpose (no NumPy): Linux counts the memory that a child had between fork and exec, which
@@ -13,7 +14,6 @@ import os
 import platform
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import time
@@ -21,12 +21,11 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from rows import HERE, SURGERY, Contender, Measurement, Places, Row, table
+from rows import HERE, SURGERY, Measurement, Places, Row, table
+from sizes import Sizes, build, check_room, size_in_bytes
+from targets import figures_of, print_targets
 
-UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
-WIDTH = 2048  # kernels of 1920 × 2048 float32: 15.7 MB a leaf
-TINY_WIDTH = 64
-LEAVES_PER_LAYER = 3  # the kernel, mu, nu
+QUANTITIES = ("wall_seconds", "cpu_seconds", "peak_bytes", "written_bytes", "new_bytes")
 VERSIONS = ("orbax-checkpoint", "tensorstore", "jax", "numpy")
 
 
@@ -64,7 +63,8 @@ def _files(directory: Path) -> dict[tuple[int, int], int]:
 def _new_bytes(places: Places) -> int:
     if not places.destination.exists():
         return 0
-    old = {**_files(places.source), **_files(places.donor), **_files(places.leaves)}
+    others = [path for path in vars(places).values() if path != places.destination]
+    old = {inode for path in others for inode in _files(path)}
     return sum(size for inode, size in _files(places.destination).items() if inode not in old)
 
 
@@ -93,33 +93,29 @@ def run(row: Row, places: Places, repeats: int) -> None:
             shutil.rmtree(result)
 
 
-def median(contender: Contender, quantity: str) -> float:
-    return statistics.median(getattr(run, quantity) for run in contender.runs)
-
-
 def print_row(row: Row) -> None:
     """Medians, and how many times surgery's wall time the others took."""
     print(
-        f"\n{row.name:20}{'wall s':>8}{'× surgery':>11}{'CPU s':>8}{'peak MB':>9}{'written MB':>12}{'new MB':>9}"
+        f"\n{row.name:30}{'wall s':>8}{'× surgery':>11}{'CPU s':>8}{'peak MB':>9}{'written MB':>12}{'new MB':>9}"
     )
-    surgery = [c for c in row.contenders if c.name == SURGERY]
+    figures = figures_of([row])
+    has_surgery = any(contender.name == SURGERY for contender in row.contenders)
     for contender in row.contenders:
-        wall, cpu = median(contender, "wall_seconds"), median(contender, "cpu_seconds")
-        ratio = f"{wall / median(surgery[0], 'wall_seconds'):.1f}" if surgery else ""
-        peak, written, new = (
-            median(contender, quantity) / 1e6
-            for quantity in ("peak_bytes", "written_bytes", "new_bytes")
-        )
+        wall, cpu, *sizes = (figures(row.key, contender.name, name) for name in QUANTITIES)
+        peak, written, new = (size / 1e6 for size in sizes)
+        ratio = f"{wall / figures(row.key, SURGERY, 'wall_seconds'):.1f}" if has_surgery else ""
         print(
-            f"  {contender.name:18}{wall:8.2f}{ratio:>11}{cpu:8.2f}{peak:9.0f}{written:12.1f}{new:9.1f}"
+            f"  {contender.name:28}{wall:8.2f}{ratio:>11}{cpu:8.2f}{peak:9.0f}{written:12.1f}{new:9.1f}"
         )
     sys.stdout.flush()
 
 
-def as_document(measured: list[Row], arguments: argparse.Namespace, sizes: dict[str, int]) -> dict:
+def as_document(measured: list[Row], repeats: int, sizes: Sizes) -> dict:
     return {
-        **sizes,
-        "repeats": arguments.repeats,
+        "source_bytes": sizes.source_bytes,
+        "leaf_bytes": sizes.leaf_bytes,
+        "leaves": sizes.leaves,
+        "repeats": repeats,
         "cpus": os.cpu_count(),
         "machine": platform.machine(),
         "python": platform.python_version(),
@@ -144,8 +140,8 @@ def draw(measured: list[Row], file: Path) -> None:
     )
     for panel, row in zip(panels[:, 0], measured, strict=True):
         names = [contender.name for contender in row.contenders][::-1]
-        walls = [median(contender, "wall_seconds") for contender in row.contenders][::-1]
-        colours = ["#1f6f8b" if name == SURGERY else "#b8c4c9" for name in names]
+        walls = [figures_of([row])(row.key, name, "wall_seconds") for name in names]
+        colours = ["#1f6f8b" if name.startswith(SURGERY) else "#b8c4c9" for name in names]
         panel.bar_label(panel.barh(names, walls, color=colours), fmt=" %.2f s", fontsize=8)
         panel.set_title(row.name, loc="left", fontsize=9)
         panel.set_xscale("log")
@@ -157,38 +153,8 @@ def draw(measured: list[Row], file: Path) -> None:
     figure.savefig(file)
 
 
-def build(scratch: Path, layers: int, width: int, leaves: int) -> Places:
-    """The checkpoints that rows start from, saved with Orbax."""
-    places = Places(
-        source=scratch / "source",
-        donor=scratch / "donor",
-        edited=scratch / "edited",
-        leaves=scratch / "leaves",
-        destination=scratch / "result",
-    )
-    maker = [sys.executable, str(HERE / "checkpoint.py")]
-    size = ["--layers", str(layers), "--width", str(width)]
-    for number, path in enumerate((places.source, places.donor)):
-        subprocess.run([*maker, "layers", str(path), *size, "--seed", str(number)], check=True)
-    subprocess.run([*maker, "leaves", str(places.leaves), "--count", str(leaves)], check=True)
-    edit = ["rescale", str(places.source), str(places.edited), "params/layer_0/kernel", "--by", "2"]
-    command = [sys.executable, "-m", "surgery_cli", *edit, "--optimizer", "keep", "--quiet"]
-    subprocess.run(command, check=True, cwd=HERE.parent)
-    return places
-
-
-def size_in_bytes(text: str) -> int:
-    """``1.6GB`` as a number of bytes; 0 for ``tiny``."""
-    if text == "tiny":
-        return 0
-    match = re.fullmatch(r"([0-9.]+)(kB|MB|GB)", text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither tiny nor a size such as 1.6GB")
-    return int(float(match[1]) * UNITS[match[2]])
-
-
-def _chosen(names: str | None, contenders: str | None) -> list[Row]:
-    rows = table()
+def _chosen(names: str | None, contenders: str | None, device: str | None) -> list[Row]:
+    rows = table(device)
     wanted = names.split(",") if names else [row.key for row in rows]
     if unknown := set(wanted) - {row.key for row in rows}:
         sys.exit(f"no row is called {', '.join(sorted(unknown))}: {', '.join(r.key for r in rows)}")
@@ -209,36 +175,31 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rows", help="keys of rows, parted by commas")
     parser.add_argument("--contenders", help="names of contenders, parted by commas")
+    parser.add_argument("--device", help="let surgery compute there too, e.g. gpu")
     parser.add_argument("--json", type=Path, help="also write every single measurement here")
     parser.add_argument("--picture", type=Path, help="also draw the medians (needs matplotlib)")
     parser.add_argument("--scratch", type=Path, default=HERE.parent / "build" / "bench")
     arguments = parser.parse_args()
 
-    width = WIDTH if arguments.size else TINY_WIDTH
-    leaf_bytes = width * width * 15 // 16 * 4
-    layers = max(2, round(arguments.size / (leaf_bytes * LEAVES_PER_LAYER)))
-    source_bytes = layers * leaf_bytes * LEAVES_PER_LAYER
-    measured = _chosen(arguments.rows, arguments.contenders)
-    scratch = arguments.scratch
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    if shutil.disk_usage(scratch).free < 7 * source_bytes:
-        sys.exit(f'"{scratch}" has no room for seven checkpoints of {source_bytes / 1e6:.0f} MB')
-    sizes = {"source_bytes": source_bytes, "leaf_bytes": leaf_bytes, "leaves": arguments.leaves}
+    sizes = Sizes.of(arguments.size, arguments.leaves)
+    measured = _chosen(arguments.rows, arguments.contenders, arguments.device)
+    needed = {name for row in measured for name in row.needs}
+    places = Places.below(arguments.scratch)
+    shutil.rmtree(arguments.scratch, ignore_errors=True)
+    arguments.scratch.mkdir(parents=True)
+    check_room(arguments.scratch, needed, sizes)
     try:
-        places = build(scratch, layers, width, arguments.leaves)
-        print(
-            f"{source_bytes / 1e6:.0f} MB in {layers * LEAVES_PER_LAYER} leaves of {leaf_bytes / 1e6:.1f} MB; "
-            f"another of {arguments.leaves:,} leaves; {os.cpu_count()} CPUs; median of {arguments.repeats}"
-        )
+        build(places, needed, sizes)
+        print(sizes.text(arguments.repeats))
         for row in measured:
             run(row, places, arguments.repeats)
             print_row(row)
+        print_targets(measured, sizes.leaf_bytes)
     finally:
-        shutil.rmtree(scratch)
+        shutil.rmtree(arguments.scratch)
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        document = as_document(measured, arguments, sizes)
+        document = as_document(measured, arguments.repeats, sizes)
         arguments.json.write_text(json.dumps(document, indent=2) + "\n")
     if arguments.picture:
         draw(measured, arguments.picture)

@@ -1,7 +1,8 @@
 """Checkpoints for the benchmark, and a look at what became of them.
 
 `checkpoint.py layers DIR --layers N --width W [--seed S]` · `checkpoint.py leaves DIR --count N` ·
-`checkpoint.py same A B LEAF…`
+`checkpoint.py logical DIR --leaf ROWS --leaves N --chunks K --width W` ·
+`checkpoint.py large DIR --chunks K --width W` · `checkpoint.py same A B LEAF…`
 """
 
 import argparse
@@ -43,35 +44,83 @@ def build_layers(directory: Path, layers: int, width: int, seed: int) -> None:
 
 
 def build_leaves(directory: Path, count: int) -> None:
-    """A checkpoint of many tiny leaves: saved with one layer, whose entries are then repeated under other names.
+    """A checkpoint of many tiny leaves, with Adam's mu and nu."""
+    kernel = {"layer_00000": {"kernel": np.ones((4, 4), np.float32)}}
+    save(directory, {"step": 1000, "params": kernel, "opt_state": _adam(kernel)})
+    names = [f"layer_{i:05d}" for i in range(1, count // len(MOMENTS))]
+    _repeat(directory, "layer_00000", names)
 
-    Saving them one by one with Orbax takes minutes.
+
+def build_logical(directory: Path, leaf: int, leaves: int, chunks: int, width: int) -> None:
+    """A checkpoint far larger than its files: one layer of random kernels with ``leaf`` rows, and ``leaves`` of zeros.
+
+    Each of the latter is stored in chunks of ``8 * width`` bytes times ``width``.
     """
+    random = np.random.default_rng(0)
+    params = {
+        "layer_0": {"kernel": random.standard_normal((leaf, width), np.float32)},
+        "layer_1": {"kernel": np.zeros((2 * width, width), np.float32)},
+    }
+    save(directory, {"step": 1000, "params": params, "opt_state": _adam(params)})
+    for prefix in MOMENTS:
+        _lengthen(directory, f"{prefix}.layer_1.kernel", chunks)
+    count = leaves // len(MOMENTS)
+    _repeat(directory, "layer_1", [f"layer_{i}" for i in range(2, 1 + count)])
+
+
+def build_large(directory: Path, chunks: int, width: int) -> None:
+    """A checkpoint of one random leaf, in so many chunks of ``8 * width`` bytes times ``width``."""
+    values = np.random.default_rng(0).standard_normal((2 * width, width), np.float32)
+    save(directory, {"step": 1000, "params": {"layer_0": {"kernel": values}}})
+    _lengthen(directory, "params.layer_0.kernel", chunks)
+
+
+def _adam(params: Any) -> Any:
     import optax
+
+    return (optax.ScaleByAdamState(np.int32(1000), mu=params, nu=params), optax.EmptyState())
+
+
+def _database(directory: Path) -> Any:
     import tensorstore as ts
 
-    kernel = {"layer_00000": {"kernel": np.ones((4, 4), np.float32)}}
-    adam = optax.ScaleByAdamState(count=np.int32(1000), mu=kernel, nu=kernel)
-    save(directory, {"step": 1000, "params": kernel, "opt_state": (adam, optax.EmptyState())})
     database = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{directory.resolve()}/"}}
-    store = ts.KvStore.open(database).result()
+    return ts.KvStore.open(database).result()
+
+
+def _lengthen(directory: Path, name: str, chunks: int) -> None:
+    """Give an array of one chunk so many, all of them alike. Saving it whole with Orbax takes its size in memory."""
+    store = _database(directory)
+    document = json.loads(store[f"{name}/.zarray"])
+    document["shape"][0] *= chunks
+    value = store[f"{name}/0.0"]
+    store[f"{name}/.zarray"] = json.dumps(document)
+    for number in range(1, chunks):
+        store[f"{name}/{number}.0"] = value
+
+
+def _repeat(directory: Path, layer: str, names: list[str]) -> None:
+    """Repeat a layer's entries under other names. Saving leaves one by one with Orbax takes minutes."""
+    import tensorstore as ts
+
+    store = _database(directory)
     metadata = json.loads((directory / "_METADATA").read_text())
     tree = metadata["tree_metadata"]
-    names = [f"layer_{i:05d}" for i in range(1, count // len(MOMENTS))]
     for prefix in MOMENTS:
-        first = f"{prefix}.layer_00000.kernel/"
+        first = f"{prefix}.{layer}.kernel/"
+        keys = [key.decode() for key in store.list().result() if key.startswith(first.encode())]
         with ts.Transaction(atomic=True) as transaction:
             inside = store.with_transaction(transaction)
-            for key in (".zarray", "0.0"):
-                value = store[first + key]
+            for key in keys:
+                value = store[key]
                 for name in names:
-                    inside[f"{prefix}.{name}.kernel/{key}"] = value
-        old = (*prefix.split("."), "layer_00000", "kernel")
+                    inside[f"{prefix}.{name}.kernel/{key.removeprefix(first)}"] = value
+        old = (*prefix.split("."), layer, "kernel")
         entry = next(value for key, value in tree.items() if ast.literal_eval(key) == old)
         for name in names:
-            keys = [dict(record) for record in entry["key_metadata"]]
-            keys[-2]["key"] = name
-            tree[str((*old[:-2], name, "kernel"))] = {**entry, "key_metadata": keys}
+            records = [dict(record) for record in entry["key_metadata"]]
+            records[-2]["key"] = name
+            tree[str((*old[:-2], name, "kernel"))] = {**entry, "key_metadata": records}
     (directory / "_METADATA").write_text(json.dumps(metadata))
 
 
@@ -103,6 +152,16 @@ def main() -> None:
     leaves = commands.add_parser("leaves")
     leaves.add_argument("directory", type=Path)
     leaves.add_argument("--count", type=int, required=True)
+    logical = commands.add_parser("logical")
+    logical.add_argument("directory", type=Path)
+    logical.add_argument("--leaf", type=int, required=True)
+    logical.add_argument("--leaves", type=int, required=True)
+    logical.add_argument("--chunks", type=int, required=True)
+    logical.add_argument("--width", type=int, required=True)
+    large = commands.add_parser("large")
+    large.add_argument("directory", type=Path)
+    large.add_argument("--chunks", type=int, required=True)
+    large.add_argument("--width", type=int, required=True)
     same = commands.add_parser("same")
     same.add_argument("a", type=Path)
     same.add_argument("b", type=Path)
@@ -113,6 +172,11 @@ def main() -> None:
         build_layers(arguments.directory, arguments.layers, arguments.width, arguments.seed)
     elif arguments.command == "leaves":
         build_leaves(arguments.directory, arguments.count)
+    elif arguments.command == "logical":
+        sizes = (arguments.leaf, arguments.leaves, arguments.chunks, arguments.width)
+        build_logical(arguments.directory, *sizes)
+    elif arguments.command == "large":
+        build_large(arguments.directory, arguments.chunks, arguments.width)
     else:
         check_same(arguments.a, arguments.b, arguments.leaves)
 

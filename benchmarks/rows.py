@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -28,13 +28,25 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Places:
-    """Where a row finds its checkpoints; ``edited`` is a copy of ``source`` with one leaf edited."""
+    """Where a row finds its checkpoints; ``edited`` is a copy of ``source`` with one leaf edited.
+
+    ``tenth`` and ``tenth_donor`` are a tenth the size of ``source``; ``leaves`` has many leaves, ``large`` one large
+    leaf, ``logical`` far more bytes than its files.
+    """
 
     source: Path
     donor: Path
     edited: Path
+    tenth: Path
+    tenth_donor: Path
     leaves: Path
+    large: Path
+    logical: Path
     destination: Path
+
+    @classmethod
+    def below(cls, scratch: Path) -> "Places":
+        return cls(**{name: scratch / name for name in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,8 @@ class Row:
     compared: tuple[str, ...] = ()
     codes: tuple[int, ...] = (0,)
     """Exit codes that surgery may end with (`diff` says 1 of what differs)."""
+    needs: tuple[str, ...] = ("source",)
+    """The checkpoints that it starts from, by their names in ``Places``."""
 
 
 def _surgery(command: str, *words: str) -> Contender:
@@ -91,8 +105,11 @@ def _loop(task: str, **options: bool | str) -> Contender:
     return _script(LOOP, "loop.py", task, **options)
 
 
-def _copy() -> Contender:
-    return Contender(COPY, lambda places: ["cp", "-r", str(places.source), str(places.destination)])
+def _copy(source: str = "source") -> Contender:
+    def line(places: Places) -> list[str]:
+        return ["cp", "-r", str(getattr(places, source)), str(places.destination)]
+
+    return Contender(COPY, line)
 
 
 def _python(name: str, code: str) -> Contender:
@@ -104,8 +121,23 @@ LEAF = ("params/layer_0/kernel", "--by", "0.5")
 MANY = ("params/layer_00007/kernel", "--by", "0.5")
 
 
-def table() -> list[Row]:
-    """Every row, none of them measured yet; a new row or contender is a line here."""
+def table(device: str | None = None) -> list[Row]:
+    """Every row, none of them measured yet; with ``device``, surgery also computes there, as a further contender."""
+    return [_with_device(row, device) if device else row for row in _rows()]
+
+
+def _with_device(row: Row, device: str) -> Row:
+    first = row.contenders[0]
+    if not row.writes or not row.compared or row.key in ("rename", "graft"):
+        return row
+    on_device = Contender(
+        f"{SURGERY} on {device}", lambda places: [*first.command(places), "--device", device]
+    )
+    return replace(row, contenders=(first, on_device, *row.contenders[1:]))
+
+
+def _rows() -> list[Row]:
+    """A new row or contender is a line here."""
     return [
         Row(
             "leaf",
@@ -137,6 +169,12 @@ def table() -> list[Row]:
             compared=("params.first.kernel", "opt_state.0.mu.first.kernel"),
         ),
         Row(
+            "rename-tenth",
+            "the same, a tenth the size",
+            (_edit("rename", "params/layer_0", "--to", "params/first", source="{tenth}"),),
+            needs=("tenth",),
+        ),
+        Row(
             "graft",
             "one layer from a donor",
             (
@@ -145,6 +183,19 @@ def table() -> list[Row]:
                 _copy(),
             ),
             compared=(KERNEL,),
+            needs=("source", "donor"),
+        ),
+        Row(
+            "graft-tenth",
+            "the same, a tenth the size",
+            (
+                _edit(
+                    *("replace", "params/layer_0", "--with", "{tenth_donor}"),
+                    *("--optimizer", "keep"),
+                    source="{tenth}",
+                ),
+            ),
+            needs=("tenth", "tenth_donor"),
         ),
         Row(
             "bfloat16",
@@ -167,6 +218,7 @@ def table() -> list[Row]:
                 _loop("average", donor=True),
             ),
             compared=(KERNEL, MU, NU),
+            needs=("source", "donor"),
         ),
         Row(
             "inspect",
@@ -192,6 +244,7 @@ def table() -> list[Row]:
             (_surgery("diff", "{source}", "{edited}"), _loop("read")),
             writes=False,
             codes=(1,),
+            needs=("source", "edited"),
         ),
         Row(
             "help",
@@ -202,22 +255,41 @@ def table() -> list[Row]:
                 _python("bare python", "pass"),
             ),
             writes=False,
+            needs=(),
         ),
         Row(
             "leaves-inspect",
             "many leaves: inspect",
             (_surgery("inspect", "{leaves}"), _orbax("metadata", source="leaves")),
             writes=False,
+            needs=("leaves",),
         ),
         Row(
             "leaves-plan",
             "many leaves: plan",
             (_surgery("rescale", "{leaves}", "{destination}", *MANY, "--dry-run"),),
             writes=False,
+            needs=("leaves",),
         ),
         Row(
             "leaves-edit",
             "many leaves: one edited",
             (_edit("rescale", *MANY, source="{leaves}"),),
+            needs=("leaves",),
+        ),
+        Row(
+            "logical",
+            "one leaf of a huge checkpoint",
+            (_edit("rescale", *LEAF, "--optimizer", "keep", source="{logical}"), _copy("logical")),
+            needs=("logical",),
+        ),
+        Row(
+            "large",
+            "a large leaf rescaled",
+            (
+                _edit("rescale", *LEAF, "--memory", "512MiB", source="{large}"),
+                _copy("large"),
+            ),
+            needs=("large",),
         ),
     ]

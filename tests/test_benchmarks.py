@@ -6,12 +6,10 @@ import sys
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parent.parent / "benchmarks" / "bench.py"
-ROWS = (
-    "leaf kernels rename graft bfloat16 average inspect stats verify diff leaves-plan leaves-edit"
-)
 
 
-def _run(tmp_path: Path, *options: str) -> dict[str, dict[str, list[dict[str, float]]]]:
+def _run(tmp_path: Path, *options: str) -> tuple[dict[str, dict[str, list[dict]]], str]:
+    """What was measured, by row and contender, and what was printed."""
     result = tmp_path / "bench.json"
     command = [sys.executable, BENCH, "--size", "tiny", "--leaves", "30", "--repeats", "1"]
     places = ["--scratch", tmp_path / "scratch", "--json", result]
@@ -19,15 +17,35 @@ def _run(tmp_path: Path, *options: str) -> dict[str, dict[str, list[dict[str, fl
         [*command, *options, *places], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return {row["key"]: row["contenders"] for row in json.loads(result.read_text())["rows"]}
+    rows = json.loads(result.read_text())["rows"]
+    return {row["key"]: row["contenders"] for row in rows}, done.stdout
 
 
 def test_rows_run_and_a_bare_loop_gets_the_same_values(tmp_path: Path) -> None:
     rows = ["bfloat16", "average", "diff", "leaves-edit"]
-    measured = _run(tmp_path, "--rows", ",".join(rows), "--contenders", "surgery,TensorStore loop")
+    measured, _ = _run(
+        tmp_path, "--rows", ",".join(rows), "--contenders", "surgery,TensorStore loop"
+    )
     assert list(measured) == rows
 
 
 def test_the_script_with_orbax_gets_the_same_values(tmp_path: Path) -> None:
-    measured = _run(tmp_path, "--rows", "moments,graft", "--contenders", "surgery,Orbax script")
+    measured, _ = _run(tmp_path, "--rows", "moments,graft", "--contenders", "surgery,Orbax script")
     assert list(measured) == ["moments", "graft"]
+
+
+def test_what_must_be_reached_is_said_of_the_rows_that_were_measured(tmp_path: Path) -> None:
+    measured, printed = _run(
+        tmp_path,
+        "--rows",
+        "leaf,logical,large",
+        "--contenders",
+        "surgery,surgery on cpu",
+        "--device",
+        "cpu",
+    )
+
+    assert list(measured["leaf"]) == ["surgery", "surgery on cpu"]
+    lines = printed[printed.index("what must be reached") :].splitlines()
+    works = [line.split(":")[0].strip() for line in lines[1:]]
+    assert set(works) == {"one leaf", "huge checkpoint", "large leaf"}

@@ -1,0 +1,106 @@
+"""What the figures must reach, as ratios within one run."""
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rows import LOOP, ORBAX, SURGERY, Row
+
+Figures = Callable[[str, str, str], float]
+"""The median of a quantity of a contender of a row; KeyError if that was not measured."""
+
+MB = 1e6
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Target:
+    """``figure`` must be at least, or at most, ``limit``; both in ``unit``."""
+
+    work: str
+    figure: Callable[[Figures], float]
+    limit: float
+    unit: str = "×"
+    at_least: bool = False
+
+
+def _faster(row: str, other: str) -> Callable[[Figures], float]:
+    return lambda of: of(row, other, "wall_seconds") / of(row, SURGERY, "wall_seconds")
+
+
+def _slower(row: str, other_row: str, other: str = SURGERY) -> Callable[[Figures], float]:
+    return lambda of: of(row, SURGERY, "wall_seconds") / of(other_row, other, "wall_seconds")
+
+
+def _peak(row: str) -> Callable[[Figures], float]:
+    return lambda of: of(row, SURGERY, "peak_bytes") / MB
+
+
+def _seconds(row: str) -> Callable[[Figures], float]:
+    return lambda of: of(row, SURGERY, "wall_seconds")
+
+
+WITH_256MIB = (256 * MIB + 200 * MB) / MB
+
+
+def targets(leaf_bytes: int) -> list[Target]:
+    """Each figure that is promised for checkpoints of 1.6 GB on two cores."""
+
+    def written(of: Figures) -> float:
+        return of("leaf", SURGERY, "new_bytes") / leaf_bytes
+
+    def tensor_bytes(row: str) -> Callable[[Figures], float]:
+        return lambda of: of(row, SURGERY, "new_bytes") / leaf_bytes
+
+    return [
+        Target("one leaf: faster than the Orbax script", _faster("leaf", ORBAX), 15, at_least=True),
+        Target("one leaf: peak memory", _peak("leaf"), 250, "MB"),
+        Target("one leaf: new bytes over the leaf's", written, 1.05),
+        Target("rename: new bytes over a leaf's", tensor_bytes("rename"), 0.05),
+        Target("rename: over the same, a tenth the size", _slower("rename", "rename-tenth"), 1.3),
+        Target("graft: over the same, a tenth the size", _slower("graft", "graft-tenth"), 1.3),
+        Target(
+            "cast: faster than the Orbax script", _faster("bfloat16", ORBAX), 2.5, at_least=True
+        ),
+        Target("cast: over the bare loop", _slower("bfloat16", "bfloat16", LOOP), 1.6),
+        Target("cast: peak memory with 256 MiB", _peak("bfloat16"), WITH_256MIB, "MB"),
+        Target("average: faster than the script", _faster("average", ORBAX), 2.5, at_least=True),
+        Target("average: peak memory with 256 MiB", _peak("average"), WITH_256MIB, "MB"),
+        Target("huge checkpoint: time over one leaf", _slower("logical", "leaf"), 1.5),
+        Target(
+            "huge checkpoint: memory over one leaf",
+            lambda of: of("logical", SURGERY, "peak_bytes") / of("leaf", SURGERY, "peak_bytes"),
+            1.5,
+        ),
+        Target("large leaf: peak memory with 512 MiB", _peak("large"), 800, "MB"),
+        Target("many leaves: inspect", _seconds("leaves-inspect"), 5, "s"),
+        Target("many leaves: plan", _seconds("leaves-plan"), 5, "s"),
+        Target("many leaves: one edited", _seconds("leaves-edit"), 5, "s"),
+        Target("diff of one edited leaf: over the edit", _slower("diff", "leaf"), 1.5),
+    ]
+
+
+def figures_of(measured: list[Row]) -> Figures:
+    found = {(row.key, c.name): c.runs for row in measured for c in row.contenders}
+
+    def figure(row: str, contender: str, quantity: str) -> float:
+        return statistics.median(getattr(run, quantity) for run in found[row, contender])
+
+    return figure
+
+
+def print_targets(measured: list[Row], leaf_bytes: int) -> None:
+    """Every target whose rows were measured: what it must reach, and whether it does."""
+    figures = figures_of(measured)
+    lines = []
+    for target in targets(leaf_bytes):
+        try:
+            figure = target.figure(figures)
+        except KeyError:
+            continue
+        is_reached = figure >= target.limit if target.at_least else figure <= target.limit
+        sign = "≥" if target.at_least else "≤"
+        limit = f"{sign} {target.limit:g} {target.unit}"
+        lines.append(f"  {target.work:42}{figure:9.2f}   {limit:12}{'' if is_reached else 'NO'}")
+    if lines:
+        print(f"\n{'what must be reached':44}{'figure':>9}", *lines, sep="\n")
