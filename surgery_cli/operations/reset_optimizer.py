@@ -69,7 +69,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
             raise PlanError(
                 "the edit names no slot of the optimizer state",
                 why=_why_none(draft),
-                fix="name params or slots, or leave out the pattern to reset all slots",
+                fix=_fix_none(draft),
                 field="at",
             )
         scene.settle((slot.param for slot in slots), draft)
@@ -103,6 +103,15 @@ def _why_none(draft: Draft) -> str:
     if draft.clocks:
         return "slots are found by the params that they mirror, and the tree has no such params"
     return "no state of an optimizer is known in the tree"
+
+
+def _fix_none(draft: Draft) -> str:
+    if draft.clocks and not draft.slots:
+        return (
+            "edit it where its params stand beside it (`insert-item` puts them there), or name leaves:"
+            " `replace … --with 0` for the slots, `set … --to 0` for the step counters"
+        )
+    return "name params or slots, or leave out the pattern to reset all slots"
 
 
 def _restarted_clocks(

@@ -173,6 +173,21 @@ REFUSED: Final[Mapping[str, str]] = {
 }
 """Factories whose slots cannot be carried, each with its reason."""
 
+
+def factories_of_both(before: Iterable[str], kinds: Iterable[str]) -> list[str]:
+    """Factories that make a state of one of ``before``, and behind it one of ``kinds``.
+
+    >>> factories_of_both(["rms"], ["trace"]), factories_of_both(["adam"], ["trace"])
+    (['rmsprop'], [])
+    """
+    first, then = set(before), set(kinds)
+    return [
+        name
+        for name, signals in FACTORIES.items()
+        if first & signals.keys() and any(signals[kind] != -1 for kind in then & signals.keys())
+    ]
+
+
 _USUAL: Final = ("adamw", "sgd", "rmsprop", "lars", "adafactor", "adagrad", "lion")
 
 

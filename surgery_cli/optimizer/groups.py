@@ -3,56 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 
 from surgery_cli.errors import PlanError
-from surgery_cli.optimizer.factories import factories_of
+from surgery_cli.optimizer.factories import factories_of, factories_of_both
 from surgery_cli.optimizer.kinds import Field
 from surgery_cli.optimizer.mirrors import Mirror, Pair, leaf_relation
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
 from surgery_cli.tree.specs import TreeSpec
 
+LIKE_INIT: Final = (
+    "give `--like-init FILE.py:FUNCTION`, your script's function that makes the state"
+)
+"""The way to settle a power that holds for every optimizer: its own code is tried out."""
+
+
+class Behind(NamedTuple):
+    """A state that changes what reaches those after it in the chain, and the kinds that it may be."""
+
+    path: LeafPath
+    kinds: tuple[str, ...]
+
 
 class Signal:
     """The exponent with which the update follows a factor of the params at some place of a chain.
 
-    Shared by all states that it reaches, so that it can still turn out to be unknown (None).
+    Shared by all states that it reaches, so that it can still turn out to be unknown (None). ``behind`` is the state
+    that surely stands before in the same chain and normalises, however far before.
     """
 
-    __slots__ = ("value",)
+    __slots__ = ("behind", "value")
 
-    def __init__(self, value: int | None) -> None:
-        self.value = value
+    def __init__(self, value: int | None, behind: Behind | None = None) -> None:
+        self.value, self.behind = value, behind
 
 
 class SlotHint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the user says of an unknown tree of slots: one entry of ``slots:`` in a plan.
 
     ``of`` is the printed path of the node of params that it mirrors, ``power`` its power of a factor of the params;
-    ``ignore`` says that it follows no param at all.
+    ``ignore`` says that it follows no param at all. Of a field of a known state, what is not said stays as it is known.
     """
 
     of: str | None = None
     power: int | None = None
-    even: bool = False
+    even: bool | None = None
     fresh: float | None = None
-    params_like: bool = False
-    second_moment: bool = False
+    params_like: bool | None = None
+    second_moment: bool | None = None
     ignore: bool = False
 
     @property
     def field(self) -> Field | None:
-        """The same as a field of a known state; None if the power is not said."""
+        """The same as a field of a state; None if the power is not said."""
+        return self.instead_of(Field(fresh=None))
+
+    def instead_of(self, known: Field) -> Field | None:
+        """A field of a known state with what is said in its place; None if the power is not said."""
         if self.power is None and not self.params_like:
             return None
-        return Field(
+        said = {
+            "is_even": self.even,
+            "fresh": self.fresh,
+            "is_params_like": self.params_like,
+            "is_second_moment": self.second_moment,
+        }
+        return msgspec.structs.replace(
+            known,
+            of_signal=0,
             fixed=1 if self.power is None else self.power,
-            is_even=self.even,
-            fresh=self.fresh,
-            is_params_like=self.params_like,
-            is_second_moment=self.second_moment,
+            **{name: value for name, value in said.items() if value is not None},
         )
 
 
@@ -113,7 +136,8 @@ def _named_nodes(text: str, tree: TreeSpec, known: Collection[str]) -> list[str]
 class Unsure(msgspec.Struct, frozen=True, kw_only=True):
     """Slots whose power is not known, and what would settle it.
 
-    ``candidates`` are the kinds of state that ``owner`` may be. ``pair`` are two leaves (mu, nu) whose values tell
+    ``fixes`` are ways to say it, any of them enough. ``candidates`` are the kinds
+    of state that ``owner`` may be. ``pair`` are two leaves (mu, nu) whose values tell
     which of them it is (see ``adam_variant``); None where values do not help.
     """
 
@@ -121,7 +145,7 @@ class Unsure(msgspec.Struct, frozen=True, kw_only=True):
     owner: LeafPath
     slots: tuple[LeafPath, ...]
     why: str
-    fix: str
+    fixes: tuple[str, ...]
     candidates: tuple[str, ...] = ()
     pair: tuple[LeafPath, LeafPath] | None = None
 
@@ -173,13 +197,13 @@ class Group(msgspec.Struct, kw_only=True):
             root=self.mirror.root,
             is_told=self.hint is not None and self.hint.field is not None,
             unsure_because=unsure.why if unsure else "",
-            settled_by=unsure.fix if unsure else "",
+            settled_by=unsure.fixes if unsure else (),
         )
         found = [self._slot(common, pair, tree) for pair in self.mirror.pairs]
         found += [
             msgspec.structs.replace(
                 common, path=leaf, param=param, relation="hole", power=0, fresh=None,
-                is_told=False, unsure_because="", settled_by="",
+                is_told=False, unsure_because="", settled_by=(),
                 is_params_like=False, takes_param=False, is_second_moment=False,
             )
             for param, leaf in self.mirror.holes
@@ -214,22 +238,47 @@ class Group(msgspec.Struct, kw_only=True):
     def _unsure(self, fields: Mapping[str, Field | None]) -> Unsure:
         if None in fields.values():
             why = "it mirrors the params, but its state is not one that optax makes"
-            fix = f"add `slots: {{{self.mirror.node}: {{power: 0}}}}` to the plan, with its power of a factor"
+            fixes: tuple[str, ...] = (
+                f"add `slots: {{{self.mirror.node}: {{power: K}}}}` to the plan, with K its power of a factor",
+                LIKE_INIT,
+            )
+        elif self.signal.value is None and self.signal.behind is not None:
+            why, fixes = self._unsure_behind(fields, self.signal.behind)
         elif self.signal.value is not None:
             why = f"{', '.join(sorted(fields))} keep states of the same names and shapes"
-            fix = _naming_the_factory(fields)
+            fixes = _naming_the_factory(fields), LIKE_INIT
         else:
             why = "what stands before it in the chain (clipping? a trust ratio? a sign?) left no trace on disk"
-            fix = _naming_the_factory(fields)
+            fixes = _naming_the_factory(fields), LIKE_INIT
         return Unsure(
             path=self.mirror.node,
             owner=self.owner,
             slots=tuple(pair.leaf for pair in self.mirror.pairs),
             why=why,
-            fix=fix,
+            fixes=fixes,
             candidates=tuple(fields),
             pair=self.pair if len(fields) > 1 and self.signal.value is not None else None,
         )
+
+    def _unsure_behind(
+        self, fields: Mapping[str, Field | None], behind: Behind
+    ) -> tuple[str, tuple[str, ...]]:
+        """Why a slot behind a state that normalises is not sure, and what settles it: no factory made it alone."""
+        why = (
+            f"'{behind.path}' before it normalises the gradients, and what stands between"
+            " (a trust ratio? the scale of the params?) left no trace on disk"
+        )
+        common = factories_of_both(behind.kinds, fields)
+        made = (
+            f"`{'` or `'.join(common)}` made both: add `--optimizer-kind {common[0]}`"
+            if common
+            else ""
+        )
+        alone = (
+            f"nothing but scaling, clipping or decay stands between: add"
+            f" `slots: {{{self.mirror.node}: {{power: 0}}}}` to the plan (power: 1 behind a trust ratio)"
+        )
+        return why, (*(f"if {text}" for text in (made, alone) if text), LIKE_INIT)
 
 
 def _naming_the_factory(kinds: Iterable[str]) -> str:
@@ -238,5 +287,5 @@ def _naming_the_factory(kinds: Iterable[str]) -> str:
     others_text = f", e.g. {' or '.join(f'`{name}`' for name in others[:2])}" if others else ""
     return (
         f"add `--optimizer-kind {first}` (in a plan `optimizer_kind: {first}`) if that optax factory made it,"
-        f" else its name{others_text}; or `--like-init FILE.py:FUNCTION`"
+        f" else its name{others_text}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -26,13 +27,13 @@ class Kept(msgspec.Struct):
     remedies: dict[str, None] = {}
     may_be_adam: bool = False
 
-    def add(self, slot: Slot, because: str, remedy: str) -> None:
+    def add(self, slot: Slot, because: str, remedies: Sequence[str]) -> None:
         """One more slot, with why it is kept and what would settle it."""
         self.count += 1
         self.names[slot.name] = None
         self.reasons[because] = None
-        if remedy:
-            self.remedies[remedy] = None
+        if remedies:
+            self.remedies["; or ".join(remedies)] = None
         is_moment = slot.is_second_moment and slot.power is None
         self.may_be_adam |= is_moment and slot.optimizer == _FAMILY
 

@@ -16,7 +16,7 @@ from surgery_cli.optimizer.mirrors import (
     path_of,
     relation,
 )
-from surgery_cli.optimizer.roots import descents, fast_and_slow, scopes
+from surgery_cli.optimizer.roots import descents, fast_and_slow, is_optimizer_name, scopes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
@@ -75,13 +75,30 @@ class Matching:
 
     def whole(self, state: Node) -> Mirror | None:
         """The mirror of all params, shape for shape, that ``state`` is; None if it is none."""
-        for params in self.candidates:
-            found = mirror(params, state, self._tree)
-            if found is None or found.missing or not found.pairs:
-                continue
-            if relation(found.pairs, self._tree) == "same":
-                return found
-        return None
+        return next(filter(None, (self._copy(params, state) for params in self.candidates)), None)
+
+    def belongs_elsewhere(self, state: Branch) -> bool:
+        """True if ``state`` mirrors another tree that stands beside the params, as another player's state does."""
+        if not isinstance(self._top, Node) or not isinstance(state, Node) or not self.candidates:
+            return False
+        root = path_of(self.candidates[0])
+        others = [
+            child
+            for key, child in self._top.children.items()
+            if isinstance(child, Node)
+            and not is_optimizer_name(key)
+            and not root.is_below(child.path)
+            and not state.path.is_below(child.path)
+            and not child.is_sequence
+        ]
+        return any(self._copy(other, state) for other in others)
+
+    def _copy(self, params: Branch, state: Node) -> Mirror | None:
+        """The mirror of all of ``params``, shape for shape, that ``state`` is; None if it is none."""
+        found = mirror(params, state, self._tree)
+        if found is None or found.missing or not found.pairs:
+            return None
+        return found if relation(found.pairs, self._tree) == "same" else None
 
     def hint(self, state: Branch) -> SlotHint | None:
         """What the user says of a part of the tree."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.factories import FACTORIES, REFUSED, STATELESS, WITHOUT_SLOTS, WRAPPERS
+from surgery_cli.optimizer.groups import LIKE_INIT, Behind
 from surgery_cli.optimizer.kinds import Kind
 from surgery_cli.tree.paths import LeafPath, nearest
 
@@ -27,9 +28,13 @@ class NamedKinds:
             _check(name)
 
     def narrow(
-        self, path: LeafPath, kinds: tuple[Kind, ...]
+        self, path: LeafPath, kinds: tuple[Kind, ...], behind: Behind | None = None
     ) -> tuple[tuple[Kind, ...], int | None]:
-        """The kinds that the state at ``path`` can be, and the signal that reaches it, if the user said so."""
+        """The kinds that the state at ``path`` can be, and the signal that reaches it, if the user said so.
+
+        Raises:
+            PlanError: a factory begins with this state, and ``behind`` stands before it.
+        """
         said: tuple[tuple[Kind, ...], int | None] | None = None
         for node, name in self._by_node.items():
             if node and not (str(path) + "/").startswith(node + "/"):
@@ -37,6 +42,9 @@ class NamedKinds:
             signals = FACTORIES[name]
             left = tuple(kind for kind in kinds if kind.name in signals)
             if left:
+                follows = any(field.of_signal for field in left[0].fields.values())
+                if said is None and behind and follows and signals[left[0].name] == -1:
+                    _refuse_behind(name, path, left[0], behind)
                 self._used.add(node)  # a name that a deeper one overrules fits all the same
                 said = said or (left[:1], signals[left[0].name])
         return said or (kinds, None)
@@ -78,6 +86,18 @@ def _check(name: str) -> None:
         fix=f"did you mean `{close}`?"
         if close
         else "name the factory that keeps the slots, e.g. `adamw`",
+        field="optimizer_kind",
+    )
+
+
+def _refuse_behind(name: str, path: LeafPath, kind: Kind, behind: Behind) -> None:
+    """Raise PlanError: the factory would feed gradients to a state that gets normalised updates."""
+    field = next(iter(kind.fields), "")
+    raise PlanError(
+        f"`optimizer_kind: {name}` does not fit '{path}'",
+        why=f"'{behind.path}' stands before it and normalises; `{name}` says that gradients reach it",
+        fix=f"name the factory of the other state alone, by node (`optimizer_kind: {{{behind.path}: …}}`), and add"
+        f" `slots: {{{path}/{field}: {{power: 0}}}}` (1 behind a trust ratio); or {LIKE_INIT}",
         field="optimizer_kind",
     )
 

@@ -151,8 +151,8 @@ class _Carrying:
         if slot.power is None:
             return Problem(
                 f"the power of '{slot.path}' is not known, so it cannot follow '{self._edit.name}'",
-                why="a wrong power is worse than none, and the disk does not tell it",
-                fix=f"{slot.settled_by}, or use `optimizer: keep`, `reset` or `warm`",
+                why=slot.unsure_because or "the disk does not tell it",
+                fix="; or ".join((*slot.settled_by, "use `optimizer: keep`, `reset` or `warm`")),
                 path=str(slot.path),
             )
         return Problem(
@@ -171,7 +171,7 @@ class _Carrying:
         unsure = next((s for s in (slot, *stuck) if s.power is None), None)
         because = unsure.unsure_because if unsure else ""
         because = because or f"no rule says how they follow '{self._edit.name}'"
-        self._kept_of(slot).add(slot, because, unsure.settled_by if unsure else "")
+        self._kept_of(slot).add(slot, because, unsure.settled_by if unsure else ())
 
     def _kept_of(self, slot: Slot) -> Kept:
         owner = slot.node.parent or slot.node
@@ -199,13 +199,13 @@ class _Carrying:
                 self._kept_of(slot).add(
                     slot,
                     "the initial value is not known",
-                    f"add `slots: {{{slot.node}: {{fresh: 0}}}}` to the plan, with the value",
+                    (f"add `slots: {{{slot.node}: {{fresh: X}}}}` to the plan, with X that value",),
                 )
                 return
             raise PlanError(
                 f"the initial value of '{slot.path}' is not known",
                 why=f"{slot.optimizer} starts it from its own settings, which are not on disk",
-                fix=f"use `optimizer: keep`, or add `slots: {{{slot.node}: {{fresh: 0}}}}` with the value",
+                fix=f"use `optimizer: keep`, or add `slots: {{{slot.node}: {{fresh: X}}}}` with X that value",
                 path=str(slot.path),
             )
         self.changed[slot.path] = refilled(self._draft, slot, slot.fresh, policy)

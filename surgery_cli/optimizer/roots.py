@@ -29,6 +29,17 @@ OPTIMIZER_NAMES: Final = frozenset(
 )
 """Names of nodes below which everything is optimizer state."""
 
+_OPTIMIZER_WORDS: Final = frozenset({"opt", "optim", "optimizer", "optimizers"})
+
+
+def is_optimizer_name(key: object) -> bool:
+    """True for a usual name of optimizer state, with a word before or behind it where there are several.
+
+    >>> [is_optimizer_name(key) for key in ("opt_state", "opt_g", "critic_opt_state", "options", 0)]
+    [True, True, True, False, False]
+    """
+    return key in OPTIMIZER_NAMES or bool(_OPTIMIZER_WORDS & set(str(key).lower().split("_")))
+
 
 def scopes(top: Branch, params: str | None) -> list[tuple[Branch, Branch]]:
     """Every params root with the part of the tree in which its twins are looked for: (scope, root).
@@ -58,19 +69,19 @@ def scopes(top: Branch, params: str | None) -> list[tuple[Branch, Branch]]:
 
 def _whole_model(top: Node) -> list[tuple[Branch, Branch]]:
     """A tree that is a Flax NNX state of a model and nothing else: all leaves are called ``value``."""
-    if OPTIMIZER_NAMES & top.children.keys():
+    if any(map(is_optimizer_name, top.children)):
         return []
     return [(top, top)] if all(leaf[-1:] == ("value",) for leaf in top.leaves()) else []
 
 
 def _beside_optimizer(top: Node) -> list[tuple[Branch, Branch]]:
     """A model beside its optimizer, as ``nnx.state`` of both gives it: the only other node."""
-    if not OPTIMIZER_NAMES & top.children.keys():
+    if not any(map(is_optimizer_name, top.children)):
         return []
     others = [
         child
         for key, child in top.children.items()
-        if isinstance(child, Node) and key not in OPTIMIZER_NAMES
+        if isinstance(child, Node) and not is_optimizer_name(key)
     ]
     named = [child for child in others if child.path[-1] == "model"]
     found = named or others

@@ -22,7 +22,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     ``fresh`` is the optimizer's own initial value (None: not known); ``takes_param`` if it starts as the param.
     ``node`` is the node that mirrors the params, ``root`` the node of the params that it mirrors.
     ``is_told`` marks a power that the user said in ``slots:``. ``unsure_because`` says why a power is not known,
-    ``settled_by`` what would settle it.
+    ``settled_by`` what would settle it, the ways in order.
     """
 
     path: LeafPath
@@ -43,7 +43,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     root: LeafPath = LeafPath()
     is_told: bool = False
     unsure_because: str = ""
-    settled_by: str = ""
+    settled_by: tuple[str, ...] = ()
 
     def place_for(self, param: LeafPath) -> LeafPath | None:
         """Where this slot stands for a param at another path; None if the node does not mirror that path.

@@ -11,7 +11,7 @@ from surgery_cli.optimizer.groups import SlotHint, Unsure, hints_from
 from surgery_cli.optimizer.kinds import SLOW
 from surgery_cli.optimizer.mirrors import Branch, Mirror, Node, branches, path_of
 from surgery_cli.optimizer.named import NamedKinds
-from surgery_cli.optimizer.roots import OPTIMIZER_NAMES, fast_and_slow, scopes
+from surgery_cli.optimizer.roots import fast_and_slow, is_optimizer_name, scopes
 from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.optimizer.walk import Signal, Walk
 from surgery_cli.tree.paths import LeafPath
@@ -124,7 +124,7 @@ def _where_params_stand(top: Branch, family: Mapping[LeafPath, str]) -> list[Que
         child.path
         for key, child in top.children.items()
         if isinstance(child, Node)
-        and key not in OPTIMIZER_NAMES
+        and not is_optimizer_name(key)
         and not any(node.is_below(child.path) for node in family)
     ]
     if not others or () in family or top.is_sequence:

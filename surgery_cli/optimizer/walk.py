@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surgery_cli.errors import Problem
-from surgery_cli.optimizer.groups import Group, Signal, SlotHint
+from surgery_cli.optimizer.groups import Behind, Group, Signal, SlotHint
 from surgery_cli.optimizer.kinds import BESIDE, UNDER_PARAM, Field, Kind, by_name, by_signature
 from surgery_cli.optimizer.matching import Matching, by_tail
 from surgery_cli.optimizer.mirrors import (
@@ -16,7 +16,7 @@ from surgery_cli.optimizer.mirrors import (
     relation,
 )
 from surgery_cli.optimizer.named import NamedKinds
-from surgery_cli.optimizer.roots import OPTIMIZER_NAMES, is_step
+from surgery_cli.optimizer.roots import is_optimizer_name, is_step
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec, is_integer
 
@@ -45,6 +45,7 @@ class Walk:
         self.questions: list[tuple[Problem, tuple[LeafPath, ...]]] = []
         self.matching = Matching(tree, top, root, hints)
         self._named, self._root = named, root
+        self._has_holes = any(spec.kind is LeafKind.EMPTY for spec in tree.values())
         self._strangers: dict[LeafPath, LeafPath] = {}
 
     def add(
@@ -100,7 +101,9 @@ class Walk:
     def _leaf(self, leaf: LeafPath, signal: Signal, *, inside: bool) -> Signal:
         spec = self.tree[leaf]
         if spec.kind is LeafKind.EMPTY:
-            return Signal(None)  # clipping, a trust ratio, a sign, or nothing: they look alike
+            return Signal(
+                None, signal.behind
+            )  # clipping, a trust ratio, a sign, nothing: all alike
         if not leaf or not spec.has_array:
             return signal
         if spec.shape == () and is_integer(spec.dtype):
@@ -119,18 +122,20 @@ class Walk:
         """A sequence of states. Gaps are states without leaves, which Flax NNX leaves out."""
         current, expected = signal, 0
         for index, child in chain.in_order():
-            reaching = current if index == expected else Signal(None)
+            reaching = current if index == expected else Signal(None, current.behind)
             if isinstance(child, Node) and child.is_sequence and reaching is not signal:
                 reaching = Signal(None)  # a chain in a chain, or two optimizers in a tuple
             current = self.visit(child, reaching, inside=True)
             expected = index + 1
+        if current is not signal and not self._has_holes:
+            return Signal(None, current.behind)  # more states may have stood at its end
         return current
 
     def _side_by_side(self, node: Node, signal: Signal, *, inside: bool) -> Signal:
         """A dict: several optimizers, or a named chain, whose order the disk does not keep."""
         reaching: list[tuple[Signal, bool]] = []
         for key, child in node.children.items():
-            within = inside or key in OPTIMIZER_NAMES
+            within = inside or is_optimizer_name(key)
             start = Signal(signal.value)
             behind = self.visit(child, start, inside=within)
             reaching.append((start, within and behind is not start))
@@ -163,14 +168,14 @@ class Walk:
             if left[0].after == "same":
                 signal = Signal(None)  # an average beside the optimizer is not one of gradients
         self._emit(node, left or kinds, signal, matches, relations if left else {})
-        return self._behind(node, (left or kinds)[0], signal)
+        return self._behind(node, left or kinds, signal)
 
     def _emit(
         self, node: Node, kinds: tuple[Kind, ...], signal: Signal,
         matches: Mapping[str, Mirror | list[LeafPath]], relations: Mapping[str, str],
     ) -> None:  # fmt: skip
         """Record the slots, clocks and numbers of a state."""
-        kinds, forced = self._named.narrow(node.path, kinds)
+        kinds, forced = self._named.narrow(node.path, kinds, signal.behind)
         kind = kinds[0]
         self.family[node.path] = kind.family
         moments = [m for m in matches.values() if isinstance(m, Mirror) and m.pairs]
@@ -179,17 +184,18 @@ class Walk:
             hint = self.matching.hint(node.children[name])
             if hint is not None and hint.ignore:
                 continue
+            if match == [] and self.matching.belongs_elsewhere(node.children[name]):
+                continue
             if not isinstance(match, Mirror) or (match.pairs and name not in relations):
                 self._ask(path_of(node.children[name]), match if isinstance(match, list) else [])
                 continue
-            own = hint.field if hint else None
             self.groups.append(
                 Group(
                     owner=node.path,
                     name=name,
                     family=kind.family,
                     mirror=match,
-                    fields={k.name: own or k.fields[name] for k in kinds},
+                    fields={k.name: _said(hint, k.fields[name]) for k in kinds},
                     relation=relations.get(name, "same"),
                     signal=signal,
                     forced=forced,
@@ -207,8 +213,9 @@ class Walk:
             if isinstance(leaf, LeafPath) and self.tree[leaf].kind is not LeafKind.EMPTY:
                 self.hyperparams[leaf] = meaning
 
-    def _behind(self, node: Node, kind: Kind, signal: Signal) -> Signal:
-        """Visit the states inside a state; the signal behind it."""
+    def _behind(self, node: Node, left: tuple[Kind, ...], signal: Signal) -> Signal:
+        """Visit the states inside a state, which is of one of these kinds; the signal behind it."""
+        kind, kinds = left[0], tuple(k.name for k in left)
         for name in kind.others:
             child = node.children.get(name)
             if name == "hyperparams" and isinstance(child, Node):
@@ -221,13 +228,14 @@ class Walk:
             inner = list(inner[0].children.values()) if isinstance(inner[0], Node) else []
         behind = [self.visit(child, signal, inside=True) for child in inner]
         if kind.after != "same":
-            return Signal(kind.after if isinstance(kind.after, int) else None)
+            after = kind.after if isinstance(kind.after, int) else None
+            return Signal(after, Behind(node.path, kinds))
         if not behind or all(s is signal for s in behind):
             return signal
         values = {s.value for s in behind}
         if kind.name == "masked" or len(values) > 1:
             return Signal(None)  # some params pass by, others go through
-        return Signal(values.pop())
+        return Signal(values.pop(), behind[0].behind if len(behind) == 1 else None)
 
     # --- trees without a known state ---------------------------------------------------------------------
 
@@ -312,6 +320,11 @@ class Walk:
         )
 
 
+def _said(hint: SlotHint | None, known: Field) -> Field:
+    """The field as the user says, where the user says something."""
+    return (hint.instead_of(known) if hint else None) or known
+
+
 def _allowed(field: Field, group: str) -> bool:
     """True if a field may have this relation; a factored field may also look whole or unused."""
     return group in field.relations
@@ -319,7 +332,7 @@ def _allowed(field: Field, group: str) -> bool:
 
 def _below_optimizer(leaf: LeafPath) -> LeafPath:
     """The part of the optimizer state in which a leaf stands: the node below its root."""
-    depth = next((d for d, key in enumerate(leaf) if key in OPTIMIZER_NAMES), len(leaf) - 2)
+    depth = next((d for d, key in enumerate(leaf) if is_optimizer_name(key)), len(leaf) - 2)
     return LeafPath(leaf[: max(depth, 0) + 2])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,13 +17,18 @@ from surgery_cli.optimizer.survey import survey
 from surgery_cli.plan import plan_from_document
 from surgery_cli.resolution import resolve
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
-from surgery_cli.surgery.contract import Say, hold, read_script, with_commands
+from surgery_cli.surgery.contract import Held, Say, hold, items_of, read_script, with_commands
 from surgery_cli.surgery.records import digests_on_record, record_key
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.verification.digests import LeafDigest, leaf_digest
 from surgery_cli.verification.mending import Edit
 from surgery_cli.verification.structure import compare
+
+_NO_DIGEST: Final = (
+    "unchecked leaves have no digest on record; "
+    "`surgery inspect --digests --json` makes a manifest of all"
+)
 
 
 def verify(
@@ -101,7 +106,9 @@ def _like_init(checkpoint: Checkpoint, text: str, function: str, say: Say) -> re
     def attempt(edits: Sequence[Edit]) -> TreeSpec:
         return resolve(plan_from_document({"edits": list(edits)}), checkpoint, open_checkpoint).tree
 
-    held, _ = hold(script, checkpoint.tree, survey(checkpoint.tree).slots, checkpoint, attempt)
+    held, _ = hold(
+        script, checkpoint.tree, survey(checkpoint.tree).slots, items_of(checkpoint), attempt
+    )
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
         against=function,
@@ -109,7 +116,13 @@ def _like_init(checkpoint: Checkpoint, text: str, function: str, say: Say) -> re
         findings=with_commands(held, text),
         checked=held.checked,
         unchecked=held.unchecked,
+        notes=[*held.notes, *_unchecked_items(held)],
     )
+
+
+def _unchecked_items(held: Held) -> list[str]:
+    text = "unchecked leaves stand in items that the function does not return"
+    return [text] if held.unchecked else []
 
 
 def _finding(path: str, what: str, *, here: str = "", there: str = "") -> reports.Finding:
@@ -163,13 +176,15 @@ def _bytes(
             findings.append(_finding(text, "extra", here=spec.type_text))
         meter.advance(spec.bytes, text)
     findings += [_finding(key, "missing") for key in known if key not in present]
+    unchecked = len(tree) - checked
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
         against=against,
         agrees=not findings,
         findings=findings,
         checked=checked,
-        unchecked=len(tree) - checked,
+        unchecked=unchecked,
+        notes=[_NO_DIGEST] if unchecked and not findings else [],
     )
 
 

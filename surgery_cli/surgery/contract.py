@@ -17,6 +17,7 @@ from surgery_cli.optimizer.survey import survey
 from surgery_cli.plan import Plan, plan_from_document
 from surgery_cli.probe.user_code import UserObject, load_object
 from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.surgery.script_items import aligned
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.verification.abstract_tree import AbstractTree, abstract_tree, described
 from surgery_cli.verification.contract import Breach, breaches
@@ -43,6 +44,7 @@ class Held(msgspec.Struct, frozen=True):
     findings: list[reports.Finding]
     checked: int
     unchecked: int
+    notes: list[str] = []
 
 
 def read_script(text: str, *, say: Say = lambda _: None, device: str = "host") -> Script:
@@ -89,17 +91,28 @@ def _refuse_objects(abstract: AbstractTree, user: UserObject) -> None:
         )
 
 
+def items_of(checkpoint: Checkpoint, draft: Draft | None = None) -> list[str]:
+    """The items whose names paths begin with, in the checkpoint or in what becomes of it; else the only one."""
+    is_prefixed = draft.items.is_prefixed if draft else checkpoint.location.prefix_items
+    if not is_prefixed:
+        return list(checkpoint.items)[:1]
+    left = [str(path[0]) for path in draft.leaves] if draft else []
+    return list(dict.fromkeys([*checkpoint.items, *left]))
+
+
 def hold(
-    script: Script, tree: TreeSpec, slots: Slots, checkpoint: Checkpoint, attempt: Try
+    script: Script, tree: TreeSpec, slots: Slots, items: Sequence[str], attempt: Try
 ) -> tuple[Held, list[Mend]]:
     """Hold a tree against the script, and try out the edits that would mend what differs.
 
-    ``slots`` are those of the tree; ``attempt`` gives the tree that edits would make of it.
+    ``slots`` are those of the tree, ``items`` as ``items_of`` gives them; ``attempt`` gives the tree that edits would
+    make of it.
     """
-    wanted, stored = _matched(script, tree, checkpoint)
+    found_in = aligned(script.name, script.abstract, tree, items)
+    wanted, stored = found_in.wanted, found_in.stored
     found = breaches(stored, wanted)
     every = mends(found, stored, wanted, slots, survey(wanted).slots) if found else []
-    names = {path[0] for path in stored} if checkpoint.location.prefix_items else None
+    names = {path[0] for path in stored} if len(items) > 1 else None
 
     def tried(edits: Sequence[Edit]) -> TreeSpec:
         after = attempt(edits)
@@ -109,33 +122,7 @@ def hold(
 
     proved = _proved(every, found, wanted, tried)
     rows = [_finding(mend) for mend in proved]
-    return Held(rows, len(stored), len(tree) - len(stored)), proved
-
-
-def _matched(script: Script, tree: TreeSpec, checkpoint: Checkpoint) -> tuple[TreeSpec, TreeSpec]:
-    """The script's tree and the part of the checkpoint's that it is about.
-
-    Of a step with several items, a script may restore some: the others are not looked at.
-    """
-    location, abstract = checkpoint.location, script.abstract
-    first = {path[0] for path in abstract.tree if path}
-    if location.prefix_items:
-        items = list(dict.fromkeys([*checkpoint.items, *(str(path[0]) for path in tree)]))
-        named = [name for name in items if name in first]
-        if not named:
-            raise PlanError(
-                f"'{script.name}' does not say which item is which",
-                why=f"the step has the items {', '.join(items)}; "
-                f"the function returns {', '.join(sorted(map(str, first)))}",
-                fix=f"return a dict of items, or choose one with `--item {items[0]}`",
-            )
-        stored = TreeSpec({path: spec for path, spec in tree.items() if path[0] in named})
-        return abstract.saved_as(tree), stored
-    (only,) = checkpoint.items
-    is_wrapped = bool(only) and first == {only} and not any(p[:1] == (only,) for p in tree)
-    if is_wrapped:
-        abstract = abstract.below(only)
-    return abstract.saved_as(tree), tree
+    return Held(rows, len(stored), len(tree) - len(stored), found_in.notes), proved
 
 
 # --- edits that mend: tried out before they are shown ----------------------------------------------------------
@@ -252,8 +239,10 @@ def check_draft(
     plan: Plan,
     checkpoint: Checkpoint,
     drafted: Callable[[Plan], Draft],
-) -> None:
+) -> list[str]:
     """Hold a draft against the script; ``drafted`` resolves another plan over the same source.
+
+    Returns what must be said of the comparison.
 
     Raises:
         ContractError: the script could not restore the result as it is.
@@ -266,5 +255,6 @@ def check_draft(
         )
         return drafted(longer).tree
 
-    held, _ = hold(script, draft.tree, draft.slots, checkpoint, attempt)
+    held, _ = hold(script, draft.tree, draft.slots, items_of(checkpoint, draft), attempt)
     refuse_breaches(held, script)
+    return held.notes

@@ -141,7 +141,10 @@ def _states(surveyed: OptimizerSurvey) -> list[reports.OptimizerState]:
         owner = slot.node.parent
         if owner not in found:
             found[owner] = reports.OptimizerState(
-                path=str(owner), family=slot.optimizer, slots={}, unsure=slot.settled_by
+                path=str(owner),
+                family=slot.optimizer,
+                slots={},
+                unsure="; or ".join(slot.settled_by),
             )
         found[owner].slots[slot.name] = found[owner].slots.get(slot.name, 0) + 1
     return list(found.values())

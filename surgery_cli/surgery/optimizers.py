@@ -10,9 +10,11 @@ from surgery_cli.optimizer.clocks import restarts
 from surgery_cli.optimizer.survey import OptimizerSurvey, adam_variant, survey
 from surgery_cli.plan import Plan
 from surgery_cli.store.checkpoint import Checkpoint
-from surgery_cli.surgery.contract import Script
+from surgery_cli.surgery.contract import Script, items_of
+from surgery_cli.surgery.script_items import aligned
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.verification.optimizer_trial import Measured, settled, try_optimizer
+from surgery_cli.verification.optimizer_trial import Measured, advised, settled, try_optimizer
+from surgery_cli.verification.pytrees import plain_path
 from surgery_cli.verification.statistics import RatioStatistics, ratio_statistics
 
 
@@ -32,30 +34,27 @@ def survey_state(
     only values tell the kind of a node, a pair of its slots is read, and only if an edit of the plan needs to know: one
     that scales.
     """
-    seen: dict[LeafPath, Measured] = {}
+    tried = try_out(script, checkpoint) if script is not None else Tried()
 
     def surveyed(measured: dict[LeafPath, str]) -> OptimizerSurvey:
-        found = survey(
+        return survey(
             checkpoint.tree,
             params=params or plan.params,
             kind=plan.optimizer_kind,
             slots=plan.slots,
             measured=measured,
         )
-        return settled(found, seen) if seen else found
 
-    looks: list[Look] = []
-    found = surveyed({})
-    if script is not None and found.slots:
-        open_before = sum(slot.power is None for slot in found.slots.values())
-        seen, looks = try_out(script)
-        found = surveyed({})
-        count = open_before - sum(slot.power is None for slot in found.slots.values())
-        if count:
-            text = (
-                f"the optimizer of '{script.name}', tried out on tiny params, settles {count} slots"
-            )
-            looks.append(Look(text, 0))
+    def tried_on(found: OptimizerSurvey) -> OptimizerSurvey:
+        return advised(settled(found, tried.measured), tried.instead) if script else found
+
+    known = surveyed({})
+    found = tried_on(known)
+    looks = list(tried.failures) if known.slots else []
+    count = _open(known) - _open(found)
+    if script is not None and count:
+        text = f"the optimizer of '{script.name}', tried out on tiny params, settles {count} slots"
+        looks.append(Look(text, 0))
     scales = any(getattr(edit, "default_policy", "") == "transform" for edit in plan.edits)
     if not scales or not found.telling_pairs:
         return found, looks
@@ -69,24 +68,61 @@ def survey_state(
         )
         if kind is not None:
             told[owner] = kind
-    return (surveyed(told) if told else found), looks
+    return (tried_on(surveyed(told)) if told else found), looks
 
 
-def try_out(script: Script) -> tuple[dict[LeafPath, Measured], list[Look]]:
-    """What the script's own optimizers show of their slots, by path; where one cannot be tried, that is said."""
-    found: dict[LeafPath, Measured] = {}
-    looks = []
-    for path, optimizer in script.abstract.optimizers.items():
-        try:
-            measured = try_optimizer(optimizer)
-        except Exception as error:  # noqa: BLE001 - whatever an optimizer of the user's raises
-            reason = (str(error).splitlines() or [""])[0]
-            what = f"the optimizer of '{script.name}' cannot be tried out"
-            looks.append(Look(f"{what}: {type(error).__name__}: {reason}", 0))
-            continue
-        state = path / ("opt_state",)
-        found.update({state / inner: seen for inner, seen in measured.items()})
-    return found, looks
+def _open(found: OptimizerSurvey) -> int:
+    """How many slots have a power that is not known."""
+    return sum(slot.power is None for slot in found.slots.values())
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """What a script's optimizers showed, by plain path; what failed; what would let the script tell more."""
+
+    measured: dict[LeafPath, Measured] = {}
+    failures: list[Look] = []
+    instead: str = ""
+
+
+def try_out(script: Script, checkpoint: Checkpoint) -> Tried:
+    """Try out the optimizers that the script's function returns.
+
+    Raises:
+        PlanError: the step has several items, and nothing says which of them the function is about.
+    """
+    items = items_of(checkpoint)
+    abstract = aligned(script.name, script.abstract, checkpoint.tree, items).abstract
+    if not abstract.optimizers:
+        is_state = any(name.endswith("statelib.State") for name in abstract.classes.values())
+        what = "an `nnx.state(…)`" if is_state else "what it returns"
+        how = (
+            "the `nnx.Optimizer` itself" if is_state else "a `TrainState`, or `tx` beside the state"
+        )
+        return Tried(
+            instead=f"return {how} from '{script.name}': {what} does not hold the optimizer"
+        )
+    measured: dict[LeafPath, Measured] = {}
+    failures = []
+    for path, optimizers in abstract.optimizers.items():
+        for optimizer in optimizers:
+            try:
+                seen = try_optimizer(optimizer)
+            except Exception as error:  # noqa: BLE001 - whatever an optimizer of the user's raises
+                reason = (str(error).splitlines() or [""])[0]
+                what = f"the optimizer of '{script.name}' (state '{path}') cannot be tried out"
+                failures.append(Look(f"{what}: {type(error).__name__}: {reason}", 0))
+                continue
+            for inner, one in seen.items():
+                place = plain_path(path) / inner
+                measured[place] = _both(measured.get(place), one)
+    return Tried(measured, failures)
+
+
+def _both(one: Measured | None, other: Measured) -> Measured:
+    """What two optimizers that may have made the same slot show of it."""
+    if one is None or one == other:
+        return other
+    return Measured(None, False, None, "several optimizers make such states, and they differ in it")
 
 
 def look_at_restarts(checkpoint: Checkpoint, draft: Draft) -> list[Look]:

@@ -137,7 +137,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     draft = drafted(plan)
     looked += look_at_restarts(checkpoint, draft)
     if script is not None:
-        check_draft(script, draft, plan, checkpoint, drafted)
+        looked += [Look(note, 0) for note in check_draft(script, draft, plan, checkpoint, drafted)]
     sources: dict[str, Any] = {SOURCE: checkpoint}
     for name in draft.fingerprints:
         if name != SOURCE:

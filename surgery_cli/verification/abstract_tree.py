@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.verification.pytrees import children_of
+from surgery_cli.verification.script_optimizers import Holders, Optimizer, is_transformation
 
-
-class Optimizer(msgspec.Struct, frozen=True):
-    """An optax transformation that a train state holds, and its params as shapes."""
-
-    transformation: Any
-    params: Any
+Named = TypeVar("Named")
 
 
 class AbstractTree(msgspec.Struct, frozen=True):
@@ -24,13 +21,13 @@ class AbstractTree(msgspec.Struct, frozen=True):
 
     ``classes`` are qualified names, such as ``optax._src.transform.ScaleByAdamState``. ``unboxed`` gives, for leaves
     of NNX modules (which scripts save with or without the last key ``value``), the path without it. ``optimizers`` are
-    those of train states (with ``tx``, ``params`` and ``opt_state``), by the path of the state.
+    the transformations that made the optimizer states, by the path of the state; more than one if several fit it.
     """
 
     tree: TreeSpec
     classes: dict[LeafPath, str] = {}
     unboxed: dict[LeafPath, LeafPath] = {}
-    optimizers: dict[LeafPath, Optimizer] = {}
+    optimizers: dict[LeafPath, list[Optimizer]] = {}
 
     def saved_as(self, stored: TreeSpec) -> TreeSpec:
         """The tree, with modules' variables spelled as ``stored`` spells them."""
@@ -38,18 +35,24 @@ class AbstractTree(msgspec.Struct, frozen=True):
             lambda path: self.unboxed[path] if self.unboxed.get(path) in stored else path
         )
 
+    def placed(self, place: Callable[[LeafPath], LeafPath | None]) -> AbstractTree:
+        """The tree with other paths; what gets none is left out."""
+
+        def moved(named: Mapping[LeafPath, Named]) -> dict[LeafPath, Named]:
+            places = ((place(path), value) for path, value in named.items())
+            return {path: value for path, value in places if path is not None}
+
+        unboxed = {path: place(boxless) for path, boxless in self.unboxed.items()}
+        return AbstractTree(
+            TreeSpec(moved(self.tree)),
+            moved(self.classes),
+            moved({path: boxless for path, boxless in unboxed.items() if boxless is not None}),
+            moved(self.optimizers),
+        )
+
     def below(self, key: Key) -> AbstractTree:
         """The part below a key of the root."""
-
-        def cut(path: LeafPath) -> LeafPath:
-            return LeafPath(path[1:])
-
-        return AbstractTree(
-            TreeSpec({cut(p): s for p, s in self.tree.items() if p[:1] == (key,)}),
-            {cut(p): name for p, name in self.classes.items() if p[:1] == (key,)},
-            {cut(p): cut(q) for p, q in self.unboxed.items() if p[:1] == (key,)},
-            {cut(p): found for p, found in self.optimizers.items() if p[:1] == (key,)},
-        )
+        return self.placed(lambda path: LeafPath(path[1:]) if path[:1] == (key,) else None)
 
 
 def abstract_tree(function: Callable[[], Any]) -> AbstractTree:
@@ -73,8 +76,9 @@ def described(pytree: Any) -> AbstractTree:
     """The leaves and classes of a pytree of arrays, tracers, ``ShapeDtypeStruct``, numbers and strings."""
     found = AbstractTree(TreeSpec({}), {}, {}, {})
     leaves: dict[LeafPath, LeafSpec] = {}
-    _walk(pytree, LeafPath(), leaves, found, is_module=False)
-    return msgspec.structs.replace(found, tree=TreeSpec(leaves))
+    holders = Holders()
+    _walk(pytree, LeafPath(), leaves, found, holders, is_module=False)
+    return msgspec.structs.replace(found, tree=TreeSpec(leaves), optimizers=holders.optimizers())
 
 
 def _walk(
@@ -82,20 +86,23 @@ def _walk(
     path: LeafPath,
     leaves: dict[LeafPath, LeafSpec],
     found: AbstractTree,
+    holders: Holders,
     *,
     is_module: bool,
 ) -> None:
     """Add what stands at and below ``path``. ``is_module``: inside of an NNX module."""
     nnx = sys.modules.get("flax.nnx")
     if nnx is not None and isinstance(node, nnx.Pytree) and not isinstance(node, nnx.Variable):
+        if not is_module:
+            holders.add_module(path, node)
         node, is_module = nnx.state(node), True  # scripts save a module's state
-    children = list(_children(node))
+    elif not is_module:
+        holders.add(path, node)
+    children = [pair for pair in children_of(node) if not is_transformation(pair[1])]
     if len(children) == 1 and children[0][0] is None:
         leaves[path] = _leaf(node)
         return
     found.classes[path] = f"{type(node).__module__}.{type(node).__qualname__}"
-    if all(hasattr(node, name) for name in ("tx", "params", "opt_state")):
-        found.optimizers[path] = Optimizer(node.tx, _shapes(node.params))
     if not children:
         leaves[path] = LeafSpec(kind=LeafKind.EMPTY, empty=_empty_name(node))
     is_variable = is_module and nnx is not None and isinstance(node, nnx.Variable)
@@ -103,43 +110,7 @@ def _walk(
         assert key is not None
         if is_variable and len(children) == 1:
             found.unboxed[path / (key,)] = path
-        _walk(child, path / (key,), leaves, found, is_module=is_module)
-
-
-def _shapes(pytree: Any) -> Any:
-    import jax
-
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), pytree)
-
-
-def stored_leaves(pytree: Any, path: LeafPath = LeafPath()) -> Iterator[tuple[LeafPath, Any]]:
-    """The leaves that are not empty, with their paths as Orbax stores them."""
-    for key, child in _children(pytree):
-        if key is None:
-            yield path, child
-        else:
-            yield from stored_leaves(child, path / (key,))
-
-
-def _children(node: Any) -> Iterator[tuple[Key | None, Any]]:
-    """The children of a pytree node with their keys as Orbax stores them; ``(None, node)`` for a leaf."""
-    import jax
-
-    for keys, child in jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda x: x is not node)[
-        0
-    ]:
-        yield (_stored_key(keys[0]) if keys else None), child
-
-
-def _stored_key(key: Any) -> Key:
-    """A key of JAX as Orbax records it: attributes and dict keys as text, places in sequences as numbers."""
-    from jax.tree_util import DictKey, GetAttrKey, SequenceKey
-
-    if isinstance(key, SequenceKey):
-        return int(key.idx)
-    if isinstance(key, GetAttrKey):
-        return str(key.name)
-    return str(key.key) if isinstance(key, DictKey) else int(key.key)
+        _walk(child, path / (key,), leaves, found, holders, is_module=is_module)
 
 
 def _empty_name(node: Any) -> str:

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
+from surgery_cli.optimizer.groups import LIKE_INIT
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.optimizer.survey import OptimizerSurvey
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.verification.abstract_tree import Optimizer, stored_leaves
+from surgery_cli.verification.pytrees import plain_path, stored_leaves
+from surgery_cli.verification.script_optimizers import Optimizer
 
 _STEPS: Final = 3
 _GRADIENT: Final = 1e-3
@@ -23,33 +25,41 @@ _TOLERANCE: Final = 0.05
 class Measured(msgspec.Struct, frozen=True):
     """What was seen of one slot: its power and parity (see ``Slot``), and its initial value.
 
-    ``power`` is None where the slot stayed zero, or is no power of the factor. ``fresh`` is None where initial values
-    are not all the same.
+    ``power`` is None where the slot stayed zero, or is no power of the factor; ``because`` says which. ``fresh`` is
+    None where initial values are not all the same.
     """
 
     power: int | None
     is_even: bool
     fresh: float | None
+    because: str = ""
 
 
 def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> OptimizerSurvey:
     """The survey with what a trial told: powers that the metadata leave open, and initial values.
 
-    A power that is known by the optimizer's kind stays as it is. ``measured`` is by the path in the tree.
+    A power that is known by the optimizer's kind stays as it is. ``measured`` is by the plain path in the tree. A slot
+    that was not measured, because its param has another name in the script, is as the others of its field are, if
+    those are all alike.
     """
+    fields = _by_field(survey, measured)
     slots: dict[LeafPath, Slot] = {}
     for path, slot in survey.slots.items():
-        seen = measured.get(path)
+        seen = measured.get(plain_path(path), fields.get(slot.node))
         if seen is None or slot.relation == "hole":
             continue
         new = slot
-        if slot.power is None and seen.power is not None:
+        if slot.power is None and seen.power is None:
+            new = msgspec.structs.replace(
+                new, unsure_because=f"tried out, {seen.because}", settled_by=()
+            )
+        elif slot.power is None:
             new = msgspec.structs.replace(
                 new,
                 power=seen.power,
                 is_even=seen.is_even,
                 unsure_because="",
-                settled_by="",
+                settled_by=(),
             )
         if (
             seen.fresh is not None
@@ -60,8 +70,42 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
         if new is not slot:
             slots[path] = new
     every = {**survey.slots, **slots}
-    unsure = [u for u in survey.unsure if any(every[path].power is None for path in u.slots)]
+    unsure = [
+        msgspec.structs.replace(u, pair=None) if slots.keys() & set(u.slots) else u
+        for u in survey.unsure
+        if any(every[path].power is None for path in u.slots)
+    ]
     return msgspec.structs.replace(survey, slots=every, unsure=unsure)
+
+
+def advised(survey: OptimizerSurvey, instead: str) -> OptimizerSurvey:
+    """The survey, in which slots that are still unsure are not said to be settled by what has been tried.
+
+    ``instead`` is what would make the trial possible, '' if nothing.
+    """
+    slots = {
+        path: msgspec.structs.replace(
+            slot,
+            settled_by=tuple(
+                filter(None, (instead if way == LIKE_INIT else way for way in slot.settled_by))
+            ),
+        )
+        for path, slot in survey.slots.items()
+    }
+    return msgspec.structs.replace(survey, slots=slots)
+
+
+def _by_field(
+    survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]
+) -> dict[LeafPath, Measured]:
+    """What was seen of all slots of a field alike, by the field's node."""
+    nodes = {plain_path(slot.node): slot.node for slot in survey.slots.values()}
+    seen: dict[LeafPath, set[Measured]] = {}
+    for path, one in measured.items():
+        above = (nodes.get(LeafPath(path[:depth])) for depth in range(len(path) + 1))
+        for node in filter(None, above):
+            seen.setdefault(node, set()).add(one)
+    return {node: found.pop() for node, found in seen.items() if len(found) == 1}
 
 
 def _is_close(known: float | None, seen: float) -> bool:
@@ -73,12 +117,16 @@ def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
     """Feed the optimizer g, then g/c with params c·p, for c of 1/2, 2 and -1, and compare the slots.
 
     Every axis of the params is cut to at most two elements; nothing of the checkpoint is read. Paths are relative to
-    the optimizer state. This is the definition of a slot's power, whatever stands before it in the chain.
+    the optimizer state, and plain. This is the definition of a slot's power, whatever stands before it in the chain.
 
     Raises:
         Exception: whatever the optimizer raises, e.g. because it needs more than gradients.
+        ValueError: its params are not known.
     """
     import jax
+
+    if optimizer.params is None:
+        raise ValueError("no params are returned that its state fits; return the model beside it")
 
     with jax.default_device(jax.devices("cpu")[0]):
         params, gradients = _problem(optimizer.params)
@@ -132,7 +180,7 @@ def _numbers(state: Any) -> _Leaves:
     import numpy as np
 
     return {
-        path: leaf
+        plain_path(path): leaf
         for path, leaf in stored_leaves(state)
         if isinstance(leaf, jax.Array | np.ndarray) and jax.dtypes.issubdtype(leaf.dtype, np.number)
     }
@@ -148,8 +196,10 @@ def _measured(path: LeafPath, runs: Mapping[float, tuple[_Leaves, _Leaves]]) -> 
     base = last[1.0]
     # where a start other than zero is mixed in, what is seen is not the slot's own power
     is_mixed = any((start == starts[0]).all() and start.any() for start in starts[1:])
-    if is_mixed or not base.size or not base.all() or not np.isfinite(base).all():
-        return Measured(None, False, fresh)
+    if is_mixed:
+        return Measured(None, False, fresh, "its start, which is not zero, is mixed in")
+    if not base.size or not base.all() or not np.isfinite(base).all():
+        return Measured(None, False, fresh, "it stayed zero, or did not stay finite")
     signs = np.sign(last[-1.0] / base)
     powers = {
         round(float(power), 2)
@@ -159,5 +209,5 @@ def _measured(path: LeafPath, runs: Mapping[float, tuple[_Leaves, _Leaves]]) -> 
     whole = round(next(iter(powers)))
     is_power = all(abs(power - whole) <= _TOLERANCE for power in powers)
     if not is_power or len(set(signs.ravel())) != 1:
-        return Measured(None, False, fresh)
+        return Measured(None, False, fresh, "it follows no power of a factor of the params")
     return Measured(whole, bool(signs.flat[0] > 0), fresh)

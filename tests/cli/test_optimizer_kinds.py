@@ -195,3 +195,85 @@ def test_the_announced_step_is_the_one_that_optax_takes(scale):
 
     assert size == pytest.approx(max(steps) if scale < 1 else min(steps), rel=1e-3)
     assert abs(steps[step - 1] - size) < 1e-3
+
+
+# --- accumulators behind a state that normalises ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def averaged(tmp_path_factory):
+    """Adam's updates, averaged, behind a learning rate that leaves no trace."""
+    chain = optax.chain(optax.adam(1e-3), optax.ema(0.9))
+    return save(tmp_path_factory.mktemp("averaged") / "saved", after_training(chain))
+
+
+def test_a_transform_of_what_stands_behind_adam_is_refused_with_what_to_say(
+    surgery, averaged, tmp_path
+):
+    result = surgery(
+        "rescale", averaged, tmp_path / "new", HEAD, "--by", "3", "--optimizer", "transform",
+        "--optimizer-kind", "opt_state/0=adam",
+    )  # fmt: skip
+
+    assert result.code == 2
+    assert "'opt_state/0/0' before it normalises the gradients" in result.err
+    assert "`slots: {opt_state/1/ema: {power: 0}}`" in result.err
+    assert "--optimizer-kind" not in result.err
+
+
+def test_the_slots_line_that_is_shown_settles_it_and_keeps_what_is_known_of_the_field(
+    surgery, averaged, tmp_path
+):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        "optimizer_kind: adam\nslots: {opt_state/1/ema: {power: 0}}\noptimizer: transform\n"
+        f"edits:\n  - {{op: rescale, at: {HEAD}, by: -3}}\n"
+    )
+    assert surgery("apply", averaged, tmp_path / "new", plan, "--quiet").code == 0
+    chain = optax.chain(optax.adam(1e-3), optax.ema(0.9))
+    expected = after_training(chain, -3.0)["opt_state"][1].ema["head"]["kernel"]
+    found = restored(tmp_path / "new")["opt_state"][1]["ema"]["head"]["kernel"]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+    plan.write_text(
+        f"slots: {{opt_state/1/ema: {{power: 0}}}}\nedits:\n  - {{op: reset-optimizer, at: {HEAD}}}\n"
+    )
+    assert surgery("apply", averaged, tmp_path / "fresh", plan, "--quiet").code == 0
+    fresh = restored(tmp_path / "fresh")["opt_state"][1]["ema"]["head"]["kernel"]
+    np.testing.assert_array_equal(fresh, np.zeros((3, 2), np.float32))
+
+
+@pytest.mark.parametrize("kind", ["opt_state/1=ema", "opt_state/1=signum"])
+def test_a_kind_that_would_feed_gradients_to_what_stands_behind_adam_is_refused(
+    surgery, averaged, tmp_path, kind
+):
+    result = surgery(
+        "rescale", averaged, tmp_path / "new", HEAD, "--by", "3", "--optimizer-kind", kind
+    )
+
+    assert result.code == 2
+    assert "says that gradients reach it" in result.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_factory_that_makes_both_states_settles_them(surgery, tmp_path):
+    made = optax.rmsprop(1e-3, momentum=0.9)
+    source = save(tmp_path / "saved", after_training(made))
+    rescale = ["rescale", source, tmp_path / "new", HEAD, "--by", "3", "--optimizer", "transform"]
+    open_ = surgery(*rescale)
+    assert open_.code == 2
+    assert "`rmsprop` made both: add `--optimizer-kind rmsprop`" in open_.err
+    assert surgery(*rescale, "--optimizer-kind", "rmsprop", "--quiet").code == 0
+
+
+def test_two_optimizers_in_a_tuple_do_not_stand_behind_each_other(surgery, tmp_path):
+    adam, momentum = optax.adam(1e-3), optax.sgd(0.1, momentum=0.9)
+    tree = after_training(adam)
+    tree["opt_state"] = (tree["opt_state"], momentum.init(tree["params"]))
+    source = save(tmp_path / "saved", tree)
+    kinds = ["--optimizer-kind", "opt_state/0=adam", "--optimizer-kind", "opt_state/1=sgd"]
+    result = surgery(
+        "rescale", source, tmp_path / "new", HEAD, "--by", "3", *kinds, "--dry-run", "--json"
+    )
+    assert result.code == 0
+    assert result.document["edits"][0]["twins"] == {"transform": 3}

@@ -258,7 +258,7 @@ def test_an_unknown_state_that_mirrors_the_params_is_kept_and_named() -> None:
     result = survey(tree)
     assert {s.power for s in result.slots.values()} == {None}
     (unsure,) = result.unsure
-    assert "slots:" in unsure.fix
+    assert "slots:" in unsure.fixes[0]
     told = survey(tree, slots={"opt_state/mystery/memory": {"power": -1, "fresh": 0.5}})
     assert {(s.power, s.fresh) for s in told.slots.values()} == {(-1, 0.5)}
     assert told.unsure == []
@@ -339,3 +339,12 @@ def test_whatever_the_params_are_called_a_slot_is_right_or_asked_for(
     if not result.questions:
         fields = {"amsgrad": 3, "trace": 1, "adagrad": 1, "rmsprop": 1}[name]
         assert len(result.slots) == fields * sum(p[0] == "params" for p in tree)
+
+
+def test_where_states_without_leaves_vanish_the_end_of_a_chain_in_a_chain_is_unknown() -> None:
+    """What LAMB keeps in an NNX state looks like Adam's; its trust ratio leaves no trace."""
+    chain = {"0": {"0": adam_of(DENSE)[0]}, "1": {"count": COUNT, "ema": DENSE}}
+    tree = tree_of({"params": DENSE, "opt_state": chain})
+    assert {s.power for s in survey(tree).slots.values() if s.name == "ema"} == {None}
+    told = survey(tree, kind={"opt_state/0": "adam"})
+    assert {s.power for s in told.slots.values() if s.name == "ema"} == {None}

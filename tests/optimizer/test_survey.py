@@ -250,7 +250,7 @@ def test_a_measured_variant_settles_the_powers_of_its_node() -> None:
 def test_unsure_slots_name_what_they_may_be() -> None:
     unsure = survey(train_state("adam")).unsure[0]
     assert set(unsure.candidates) == {"adam", "yogi", "adamax", "adopt"}
-    assert "optimizer_kind" in unsure.fix
+    assert "optimizer_kind" in unsure.fixes[0]
 
 
 def test_no_values_settle_what_an_empty_state_before_may_have_done() -> None:

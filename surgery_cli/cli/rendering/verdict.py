@@ -21,12 +21,8 @@ def render(document: Verdict, page: Page, *, strict: bool = False) -> None:
         page.line()
     for finding in document.findings:
         _render_finding(finding, page)
-    if document.unchecked and not document.findings:
-        page.line(
-            "unchecked leaves have no digest on record; "
-            "`surgery inspect --digests --json` makes a manifest of all",
-            indent=2,
-        )
+    for note in document.notes:
+        page.line(note, indent=2)
 
 
 def _outcome(document: Verdict, *, strict: bool) -> str:

@@ -1,0 +1,48 @@
+"""How Orbax names the parts of a pytree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from surgery_cli.tree.paths import Key, LeafPath
+
+
+def stored_leaves(pytree: Any, path: LeafPath = LeafPath()) -> Iterator[tuple[LeafPath, Any]]:
+    """The leaves that are not empty, with their paths as Orbax stores them."""
+    for key, child in children_of(pytree):
+        if key is None:
+            yield path, child
+        else:
+            yield from stored_leaves(child, path / (key,))
+
+
+def children_of(node: Any) -> Iterator[tuple[Key | None, Any]]:
+    """The children of a pytree node with their keys as Orbax stores them; ``(None, node)`` for a leaf."""
+    import jax
+
+    for keys, child in jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda x: x is not node)[
+        0
+    ]:
+        yield (_stored_key(keys[0]) if keys else None), child
+
+
+def _stored_key(key: Any) -> Key:
+    """A key of JAX as Orbax records it: attributes and dict keys as text, places in sequences as numbers."""
+    from jax.tree_util import DictKey, GetAttrKey, SequenceKey
+
+    if isinstance(key, SequenceKey):
+        return int(key.idx)
+    if isinstance(key, GetAttrKey):
+        return str(key.name)
+    return str(key.key) if isinstance(key, DictKey) else int(key.key)
+
+
+def plain_path(path: LeafPath) -> LeafPath:
+    """A path without what depends on how a script saves it: digits are text, the last key ``value`` of NNX goes.
+
+    >>> str(plain_path(LeafPath((0, "mu", "kernel", "value"))))
+    '0/mu/kernel'
+    """
+    texts = tuple(str(key) for key in path)
+    return LeafPath(texts[:-1] if texts[-1:] == ("value",) else texts)
