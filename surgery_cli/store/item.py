@@ -116,7 +116,7 @@ class PytreeItem:
         value_type, name = value["value_type"], stored_name(path)
         if value_type in EMPTY_TYPES:
             return StoredLeaf(LeafSpec(kind=LeafKind.EMPTY, empty=value_type))
-        kind = kind_of(value_type, self.sidecars.key_impl(name))
+        kind = kind_of(value_type, self.sidecars.key_impls.get(name))
         if kind is LeafKind.STRING:
             if name not in (self.sidecars.strings or {}):
                 raise self._missing(path, f"`{STRINGS}` has no entry for it")
@@ -164,7 +164,7 @@ class PytreeItem:
             kind=kind,
             shape=document.shape,
             dtype=document.dtype,
-            key_impl=self.sidecars.key_impl(name),
+            key_impl=self.sidecars.key_impls.get(name),
             chunk_shape=document.chunk_shape,
             write_shape=document.write_shape,
             sharding=self.sidecars.sharding_of(name),
@@ -264,7 +264,8 @@ class PytreeItem:
         for name in names:
             path = self.directory / name
             if path.is_file():
-                yield f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest()
+                with path.open("rb") as stream:
+                    yield f"{name}\0".encode() + hashlib.file_digest(stream, "sha256").digest()
         if isinstance(self.store, OcdbtStore):
             for file in sorted(self.store.survey.files):
                 yield f"{file}\0{(self.directory / file).stat().st_size}\n".encode()

@@ -162,11 +162,15 @@ class Sidecars:
         """True if ``_METADATA`` says of arrays in which shape they are written."""
         return any("write_shape" in value for value in (self.values or {}).values())
 
-    def key_impl(self, name: str) -> str | None:
-        """The implementation of a typed PRNG key array, None for other arrays."""
-        extension = (self.array_entries.get(name) or {}).get("ext_metadata") or {}
-        impl = extension.get("random_key_impl")
-        return str(impl) if impl is not None else None
+    @cached_property
+    def key_impls(self) -> dict[str, str]:
+        """The implementations of the arrays that are typed PRNG keys, by stored name."""
+        found = {}
+        for name, entry in self.array_entries.items():
+            impl = (entry.get("ext_metadata") or {}).get("random_key_impl")
+            if impl is not None:
+                found[name] = str(impl)
+        return found
 
     def sharding_of(self, name: str) -> str | None:
         """Orbax's JSON for the sharding of an array."""

@@ -93,7 +93,7 @@ def named_leaves(checkpoint: Checkpoint, patterns: Sequence[str]) -> list[LeafPa
     problems = []
     for text in patterns:
         pattern = PathPattern(text)
-        named = {path for path in tree if pattern.match(path, tree.texts[path])}
+        named = pattern.named(tree.texts)
         if not named:
             known = {printed: path for path, printed in tree.texts.items()}
             close = [known[printed].pattern for printed in nearest(text, known)]
@@ -104,7 +104,7 @@ def named_leaves(checkpoint: Checkpoint, patterns: Sequence[str]) -> list[LeafPa
                     fix="did you mean " + ", ".join(f"'{c}'" for c in close) + "?" if close else "",
                 ).problems[0]
             )
-        found |= named
+        found.update(named)
     if problems:
         raise PlanError.of(problems)
     return [path for path in tree if path in found]
@@ -114,7 +114,7 @@ def _row(checkpoint: Checkpoint, path: LeafPath, surveyed: OptimizerSurvey) -> r
     spec = checkpoint.tree[path]
     slot = surveyed.slots.get(path)
     clock = surveyed.clocks.get(path)
-    text = str(path)
+    text, spelling = checkpoint.tree.texts[path], path.spelling
     return reports.LeafRow(
         path=text,
         kind=spec.kind.value,
@@ -123,7 +123,7 @@ def _row(checkpoint: Checkpoint, path: LeafPath, surveyed: OptimizerSurvey) -> r
         bytes=spec.bytes,
         stored_bytes=spec.stored_bytes,
         type_text=spec.type_text,
-        spelling=path.spelling if path.spelling != text else "",
+        spelling=spelling if spelling != text else "",
         twin_of=str(slot.param) if slot else None,
         slot=slot.name if slot else None,
         clock=clock.drives if clock else None,

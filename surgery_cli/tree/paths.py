@@ -34,6 +34,9 @@ class LeafPath(tuple[Key, ...]):
     @property
     def spelling(self) -> str:
         """Unambiguous text: a slash inside a key is ``%2F``, a percent sign ``%25``."""
+        text = str(self)
+        if "%" not in text and text.count("/") == len(self) - 1:
+            return text  # no key holds a slash or a percent sign
         return "/".join(_encode(str(key)) for key in self)
 
     @property

@@ -95,20 +95,20 @@ def _render_header(document: Inspection, page: Page) -> None:
 
 
 def _render_tree(document: Inspection, page: Page, depth: int | None) -> None:
-    folded = depth
+    folded, header = depth, _header(document)
     if depth is None:
         folded = tree.fitting_depth(document.leaves, _MOST_LINES)
     rows: list[list[Cell]] = []
     for line in tree.lines(document.leaves, folded):
         name = "  " * line.depth + line.name
         if line.leaf is not None:
-            rows.append([Cell(name), *_leaf_cells(line.leaf)])
+            rows.append([Cell(name), *_leaf_cells(line.leaf, bool(header))])
         else:
             note = leaves_text(line.leaves) if line.is_folded else ""
             style = "strong" if line.is_folded else "faint"
             size = Cell(byte_text(line.bytes), "faint", right=True)
             rows.append([Cell(name, style), Cell(note, "faint"), size])
-    page.table(rows, header=_header(document))
+    page.table(rows, header=header)
     if depth is None and folded is not None:
         page.line()
         page.line(
@@ -119,21 +119,22 @@ def _render_tree(document: Inspection, page: Page, depth: int | None) -> None:
 
 
 def _render_paths(document: Inspection, page: Page, depth: int | None) -> None:
+    header = _header(document)
     if depth is None:
-        rows = [_path_row(row) for row in document.leaves]
+        rows = [_path_row(row, bool(header)) for row in document.leaves]
     else:
         rows = []
         for line in tree.lines(document.leaves, depth):
             if line.leaf is not None:
-                rows.append(_path_row(line.leaf))
+                rows.append(_path_row(line.leaf, bool(header)))
             elif line.is_folded:
                 size = Cell(byte_text(line.bytes), right=True)
                 rows.append([Cell(f"{line.path}/"), Cell(leaves_text(line.leaves)), size])
-    page.table(rows, header=_header(document))
+    page.table(rows, header=header)
 
 
-def _path_row(row: LeafRow) -> list[Cell]:
-    return [Cell(row.spelling or row.path or "."), *_leaf_cells(row)]
+def _path_row(row: LeafRow, has_statistics: bool) -> list[Cell]:
+    return [Cell(row.spelling or row.path or "."), *_leaf_cells(row, has_statistics)]
 
 
 def _header(document: Inspection) -> list[Cell]:
@@ -144,9 +145,12 @@ def _header(document: Inspection) -> list[Cell]:
     return [Cell("leaf"), Cell("type"), Cell("size", right=True), *shown, *rest]
 
 
-def _leaf_cells(row: LeafRow) -> list[Cell]:
+def _leaf_cells(row: LeafRow, has_statistics: bool) -> list[Cell]:
+    """What stands behind a leaf's name; columns for statistics only where some leaf has any."""
     cells = [Cell(type_text(row), "faint"), Cell(byte_text(row.bytes), right=True)]
-    return [*cells, *statistics.cells(row), Cell(_role(row), "faint"), Cell(row.digest or "")]
+    if has_statistics:
+        cells += statistics.cells(row)
+    return [*cells, Cell(_role(row), "faint"), Cell(row.digest or "")]
 
 
 def type_text(row: LeafRow) -> str:

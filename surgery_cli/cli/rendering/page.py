@@ -130,18 +130,12 @@ class _Columns:
         self.rows = [[_cell(part) for part in row] for row in rows]
         self.header = [_cell(part) for part in header]
         self.texts = [[escaped(cell.text) for cell in row] for row in self.rows]
-        count = max((len(row) for row in self.texts), default=0)
-        self.used = [
-            at for at in range(count) if any(len(row) > at and row[at] for row in self.texts)
-        ]
-        self.widths = {
-            at: max(
-                len(row[at])
-                for row in [*self.texts, [c.text for c in self.header]]
-                if len(row) > at
-            )
-            for at in self.used
-        }
+        widths = [0] * max(map(len, self.texts), default=0)
+        for row in self.texts:
+            for at, text in enumerate(row):
+                widths[at] = max(widths[at], len(text))
+        self.used = [at for at, width in enumerate(widths) if width]
+        self.widths = {at: max(widths[at], len(self.title(at))) for at in self.used}
 
     def title(self, at: int) -> str:
         return self.header[at].text if at < len(self.header) else ""
