@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from surgery_cli.cli.groups import taking
 from surgery_cli.cli.options import (
     Checkpoint,
     CheckpointA,
@@ -27,7 +28,6 @@ from surgery_cli.cli.options import (
     drafting,
     output,
     settings_of,
-    taking,
 )
 from surgery_cli.cli.printing import print_document, print_json, progress, saying
 

@@ -11,6 +11,7 @@ import typer
 
 from surgery_cli.cli import options
 from surgery_cli.cli.completion import complete_leaf
+from surgery_cli.cli.groups import with_parameters
 from surgery_cli.cli.options import Output
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
@@ -64,9 +65,7 @@ def edit_command(name: str) -> Callable[..., int]:
         *(_field_parameter(key, field) for key, field in fields.items()),
         _parameter("dry_run", options.DryRun, default=False),
     ]
-    return options.with_parameters(
-        command, own, {"draft": options.drafting, "output": options.output}
-    )
+    return with_parameters(command, own, {"draft": options.drafting, "output": options.output})
 
 
 def option_name(field: Field) -> str:

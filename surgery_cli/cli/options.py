@@ -1,24 +1,24 @@
 """The options that commands share, each declared once.
 
-A group is a function whose parameters are its options; `taking` gives them to a command, which receives what the
-group makes of them as one argument.
+A group is a function whose parameters are its options; `taking` gives them to a command, or to a larger group, which
+receives what the group makes of them as one argument.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
+import msgspec
 import typer
 
 from surgery_cli.cli.completion import complete_checkpoint, complete_leaf
+from surgery_cli.cli.groups import taking
 from surgery_cli.errors import PlanError
 
 if TYPE_CHECKING:
-    from surgery_cli.surgery import Options
+    from surgery_cli.surgery import Options, ProbeOptions
 
 
 def _directory(metavar: str, help: str) -> Any:
@@ -70,6 +70,21 @@ LikeInit = Annotated[
         help="Your script's function: check that it can restore the result.",
     ),
 ]
+ModelB = Annotated[
+    str | None,
+    typer.Option(
+        "--model-b", metavar="FILE.py:NAME", help="The other checkpoint's model, if it has its own."
+    ),
+]
+Tolerance = Annotated[
+    float | None,
+    typer.Option(
+        "--tolerance",
+        metavar="X",
+        min=0.0,
+        help="How far outputs may be apart, relative; `probe` has 1e-5 for float32, 2e-2 for bfloat16.",
+    ),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
 ]
@@ -100,6 +115,74 @@ def output(
     return Output(json=json, quiet=quiet, verbose=verbose)
 
 
+def calling(
+    *,
+    call: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--call",
+            metavar="NAME=VALUE",
+            help="Static argument of the model's call, as `train=false`; repeatable.",
+        ),
+    ] = None,
+    vmap: Annotated[
+        str,
+        typer.Option("--vmap", metavar="AXIS", help="Map the batch's first axis under this name."),
+    ] = "",
+    ensemble: Annotated[
+        int | None,
+        typer.Option(
+            "--ensemble",
+            metavar="N",
+            min=1,
+            help="Run each of N models whose variables the checkpoint stacks on a first axis.",
+        ),
+    ] = None,
+    rng: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rng",
+            metavar="NAME=SEED",
+            help="Seed of a random stream of the model, as `dropout=0`; repeatable.",
+        ),
+    ] = None,
+    bind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--bind",
+            metavar="NAME=AT",
+            help="Where a collection of the model stands, as `batch_stats=ema/stats`; repeatable.",
+        ),
+    ] = None,
+    grad: Annotated[
+        bool,
+        typer.Option("--grad", help="Gradients at every call of the model and of params, too."),
+    ] = False,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            "--loss",
+            metavar="FILE.py:NAME",
+            help="With `--grad`, called as loss(output, **inputs); else a random projection of the output.",
+        ),
+    ] = None,
+) -> ProbeOptions:
+    """How the user's model is called on a checkpoint."""
+    from surgery_cli.probe.settings import read_bindings, read_static, read_streams
+    from surgery_cli.surgery import ProbeOptions
+
+    return ProbeOptions(
+        call=read_static(call or ()),
+        vmap_axis=vmap,
+        ensemble=ensemble or 0,
+        streams=read_streams(rng or ()),
+        bind=read_bindings(bind or ()),
+        grad=grad,
+        loss=loss,
+    )
+
+
+@taking(probe_options=calling)
 def drafting(
     *,
     step: Step = None,
@@ -190,15 +273,9 @@ def drafting(
             show_default=False,
         ),
     ] = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(
-            "--tolerance",
-            metavar="X",
-            min=0.0,
-            help="Stop, too, if the probe's outputs are further apart, relative.",
-        ),
-    ] = None,
+    tolerance: Tolerance = None,
+    model_b: ModelB = None,
+    probe_options: ProbeOptions,
 ) -> Options:
     """Everything that shapes a draft and how it is written."""
     from surgery_cli.surgery import Options
@@ -222,6 +299,7 @@ def drafting(
         probe=probe,
         probe_inputs=tuple(input or ()),
         tolerance=tolerance,
+        probe_options=msgspec.structs.replace(probe_options, model_b=model_b),
     )
 
 
@@ -302,47 +380,3 @@ def kinds_of(texts: Sequence[str] | None) -> str | dict[str, str] | None:
             )
         found[node] = name
     return found[""] if found.keys() == {""} else found or None
-
-
-def taking(**groups: Callable[..., Any]) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Give a command the options of ``groups``; each group's value arrives under its name here."""
-
-    def decorate(command: Callable[..., int]) -> Callable[..., int]:
-        own = [
-            parameter
-            for parameter in options_of(command)
-            if parameter.name not in groups and parameter.kind is not parameter.VAR_KEYWORD
-        ]
-        return with_parameters(command, own, groups)
-
-    return decorate
-
-
-def with_parameters(
-    command: Callable[..., int],
-    own: Sequence[inspect.Parameter],
-    groups: dict[str, Callable[..., Any]],
-) -> Callable[..., int]:
-    """``command`` under a signature of its ``own`` parameters, then those of every group."""
-    signatures = {name: options_of(group) for name, group in groups.items()}
-
-    @functools.wraps(command)
-    def wrapped(**given: Any) -> int:
-        made = {
-            name: groups[name](**{p.name: given.pop(p.name) for p in parameters})
-            for name, parameters in signatures.items()
-        }
-        return command(**given, **made)
-
-    parameters = [*own, *(p for shared in signatures.values() for p in shared)]
-    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
-    del wrapped.__wrapped__
-    return wrapped
-
-
-def options_of(group: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The options of a group or a command, as parameters with evaluated annotations."""
-    # `Options` brings the whole use-case layer and is imported only when a command runs
-    names = {"Options": Any}
-    return list(inspect.signature(group, eval_str=True, locals=names).parameters.values())

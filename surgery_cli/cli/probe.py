@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
-from surgery_cli.cli.options import Checkpoint, Item, Output, Params, Step, output, taking
+from surgery_cli.cli.groups import taking
+from surgery_cli.cli.options import (
+    Checkpoint,
+    Item,
+    ModelB,
+    Output,
+    Params,
+    Step,
+    Tolerance,
+    calling,
+    output,
+)
 from surgery_cli.cli.printing import print_document
+
+if TYPE_CHECKING:
+    from surgery_cli.surgery import ProbeOptions
 
 _Words = list[str] | None
 
 
-@taking(output=output)
+@taking(calling=calling, output=output)
 def probe(
     checkpoint: Checkpoint,
     *,
@@ -60,38 +75,14 @@ def probe(
     shapes: Annotated[
         bool, typer.Option("--shapes", help="Everything from shapes alone; no tensor is read.")
     ] = False,
-    grad: Annotated[
-        bool, typer.Option("--grad", help="Gradients at every call and of every param, too.")
-    ] = False,
-    loss: Annotated[
-        str | None,
-        typer.Option(
-            "--loss",
-            metavar="FILE.py:NAME",
-            help="Called as loss(output, **inputs); else a random projection of the output.",
-        ),
-    ] = None,
     against: Annotated[
         str | None,
         typer.Option(
             "--against", metavar="CKPT", help="Compare with this checkpoint, call by call."
         ),
     ] = None,
-    model_b: Annotated[
-        str | None,
-        typer.Option(
-            "--model-b", metavar="FILE.py:NAME", help="The model of the other checkpoint."
-        ),
-    ] = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(
-            "--tolerance",
-            metavar="X",
-            min=0.0,
-            help="How far the outputs may be apart, relative: 1e-5 for float32, 2e-2 for bfloat16.",
-        ),
-    ] = None,
+    model_b: ModelB = None,
+    tolerance: Tolerance = None,
     save: Annotated[
         str | None,
         typer.Option("--save", metavar="FILE.npz", help="Write the shown values, whole."),
@@ -102,35 +93,10 @@ def probe(
             "--plot", metavar="FILE.svg", help="Draw scales by depth: .svg, .png or .pdf."
         ),
     ] = None,
-    call: Annotated[
-        _Words,
-        typer.Option("--call", metavar="NAME=VALUE", help="Static argument, as `train=false`."),
-    ] = None,
-    vmap: Annotated[
-        str,
-        typer.Option("--vmap", metavar="AXIS", help="Map the inputs' first axis under this name."),
-    ] = "",
-    ensemble: Annotated[
-        int | None,
-        typer.Option(
-            "--ensemble",
-            metavar="N",
-            min=1,
-            help="The checkpoint stacks the variables of N models on a first axis: run each of them.",
-        ),
-    ] = None,
-    rng: Annotated[
-        _Words,
-        typer.Option("--rng", metavar="NAME=SEED", help="Seed of a random stream, as `dropout=0`."),
-    ] = None,
     seed: Annotated[
         int,
         typer.Option("--seed", metavar="N", min=0, help="Seed of inputs and random streams."),
     ] = 0,
-    bind: Annotated[
-        _Words,
-        typer.Option("--bind", metavar="NAME=AT", help="Where a collection stands."),
-    ] = None,
     params: Params = None,
     step: Step = None,
     item: Item = None,
@@ -140,6 +106,7 @@ def probe(
             "--device", metavar="NAME", help="cpu, gpu, tpu, or gpu:1.", show_default=True
         ),
     ] = "cpu",
+    calling: ProbeOptions,
     output: Output,
 ) -> int:
     """Run a model on a checkpoint and look inside; exit code 1 on NaN or a difference.
@@ -148,18 +115,13 @@ def probe(
     """
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import probe as rendering
-    from surgery_cli.probe.calls import read_bindings, read_static, read_streams
 
-    options = surgery.ProbeOptions(
+    options = msgspec.structs.replace(
+        calling,
         step=step,
         item=item,
         params=params,
-        bind=read_bindings(bind or ()),
-        call=read_static(call or ()),
-        streams=read_streams(rng or ()),
         seed=seed,
-        vmap_axis=vmap,
-        ensemble=ensemble or 0,
         run=run,
         model_inputs=tuple(model_input or ()),
         until=until,
@@ -167,8 +129,6 @@ def probe(
         only=tuple(only or ()),
         methods=tuple(calls or ()),
         shapes=shapes,
-        grad=grad,
-        loss=loss,
         against=against,
         model_b=model_b,
         tolerance=tolerance,

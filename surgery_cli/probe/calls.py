@@ -12,7 +12,7 @@ import msgspec
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.inputs import Input
-from surgery_cli.probe.user_code import literal, parameters_of
+from surgery_cli.probe.user_code import parameters_of
 
 Path = tuple[str, ...]
 """The keys of a variable, as text."""
@@ -202,61 +202,3 @@ def unbound(function: Any) -> Any:
 
     shown.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return shown
-
-
-def read_static(texts: Sequence[str]) -> dict[str, Any]:
-    """``train=false`` as Python values; what is no literal is a string.
-
-    Raises:
-        SurgeryError: a text has no ``=``.
-    """
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.isidentifier():
-            raise SurgeryError(
-                f"`--call` takes NAME=VALUE, not '{text}'",
-                fix="e.g. `--call train=false`",
-                field="call",
-            )
-        try:
-            found[name] = literal(value)
-        except SurgeryError:
-            found[name] = value
-    return found
-
-
-def read_streams(texts: Sequence[str]) -> dict[str, int]:
-    """``dropout=1`` as the seeds of random streams by name.
-
-    Raises:
-        SurgeryError: a text is not NAME=SEED.
-    """
-    found: dict[str, int] = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        if not name.isidentifier() or not value.isdecimal():
-            raise SurgeryError(
-                f"`--rng` takes NAME=SEED, not '{text}'", fix="e.g. `--rng dropout=0`", field="rng"
-            )
-        found[name] = int(value)
-    return found
-
-
-def read_bindings(texts: Sequence[str]) -> dict[str, str]:
-    """``batch_stats=AT`` as places of collections by name.
-
-    Raises:
-        SurgeryError: a text has no ``=``.
-    """
-    found: dict[str, str] = {}
-    for text in texts:
-        name, equals, place = text.partition("=")
-        if not equals or not name or not place:
-            raise SurgeryError(
-                f"`--bind` takes NAME=AT, not '{text}'",
-                fix="e.g. `--bind batch_stats=ema/batch_stats`",
-                field="bind",
-            )
-        found[name] = place
-    return found

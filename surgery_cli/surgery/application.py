@@ -122,10 +122,13 @@ def apply(
                 listener=listener,
                 before=writer.read_before,
             )
-            probed = gate.check(written) if gate is not None else ""
-            if probed:
-                fields["notes"].append(probed)
+            probed = ""
             read = execution.read_bytes + sum(look.bytes for look in prepared.looked)
+            if gate is not None:
+                passed = gate.check(written)
+                probed = passed.note
+                fields["notes"].append(probed)
+                read += passed.bytes_read
             report = _report(fields, done, read, linker, writer, started)
             record = _record(prepared, plan, done, report, written, probed)
             write_record(record_path(written), record)

@@ -19,6 +19,7 @@ from surgery_cli.store.strategy import Costs, costs_of_references, is_compact
 from surgery_cli.surgery.contract import Say, check_draft, read_script
 from surgery_cli.surgery.memory import check_memory
 from surgery_cli.surgery.optimizers import Look, look_at_restarts, survey_state
+from surgery_cli.surgery.probing.options import ProbeOptions
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +53,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The batch of the probe, as ``surgery.probe`` takes it."""
     tolerance: float | None = None
     """How far the outputs of the probe may be apart, relative; None lets every difference through."""
+    probe_options: ProbeOptions = ProbeOptions()
+    """How the probe calls the model: ``call``, ``bind``, ``streams``, ``vmap_axis``, ``ensemble``, ``grad``, ``loss``;
+    ``model_b`` is the result's model."""
 
 
 def effective(plan: Plan, options: Options) -> Plan:

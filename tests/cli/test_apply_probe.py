@@ -1,8 +1,12 @@
 """`--probe` before a commit: the source and the result through the user's model, on one batch."""
 
+import importlib.util
 import json
 from pathlib import Path
 
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 SAMPLES = Path(__file__).parents[2] / "sample_checkpoints"
@@ -70,7 +74,20 @@ def test_a_dry_run_says_that_the_probe_is_still_to_come(rescale):
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize(("option", "value"), [("--input", "float32[4]"), ("--tolerance", "1e-5")])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--input", "float32[4]"),
+        ("--tolerance", "1e-5"),
+        ("--call", "train=true"),
+        ("--rng", "dropout=1"),
+        ("--bind", "params=ema"),
+        ("--vmap", "batch"),
+        ("--ensemble", "2"),
+        ("--loss", "train.py:loss"),
+        ("--model-b", "train.py:CNN"),
+    ],
+)
 def test_what_belongs_to_a_probe_needs_one(surgery, tmp_path, option, value):
     result = surgery(
         "rescale", SOURCE, str(tmp_path / "new"), "params/*/kernel", "--by", "2", option, value
@@ -91,4 +108,85 @@ def test_a_model_that_does_not_fit_the_source_is_refused_before_anything_is_writ
 
     assert result.code in (1, 2)
     assert "Dense_0" in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def normed(tmp_path_factory):
+    """A file with two models of one function, and a checkpoint of the first with averages that stand twice."""
+    folder = tmp_path_factory.mktemp("normed")
+    (folder / "models.py").write_text(MODELS)
+    spec = importlib.util.spec_from_file_location("gate_models", folder / "models.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    variables = module.Normed().init(jax.random.key(0), np.ones((2, 4), np.float32))
+    ema = jax.tree.map(lambda v: v + 1, variables["batch_stats"])
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(folder / "run", {**variables, "ema": {"batch_stats": ema}})
+    return folder
+
+
+MODELS = """
+import jax.numpy as jnp
+from flax import linen as nn
+
+class Normed(nn.Module):
+    name_of_head: str = "head"
+
+    @nn.compact
+    def __call__(self, x, train=False):
+        x = nn.BatchNorm(use_running_average=not train, name="norm")(nn.Dense(4, name="body")(x))
+        return nn.Dense(3, name=self.name_of_head)(nn.Dropout(0.5, deterministic=not train)(x))
+
+def rooted(output):
+    return jnp.sqrt(jnp.abs(output)).sum()
+"""
+
+
+def rename_head(surgery, normed, tmp_path, *words):
+    model = ("--probe", f"{normed / 'models.py'}:Normed", "--input", "float32[2,4]")
+    return surgery(
+        "rename", str(normed / "run"), str(tmp_path / "new"), "params/head", "--to", "params/top",
+        *model, "--tolerance", "0", "--json", *words,
+    )  # fmt: skip
+
+
+def test_a_result_of_another_model_is_held_against_the_source_with_all_its_settings(
+    surgery, normed, tmp_path
+):
+    other = f"{normed / 'models.py'}:Normed(name_of_head='top')"
+    words = ("--call", "train=true", "--rng", "dropout=3", "--bind", "batch_stats=ema/batch_stats")
+    result = rename_head(surgery, normed, tmp_path, "--model-b", other, "--grad", *words)
+
+    assert result.code == 0, result.err
+    assert "the outputs are equal, bit for bit" in result.document["notes"][-1]
+
+
+def test_without_the_other_model_the_result_does_not_fit(surgery, normed, tmp_path):
+    result = rename_head(surgery, normed, tmp_path)
+
+    assert result.code == 1
+    assert "the model wants 'params/head/kernel'" in result.err + result.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_bytes_that_the_probe_reads_are_counted_on_both_sides(surgery, rescale, tmp_path):
+    edit = ("params/Dense_1/kernel", "--by", "0.5", "--json")
+    alone = surgery("rescale", SOURCE, str(tmp_path / "alone"), *edit).document
+    probed, _ = rescale("0.5", "--json")
+
+    all_params = 13_706 * 4
+    assert probed.document["bytes_read"] == alone["bytes_read"] + 2 * all_params
+
+
+def test_a_gradient_that_is_new_and_not_finite_stops_the_commit(surgery, normed, tmp_path):
+    # the derivative of the root at 0 is infinite, the outputs themselves are finite
+    words = ("--input", "float32[2,4]", "--grad", "--loss", f"{normed / 'models.py'}:rooted")
+    result = surgery(
+        "replace", str(normed / "run"), str(tmp_path / "new"), "params/head/*", "--with", "0",
+        "--probe", f"{normed / 'models.py'}:Normed", *words,
+    )  # fmt: skip
+
+    assert result.code == 1
+    assert "the gradient at '.'" in result.err
     assert list(tmp_path.iterdir()) == []

@@ -16,18 +16,29 @@ from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.surgery.preparation import Options
 from surgery_cli.surgery.probing.comparison import compare_probed
 from surgery_cli.surgery.probing.options import ProbeOptions
-from surgery_cli.surgery.probing.run import Probed, run_session
+from surgery_cli.surgery.probing.run import Probed, loss_of, run_session
 from surgery_cli.surgery.probing.session import Session, chosen_sites, open_session
 
 
+class Passed(msgspec.Struct, frozen=True):
+    """What a result that may appear is said to be, and the bytes that were read on both sides to know it."""
+
+    note: str
+    bytes_read: int
+
+
 class Gate(msgspec.Struct, frozen=True):
-    """The model, bound to the source and traced; the result is held against its run."""
+    """The model, bound to the source and traced; the result is held against its run.
+
+    ``user`` is the result's model: the source's own, unless the edit makes another one necessary.
+    """
 
     source: Session
     user: UserObject
     options: Options
+    loss: Callable[[Any], Any] | None
 
-    def check(self, result: Checkpoint) -> str:
+    def check(self, result: Checkpoint) -> Passed:
         """Run the model on source and result, and say in a line how they compare.
 
         Raises:
@@ -36,17 +47,10 @@ class Gate(msgspec.Struct, frozen=True):
             SurgeryError: the model does not fit the result.
         """
         with _on_device(self.options):
-            params = self.options.params
-            # an edit may have moved the place that `--params` names; the model then finds its params by itself
-            is_there = params is not None and any(
-                str(path) == params or str(path).startswith(f"{params}/") for path in result.tree
-            )
-            settings = ProbeOptions(
-                seed=self.options.seed or 0, params=params if is_there else None
-            )
+            settings = _still_there(_settings(self.options), result)
             session = open_session(result, self.user, self.options.probe_inputs, settings)
             before, after = (
-                run_session(s, chosen_sites(s.sites, settings), None)
+                run_session(s, chosen_sites(s.sites, settings), self.loss)
                 for s in (self.source, session)
             )
             bad = _new_non_finite(before, after)
@@ -61,7 +65,10 @@ class Gate(msgspec.Struct, frozen=True):
                 + (place if found.first_different else ""),
                 fix="nothing was left behind; change the edit, or allow more with `--tolerance`",
             )
-        return f"probe of {self.options.probe}: no new NaN or infinity, and {found.why}"
+        return Passed(
+            f"probe of {self.options.probe}: no new NaN or infinity, and {found.why}",
+            before.bytes_read + after.bytes_read,
+        )
 
 
 def open_gate(
@@ -74,10 +81,27 @@ def open_gate(
     """
     assert options.probe is not None
     with _on_device(options):
+        settings = _settings(options)
         user = load_object(options.probe, say=say)
-        settings = ProbeOptions(seed=options.seed or 0, params=options.params)
         session = open_session(source, user, options.probe_inputs, settings)
-    return Gate(session, user, options)
+        loss = loss_of(session, settings, say)
+        if settings.model_b is not None:
+            user = load_object(settings.model_b, say=say)
+    return Gate(session, user, options, loss)
+
+
+def _settings(options: Options) -> ProbeOptions:
+    return msgspec.structs.replace(
+        options.probe_options, seed=options.seed or 0, params=options.params
+    )
+
+
+def _still_there(settings: ProbeOptions, result: Checkpoint) -> ProbeOptions:
+    """The settings without places that the edit has moved; the model then finds its variables by itself."""
+    nodes = {str(node) for node in result.tree.nodes}
+    params = settings.params if (settings.params or "").strip("/") in nodes else None
+    bind = {name: place for name, place in settings.bind.items() if place.strip("/") in nodes}
+    return msgspec.structs.replace(settings, params=params, bind=bind)
 
 
 @contextmanager
@@ -122,7 +146,7 @@ def _bad(where: str, nan: int, inf: int) -> reports.FirstNonFinite:
 def _refusal(bad: reports.FirstNonFinite) -> SurgeryError:
     counts = " and ".join(f"{n} {name}" for n, name in ((bad.nan, "NaN"), (bad.inf, "inf")) if n)
     operation = f"; it arises in `{bad.operation.name}`" if bad.operation is not None else ""
-    role = "the input of " if bad.role == "in" else ""
+    role = {"in": "the input of ", "gradient": "the gradient at "}.get(bad.role, "")
     return ValueRefusal(
         "the model makes NaN or infinities from the result that it does not make from the source",
         why=f"the first are in {role}'{bad.where}': {counts or 'some'}{operation}",
