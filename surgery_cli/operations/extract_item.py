@@ -171,6 +171,11 @@ as: weights
                 f"{_BESIDE}, a `CheckpointManager` restores other items only if it is made with"
                 f" `item_names=({keys})`"
             )
+        if not self.keep:
+            notes.append(
+                f"a restore of '{own}' takes a target without '{LeafPath(node[1:])}' now, whatever class"
+                " has that field; `--keep` leaves it there as well"
+            )
         if follow and self.keep:
             notes.append(f"twins belong to the params in '{node}', not to their copy in '{name}'")
         elif follow:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -91,6 +91,41 @@ def test_a_manager_restores_both_items_and_its_metrics(run, tmp_path):
     record = json.loads((tmp_path / "new" / str(STEP) / "_CHECKPOINT_METADATA").read_text())
     assert record["item_handlers"]["weights"] == record["item_handlers"]["default"]
     assert everything_of(root) == before
+
+
+class Averaged(NamedTuple):
+    params: Any
+    average: Any
+
+
+class Bare(NamedTuple):
+    params: Any
+
+
+def test_a_field_of_a_named_tuple_is_taken_out_like_a_key_and_the_preview_says_what_restores(
+    tmp_path,
+):
+    """Metadata do not tell a NamedTuple from a dict: its restore needs a class without the field, or `keep`."""
+    weights = state()["params"]
+    tree = {"model": Averaged(weights, weights["Dense_0"]), "step": jax.device_put(3, PLACED)}
+    with manager(tmp_path / "run") as opened:
+        opened.save(STEP, args=ocp.args.StandardSave(tree))
+    gone = edited(tmp_path / "run", tmp_path / "gone", "extract-item", at=["model/average"])
+    kept = edited(
+        tmp_path / "run", tmp_path / "kept", "extract-item", at=["model/average"], keep=True
+    )
+
+    rest = {"model": Bare(weights), "step": tree["step"]}
+    found = restored(tmp_path / "gone", default=rest, average=weights["Dense_0"])
+    same(found["default"], rest)
+    same(found["average"], weights["Dense_0"])
+    with pytest.raises(ValueError, match="do not match"):
+        restored(tmp_path / "gone", default=tree)
+    said = "a restore of 'default' takes a target without 'model/average' now"
+    assert [note.startswith(said) for note in gone.notes].count(True) == 1
+
+    same(restored(tmp_path / "kept", default=tree)["default"], tree)
+    assert not any(note.startswith("a restore of") for note in kept.notes)
 
 
 def test_foreign_files_of_an_item_stay_with_it(run, tmp_path):
