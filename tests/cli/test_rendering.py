@@ -14,7 +14,9 @@ from surgery_cli.errors import Problem
 
 SHARED = (
     "shares 2 files on disk with the source, so it is no backup of it; "
-    "`--link never` makes it independent"
+    "`--link never` makes it independent:\n"
+    "  d/8c1f\n"
+    "  ocdbt.process_0/d/03aa"
 )
 
 
@@ -115,6 +117,7 @@ def report_of(**more):
         "digests": {},
         "seconds": 0.84,
         "shared_files": 2,
+        "shared": ["d/8c1f", "ocdbt.process_0/d/03aa"],
         "checked": 9,
     }
     return preview_of(reports.Report, **{**outcome, **more})
@@ -245,10 +248,10 @@ def test_many_removed_leaves_are_counted_unless_verbose():
 
 
 def test_a_report_says_what_was_verified_and_what_is_shared():
-    assert plain(preview.render, report_of()).splitlines()[-5:] == [
+    assert plain(preview.render, report_of()).splitlines()[-7:] == [
         "copy-on-write: one leaf of 28 changes",
         "read 2.0 KiB, wrote 1.0 KiB, linked 1.0 MiB, copied 10 B; 24 leaves by reference",
-        SHARED,
+        *SHARED.splitlines(),
         "verified: the tree is as planned, 9 leaves read back; 0.8 s",
         "draft sha256:abc",
     ]
@@ -415,3 +418,10 @@ def test_bytes_are_shown_in_binary_units(count, text):
 )
 def test_times_are_seconds_then_clock_time(seconds, text):
     assert duration_text(seconds) == text
+
+
+def test_many_shared_files_are_named_with_verbose_only():
+    document = report_of(shared_files=5, shared=[f"d/{n}" for n in range(5)])
+
+    assert "  d/2\n  and 2 more (`--verbose` lists them)\n" in plain(preview.render, document)
+    assert "  d/3\n  d/4\n" in plain(preview.render, document, verbose=True)

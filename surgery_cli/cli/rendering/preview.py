@@ -13,6 +13,7 @@ from surgery_cli.cli.rendering.words import (
 from surgery_cli.reports import ChangedLeaf, EditLine, Preview, Report
 
 _MOST_REMOVED = 5
+_MOST_SHARED = 3
 
 
 def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
@@ -34,7 +35,7 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
     page.line()
     _render_bytes(document, page)
     if isinstance(document, Report):
-        _render_outcome(document, page)
+        _render_outcome(document, page, verbose=verbose)
     page.line(Cell(f"draft {document.draft}", "faint"))
 
 
@@ -63,14 +64,16 @@ def _edit_row(number: int, edit: EditLine) -> Row:
 
 def _render_removed(removed: list[str], page: Page, *, verbose: bool) -> None:
     page.line(Cell(f"removes {leaves_text(len(removed))}", "doubtful"), indent=2)
-    shown = removed if verbose else removed[:_MOST_REMOVED]
-    for path in shown:
-        page.line(path, indent=4)
-    if len(shown) < len(removed):
-        page.line(
-            Cell(f"and {len(removed) - len(shown):,} more (`--verbose` lists them)", "faint"),
-            indent=4,
-        )
+    _render_names(removed, page, most=None if verbose else _MOST_REMOVED, indent=4)
+
+
+def _render_names(names: list[str], page: Page, *, most: int | None, indent: int) -> None:
+    shown = names[:most]
+    for name in shown:
+        page.line(name, indent=indent)
+    if len(shown) < len(names):
+        more = f"and {len(names) - len(shown):,} more (`--verbose` lists them)"
+        page.line(Cell(more, "faint"), indent=indent)
 
 
 def _leaf_row(leaf: ChangedLeaf) -> Row:
@@ -97,13 +100,14 @@ def _render_bytes(document: Preview, page: Page) -> None:
     page.line(f"{parts}{about}; {leaves_text(document.by_reference)} by reference")
 
 
-def _render_outcome(report: Report, page: Page) -> None:
+def _render_outcome(report: Report, page: Page, *, verbose: bool) -> None:
     if report.shared_files:
         files = counted(report.shared_files, "file")
         page.line(
             f"shares {files} on disk with the source, so it is no backup of it; "
-            "`--link never` makes it independent"
+            "`--link never` makes it independent:"
         )
+        _render_names(report.shared, page, most=None if verbose else _MOST_SHARED, indent=2)
     checked = (
         f"{leaves_text(report.checked)} read back" if report.checked else "nothing to read back"
     )
