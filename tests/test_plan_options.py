@@ -162,3 +162,29 @@ def test_the_fields_of_every_listed_operation_have_a_type_and_a_description():
 def test_fields_are_read_without_a_yaml_parser():
     script = "import sys, surgery_cli.plan as p; p.schema(); sys.exit('ruamel.yaml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_settings_fill_options_before_they_are_read():
+    found = operation_from_options(
+        "scale",
+        {"at": ["${net}/w", "$${literal}"], "by": "${by}", "axis": "0,${axis}"},
+        settings={"net": "params", "by": "1e-3", "axis": "1"},
+        kinds=KINDS,
+    )
+    assert found == Scale(at=("params/w", "${literal}"), by=0.001, axis=(0, 1))
+
+
+def test_a_variable_without_a_setting_and_a_setting_without_a_use_are_refused_together():
+    with pytest.raises(PlanError) as caught:
+        operation_from_options(
+            "scale", {"at": "x", "by": "${by}"}, settings={"bye": "2"}, kinds=KINDS
+        )
+
+    first, second = caught.value.problems
+    assert (first.field, first.what, first.why) == (
+        "by",
+        "the variable `by` is not set",
+        "the nearest is `bye`",
+    )
+    assert first.fix == "give it with `--set by=…`"
+    assert second.what == "nothing in the command uses `${bye}`, which `--set bye=2` fills"

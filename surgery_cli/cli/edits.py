@@ -43,6 +43,7 @@ def edit_command(name: str) -> Callable[..., int]:
         *,
         source: str,
         destination: str,
+        set: list[str] | None,
         dry_run: bool,
         draft: Options,
         output: Output,
@@ -54,7 +55,8 @@ def edit_command(name: str) -> Callable[..., int]:
         values = {fields[key].name: value for key, value in given.items() if value is not False}
         if "optimizer" in {f.name for f in fields_of(kind)}:
             values["optimizer"] = draft.optimizer
-        plan = plan_of([operation_from_options(name, values)])
+        settings = options.settings_of(set)
+        plan = plan_of([operation_from_options(name, values, settings=settings)])
         return run_plan(source, destination, plan, draft, output, dry_run=dry_run)
 
     command.__name__ = name
@@ -63,6 +65,7 @@ def edit_command(name: str) -> Callable[..., int]:
         _parameter("source", options.Source),
         _parameter("destination", options.Destination),
         *(_field_parameter(key, field) for key, field in fields.items()),
+        _parameter("set", options.Settings, default=None),
         _parameter("dry_run", options.DryRun, default=False),
     ]
     return with_parameters(command, own, {"draft": options.drafting, "output": options.output})

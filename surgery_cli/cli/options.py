@@ -60,7 +60,9 @@ Params = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Fill `${NAME}` of the plan; repeatable."),
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Fill `${NAME}` in the plan or the options; repeatable."
+    ),
 ]
 LikeInit = Annotated[
     str | None,

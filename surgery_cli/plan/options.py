@@ -13,6 +13,7 @@ from surgery_cli.operations.table import operations
 from surgery_cli.plan.edits import build
 from surgery_cli.plan.fields import alternatives_of, fields_of
 from surgery_cli.plan.text import nearest_fix
+from surgery_cli.plan.variables import filled_options
 from surgery_cli.plan.yaml_text import scalar
 
 _NUMBERS: Final = (types.IntType, types.FloatType)
@@ -21,13 +22,18 @@ _NOT_FINITE: Final = {"nan": ".nan", "inf": ".inf", "+inf": ".inf", "-inf": "-.i
 
 
 def operation_from_options(
-    name: str, fields: Mapping[str, Any], *, kinds: Mapping[str, type[Operation]] | None = None
+    name: str,
+    fields: Mapping[str, Any],
+    *,
+    settings: Mapping[str, str] = {},
+    kinds: Mapping[str, type[Operation]] | None = None,
 ) -> Operation:
     """The operation ``name`` from option values: text, lists of text (an option that was repeated), flags.
 
     What was not given (None, an empty list) is left out. Text becomes what the field holds: a number where one is
     allowed and the text reads as one (`0`; `./0` stays text), else text; numbers of a list are parted by commas;
     mappings are `name=value`. Keys may be written as in plans (`where_dtype`) or as options (`where-dtype`).
+    ``settings`` fill `${name}` in any text, before it is read.
 
     Raises:
         PlanError: everything that is wrong with them; ``field`` is the option's name.
@@ -42,7 +48,7 @@ def operation_from_options(
     kind = known[name]
     names = {f.attribute: f.name for f in fields_of(kind)}
     values: dict[str, Any] = {}
-    for key, value in fields.items():
+    for key, value in filled_options(fields, settings).items():
         if value is None or (isinstance(value, list | tuple) and not value):
             continue
         plain = key.replace("-", "_")

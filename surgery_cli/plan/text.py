@@ -16,7 +16,10 @@ Position = tuple[Key, ...]
 
 
 class PlanText(msgspec.Struct, frozen=True, kw_only=True):
-    """A parsed document: its plain value, and lines (from 1) by position. ``value`` is None if it is empty."""
+    """A parsed document: its plain value, and lines (from 1) by position. ``value`` is None if it is empty.
+
+    ``file`` is empty for what was typed.
+    """
 
     value: Any
     file: str
@@ -40,7 +43,7 @@ class PlanText(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Problem:
         """A problem with what stands at ``position``."""
         return Problem(
-            what, why=why, fix=fix, file=self.file, line=self.line(position), field=field
+            what, why=why, fix=fix, file=self.file or None, line=self.line(position), field=field
         )
 
 

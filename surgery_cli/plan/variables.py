@@ -1,4 +1,4 @@
-"""Filling `${name}` in a plan: from `--set`, else from `vars:`."""
+"""Filling `${name}` in a plan: from `--set`, else from `vars:`; in the options of an edit command: from `--set`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from surgery_cli.errors import Problem
+from surgery_cli.errors import PlanError, Problem
 from surgery_cli.plan.text import PlanText, Position, nearest_fix, shown
 from surgery_cli.plan.yaml_text import scalar
 
@@ -15,15 +15,32 @@ _NAME: Final = r"[A-Za-z_][A-Za-z0-9_.-]*"
 _PLACE: Final = re.compile(r"\$\$\{|\$\{([^{}]*)(\}?)")
 
 
+def filled_options(values: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:
+    """The values of options with every `${name}` filled; they stay text.
+
+    Raises:
+        PlanError: a variable is not set, or a setting is not used; all of them at once.
+    """
+    variables = Variables(PlanText(value=values, file=""), settings, is_typed=False)
+    filled: dict[str, Any] = variables.filled()
+    if variables.problems:
+        raise PlanError.of(variables.problems)
+    return filled
+
+
 class Variables:
     """Fills a document's `${name}`, and gathers what is wrong with them in ``problems``.
 
-    ``unfilled`` are the positions of these problems: what stands there now is not what was meant.
+    ``unfilled`` are the positions of these problems: what stands there now is not what was meant. ``is_typed``: a value
+    that is exactly `${name}` takes the type that YAML gives to the setting, else everything filled is text.
     """
 
-    def __init__(self, text: PlanText, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, text: PlanText, settings: Mapping[str, str], *, is_typed: bool = True
+    ) -> None:
         self.text = text
         self.settings = settings
+        self.is_typed = is_typed
         self.problems: list[Problem] = []
         self.unfilled: set[Position] = set()
         self.defaults = self._defaults()
@@ -75,12 +92,12 @@ class Variables:
                     )
                 filled[name] = self._value(inner, (*position, key))
             return filled
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             return [self._value(inner, (*position, at)) for at, inner in enumerate(value)]
         if not isinstance(value, str):
             return value
         whole = _PLACE.fullmatch(value)
-        if whole is not None and whole[2]:
+        if self.is_typed and whole is not None and whole[2]:
             return self._looked_up(whole[1], position)
         return self._interpolated(value, position)
 
@@ -130,7 +147,8 @@ class Variables:
                 why=nearest_fix(
                     name, [*self.defaults, *self.settings], otherwise="no other is set either"
                 ),
-                fix=f"give it with `--set {name}=…`, or a default under `vars:`",
+                fix=f"give it with `--set {name}=…`"
+                + (", or a default under `vars:`" if self.is_typed else ""),
             )
         return None
 
@@ -139,10 +157,9 @@ class Variables:
             if name not in self.used:
                 self._refuse(
                     ("vars", name) if name in self.defaults else (),
-                    f"nothing in the plan uses `${{{name}}}`, which `--set {name}={self.settings[name]}` fills",
-                    why=nearest_fix(
-                        name, sorted(self.used), otherwise="the plan uses no variables"
-                    ),
+                    f"nothing in the {'plan' if self.is_typed else 'command'} uses `${{{name}}}`, which"
+                    f" `--set {name}={self.settings[name]}` fills",
+                    why=nearest_fix(name, sorted(self.used), otherwise="it uses no variables"),
                     fix="correct the name, or leave the setting out",
                 )
 
