@@ -32,4 +32,5 @@ to: params/Dense_2
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         self.refuse_policy()
         selected = scene.select(self, draft)
-        return copied(draft, new_places(selected, dict.fromkeys(self.patterns, self.to), draft))
+        copies = new_places(selected, dict.fromkeys(self.patterns, self.to), draft)
+        return copied(draft, copies, twins_as_named=self.twins == "named")

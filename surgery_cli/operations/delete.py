@@ -10,6 +10,7 @@ from surgery_cli.operations.base import Scene
 from surgery_cli.operations.places import PlaceOperation, shallowest, without
 from surgery_cli.optimizer import policies
 from surgery_cli.optimizer.slots import Slot
+from surgery_cli.optimizer.torn import refuse_torn_by_deletion
 from surgery_cli.tree.paths import LeafPath, PathPattern
 
 
@@ -39,6 +40,8 @@ at: params/Dense_1
         for twin in policies.slots_below(draft, selected):
             if twin not in gone:
                 gone[twin] = _node_like(twin, draft.slots[twin], named)
+        if self.twins != "named":
+            refuse_torn_by_deletion(draft, set(selected), gone)
         return without(draft, gone)
 
 

@@ -20,6 +20,7 @@ from surgery_cli.operations.sequences import (
 )
 from surgery_cli.optimizer import policies
 from surgery_cli.optimizer.slots import Slot
+from surgery_cli.optimizer.torn import refuse_torn_by_copies, refuse_torn_by_moves
 from surgery_cli.tree.paths import Key, LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
@@ -41,22 +42,31 @@ class PlaceOperation(Operation):
             )
 
 
-def moved(draft: Draft, moves: Mapping[LeafPath, LeafPath]) -> Draft:
+def moved(
+    draft: Draft, moves: Mapping[LeafPath, LeafPath], *, twins_as_named: bool = False
+) -> Draft:
     """The draft with leaves under other paths, twins included; every other leaf stays.
 
     Lists that lost an element close the gap, as Python's ``del`` does, and a note says so.
 
     Raises:
-        PlanError: two leaves on one path, a leaf below a leaf, or a list with a hole.
+        PlanError: two leaves on one path, a leaf below a leaf, a list with a hole; slots that part from their params,
+            unless ``twins_as_named``.
     """
     carried = {**policies.slot_moves(draft, moves), **moves}
+    if not twins_as_named:
+        refuse_torn_by_moves(draft, moves, carried)
     rekeyed = _rekeyed(draft, carried, asked=set(moves.values()))
     return _without_gaps(rekeyed, left=carried, asked=moves.values(), arrived=carried.values())
 
 
-def copied(draft: Draft, copies: Mapping[LeafPath, LeafPath]) -> Draft:
+def copied(
+    draft: Draft, copies: Mapping[LeafPath, LeafPath], *, twins_as_named: bool = False
+) -> Draft:
     """The draft with further leaves that have the recipes of others; twins are copied along. Raises as `moved`."""
     carried = {**policies.slot_moves(draft, copies, copying=True), **copies}
+    if not twins_as_named:
+        refuse_torn_by_copies(draft, copies, carried)
     places = [(path, path) for path in draft.leaves] + list(carried.items())
     leaves = _arranged(draft, places, set(carried.values()), asked=set(copies.values()))
     slots = {path: slot for path, slot in draft.slots.items() if path in carried}

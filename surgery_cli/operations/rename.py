@@ -69,7 +69,7 @@ to: params/head
                 fix="take this edit out of the plan",
                 field="moves" if self.moves else "to",
             )
-        return moved(draft, moves)
+        return moved(draft, moves, twins_as_named=self.twins == "named")
 
 
 def new_places(

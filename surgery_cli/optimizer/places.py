@@ -136,10 +136,11 @@ def moved_slots(
     slots: Mapping[LeafPath, Slot], moves: Mapping[LeafPath, LeafPath]
 ) -> dict[LeafPath, Slot]:
     """The slots after ``moves``, of params and of slots alike, in their order."""
-    return {moved.path: moved for moved in (_moved(slot, moves) for slot in slots.values())}
+    return {moved.path: moved for moved in (moved_slot(slot, moves) for slot in slots.values())}
 
 
-def _moved(slot: Slot, moves: Mapping[LeafPath, LeafPath]) -> Slot:
+def moved_slot(slot: Slot, moves: Mapping[LeafPath, LeafPath]) -> Slot:
+    """One slot after ``moves``: its path, its param, and the nodes that mirror each other."""
     path = moves.get(slot.path, slot.path)
     clocks = tuple(moves.get(clock, clock) for clock in slot.clocks)
     param = moves.get(slot.param)

@@ -71,3 +71,11 @@ def test_what_cannot_be_stops(tree, edit, said):
     with pytest.raises(PlanError) as caught:
         resolved(tree, edit)
     assert said in str(caught.value)
+
+
+def test_a_twin_is_not_copied_to_where_no_param_stands():
+    said = "'opt_state/0/mu/b' would be new in 'opt_state/0/mu', and no param stands there"
+    with pytest.raises(PlanError, match=said):
+        resolved(adam({"a": W}), Copy(at="opt_state/0/mu/a", to="opt_state/0/mu/b"))
+    draft = resolved(adam({"a": W}), Copy(at="opt_state/0/mu/a", to="backup/a"))
+    assert "backup/a" in {str(path) for path in draft.leaves}

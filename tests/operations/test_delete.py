@@ -45,9 +45,18 @@ def test_the_twins_of_a_param_go_with_it():
     }
 
 
-def test_a_twin_that_is_named_goes_alone():
-    draft = resolved(adam({"a": W, "b": B}), Delete(at="opt_state/0/mu/a"))
+def test_a_twin_goes_without_its_param_only_if_twins_are_to_be_edited_as_named():
+    tree = adam({"a": W, "b": B})
+    said = failure(tree, Delete(at="opt_state/0/mu/a"))
+    assert "'opt_state/0/mu/a' cannot go while its param 'params/a' stays" in said
+    assert "'opt_state/0/mu' mirrors 'params' leaf by leaf" in said
+    draft = resolved(tree, Delete(at="opt_state/0/mu/a", twins="named"))
     assert [str(path) for path in draft.removed] == ["opt_state/0/mu/a"]
+
+
+def test_a_whole_field_goes_while_its_params_stay():
+    draft = resolved(adam({"a": W, "b": B}), Delete(at="opt_state/0/mu"))
+    assert [str(path) for path in draft.removed] == ["opt_state/0/mu/a", "opt_state/0/mu/b"]
 
 
 def test_empty_leaves_go_with_their_subtree():

@@ -291,6 +291,36 @@ def test_what_cannot_be_stops_with_both_sides(tree, edit, said):
         assert words in message
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("opt_state/0/mu/a", "opt_state/0/mu/c"),
+        ("opt_state/0/mu/a", "elsewhere/a"),
+        ("opt_state/0/mu/a", "opt_state/0/nu/c"),
+    ],
+)
+def test_a_twin_that_would_part_from_its_param_stops(old, new):
+    said = failure(adam({"a": W, "b": B}), Rename(at=old, to=new))
+    assert f"'{old}' cannot become '{new}'" in said
+    assert "mirrors 'params' leaf by leaf" in said
+    assert "`twins: named`" in said
+
+
+def test_a_whole_state_moves_without_its_params():
+    draft = resolved(adam({"a": W, "b": B}), Rename(at="opt_state", to="old/opt_state"))
+    assert {str(s.node): str(s.param) for s in draft.slots.values()} == {
+        "old/opt_state/0/mu": "params/b",
+        "old/opt_state/0/nu": "params/b",
+    }
+
+
+def test_a_param_and_its_twins_may_all_be_named_if_they_go_alike():
+    roots = ("params", "opt_state/0/mu", "opt_state/0/nu")
+    moves = {f"{root}/a": f"{root}/c" for root in roots}
+    draft = resolved(adam({"a": W, "b": B}), Rename(moves=moves, twins="named"))
+    assert moved(draft) == {f"{root}/c": f"{root}/a" for root in roots}
+
+
 def test_collisions_in_the_optimizer_state_stop():
     structure = adam({"a": W})
     structure["opt_state"][0]["mu"] = {"a": W, "b": B}
