@@ -14,6 +14,7 @@ from surgery_cli.engine.grid import Window, block_shape, relative, window_shape,
 from surgery_cli.engine.operands import BlockOperands
 from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.operations.base import Cut, Kit, Place
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, item_bytes
 
 TEMPORARY_BYTES = 48
@@ -80,7 +81,9 @@ class Evaluation:
         shape = self._measured_spec(number).shape
         whole = tuple(slice(0, n) for n in shape)
         parts = list(zip(self.windows_of(number), shares, strict=True))
-        self.measured[number] = step.operation.finish(_joined(step, parts, whole), step.path)
+        self.measured[number] = step.operation.finish(
+            _joined(step, parts, whole), _measured_path(step)
+        )
 
     def block(self, window: Window) -> Values:
         """The values of one block, in the output's dtype, C-contiguous."""
@@ -195,6 +198,16 @@ class Evaluation:
 
     def _read(self, ref: LeafRef, window: Window) -> Values:
         return read_values(self._sources[ref.source], ref.path, window)
+
+
+def _measured_path(step: Step) -> LeafPath:
+    """Where the values stand that are measured: the leaf itself, or the param that it follows."""
+    param = step.measured_from
+    if param is None:
+        return step.path
+    if param.steps:
+        return param.steps[-1].path
+    return param.origin.path if param.origin is not None else step.path
 
 
 def _joined(step: Step, shares: Sequence[tuple[Window, Values]], whole: Window) -> Values:

@@ -108,8 +108,8 @@ def _why_none(draft: Draft) -> str:
 def _fix_none(draft: Draft) -> str:
     if draft.clocks and not draft.slots:
         return (
-            "edit it where its params stand beside it (`insert-item` puts them there), or name leaves:"
-            " `replace … --with 0` for the slots, `set … --to 0` for the step counters"
+            "put the params beside it first: `surgery insert-item CKPT NEW params --with PARAMS`;"
+            " or let the script begin with its own fresh state and not restore this one"
         )
     return "name params or slots, or leave out the pattern to reset all slots"
 

@@ -240,7 +240,7 @@ def test_an_optimizer_alone_agrees_and_says_why_it_has_no_slots(surgery, script,
     refused = surgery("reset-optimizer", source, tmp_path / "new", *like)
     assert refused.code == 2
     assert "the tree has no such params" in refused.err
-    assert "`replace … --with 0`" in refused.err
+    assert "`surgery insert-item CKPT NEW params --with PARAMS`" in refused.err
 
 
 # --- what holds no optimizer, and what to do about it --------------------------------------------------------

@@ -277,3 +277,16 @@ def test_two_optimizers_in_a_tuple_do_not_stand_behind_each_other(surgery, tmp_p
     )
     assert result.code == 0
     assert result.document["edits"][0]["twins"] == {"transform": 3}
+
+
+def test_a_norm_of_zero_is_refused_by_the_params_name_where_twins_follow_it(surgery, tmp_path):
+    tree = after_training(optax.scale_by_adam())
+    tree["params"]["head"]["kernel"] = np.zeros((3, 2), np.float32)
+    source = save(tmp_path / "saved", tree)
+    options = ["--optimizer", "transform", "--optimizer-kind", "adam"]
+
+    result = surgery("normalize", source, tmp_path / "new", HEAD, *options)
+
+    assert result.code == 1
+    assert f"'{HEAD}' cannot be normalized" in result.err
+    assert "'opt_state" not in result.err

@@ -196,3 +196,12 @@ def test_the_remedy_for_a_restart_is_one_that_the_edit_takes(
     (found,) = restarts(resolved("adam", edit, kind="adam"))
     assert remedy in (found.sentence(1000) or "")
     assert restarts(resolved("adam", *follower, kind="adam")) == []
+
+
+@pytest.mark.parametrize("edit", [Set(at=COUNT, to=-1), Replace(at=COUNT, with_=-5)])
+def test_a_clock_that_drives_something_is_not_negative(edit: Operation) -> None:
+    """Adam at -1 divides by zero in its next step."""
+    with pytest.raises(PlanError, match="cannot be -") as caught:
+        resolved("adam", edit)
+    assert caught.value.problems[0].path == COUNT
+    assert resolved("adam", Set(at="step", to=-1)).changed
