@@ -12,7 +12,7 @@ import numpy as np
 
 from surgery_cli.probe.calls import Path
 from surgery_cli.probe.forward import Site, arguments, by_slot, slot_key
-from surgery_cli.probe.gradients import Backward
+from surgery_cli.probe.gradients import Backward, divided
 from surgery_cli.probe.models import Trace
 from surgery_cli.probe.pairing import Half, Pairs
 from surgery_cli.probe.replay import Point, Replay
@@ -94,7 +94,7 @@ def compare_gradients(
     Every call must be one that can have a gradient.
     """
     sides = [
-        Backward(run.trace, run.variables, {h.site.point.position for h in halves})
+        Backward(run.trace, {h.site.point.position for h in halves})
         for run, halves in ((a, [left for left, _ in pairs]), (b, [right for _, right in pairs]))
     ]
 
@@ -108,13 +108,9 @@ def compare_gradients(
             [_distance(of_a[slot_key(left)], of_b[slot_key(right)]) for left, right in variables],
         )
 
-    sites, params = jax.device_get(
-        jax.jit(run)(
-            [by_slot(backward.trained) for backward in sides],
-            [by_slot(backward.fixed) for backward in sides],
-            list(arrays),
-        )
-    )
+    divided_a, divided_b = divided(a.variables), divided(b.variables)
+    trained, fixed = (list(map(by_slot, both)) for both in zip(divided_a, divided_b, strict=True))
+    sites, params = jax.device_get(jax.jit(run)(trained, fixed, list(arrays)))
     return _above_noise(sites), _above_noise(params)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -98,24 +99,8 @@ def run_forward(
     holds those that the computation needs.
     """
     sites = {s.point.position: s for s in sites_of(trace) if is_observable(s)}
-
-    def observe(point: Point, _: Any, outputs: list[Any], __: Any) -> tuple[list[Any], Any]:
-        value = outputs[0]
-        seen: dict[str, Any] = {"bad": bad_counts(value)}
-        if point.position in shown:
-            seen["floats"], seen["counts"] = measure(value)
-        if point.position in captured:
-            seen["values"] = value
-        return outputs, seen
-
-    replay = Replay([site.point for site in sites.values()], observe)
-
-    def run(held: dict[str, Any], inputs: list[Any]) -> Any:
-        outputs, seen = replay(trace.closed, arguments(trace, held, inputs))
-        bad = {name: bad_counts(value) for name, value in held.items() if is_numeric(value.dtype)}
-        return outputs, seen, bad, [bad_counts(value) for value in inputs]
-
-    outputs, seen, bad, bad_inputs = jax.jit(run)(by_slot(variables), list(arrays))
+    run = _compiled(trace, frozenset(shown), frozenset(captured))
+    outputs, seen, bad, bad_inputs = run(by_slot(variables), list(arrays))
     return Forward(
         {at: _seen(sites[at], jax.device_get(entry)) for at, entry in seen.items()},
         [
@@ -129,6 +114,30 @@ def run_forward(
         },
         {at: _pair(count) for at, count in enumerate(bad_inputs) if np.any(count)},
     )
+
+
+@functools.lru_cache(maxsize=4)
+def _compiled(trace: Trace, shown: frozenset[int], captured: frozenset[int]) -> Any:
+    """The run as a compiled function; two checkpoints of one model share it."""
+    points = [site.point for site in sites_of(trace) if is_observable(site)]
+
+    def observe(point: Point, _: Any, outputs: list[Any], __: Any) -> tuple[list[Any], Any]:
+        value = outputs[0]
+        seen: dict[str, Any] = {"bad": bad_counts(value)}
+        if point.position in shown:
+            seen["floats"], seen["counts"] = measure(value)
+        if point.position in captured:
+            seen["values"] = value
+        return outputs, seen
+
+    replay = Replay(points, observe)
+
+    def run(held: dict[str, Any], inputs: list[Any]) -> Any:
+        outputs, seen = replay(trace.closed, arguments(trace, held, inputs))
+        bad = {name: bad_counts(value) for name, value in held.items() if is_numeric(value.dtype)}
+        return outputs, seen, bad, [bad_counts(value) for value in inputs]
+
+    return jax.jit(run)
 
 
 def is_observable(site: Site) -> bool:

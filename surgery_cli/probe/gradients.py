@@ -7,6 +7,7 @@ has to be kept for longer than the backward pass itself needs it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ from surgery_cli.probe.replay import Point, Replay
 from surgery_cli.probe.statistics import COUNTS, FLOATS, Measured, is_inexact, measure, together
 
 _SIZE = len(FLOATS) + len(COUNTS)
+
+Variables = dict[tuple[str, Path], Any]
 
 
 class Gradients(msgspec.Struct, frozen=True):
@@ -56,16 +59,10 @@ def run_gradients(
     Raises:
         SurgeryError: the loss is no scalar.
     """
-    backward = Backward(trace, variables, captured)
-
-    def run(held: dict[str, Any], others: dict[str, Any], inputs: list[Any]) -> Any:
-        value, by_variable, by_site = backward(held, others, inputs, loss)
-        measured = {name: measure(gradient) for name, gradient in by_variable.items()}
-        return value, measured, by_site, by_variable if captured else {}
-
-    trained, sites = backward.trained, backward.sites
+    trained, fixed = divided(variables)
+    sites = {s.point.position: s for s in sites_of(trace) if can_have_gradient(s)}
     value, by_variable, by_site, whole = jax.device_get(
-        jax.jit(run)(by_slot(trained), by_slot(backward.fixed), list(arrays))
+        _compiled(trace, frozenset(captured), loss)(by_slot(trained), by_slot(fixed), list(arrays))
     )
     measured = {
         at: _measured(sites[at], found) for at, found in by_site.items() if at not in captured
@@ -79,18 +76,30 @@ def run_gradients(
     )
 
 
+@functools.lru_cache(maxsize=4)
+def _compiled(trace: Trace, captured: frozenset[int], loss: Callable[[Any], Any]) -> Any:
+    """The backward pass as a compiled function; two checkpoints of one model share it."""
+    backward = Backward(trace, captured)
+
+    def run(trained: dict[str, Any], fixed: dict[str, Any], inputs: list[Any]) -> Any:
+        value, by_variable, by_site = backward(trained, fixed, inputs, loss)
+        measured = {name: measure(gradient) for name, gradient in by_variable.items()}
+        return value, measured, by_site, by_variable if captured else {}
+
+    return jax.jit(run)
+
+
+def divided(variables: Variables) -> tuple[Variables, Variables]:
+    """The variables that are differentiated, and the others."""
+    trained = {slot: v for slot, v in variables.items() if is_inexact(v.dtype)}
+    return trained, {slot: v for slot, v in variables.items() if slot not in trained}
+
+
 class Backward:
-    """The backward pass of a trace, to be traced itself: statistics at every call, whole gradients where captured.
+    """The backward pass of a trace, to be traced itself: statistics at every call, whole gradients where captured."""
 
-    ``trained`` are the variables that are differentiated, ``fixed`` the others.
-    """
-
-    def __init__(
-        self, trace: Trace, variables: dict[tuple[str, Path], Any], captured: Collection[int] = ()
-    ) -> None:
+    def __init__(self, trace: Trace, captured: Collection[int] = ()) -> None:
         self.sites = {s.point.position: s for s in sites_of(trace) if can_have_gradient(s)}
-        self.trained = {slot: v for slot, v in variables.items() if is_inexact(v.dtype)}
-        self.fixed = {slot: v for slot, v in variables.items() if slot not in self.trained}
         self._trace = trace
         self._captured = captured
 

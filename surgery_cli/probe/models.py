@@ -20,10 +20,11 @@ from surgery_cli.probe.nnx_model import NnxModel
 from surgery_cli.probe.user_code import UserObject, parameters_of
 
 
-class Trace(msgspec.Struct, frozen=True):
+class Trace(msgspec.Struct, frozen=True, eq=False):
     """A call of a model as a computation over a flat list: the variables in order, then the inputs.
 
-    ``slots`` names the variables. ``structure`` is the tree of the outputs.
+    ``slots`` names the variables. ``structure`` is the tree of the outputs. Traces are equal only if they are the same
+    one, so that what is compiled of it can be kept with it.
     """
 
     closed: ClosedJaxpr

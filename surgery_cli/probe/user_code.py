@@ -143,13 +143,15 @@ class UserObject:
 
     def _is_sibling(self, name: str, module: ModuleType) -> bool:
         """True for modules that this object's file brought along from its own folder."""
+        if name in self._present_before or name == "__main__":
+            return False
         place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), "")
-        if not isinstance(place, str) or not place or name == "__main__":
+        if not isinstance(place, str) or not place:
             return False
         path = Path(place)
         if name.startswith(("surgery_cli", "surgery_user_")) or "site-packages" in path.parts:
             return False
-        return path.is_relative_to(self.folder) and name not in self._present_before
+        return path.is_relative_to(self.folder)
 
     def load(self) -> None:
         """Import the file and look the name up.

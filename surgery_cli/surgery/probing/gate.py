@@ -48,7 +48,9 @@ class Gate(msgspec.Struct, frozen=True):
         """
         with _on_device(self.options):
             settings = _still_there(_settings(self.options), result)
-            session = open_session(result, self.user, self.options.probe_inputs, settings)
+            session = open_session(
+                result, self.user, self.options.probe_inputs, settings, like=self.source
+            )
             before, after = (
                 run_session(s, chosen_sites(s.sites, settings), self.loss)
                 for s in (self.source, session)

@@ -71,7 +71,7 @@ def _against(
     other_user = user if options.model_b is None else load_object(options.model_b, say=say)
     # `--step` chooses in the first checkpoint; the other one says its own as `CKPT@N`
     settings = msgspec.structs.replace(options, step=None)
-    other = open_session(options.against, other_user, inputs, settings)
+    other = open_session(options.against, other_user, inputs, settings, like=probed.session)
     second = run_session(other, chosen_sites(other.sites, settings), loss)
     return compare_probed(probed, second, options.tolerance, loss)
 

@@ -79,10 +79,14 @@ def open_session(
     user: UserObject,
     inputs: tuple[str, ...],
     options: ProbeOptions,
+    *,
+    like: Session | None = None,
 ) -> Session:
     """Make the model, bind it to the checkpoint and trace the call; from metadata and shapes alone.
 
-    A checkpoint that is open already may be one in its staging place; ``step`` and ``item`` are then not looked at.
+    ``like`` is another session with these inputs and options: of the same model on variables of the same shapes, its
+    trace is used again. A checkpoint that is open already may be one in its staging place; ``step`` and ``item`` are
+    then not looked at.
 
     Raises:
         Misfit: the model does not fit the checkpoint.
@@ -121,16 +125,22 @@ def open_session(
             raise Misfit.of([*misfit.problems, _whole_model(options.run)]) from None
         raise
     stored = binding.as_stored(expected, opened.tree)
-    one = of_one(stored) if options.ensemble else stored
-    traced = trace(made, user, one, made.call)
-    if options.until:
-        traced = _stopped(traced, options.until)
-    if options.ensemble:
-        traced = over_members(traced, options.ensemble)
+    if like is not None and like.user is user and like.expected == stored:
+        return msgspec.structs.replace(like, checkpoint=opened, binding=binding)
+    traced = _traced(made, user, stored, options)
     return Session(
         opened, user, made, made.call, given, binding, stored, traced, sites_of(traced),
         members=options.ensemble, until=options.until,
     )  # fmt: skip
+
+
+def _traced(made: Model, user: UserObject, expected: Collections, options: ProbeOptions) -> Trace:
+    """The call as it is to be run: up to a call, for every member of an ensemble."""
+    one = of_one(expected) if options.ensemble else expected
+    traced = trace(made, user, one, made.call)
+    if options.until:
+        traced = _stopped(traced, options.until)
+    return over_members(traced, options.ensemble) if options.ensemble else traced
 
 
 def _check_model_inputs(made: Model, options: ProbeOptions) -> None:
