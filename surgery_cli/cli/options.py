@@ -72,21 +72,6 @@ LikeInit = Annotated[
         help="Your script's function: check that it can restore the result.",
     ),
 ]
-ModelB = Annotated[
-    str | None,
-    typer.Option(
-        "--model-b", metavar="FILE.py:NAME", help="The other checkpoint's model, if it has its own."
-    ),
-]
-Tolerance = Annotated[
-    float | None,
-    typer.Option(
-        "--tolerance",
-        metavar="X",
-        min=0.0,
-        help="How far outputs may be apart, relative; `probe` has 1e-5 for float32, 2e-2 for bfloat16.",
-    ),
-]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
 ]
@@ -275,8 +260,23 @@ def drafting(
             show_default=False,
         ),
     ] = None,
-    tolerance: Tolerance = None,
-    model_b: ModelB = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance",
+            metavar="X",
+            min=0.0,
+            help="Stop, too, if the probe's outputs are further apart, relative.",
+        ),
+    ] = None,
+    model_b: Annotated[
+        str | None,
+        typer.Option(
+            "--model-b",
+            metavar="FILE.py:MODEL",
+            help="The probe's model of the result, where the edit makes it another.",
+        ),
+    ] = None,
     probe_options: ProbeOptions,
 ) -> Options:
     """Everything that shapes a draft and how it is written."""

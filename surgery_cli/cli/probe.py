@@ -13,11 +13,9 @@ from surgery_cli.cli.groups import taking
 from surgery_cli.cli.options import (
     Checkpoint,
     Item,
-    ModelB,
     Output,
     Params,
     Step,
-    Tolerance,
     calling,
     output,
 )
@@ -81,8 +79,21 @@ def probe(
             "--against", metavar="CKPT", help="Compare with this checkpoint, call by call."
         ),
     ] = None,
-    model_b: ModelB = None,
-    tolerance: Tolerance = None,
+    model_b: Annotated[
+        str | None,
+        typer.Option(
+            "--model-b", metavar="FILE.py:NAME", help="The model of the other checkpoint."
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance",
+            metavar="X",
+            min=0.0,
+            help="How far the outputs may be apart, relative: 1e-5 for float32, 2e-2 for bfloat16.",
+        ),
+    ] = None,
     save: Annotated[
         str | None,
         typer.Option("--save", metavar="FILE.npz", help="Write the shown values, whole."),

@@ -5,13 +5,17 @@ Numbers are compared to a hundredth: their last digits depend on the machine's i
 
 import importlib.util
 import re
+import shlex
 import shutil
+from functools import partial
 
 import jax
 import numpy as np
 import pytest
 from conftest import save
-from test_readme import CONSOLE, REPOSITORY, run
+from test_readme import CONSOLE, REPOSITORY
+
+from surgery_cli.cli import main
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?")
 ROUNDING = re.compile(r"\d\.\d+e-0[5-9]|(?<=agree: )\S+|(?<=at most )\S+")
@@ -37,8 +41,20 @@ def page(name):
     return (REPOSITORY / "docs" / f"{name}.md").read_text()
 
 
-def check(name, folder):
-    """Run every command of a page, and hold what it prints against the page."""
+@pytest.fixture
+def check(monkeypatch, capfd):
+    """Run every command of a page in a folder, and hold what it prints against the page."""
+
+    def run(command, folder):
+        monkeypatch.chdir(folder)
+        with pytest.raises(SystemExit):
+            main.run(shlex.split(command)[1:])
+        return "\n".join(capfd.readouterr())
+
+    return partial(_check, run)
+
+
+def _check(run, name, folder):
     blocks = CONSOLE.findall(page(name))
     assert blocks
     for block in blocks:
@@ -56,11 +72,11 @@ def numbers(text):
     return [float(number) for number in NUMBER.findall(ROUNDING.sub("…", text))]
 
 
-def test_the_page_on_the_first_nan_finds_it_in_a_checkpoint_damaged_so(damaged):
+def test_the_page_on_the_first_nan_finds_it_in_a_checkpoint_damaged_so(check, damaged):
     check("finding-the-first-nan", damaged)
 
 
-def test_the_page_on_proving_an_edit_shows_what_is_printed(tmp_path):
+def test_the_page_on_proving_an_edit_shows_what_is_printed(check, tmp_path):
     shutil.copytree(REPOSITORY / "sample_checkpoints", tmp_path / "sample_checkpoints")
     plans = re.findall(r"```yaml\n(.*?)```", page("proving-an-edit"), re.DOTALL)
     for name, plan in zip(("calmer.yaml", "forgot.yaml"), plans, strict=True):
