@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from surgery_cli.errors import PlanError
-from surgery_cli.optimizer.factories import factories_of, factories_of_both
+from surgery_cli.optimizer.factories import FACTORIES, factories_of, factories_of_both
 from surgery_cli.optimizer.kinds import Field
 from surgery_cli.optimizer.mirrors import Mirror, Pair, leaf_relation
 from surgery_cli.optimizer.slots import Slot
@@ -283,7 +283,9 @@ class Group(msgspec.Struct, kw_only=True):
 
 def _naming_the_factory(kinds: Iterable[str]) -> str:
     """The option that settles which factory made a state of one of these kinds, with the most usual name."""
-    first, *others = factories_of(kinds) or ["NAME"]
+    families = tuple(kinds)
+    found = factories_of(families) or [n for n in FACTORIES if n.startswith(families)]
+    first, *others = found or ["NAME"]
     others_text = f", e.g. {' or '.join(f'`{name}`' for name in others[:2])}" if others else ""
     return (
         f"add `--optimizer-kind {first}` (in a plan `optimizer_kind: {first}`) if that optax factory made it,"

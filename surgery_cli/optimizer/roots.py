@@ -38,7 +38,16 @@ def is_optimizer_name(key: object) -> bool:
     >>> [is_optimizer_name(key) for key in ("opt_state", "opt_g", "critic_opt_state", "options", 0)]
     [True, True, True, False, False]
     """
-    return key in OPTIMIZER_NAMES or bool(_OPTIMIZER_WORDS & set(str(key).lower().split("_")))
+    return key in OPTIMIZER_NAMES or bool(_OPTIMIZER_WORDS & words_of(key))
+
+
+def words_of(key: object) -> set[str]:
+    """The words of a name, without numbers behind them.
+
+    >>> sorted(words_of("Critic_opt_state2"))
+    ['critic', 'opt', 'state']
+    """
+    return {word.rstrip("0123456789") or word for word in str(key).lower().split("_")}
 
 
 def scopes(top: Branch, params: str | None) -> list[tuple[Branch, Branch]]:

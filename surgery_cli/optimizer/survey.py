@@ -132,7 +132,9 @@ def _where_params_stand(top: Branch, family: Mapping[LeafPath, str]) -> list[Que
     problem = Problem(
         "cannot tell where the params stand",
         why="the optimizer state may belong to " + ", ".join(f"'{path}'" for path in others[:6]),
-        fix=f"say it with `params: {others[0]}` in the plan, or `--params {others[0]}`",
+        fix="say which with "
+        + " or ".join(f"`--params {path}`" for path in others[:3])
+        + f" (`params: {others[0]}` in a plan)",
         field="params",
     )
     return [Question(problem, tuple(others))]

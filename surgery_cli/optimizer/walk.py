@@ -134,7 +134,10 @@ class Walk:
     def _side_by_side(self, node: Node, signal: Signal, *, inside: bool) -> Signal:
         """A dict: several optimizers, or a named chain, whose order the disk does not keep."""
         reaching: list[tuple[Signal, bool]] = []
+        others = self._of_others(node)
         for key, child in node.children.items():
+            if key in others:
+                continue
             within = inside or is_optimizer_name(key)
             start = Signal(signal.value)
             behind = self.visit(child, start, inside=within)
@@ -144,6 +147,21 @@ class Walk:
             if inside and changing > changes:  # one of the others, which may stand before it
                 start.value = None
         return Signal(None) if changing else signal
+
+    def _of_others(self, node: Node) -> set[str]:
+        """Children of the root that are states of other trees than the params; asked for where no name tells."""
+        if node.path:
+            return set()
+        states = {
+            key: child
+            for key, child in node.children.items()
+            if is_optimizer_name(key) and self.matching.hint(child) is None
+        }
+        owners = self.matching.owners(states)
+        for key, trees in owners.items():
+            if len(trees) > 1:
+                self._ask(path_of(states[key]), trees)
+        return set(owners)
 
     def _state(
         self, node: Node, kinds: tuple[Kind, ...], signal: Signal, *, inside: bool
@@ -306,9 +324,8 @@ class Walk:
             why = "these have its structure and shapes: " + ", ".join(
                 f"'{c}'" for c in candidates[:4]
             )
-            fix = (
-                f"add `slots: {{{path}: {{of: {candidates[0]}}}}}` with the one that it belongs to"
-            )
+            nearest = max(candidates, key=lambda tree: len({*tree} & {*path}))
+            fix = f"add `slots: {{{path}: {{of: {nearest}}}}}` to the plan, with the one that it belongs to"
         else:
             why = "its names and shapes do not follow those of the params"
             fix = f"add `slots: {{{path}: {{of: NODE, power: K}}}}`, or `{{ignore: true}}`"

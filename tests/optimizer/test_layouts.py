@@ -348,3 +348,63 @@ def test_where_states_without_leaves_vanish_the_end_of_a_chain_in_a_chain_is_unk
     assert {s.power for s in survey(tree).slots.values() if s.name == "ema"} == {None}
     told = survey(tree, kind={"opt_state/0": "adam"})
     assert {s.power for s in told.slots.values() if s.name == "ema"} == {None}
+
+
+def two_players(first: str, second: str) -> TreeSpec:
+    """Params of two players, shape for shape alike, each with an optimizer of its own."""
+    names = {"params_g": DENSE, "params_d": DENSE} if "_" in first else {"g": DENSE, "d": DENSE}
+    return tree_of({**names, first: adam_of(DENSE), second: optax.sgd(0.1, 0.9).init(DENSE)})
+
+
+def test_of_two_players_alike_each_has_the_state_that_shares_a_word_with_it() -> None:
+    tree = two_players("opt_state_g", "opt_state_d")
+    for player, nodes in (("g", {"mu", "nu"}), ("d", {"trace"})):
+        slots = survey(tree, params=f"params_{player}").slots.values()
+        own = {s.name for s in slots if s.in_optimizer and s.relation != "hole"}
+        assert own == nodes
+        assert {s.param[0] for s in slots if s.in_optimizer} == {f"params_{player}"}
+
+
+def test_of_two_players_alike_whose_states_no_word_tells_apart_all_are_asked_for() -> None:
+    tree = two_players("optimizer1", "optimizer2")
+    result = survey(tree, params="g")
+    assert [q.path for q in result.questions] == ["optimizer1", "optimizer2"]
+    assert "these have its structure and shapes: 'g', 'd'" in result.questions[0].why
+    told = survey(tree, params="g", slots={"optimizer1": {"of": "g"}, "optimizer2": {"of": "d"}})
+    assert told.questions == []
+    owners = {(s.name, str(s.root)) for s in told.slots.values() if s.in_optimizer}
+    assert {("mu", "g"), ("nu", "g"), ("trace", "d")} <= owners
+
+
+def test_a_question_about_equal_params_offers_the_one_whose_key_stands_in_the_states_path() -> None:
+    states = {"gen": adam_of(DENSE), "disc": optax.sgd(0.1, 0.9).init(DENSE)}
+    tree = tree_of({"params": {"disc": DENSE, "gen": DENSE}, "opt_state": states})
+    fixes = {str(q.path): q.fix for q in survey(tree).questions}
+    assert "{of: params/gen}" in fixes["opt_state/gen/0/mu"]
+    assert "{of: params/disc}" in fixes["opt_state/disc/0/trace"]
+    hints = {f"opt_state/{name}": {"of": f"params/{name}"} for name in states}
+    told = survey(tree, slots=hints)
+    assert told.questions == []
+    pairs = {(s.path[1], s.param[1]) for s in told.slots.values() if s.relation != "hole"}
+    assert pairs == {("gen", "gen"), ("disc", "disc")}
+
+
+def test_another_players_state_of_other_shapes_is_not_asked_for() -> None:
+    other = {"kernel": f32(7, 2)}
+    tree = tree_of({"g": DENSE, "d": other, "opt_g": adam_of(DENSE), "opt_d": adam_of(other)})
+    result = survey(tree, params="g")
+    assert result.questions == []
+    assert {str(s.node) for s in result.slots.values() if s.in_optimizer} == {
+        "opt_g/0/mu",
+        "opt_g/0/nu",
+    }
+
+
+def test_momentum_of_t5x_is_settled_by_the_name_that_is_advised() -> None:
+    slot = {"m": f32(4), "v": f32(4), "v_row": f32(1), "v_col": f32(1)}
+    state = {"step": COUNT, "param_states": {"bias": slot}}
+    tree = tree_of({"target": {"bias": f32(4)}, "state": state})
+    (unsure,) = survey(tree).unsure
+    assert "`--optimizer-kind adafactor`" in unsure.fixes[0]
+    told = survey(tree, kind="adafactor").slots
+    assert {s.name: s.power for s in told.values()} == {"m": 1, "v": -2, "v_row": -2, "v_col": -2}
