@@ -77,11 +77,11 @@ def store_block(array: Any, window: Window, values: np.ndarray[Any, Any]) -> Non
 
 
 def raw_values(store: ArrayStore, name: str) -> Iterator[tuple[str, bytes]]:
-    """The encoded values of an array, key by key, its document among them."""
+    """The encoded values of an array, by keys in order, its document among them."""
     import tensorstore as ts
 
     folder = ts.KvStore.open(store.kvstore(name), context=store.context).result()
-    for key in store.arrays[name].keys:
+    for key in sorted(store.arrays[name].keys):
         try:
             value = bytes(folder.read(key).result().value)
         except (ValueError, OSError) as error:

@@ -116,6 +116,7 @@ def apply(
                 staging.new,
                 prepared.draft,
                 done.digests,
+                prepared.plans,
                 item=None if prepared.draft.items.made else options.item,
                 prefix_items=prepared.draft.items.is_prefixed,
                 memory_bytes=options.memory_bytes,

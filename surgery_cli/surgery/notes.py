@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft import SOURCE, Draft
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item import PytreeItem
+from surgery_cli.store.item_plan import ItemPlan, Way
 from surgery_cli.store.listing import STAGING_MARK
 
 SHOWN_LINKS = 3
@@ -53,6 +55,21 @@ def dropped_item_notes(checkpoint: Checkpoint, draft: Draft) -> list[str]:
         (only,) = left
         notes.append(f"one item is left: paths of the result begin inside '{only}'")
     return notes
+
+
+def unread_notes(plans: Mapping[str, ItemPlan]) -> list[str]:
+    """A note for leaves that come from elsewhere without being read: nobody looks whether their values are finite."""
+    unread = [
+        leaf
+        for plan in plans.values()
+        for leaf in plan.of(Way.GRAFT, Way.RAW)
+        if leaf.recipe.origin is not None and leaf.recipe.origin.source != SOURCE
+    ]
+    if not unread:
+        return []
+    what = "1 leaf comes" if len(unread) == 1 else f"{len(unread):,} leaves come"
+    seen = "`surgery inspect --stats` looks"
+    return [f"{what} from elsewhere as stored, unread: NaN in there would come along ({seen})"]
 
 
 def leftover_notes(destination: Path) -> list[str]:

@@ -18,6 +18,7 @@ from surgery_cli.surgery.notes import (
     inference_notes,
     leftover_notes,
     link_notes,
+    unread_notes,
 )
 from surgery_cli.surgery.preparation import Options, Prepared
 from surgery_cli.surgery.space import standing_parent
@@ -63,6 +64,7 @@ def preview_fields(
     notes = inference_notes(prepared.checkpoint) + link_notes(prepared.checkpoint)
     notes += [look.sentence for look in prepared.looked] + list(draft.notes)
     notes += dropped_item_notes(prepared.checkpoint, draft)
+    notes += unread_notes(prepared.plans)
     notes += memory_notes(prepared.plans, options.memory_bytes, options.device)
     removed = [str(path) for path in draft.removed]
     notes += [

@@ -14,9 +14,11 @@ from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.errors import Problem, SurgeryError, WriteError
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item import ReadBefore
+from surgery_cli.store.item_plan import ItemPlan
 from surgery_cli.store.location import locate
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.verification.digests import LeafDigest, leaf_digest
+from surgery_cli.verification.references import other_than_planned
 from surgery_cli.verification.structure import compare
 
 MOST_SHOWN = 10
@@ -26,6 +28,7 @@ def verify_result(
     new: Path,
     draft: Draft,
     digests: Mapping[LeafPath, LeafDigest],
+    plans: Mapping[str, ItemPlan],
     *,
     item: str | None,
     prefix_items: bool,
@@ -35,6 +38,7 @@ def verify_result(
 ) -> Checkpoint:
     """Compare every path, kind, shape and dtype with the draft, and read the written leaves back.
 
+    Every other leaf must refer to the bytes that its item's plan took, or hold the same ones.
     ``prefix_items``: paths of the draft begin with the items' names. ``before``: what was read before, by item; of
     it, what stands in ``new`` in the very same bytes is not parsed twice. Returns the new checkpoint, as opened.
 
@@ -72,6 +76,9 @@ def verify_result(
         if digest.digest != digests[path].digest:
             raise WriteError.of([_problem(path, "does not read back as it was computed")])
         meter.advance(written.tree[path].bytes, str(path))
+    if wrong := other_than_planned(written, plans, memory_bytes):
+        what = "is not the stored values that were meant"
+        raise WriteError.of([_problem(path, what) for path in wrong[:MOST_SHOWN]])
     return written
 
 
