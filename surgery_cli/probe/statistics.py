@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -31,24 +33,50 @@ def measure(values: Any) -> tuple[Any, Any]:
         values = jnp.abs(values)
     x = values.astype(jnp.float32)
     finite = jnp.isfinite(x)
-    count = finite.sum(dtype=jnp.int32)
-    some = jnp.maximum(count, 1)
     held = jnp.where(finite, x, 0)
-    mean = held.sum() / some
-    std = jnp.sqrt((jnp.where(finite, x - mean, 0) ** 2).sum() / some)
-    low = jnp.where(finite, x, jnp.inf).min(initial=jnp.inf)
-    high = jnp.where(finite, x, -jnp.inf).max(initial=-jnp.inf)
+    total, low, high, zeros, nan, inf = _reduced(
+        (held, 0.0, jnp.add),
+        (jnp.where(finite, x, jnp.inf), jnp.inf, jnp.minimum),
+        (jnp.where(finite, x, -jnp.inf), -jnp.inf, jnp.maximum),
+        (_ones(x == 0), 0, jnp.add),
+        (_ones(jnp.isnan(x)), 0, jnp.add),
+        (_ones(jnp.isinf(x)), 0, jnp.add),
+    )
+    count = x.size - nan - inf
+    some = jnp.maximum(count, 1)
+    mean = total / some
     # The largest magnitude is taken out, so that squares of large values do not overflow
-    scale = jnp.maximum(jnp.abs(held).max(initial=0), jnp.finfo(jnp.float32).tiny)
-    rms = scale * jnp.sqrt(((held / scale) ** 2).sum() / some)
-    floats = jnp.stack([mean, std, low, high, rms])
-    floats = jnp.where(count > 0, floats, jnp.nan)
-    counts = [
-        (x == 0).sum(dtype=jnp.int32),
-        jnp.isnan(x).sum(dtype=jnp.int32),
-        jnp.isinf(x).sum(dtype=jnp.int32),
-    ]
-    return floats, jnp.stack(counts)
+    largest = jnp.where(count > 0, jnp.maximum(jnp.abs(low), jnp.abs(high)), 0)
+    scale = jnp.maximum(largest, jnp.finfo(jnp.float32).tiny)
+    spread, power = _reduced(
+        (jnp.where(finite, x - mean, 0) ** 2, 0.0, jnp.add), ((held / scale) ** 2, 0.0, jnp.add)
+    )
+    floats = jnp.stack([mean, jnp.sqrt(spread / some), low, high, scale * jnp.sqrt(power / some)])
+    return jnp.where(count > 0, floats, jnp.nan), jnp.stack([zeros, nan, inf])
+
+
+def _ones(condition: Any) -> Any:
+    return condition.astype(jnp.int32)
+
+
+def _reduced(*reductions: tuple[Any, float, Callable[[Any, Any], Any]]) -> Any:
+    """Arrays of one shape, each with its start and its operation, reduced together in one pass.
+
+    One pass over the values compiles and runs in less than half the time of one for each. It goes by rows, so that
+    sums of many float32 keep their digits.
+    """
+    size = reductions[0][0].size
+    columns = next(c for c in range(math.isqrt(max(size, 1)), 0, -1) if size % c == 0)
+    values = tuple(array.reshape(-1, columns) for array, _, _ in reductions)
+    starts = tuple(np.asarray(start, array.dtype) for array, start, _ in reductions)
+
+    def together(a: Any, b: Any) -> Any:
+        return tuple(
+            operation(x, y) for x, y, (_, _, operation) in zip(a, b, reductions, strict=True)
+        )
+
+    rows = jax.lax.reduce(values, starts, together, (1,))
+    return jax.lax.reduce(rows, starts, together, (0,))
 
 
 def bad_counts(values: Any) -> Any:
