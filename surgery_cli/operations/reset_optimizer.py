@@ -106,6 +106,8 @@ def _why_none(draft: Draft) -> str:
 
 
 def _fix_none(draft: Draft) -> str:
+    if draft.items.is_partial:
+        return "leave `--item` out: the params may stand in another item of the step"
     if draft.clocks and not draft.slots:
         return (
             "put the params beside it first: `surgery insert-item CKPT NEW params --with PARAMS`;"

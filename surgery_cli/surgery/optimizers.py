@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft import SOURCE, Draft, LeafRef
 from surgery_cli.engine.reading import read_scalar, value_blocks
+from surgery_cli.errors import CheckpointError
 from surgery_cli.optimizer.clocks import restarts
 from surgery_cli.optimizer.survey import OptimizerSurvey, adam_variant, survey
 from surgery_cli.plan import Plan
-from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.contract import Script, items_of
 from surgery_cli.surgery.script_items import aligned
 from surgery_cli.tree.paths import LeafPath
@@ -108,9 +111,9 @@ def try_out(script: Script, checkpoint: Checkpoint) -> Tried:
             try:
                 seen = try_optimizer(optimizer)
             except Exception as error:  # noqa: BLE001 - whatever an optimizer of the user's raises
-                reason = (str(error).splitlines() or [""])[0]
+                reason = _reason(error)
                 what = f"the optimizer of '{script.name}' (state '{path}') cannot be tried out"
-                failures.append(Look(f"{what}: {type(error).__name__}: {reason}", 0))
+                failures.append(Look(f"{what}: {reason}", 0))
                 continue
             for inner, one in seen.items():
                 place = plain_path(path) / inner
@@ -118,11 +121,58 @@ def try_out(script: Script, checkpoint: Checkpoint) -> Tried:
     return Tried(measured, failures)
 
 
+def _reason(error: Exception) -> str:
+    """Why an optimizer cannot be tried out, on one line."""
+    name = type(error).__name__
+    if "Tracer" in name:
+        return (
+            "it holds a number that the function computed with jax, which is not known on shapes alone;"
+            " make it a Python number, or an optax schedule"
+        )
+    return f"{name}: {(str(error).splitlines() or [''])[0]}"
+
+
 def _both(one: Measured | None, other: Measured) -> Measured:
     """What two optimizers that may have made the same slot show of it."""
     if one is None or one == other:
         return other
     return Measured(None, False, None, "several optimizers make such states, and they differ in it")
+
+
+def look_at_hidden_twins(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
+    """Twins of edited params that stand in other items of the step, where `--item` chose one: nothing follows there."""
+    location = checkpoint.location
+    if not draft.items.is_partial:
+        return []
+    (item,) = checkpoint.items
+    touched = {LeafPath((item, *path)) for path in checkpoint.tree if _is_touched(path, draft)}
+    if not touched:
+        return []
+    try:
+        tree = open_checkpoint(location.argument, step=location.step).tree
+    except CheckpointError as error:
+        what = f"the other items cannot be read, so twins in them are not known: {error.problems[0].what}"
+        return [Look(what, 0)]
+    hidden = Counter(
+        str(slot.path[0])
+        for slot in survey(tree).slots.values()
+        if slot.in_optimizer and slot.relation != "hole" and slot.param in touched
+        if slot.path[0] != item
+    )
+    return [
+        Look(
+            f"{count} twins in the item '{other}' do not follow, as `--item {item}` chose one item:"
+            f" leave `--item` out, and begin paths with '{item}/'",
+            0,
+        )
+        for other, count in hidden.items()
+    ]
+
+
+def _is_touched(path: LeafPath, draft: Draft) -> bool:
+    """True if a leaf of the source has another value or no longer stands at its place."""
+    recipe = draft.leaves.get(path)
+    return recipe is None or not recipe.is_by_reference or recipe.origin != LeafRef(SOURCE, path)
 
 
 def look_at_restarts(checkpoint: Checkpoint, draft: Draft) -> list[Look]:

@@ -18,7 +18,12 @@ from surgery_cli.store.step_writer import draft_items, plan_items
 from surgery_cli.store.strategy import Costs, costs_of_references, is_compact
 from surgery_cli.surgery.contract import Say, check_draft, read_script
 from surgery_cli.surgery.memory import check_memory
-from surgery_cli.surgery.optimizers import Look, look_at_restarts, survey_state
+from surgery_cli.surgery.optimizers import (
+    Look,
+    look_at_hidden_twins,
+    look_at_restarts,
+    survey_state,
+)
 from surgery_cli.surgery.probing.options import ProbeOptions
 
 
@@ -139,7 +144,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         )
 
     draft = drafted(plan)
-    looked += look_at_restarts(checkpoint, draft)
+    looked += look_at_hidden_twins(checkpoint, draft) + look_at_restarts(checkpoint, draft)
     if script is not None:
         looked += [Look(note, 0) for note in check_draft(script, draft, plan, checkpoint, drafted)]
     sources: dict[str, Any] = {SOURCE: checkpoint}

@@ -100,6 +100,10 @@ def with_tx():
     return bare(tx=RECIPES["clipped"]())
 
 
+def with_a_jax_number():
+    return bare(tx=optax.chain(optax.clip(1.0), optax.adamw(jnp.asarray(1e-3) * 2)))
+
+
 def two_players():
     """A generator and a critic, whose states only their transformations tell apart."""
     tx = {"of_g": RECIPES["clipped"](), "of_d": optax.chain(optax.scale_by_sign(), optax.sgd(0.1, 0.9))}
@@ -360,3 +364,32 @@ def test_one_item_is_compared_with_its_part_of_a_train_state(surgery, script, tm
     )
     assert (found.code, found.document["checked"]) == (0, 2)
     assert "'step', 'opt_state' of what" in found.document["notes"][0]
+
+
+def test_a_number_that_only_jax_knows_is_said_to_keep_the_optimizer_from_being_tried(
+    surgery, script, tmp_path
+):
+    call, named = script
+    source = save(tmp_path / "saved", call("bare"))
+    result = halved(surgery, source, "params/a", named("with_a_jax_number"))
+    note = result.document["notes"][0]
+    assert "cannot be tried out: it holds a number that the function computed with jax" in note
+    assert "make it a Python number" in note
+
+
+def test_twins_that_a_chosen_item_hides_are_named(surgery, script, tmp_path):
+    state = script[0]("train_state")
+    run = save_items(tmp_path / "run", params=state.params, opt_state=state.opt_state)
+    for edit in (["rescale", "a/w", "--by", "0.5"], ["rename", "a/w", "--to", "a/kernel"]):
+        name, at, *fields = edit
+        result = surgery(name, run, tmp_path / "new", at, *fields, "--item", "params",
+                         "--dry-run", "--json")  # fmt: skip
+        (note,) = (note for note in result.document["notes"] if "do not follow" in note)
+        assert note.startswith("2 twins in the item 'opt_state' do not follow, as `--item params`")
+        assert note.endswith("leave `--item` out, and begin paths with 'params/'")
+    slots = ["rescale", run, tmp_path / "new", "1/0/mu/a", "--by", "0.5", "--item", "opt_state"]
+    result = surgery(*slots, "--dry-run", "--json")
+    assert not any("do not follow" in note for note in result.document["notes"])
+    reset = surgery("reset-optimizer", run, tmp_path / "new", "--item", "opt_state")
+    assert reset.code == 2
+    assert "leave `--item` out" in reset.err
