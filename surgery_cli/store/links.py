@@ -41,15 +41,18 @@ class Linker:
     def __init__(self, mode: LinkMode = LinkMode.AUTO) -> None:
         self.mode = mode
         self.carried = Carried()
+        self._without_reflinks: set[tuple[int, int]] = set()
+        """Filesystems, as source and target, that were asked for a reflink and have none."""
 
     def carry(self, source: Path, target: Path) -> None:
         """Make immutable ``source`` appear as ``target``, sharing its bytes if that is possible and allowed.
 
         A way that the system refuses (other device, permissions, link limits, no reflinks) falls back to the next.
         """
-        size = source.stat().st_size
+        status = source.stat()
+        size = status.st_size
         for way in self._ways():
-            if way == "reflink" and _reflink(source, target):
+            if way == "reflink" and self._reflink(source, target, status.st_dev):
                 self.carried.linked_bytes += size
                 return
             if way == "hard" and self._hard_link(source, target):
@@ -85,6 +88,22 @@ class Linker:
             LinkMode.NEVER: (),
         }[self.mode]
 
+    def _reflink(self, source: Path, target: Path, device: int) -> bool:
+        """Try a reflink, once for each pair of filesystems: most have none, and a store may be 100,000 files."""
+        filesystems = device, target.parent.stat().st_dev
+        if sys.platform != "linux" or filesystems in self._without_reflinks:
+            return False
+        try:
+            _reflink(source, target)
+        except OSError as error:
+            if error.errno == errno.EEXIST:
+                raise
+            target.unlink(missing_ok=True)
+            if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY):
+                self._without_reflinks.add(filesystems)
+            return False
+        return True
+
     def _hard_link(self, source: Path, target: Path) -> bool:
         try:
             # the file itself: Linux links a symbolic link as a link, whatever `follow_symlinks` says
@@ -102,20 +121,11 @@ class Linker:
         return True
 
 
-def _reflink(source: Path, target: Path) -> bool:
-    """Share the extents of ``source`` with a new file; False where the filesystem cannot."""
-    if sys.platform != "linux":
-        return False
-    try:
-        with source.open("rb") as reader, target.open("xb") as writer:
-            fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
-    except OSError as error:
-        if error.errno == errno.EEXIST:
-            raise
-        target.unlink(missing_ok=True)
-        return False
+def _reflink(source: Path, target: Path) -> None:
+    """Share the extents of ``source`` with a new file; an OSError where that cannot be."""
+    with source.open("rb") as reader, target.open("xb") as writer:
+        fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
     shutil.copystat(source, target)
-    return True
 
 
 _AT_FDCWD = -100

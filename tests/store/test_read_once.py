@@ -1,5 +1,7 @@
 """What is read and parsed once, and not again: a checkpoint of 100,000 leaves takes seconds for each time."""
 
+import errno
+import fcntl
 import os
 import shutil
 from pathlib import Path
@@ -12,6 +14,7 @@ import tensorstore as ts
 
 from surgery_cli import surgery
 from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.store.links import Linker
 from surgery_cli.store.sidecars import Sidecars
 from surgery_cli.store.survey import Survey
 
@@ -98,3 +101,21 @@ def test_leaves_of_which_metadata_says_the_same_share_one_document(source: Path)
     kernels = [value for path, value in values.items() if path[0] == "layers"]
     assert len(kernels) == 6
     assert len({id(value) for value in kernels}) == 1
+
+
+def test_a_filesystem_without_reflinks_is_asked_for_one_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def refuse(*request: int) -> None:
+        asked.append(request[1])
+        raise OSError(errno.EOPNOTSUPP, "no reflinks here")
+
+    monkeypatch.setattr(fcntl, "ioctl", refuse)
+    linker = Linker()
+    for name in "abc":
+        (tmp_path / name).write_text(name)
+        linker.carry(tmp_path / name, tmp_path / f"new-{name}")
+        assert (tmp_path / name).samefile(tmp_path / f"new-{name}")
+    assert len(asked) == 1
