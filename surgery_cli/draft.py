@@ -20,7 +20,7 @@ SOURCE = ""
 """The name of the checkpoint that is being edited, among the sources of a draft."""
 
 
-class LeafRef(msgspec.Struct, frozen=True):
+class LeafRef(msgspec.Struct, frozen=True, gc=False):
     """A stored leaf: the name of a source (``SOURCE``, a donor, an array file) and the path in it."""
 
     source: str
@@ -52,7 +52,7 @@ class Step(msgspec.Struct, frozen=True):
     measured_from: LeafRecipe | None = None
 
 
-class LeafRecipe(msgspec.Struct, frozen=True):
+class LeafRecipe(msgspec.Struct, frozen=True, gc=False):
     """What an output leaf is made of: a stored leaf (or nothing), then steps in order.
 
     ``spec`` is what the leaf will be. ``policy`` says how a twin in the optimizer state came to its steps.
