@@ -131,7 +131,8 @@ def _captured(
     outputs, seen = Replay(list(points.values()), observe)(
         trace.closed, arguments(trace, held, inputs)
     )
-    return outputs, {at: value for at, (_, value) in seen.items()}
+    # an output that does not depend on the call may be a bare number
+    return list(map(jnp.asarray, outputs)), {at: value for at, (_, value) in seen.items()}
 
 
 def _of(seen: dict[int, Any], half: Half) -> Any:

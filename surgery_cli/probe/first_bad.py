@@ -74,7 +74,9 @@ def first_bad(
     _, iteration, seen = min(events, key=lambda event: event[0])
     nan, inf = (int(c) for c in seen.counts[iteration])
     start, end = _region(trace, seen.site.point)
-    operation, origin = _operations(trace, start, end, nan > 0, variables, arrays)
+    operation, origin = _operations(
+        trace, start, end, nan > 0, variables, arrays, tuple(map(int, iteration))
+    )
     return FirstBad(seen.site, tuple(map(int, iteration)), nan, inf, operation, origin)
 
 
@@ -106,8 +108,13 @@ def _operations(
     is_nan: bool,
     variables: dict[tuple[str, Path], Any],
     arrays: Sequence[Any],
+    iteration: tuple[int, ...] = (),
 ) -> tuple[Operation | None, Operation | None]:
-    """The first equation between two positions that gives NaN (or infinities), and what made infinities in it."""
+    """The first equation between two positions that gives NaN (or infinities), and what made infinities in it.
+
+    ``iteration`` is the one in which the bad value was seen. If the first bad value in it is made there, of good ones,
+    that is the cause: an earlier iteration may have made some that a mask threw away.
+    """
     wanted = [
         p
         for p in points(trace.closed.jaxpr)
@@ -138,6 +145,8 @@ def _operations(
             ]
     inf.sort(key=lambda event: event[0])
     nan.sort(key=lambda event: event[0])
+    if iteration:
+        nan, inf = (_since(iteration, events) for events in (nan, inf))
     if not is_nan:
         return (_operation(inf[0], trace.folder) if inf else None), None
     if not nan:
@@ -145,6 +154,12 @@ def _operations(
     first = nan[0]
     origin = next((e for e in inf if e[0] < first[0]), None) if first[3][1] else None
     return _operation(first, trace.folder), _operation(origin, trace.folder) if origin else None
+
+
+def _since(iteration: tuple[int, ...], events: list[Any]) -> list[Any]:
+    """The events of an iteration, if the first of them comes from good values; else all."""
+    own = [event for event in events if event[1][: len(iteration)] == iteration]
+    return own if own and not own[0][3].any() else events
 
 
 def _is_plain(point: Point) -> bool:

@@ -157,7 +157,7 @@ def _no_model(user: UserObject, found: Any) -> SurgeryError:
         and not name.startswith("_")
     ]
     return SurgeryError(
-        f"'{user.spec.name}' is no model but a {module}",
+        f"'{user.spec.name}' is no model, but of type '{module}'",
         why="a model is a linen or NNX module, its class, or a function that makes one",
         fix="the file has " + ", ".join(f"'{n}'" for n in there) if there else "",
     )

@@ -49,9 +49,12 @@ def measure(values: Any) -> tuple[Any, Any]:
     largest = jnp.where(count > 0, jnp.maximum(jnp.abs(low), jnp.abs(high)), 0)
     scale = jnp.maximum(largest, jnp.finfo(jnp.float32).tiny)
     spread, power = _reduced(
-        (jnp.where(finite, x - mean, 0) ** 2, 0.0, jnp.add), ((held / scale) ** 2, 0.0, jnp.add)
+        ((jnp.where(finite, x - mean, 0) / scale) ** 2, 0.0, jnp.add),
+        ((held / scale) ** 2, 0.0, jnp.add),
     )
-    floats = jnp.stack([mean, jnp.sqrt(spread / some), low, high, scale * jnp.sqrt(power / some)])
+    floats = jnp.stack(
+        [mean, scale * jnp.sqrt(spread / some), low, high, scale * jnp.sqrt(power / some)]
+    )
     return jnp.where(count > 0, floats, jnp.nan), jnp.stack([zeros, nan, inf])
 
 

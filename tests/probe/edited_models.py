@@ -79,6 +79,28 @@ class DeepScan(nn.Module):
         return step(name="steps")(x, None)[0]
 
 
+class MaskedStep(nn.Module):
+    """Makes NaN in every iteration, and throws them away but in iteration 2."""
+
+    @nn.compact
+    def __call__(self, x, number):
+        x = nn.Dense(4, name="dense")(x)
+        return jnp.where(number == 2, jnp.sqrt(-1 - jnp.abs(x)), x), None
+
+
+class MaskedScan(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        step = nn.scan(MaskedStep, variable_broadcast="params", split_rngs={"params": False})
+        return step(name="steps")(x, jnp.arange(4))[0]
+
+
+class WithConstants(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        return {"y": nn.Dense(3, name="out")(x), "count": 3, "nothing": None}
+
+
 class Masked(nn.Module):
     """Attention scores with -inf behind a mask, as they should be."""
 

@@ -144,6 +144,18 @@ def test_a_stack_of_layers_is_paired_with_the_layers_written_out(tmp_path):
     assert {(p.b, p.a) for p in swapped.sites if p.kind == "Dense"} == pairs
 
 
+def test_outputs_that_are_constants_or_nothing_are_compared_with_the_rest(tmp_path):
+    layer = {"out": {"kernel": np.ones((4, 3), np.float32), "bias": np.zeros(3, np.float32)}}
+    path = save(tmp_path / "c", {"params": layer})
+
+    found = against(path, path, ("float32[2,4]",), model="WithConstants").comparison
+    assert [p.relative for p in found.outputs] == [0, 0]
+    assert found.agrees
+
+    empty = against(path, path, ("float32[0,4]",), model="WithConstants", until="out").comparison
+    assert (empty.agrees, empty.why) == (False, "there is no output to compare: all are empty")
+
+
 def test_outputs_of_other_shapes_do_not_agree(saved, batch, tmp_path):
     path = save(tmp_path / "b", {"params": {"Dense_0": {"kernel": np.zeros((5, 4), np.float32)}}})
     found = against(saved, path, batch, model_b=f"{FILE}:RootGradient").comparison

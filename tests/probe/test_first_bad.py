@@ -69,6 +69,14 @@ def test_inside_a_scan_the_iteration_is_named(tmp_path):
     assert {s.name: s.statistics.nan for s in found.sites}["steps/dense"] == 0
 
 
+def test_what_a_mask_threw_away_in_an_earlier_iteration_is_not_blamed(tmp_path):
+    params = linen_variables(own.MaskedScan(), np.ones((2, 4), np.float32))["params"]
+    bad, _ = first(tmp_path, params, "MaskedScan")
+
+    assert (bad.where, bad.iteration) == ("steps[0]", (2,))
+    assert (bad.operation.name, bad.operation.iteration) == ("sqrt", (2,))
+
+
 def test_a_leaf_that_is_already_bad_is_named_with_its_count(tmp_path):
     params = deep()
     for number in range(3):

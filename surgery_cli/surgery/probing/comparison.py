@@ -88,8 +88,8 @@ def _verdict(
     if outputs is None:
         shapes = [", ".join(str(o.shape) for o in p.forward.outputs) for p in (a, b)]
         return False, f"the outputs have other shapes: {shapes[0]} and {shapes[1]}"
-    if not outputs:
-        return False, "there is no output to compare"
+    if not outputs or not any(output.size for output in a.forward.outputs):
+        return False, "there is no output to compare" + (": all are empty" if outputs else "")
     worst = max(found.relative for found in outputs)
     largest = max(found.max_abs for found in outputs)
     if worst == 0:
