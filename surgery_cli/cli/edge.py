@@ -8,13 +8,14 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import typer
 
 from surgery_cli.cli.heap import collect_rarely, reuse_blocks
-from surgery_cli.errors import Problem, SurgeryError
+from surgery_cli.errors import PlanError, Problem, SurgeryError
 
 if TYPE_CHECKING:
     from typer._click.core import Command
@@ -35,6 +36,7 @@ class Terminated(BaseException):
 
 def run_command(command: Command, arguments: Sequence[str]) -> int:
     """Run ``command`` and return the exit code; whatever goes wrong has been said by then."""
+    _open_standard_streams()
     is_json = _asks_for_json(arguments)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -60,15 +62,49 @@ def _say_ended(how: str) -> None:
     sys.stderr.write(escaped(f"{how}; {stands or 'nothing was left behind'}") + "\n")
 
 
+def _open_standard_streams() -> None:
+    """Open what the caller has closed (`>&-`) to nowhere: else the next file opened would be standard output."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # in this order each gets its own number, the lowest that is free
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+
+
 def _invoke(command: Command, arguments: Sequence[str]) -> int:
     if "_SURGERY_COMPLETE" in os.environ:
         command.main(list(arguments), prog_name="surgery")  # answers the shell, and exits
+    _check_surroundings(arguments)
     with command.make_context("surgery", list(arguments)) as context:
         reuse_blocks()
         collect_rarely()
         result = command.invoke(context)
     sys.stdout.flush()
     return result if isinstance(result, int) else 0
+
+
+def _check_surroundings(arguments: Sequence[str]) -> None:
+    """Refuse what no command can work with.
+
+    Raises:
+        PlanError: an argument is not UTF-8, which TensorStore needs; or the working directory is gone.
+    """
+    for text in arguments:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise PlanError(
+                f"the argument '{text}' is not UTF-8",
+                why="TensorStore opens names in UTF-8 only",
+                fix="rename the file or directory, or type the text in UTF-8",
+            ) from None
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise PlanError(
+            "the working directory cannot be read",
+            why=error.strerror or str(error),
+            fix="`cd` to a directory that exists",
+        ) from None
 
 
 def _guarded(act: Callable[[], int], is_json: bool) -> int:

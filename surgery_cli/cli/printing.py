@@ -35,8 +35,13 @@ def print_json(value: Any) -> None:
     import msgspec
 
     text = json.dumps(value, ensure_ascii=True, allow_nan=False)
+    try:
+        text = msgspec.json.format(text, indent=2)
+    except msgspec.DecodeError:
+        # a name that is not UTF-8 holds lone surrogates
+        text = json.dumps(value, ensure_ascii=True, allow_nan=False, indent=2)
     with _writing():
-        sys.stdout.write(msgspec.json.format(text, indent=2) + "\n")
+        sys.stdout.write(f"{text}\n")
 
 
 @contextlib.contextmanager
@@ -64,7 +69,7 @@ def discard(*streams: TextIO) -> None:
 
 
 def print_problems(problems: Sequence[Problem], *, is_json: bool) -> None:
-    """Problems for people on standard error; with ``--json`` also as the one document on standard output."""
+    """Problems for people on standard error; with ``--json`` as the one document on standard output instead."""
     if is_json:
         from surgery_cli.reports import Failure, as_builtins
 

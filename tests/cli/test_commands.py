@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -277,6 +278,41 @@ def test_a_full_disk_under_standard_output_is_no_bug(checkpoint):
 
     assert process.returncode == 4
     assert process.stderr.startswith(b"error: standard output cannot be written\n")
+
+
+def test_standard_streams_that_were_closed_neither_fail_nor_end_up_in_the_result(
+    surgery, checkpoint, tmp_path
+):
+    words = ["rescale", os.fspath(checkpoint), os.fspath(tmp_path / "new"), KERNEL, "--by", "0.5"]
+    command = shlex.join([sys.executable, "-m", "surgery_cli", *words])
+    process = subprocess.run(["sh", "-c", f"{command} <&- >&- 2>&-"], check=False)
+
+    assert process.returncode == 0
+    assert surgery("diff", checkpoint, tmp_path / "new", KERNEL).code == 1
+    process = subprocess.run(["sh", "-c", f"{command} >&-"], capture_output=True, check=False)
+    assert process.returncode == 2
+    assert b"exists" in process.stderr
+
+
+def test_a_working_directory_that_is_gone_is_no_bug(surgery, checkpoint, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    result = surgery("inspect", checkpoint)
+    monkeypatch.undo()
+
+    assert result.code == 2
+    assert result.err.startswith("error: the working directory cannot be read\n")
+
+
+def test_an_argument_that_is_not_utf_8_is_refused_in_text_and_in_json(surgery, tmp_path):
+    name = os.fsdecode(b"run\xff")
+    text, document = surgery("inspect", name), surgery("inspect", name, "--json").document
+
+    assert text.code == 2
+    assert text.err.startswith("error: the argument 'run\\udcff' is not UTF-8\n")
+    assert document["problems"][0]["what"] == f"the argument '{name}' is not UTF-8"
 
 
 def test_the_shell_completes_commands_checkpoints_and_tree_paths_without_jax(checkpoint):
