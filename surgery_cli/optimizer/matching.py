@@ -20,7 +20,7 @@ from surgery_cli.optimizer.roots import descents, fast_and_slow, is_optimizer_na
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
-_TELLING_ELEMENTS = 1 << 22
+_TELLING_ELEMENTS = 1 << 20
 """A pair of slots of at most so many elements each is read where only values tell the kind of a state."""
 
 

@@ -7,8 +7,10 @@ from collections import Counter
 import msgspec
 
 from surgery_cli.draft import SOURCE, Draft, LeafRef
-from surgery_cli.engine.reading import read_scalar, value_blocks
+from surgery_cli.engine.grid import block_shape, windows
+from surgery_cli.engine.reading import read_scalar, read_values
 from surgery_cli.errors import CheckpointError
+from surgery_cli.operations.base import Operation
 from surgery_cli.optimizer.clocks import restarts
 from surgery_cli.optimizer.survey import OptimizerSurvey, adam_variant, survey
 from surgery_cli.plan import Plan
@@ -58,13 +60,12 @@ def survey_state(
     if script is not None and count:
         text = f"the optimizer of '{script.name}', tried out on tiny params, settles {count} slots"
         looks.append(Look(text, 0))
-    scales = any(getattr(edit, "default_policy", "") == "transform" for edit in plan.edits)
-    if not scales or not found.telling_pairs:
+    if not any(_needs_powers(edit, plan) for edit in plan.edits) or not found.telling_pairs:
         return found, looks
     told: dict[LeafPath, str] = {}
     for owner, (mu, nu) in found.telling_pairs.items():
-        kind = adam_variant(*msgspec.structs.astuple(_ratios(checkpoint, mu, nu)))
-        count = checkpoint.tree[mu].bytes + checkpoint.tree[nu].bytes
+        ratios, count = _ratios(checkpoint, mu, nu)
+        kind = adam_variant(*msgspec.structs.astuple(ratios))
         verdict = f"`{kind}`" if kind else "nothing certain"
         looks.append(
             Look(f"read '{mu}' and '{nu}' to tell which optimizer keeps them: {verdict}", count)
@@ -72,6 +73,12 @@ def survey_state(
         if kind is not None:
             told[owner] = kind
     return (tried_on(surveyed(told)) if told else found), looks
+
+
+def _needs_powers(edit: Operation, plan: Plan) -> bool:
+    """True for an edit that scales, unless it keeps the slots as they are."""
+    policy = edit.optimizer or plan.optimizer
+    return getattr(edit, "default_policy", "") == "transform" and policy != "keep"
 
 
 def _open(found: OptimizerSurvey) -> int:
@@ -185,9 +192,14 @@ def look_at_restarts(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
     return looks
 
 
-def _ratios(checkpoint: Checkpoint, mu: LeafPath, nu: LeafPath) -> RatioStatistics:
-    tree = checkpoint.tree
-    pairs = zip(
-        value_blocks(checkpoint, mu, tree[mu]), value_blocks(checkpoint, nu, tree[nu]), strict=True
-    )
-    return ratio_statistics(pairs)
+def _ratios(checkpoint: Checkpoint, mu: LeafPath, nu: LeafPath) -> tuple[RatioStatistics, int]:
+    """What the first block with any gradient in it tells of two slots, and how many bytes were read."""
+    spec = checkpoint.tree[mu]
+    found, count = RatioStatistics(0.0, 0.0, 0.0, 0.0), 0
+    for block in windows(spec.shape, block_shape(spec, spec.write_shape)):
+        first, second = (read_values(checkpoint, path, block) for path in (mu, nu))
+        count += first.nbytes + second.nbytes
+        found = ratio_statistics(first, second)
+        if found.median_nu > 0:
+            break
+    return found, count

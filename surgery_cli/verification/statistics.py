@@ -102,19 +102,19 @@ class RatioStatistics(msgspec.Struct, frozen=True):
     median_nu: float
 
 
-def ratio_statistics(pairs: Iterable[tuple[Values, Values]]) -> RatioStatistics:
-    """The ratios that tell Adam's relatives apart; the median is that of the blocks' medians."""
+def ratio_statistics(first: Values, second: Values) -> RatioStatistics:
+    """The ratios that tell Adam's relatives apart, of two arrays alike; the median is that of their tiles' medians."""
     import numpy as np
 
     largest = over = over_root = 0.0
     medians = []
-    for first, second in pairs:
-        mu, nu = np.abs(_real(first)), _real(second)
-        largest = max(largest, float(mu.max(initial=0.0)))
-        positive = nu > 0
+    for signed, squares in zip(_tiles([first]), _tiles([second]), strict=True):
+        size = np.abs(signed)
+        largest = max(largest, float(size.max(initial=0.0)))
+        positive = squares > 0
         if not positive.any():
             continue
-        mu, nu = mu[positive], nu[positive]
+        mu, nu = size[positive], squares[positive]
         with np.errstate(over="ignore"):
             over = max(over, float((mu / nu).max()))
             over_root = max(over_root, float((mu / np.sqrt(nu)).max()))
