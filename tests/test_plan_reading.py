@@ -392,6 +392,37 @@ def test_a_problem_names_its_line_its_field_and_what_would_work(text, what, fix,
     assert (found.file, found.line, found.field) == ("standard input", line, field)
 
 
+@pytest.mark.parametrize("suffix", ["yaml", "toml", "json"])
+def test_a_number_of_thousands_of_digits_is_refused_in_every_format(tmp_path, suffix):
+    digits = "9" * 5000
+    texts = {"yaml": f"seed: {digits}", "toml": f"seed = {digits}", "json": f'{{"seed": {digits}}}'}
+    plan = tmp_path / f"plan.{suffix}"
+    plan.write_text(texts[suffix])
+    with pytest.raises(PlanError) as caught:
+        read_plan(str(plan))
+    assert len(str(caught.value)) < 300
+
+
+def test_a_number_that_python_cannot_write_is_refused(tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(f"seed = 0x{'f' * 5000}")
+    with pytest.raises(PlanError, match="not the number of thousands of digits"):
+        read_plan(str(plan))
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_half_of_a_character_is_refused_and_a_pair_of_halves_is_one(tmp_path, suffix):
+    plan = tmp_path / f"plan.{suffix}"
+    plan.write_text('{\n"params": "a\\ud83d"}')
+    with pytest.raises(PlanError, match="holds half of a character: U\\+D83D") as caught:
+        read_plan(str(plan))
+    (problem,) = caught.value.problems
+    assert problem.line == 2
+
+    plan.write_text('{"params": "a\\ud83d\\ude00"}')
+    assert read_plan(str(plan)).params == "a\U0001f600"
+
+
 def test_a_problem_in_an_edit_says_in_which():
     found = problem("edits:\n- {op: convert, to: x}\n- {op: scale, at: x, by: []}\n")
     assert found.why == "in edit 2 (`scale`)"

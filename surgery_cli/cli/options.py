@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 import typer
 
+from surgery_cli.cli.calling import calling
 from surgery_cli.cli.completion import complete_checkpoint, complete_leaf
 from surgery_cli.cli.groups import taking
 from surgery_cli.errors import PlanError
@@ -100,73 +101,6 @@ def output(
 ) -> Output:
     """How the command speaks."""
     return Output(json=json, quiet=quiet, verbose=verbose)
-
-
-def calling(
-    *,
-    call: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--call",
-            metavar="NAME=VALUE",
-            help="Static argument of the model's call, as `train=false`; repeatable.",
-        ),
-    ] = None,
-    vmap: Annotated[
-        str,
-        typer.Option("--vmap", metavar="AXIS", help="Map the batch's first axis under this name."),
-    ] = "",
-    ensemble: Annotated[
-        int | None,
-        typer.Option(
-            "--ensemble",
-            metavar="N",
-            min=1,
-            help="Run each of N models whose variables the checkpoint stacks on a first axis.",
-        ),
-    ] = None,
-    rng: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--rng",
-            metavar="NAME=SEED",
-            help="Seed of a random stream of the model, as `dropout=0`; repeatable.",
-        ),
-    ] = None,
-    bind: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--bind",
-            metavar="NAME=AT",
-            help="Where a collection of the model stands, as `batch_stats=ema/stats`; repeatable.",
-        ),
-    ] = None,
-    grad: Annotated[
-        bool,
-        typer.Option("--grad", help="Gradients at every call of the model and of params, too."),
-    ] = False,
-    loss: Annotated[
-        str | None,
-        typer.Option(
-            "--loss",
-            metavar="FILE.py:NAME",
-            help="With `--grad`, called as loss(output, **inputs); else a random projection of the output.",
-        ),
-    ] = None,
-) -> ProbeOptions:
-    """How the user's model is called on a checkpoint."""
-    from surgery_cli.probe.settings import read_bindings, read_static, read_streams
-    from surgery_cli.surgery import ProbeOptions
-
-    return ProbeOptions(
-        call=read_static(call or ()),
-        vmap_axis=vmap,
-        ensemble=ensemble or 0,
-        streams=read_streams(rng or ()),
-        bind=read_bindings(bind or ()),
-        grad=grad,
-        loss=loss,
-    )
 
 
 @taking(probe_options=calling)
@@ -305,7 +239,9 @@ def drafting(
     )
 
 
-_SIZE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:([KMGT])(iB|i|B)?|B)?\s*", re.IGNORECASE)
+_SIZE: Final = re.compile(
+    r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(?:([KMGT])(iB|i|B)?|B)?\s*", re.IGNORECASE
+)
 
 
 def bytes_of(text: str, field: str) -> int:
@@ -315,19 +251,22 @@ def bytes_of(text: str, field: str) -> int:
     (4294967296, 1500, 512)
 
     Raises:
-        PlanError: it is not a size, or is zero.
+        PlanError: it is not a size, or is less than a byte.
     """
     found = _SIZE.fullmatch(text)
-    if found is None or float(found[1]) == 0:
+    size = 0
+    if found is not None:
+        power = " KMGT".index(found[2].upper()) if found[2] else 0
+        base = 1000 if (found[3] or "").upper() == "B" else 1024
+        size = int(float(found[1]) * base**power)
+    if not size:
         raise PlanError(
             f"'{text}' is not a size",
             why="a size is a number and a unit: KiB, MiB, GiB, TiB, or kB, MB, GB, TB",
             fix=f"e.g. `--{field} 4GiB`",
             field=field,
         )
-    power = " KMGT".index(found[2].upper()) if found[2] else 0
-    base = 1000 if (found[3] or "").upper() == "B" else 1024
-    return int(float(found[1]) * base**power)
+    return size
 
 
 def settings_of(texts: Sequence[str] | None) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from surgery_cli.errors import PlanError
 from surgery_cli.plan.json_text import parse_json
-from surgery_cli.plan.text import PlanText
+from surgery_cli.plan.text import PlanText, refuse_halves
 from surgery_cli.plan.toml_text import parse_toml
 from surgery_cli.plan.yaml_text import parse_yaml
 
@@ -24,8 +24,17 @@ def parse(text: str, format: str, file: str) -> PlanText:
         return PlanText(value=None, file=file)
     readers = {"YAML": parse_yaml, "TOML": parse_toml, "JSON": parse_json}
     try:
-        return readers[format](text, file)
+        read = readers[format](text, file)
+        refuse_halves(read)
     except RecursionError:
         raise PlanError(
             "the plan is nested too deeply to be one", fix="see `surgery schema`", file=file
         ) from None
+    except ValueError as error:  # a number of more than 4300 digits, an escape beyond Unicode
+        raise PlanError(
+            f"not valid {format}: it holds a value that cannot be read",
+            why=str(error).partition(";")[0],
+            fix="look for a number of very many digits, or for an escape that is no character",
+            file=file,
+        ) from None
+    return read

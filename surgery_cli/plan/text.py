@@ -51,9 +51,47 @@ def shown(value: Any) -> str:
     """A value as it would stand in a plan, shortened: for messages."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError):
+    except TypeError:
         text = str(value)
+    except ValueError:  # Python writes no number of more than 4300 digits
+        text = "of thousands of digits"
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def with_pairs_joined(text: str) -> str:
+    r"""``text`` with surrogate pairs, as JSON escapes them, made one character each; lone ones stay.
+
+    >>> with_pairs_joined("\ud83d\ude00") == "\U0001f600"
+    True
+    """
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def refuse_halves(text: PlanText) -> None:
+    """Refuse text that no file can hold: half of a surrogate pair, which only an escape can write.
+
+    Raises:
+        PlanError: the first such text, with its line.
+    """
+
+    def visit(value: Any, position: Position) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                visit(key, (*position, key))
+                visit(inner, (*position, key))
+        elif isinstance(value, list):
+            for at, inner in enumerate(value):
+                visit(inner, (*position, at))
+        elif isinstance(value, str) and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                half = f"U+{ord(value[error.start]):04X}"
+                what = f"the text {shown(value)} holds half of a character: {half}"
+                fix = "write the character itself instead of its escape"
+                raise PlanError(text.problem(position, what, fix=fix)) from None
+
+    visit(text.value, ())
 
 
 def nearest_fix(name: str, candidates: list[str], *, otherwise: str) -> str:

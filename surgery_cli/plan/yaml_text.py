@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 from surgery_cli.errors import PlanError
-from surgery_cli.plan.text import PlanText, Position, refuse_twice, shown
+from surgery_cli.plan.text import PlanText, Position, refuse_twice, shown, with_pairs_joined
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -18,6 +18,7 @@ _WORDS: Final = {
     **{s + w: float(s + "inf") for s in ("", "+", "-") for w in (".inf", ".Inf", ".INF")},
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
+_LONGEST_NUMBER: Final = 1000
 _MOST_VALUES: Final = 1_000_000
 _QUOTES_HELP: Final = (
     "put single quotes around text that begins with `*`, `[`, `{`, `!` or `&`, "
@@ -31,10 +32,14 @@ def scalar(text: str) -> Any:
     >>> scalar("1e-3"), scalar("0x1f"), scalar("no"), scalar("null"), scalar("true")
     (0.001, 31, 'no', None, True)
 
+    What has more digits than any number of a plan stays text, and is refused as such.
+
     Source: https://yaml.org/spec/1.2.2/#1032-tag-resolution
     """
     if text in _WORDS:
         return _WORDS[text]
+    if len(text) > _LONGEST_NUMBER:
+        return text
     if _INTEGER.fullmatch(text):
         return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
     return float(text) if _FLOAT.fullmatch(text) else text
@@ -135,7 +140,7 @@ class _YamlDocument:
 
     def scalar(self, event: Any) -> Any:
         is_plain = event.style is None and event.tag is None
-        return scalar(event.value) if is_plain else event.value
+        return scalar(event.value) if is_plain else with_pairs_joined(event.value)
 
     def sequence(self, position: Position) -> list[Any]:
         found: list[Any] = []

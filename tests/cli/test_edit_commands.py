@@ -182,7 +182,9 @@ def test_a_size_is_a_number_and_a_unit(text, size):
     assert bytes_of(text, "memory") == size
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1GiB", "4 GiBs", "GiB", "4PiB", "1e9"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "0.5", "0.0001KiB", "-1GiB", "4 GiBs", "GiB", "4PiB", "1e9", "9" * 400]
+)
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(PlanError, match="is not a size"):
         bytes_of(text, "memory")
