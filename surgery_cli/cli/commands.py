@@ -147,8 +147,14 @@ def compact(
     """
     import msgspec
 
+    from surgery_cli.errors import PlanError
     from surgery_cli.plan import plan_of
 
+    if draft.compact == "never":
+        raise PlanError(
+            "`compact` writes a fresh store, and `--compact never` forbids one",
+            fix="leave `--compact` out; `surgery apply` takes it",
+        )
     draft = msgspec.structs.replace(draft, compact="always")
     return run_plan(source, destination, plan_of([]), draft, output, dry_run=dry_run)
 

@@ -2,7 +2,7 @@
 
 from surgery_cli.plan.fields import Field, fields_of
 from surgery_cli.plan.options import operation_from_options
-from surgery_cli.plan.plan import Origin, Plan, plan_of
+from surgery_cli.plan.plan import Origin, Plan, plan_of, replaced
 from surgery_cli.plan.reading import plan_from_document, read_plan
 from surgery_cli.plan.schema import schema
 
@@ -15,5 +15,6 @@ __all__ = [
     "plan_from_document",
     "plan_of",
     "read_plan",
+    "replaced",
     "schema",
 ]

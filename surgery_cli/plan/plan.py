@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.base import Operation, OptimizerPolicy
-from surgery_cli.plan.edits import selection_problems
+from surgery_cli.plan.edits import Misfit, converted, selection_problems
 from surgery_cli.plan.fields import fields_of
 
 
@@ -103,6 +103,24 @@ def plan_of(edits: Sequence[Operation], **shared: Any) -> Plan:
         origins=tuple(Origin(number=number) for number in range(1, len(edits) + 1)),
         **shared,
     )
+
+
+def replaced(plan: Plan, **shared: Any) -> Plan:
+    """The plan with other values of ``shared`` fields.
+
+    Raises:
+        PlanError: a value is not what its field takes; all of them at once.
+    """
+    problems: list[Problem] = []
+    values: dict[str, Any] = {}
+    for name, value in shared.items():
+        try:
+            values[name] = converted(Plan, name, value)
+        except Misfit as misfit:
+            problems.append(misfit.problem)
+    if problems:
+        raise PlanError.of(problems)
+    return msgspec.structs.replace(plan, **values)
 
 
 def _with_absolute_paths(edit: Operation, directory: str, sources: Collection[str]) -> Operation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,6 +49,7 @@ def preview(
     plan = effective(plan, options)
     check_probe(options)
     prepared = prepare(source, plan, options, say)
+    _check_expected(prepared, options)
     if destination is not None:
         _check_destination(Path(destination), prepared, force=options.force)
         _check_space(prepared, Path(destination), options)
@@ -168,6 +170,12 @@ def _check_expected(prepared: Prepared, options: Options) -> None:
     expected = options.expected_draft
     if expected is None or expected == prepared.draft.digest:
         return
+    if not re.fullmatch(r"sha256:[0-9a-f]{64}", expected):
+        raise PlanError(
+            f"'{expected}' is not the digest of a draft",
+            why="it is `sha256:` and 64 digits, as the last line of `surgery plan` says it",
+            fix="run `surgery plan` again and look at what it says",
+        )
     if not same_sources(expected, prepared.draft.digest):
         raise CheckpointError(
             f"'{prepared.checkpoint.location.root}', or a donor, is not what was previewed",

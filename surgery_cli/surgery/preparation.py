@@ -9,7 +9,7 @@ import msgspec
 
 from surgery_cli.draft import SOURCE, Draft
 from surgery_cli.errors import PlanError
-from surgery_cli.plan import Plan
+from surgery_cli.plan import Plan, replaced
 from surgery_cli.resolution import resolve
 from surgery_cli.store.array_file import SUFFIXES, ArrayFile
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
@@ -67,19 +67,22 @@ def effective(plan: Plan, options: Options) -> Plan:
     """The plan with what the options say above it: what is recorded can be run again.
 
     Of the optimizer's kind, a name replaces the plan's, nodes add to it.
+
+    Raises:
+        PlanError: a value is not what the plan's field takes, such as a negative seed.
     """
     above = {
         name: value
         for name in ("seed", "optimizer", "params")
         if (value := getattr(options, name)) is not None
     }
-    plan = msgspec.structs.replace(plan, **above)
+    plan = replaced(plan, **above)
     given, own = options.optimizer_kind, plan.optimizer_kind
     if given is None:
         return plan
     if isinstance(given, dict) and "" not in given and own is not None:
         given = {**({"": own} if isinstance(own, str) else own), **given}
-    return msgspec.structs.replace(plan, optimizer_kind=given)
+    return replaced(plan, optimizer_kind=given)
 
 
 class Prepared(msgspec.Struct, frozen=True):

@@ -80,6 +80,31 @@ def test_a_draft_that_was_not_previewed_is_refused(surgery, checkpoint, tmp_path
 
     assert refused.code == 2
     assert not (tmp_path / "new").exists()
+    looked_at = surgery(
+        "apply", checkpoint, tmp_path / "new", plan, "--draft", previewed, "--dry-run"
+    )
+    assert (looked_at.code, looked_at.err) == (refused.code, refused.err)
+
+
+def test_what_is_no_digest_is_refused_as_such(surgery, checkpoint, tmp_path):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("edits: []\n")
+    refused = surgery("apply", checkpoint, tmp_path / "new", plan, "--draft", "sha256:12ab")
+
+    assert refused.code == 2
+    assert refused.err.startswith("error: 'sha256:12ab' is not the digest of a draft\n")
+
+
+@pytest.mark.parametrize("seed", ["-1", "9223372036854775808"])
+def test_a_seed_that_a_plan_could_not_hold_is_refused_as_an_option_too(
+    surgery, checkpoint, tmp_path, seed
+):
+    words = ("reinit", checkpoint, tmp_path / "new", KERNEL, "--init", "lecun_normal")
+    refused = surgery(*words, "--seed", seed)
+
+    assert refused.code == 2
+    assert refused.err.startswith("error: `seed` must be a whole number, at least 0")
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_plan_comes_from_standard_input_with_variables(
@@ -199,6 +224,7 @@ def test_a_damaged_leaf_is_a_finding_not_a_crash(surgery, own_checkpoint, tmp_pa
         (("inspect", "a", "--depth", "x"), "--depth"),
         (("cast", "a", "b", "--to", "bfloat16", "--link", "soft"), "--link"),
         (("cast", "a", "b", "--to", "bfloat16", "--memory", "much"), "'much' is not a size"),
+        (("compact", "a", "b", "--compact", "never"), "`--compact never` forbids one"),
         (("operations", "rescal"), "there is no operation 'rescal'"),
         (("apply", "a", "b", "p.yaml", "--set", "by"), "`--set` takes NAME=VALUE, not 'by'"),
     ],
