@@ -71,9 +71,12 @@ class OcdbtStore:
         names = sorted(text.removesuffix(suffix) for text in texts if text.endswith(suffix))
         found: dict[str, dict[str, bytes | Extent]] = {name: {} for name in names}
         for text, value in texts.items():
-            name = self._owner(text, found)
+            name, _, rest = text.rpartition("/")
+            if self.zarr != 2 or name not in found:  # else it is the longest that there is
+                name = self._owner(text, found)
+                rest = text[len(name) + 1 :]
             if name:
-                found[name][sys.intern(text[len(name) + 1 :])] = value
+                found[name][sys.intern(rest)] = value
         return found
 
     def _owner(self, text: str, names: Collection[str]) -> str:
