@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from surgery_cli.cli.calling import calling
 from surgery_cli.cli.groups import taking
 from surgery_cli.cli.options import (
     Checkpoint,
@@ -16,7 +17,6 @@ from surgery_cli.cli.options import (
     Output,
     Params,
     Step,
-    calling,
     output,
 )
 from surgery_cli.cli.printing import print_document

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import jax
@@ -187,6 +189,29 @@ def _check_static(names: Iterable[str], parameters: Mapping[str, Any]) -> None:
             why="it takes " + ", ".join(f"'{n}'" for n in parameters),
             field="call",
         )
+
+
+_UNBOUND_AXIS: Final = re.compile(r"unbound axis name: (\w+)")
+_MISSING: Final = re.compile(
+    r"missing \d+ required (?:positional|keyword-only) arguments?: '(\w+)'"
+)
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """While the block runs, an error of the user's model that an option would have spared names the option."""
+    try:
+        yield
+    except SurgeryError as error:
+        message = str(error.__cause__)
+        if axis := _UNBOUND_AXIS.search(message):
+            fix = f"map the batch's first axis under this name: `--vmap {axis[1]}`"
+        elif name := _MISSING.search(message):
+            fix = f"give it: `--call {name[1]}=…`, or as an array `--input {name[1]}=…`"
+        else:
+            raise
+        problem = msgspec.structs.replace(error.problems[0], fix=fix)
+        raise SurgeryError.of([problem]) from error.__cause__
 
 
 def unbound(function: Any) -> Any:

@@ -139,6 +139,12 @@ class Normed(nn.Module):
         return nn.Dropout(0.5, deterministic=not train)(x)
 
 
+class Scaled(nn.Module):
+    @nn.compact
+    def __call__(self, x, *, scale):
+        return scale * nn.Dense(4)(x)
+
+
 class Base(nnx.Module):
     def __init__(self, rngs: nnx.Rngs):
         self.linear = nnx.Linear(4, 4, rngs=rngs)

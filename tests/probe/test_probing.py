@@ -373,3 +373,17 @@ def test_a_method_or_a_submodule_runs_on_its_own_with_its_own_leaves(
     assert [s.name for s in found.sites] == rows
     with pytest.raises(SurgeryError, match="has no method or submodule 'encodes'"):
         probe(autoencoders[name], ("float32[2,8]",), model=spec, run="encodes", shapes=True)
+
+
+def test_a_call_that_lacks_something_names_the_option_that_gives_it(tmp_path):
+    import odd_models as odd
+
+    path = save(tmp_path / "normed", linen_variables(odd.Normed(), np.ones((2, 4), np.float32)))
+
+    def fix_of(model, **options):
+        with pytest.raises(SurgeryError) as error:
+            probe(path, ("float32[2,4]",), model=f"{HERE / 'odd_models.py'}:{model}", **options)
+        return error.value.problems[0].fix
+
+    assert "`--vmap batch`" in fix_of("Normed(axis_name='batch')", call={"train": True})
+    assert "`--call scale=…`" in fix_of("Scaled")

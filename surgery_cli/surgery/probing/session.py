@@ -8,7 +8,7 @@ import msgspec
 
 from surgery_cli.errors import Problem, SurgeryError
 from surgery_cli.probe.binding import PARAMS, Binding, Misfit, bind
-from surgery_cli.probe.calls import Call, Collections, Model
+from surgery_cli.probe.calls import Call, Collections, Model, explained
 from surgery_cli.probe.calls import Path as VariablePath
 from surgery_cli.probe.forward import Site, sites_of, used_slots
 from surgery_cli.probe.inputs import Input, read_inputs
@@ -109,7 +109,8 @@ def open_session(
         seed=options.seed,
         streams=options.streams,
     )
-    expected = user.run(made.collections)
+    with explained():
+        expected = user.run(made.collections)
     named = dict(options.bind)
     if options.params is not None:
         holder = next((name for name in PARAMS if name in expected), "params")
@@ -137,7 +138,8 @@ def open_session(
 def _traced(made: Model, user: UserObject, expected: Collections, options: ProbeOptions) -> Trace:
     """The call as it is to be run: up to a call, for every member of an ensemble."""
     one = of_one(expected) if options.ensemble else expected
-    traced = trace(made, user, one, made.call)
+    with explained():
+        traced = trace(made, user, one, made.call)
     if options.until:
         traced = _stopped(traced, options.until)
     return over_members(traced, options.ensemble) if options.ensemble else traced
