@@ -121,6 +121,46 @@ def test_a_digest_of_another_rank_is_a_finding(flat, tmp_path):
     assert (finding.path, finding.what) == ("w", "shape")
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[]",
+        b'{"leaves": ["w"]}',
+        b'{"leaves": [{"path": "w", "kind": "array"}]}',
+        b'{"leaves": [{"path": "w", "digest": "sha256:0", "grid": ["4"]}]}',
+        b'{"leaves": [{"path": "w", "digest": "sha256:0", "grid": [-4]}]}',
+        b'{"leaves": [{"path": "\xff", "digest": "sha256:0"}]}',
+    ],
+)
+def test_what_is_no_manifest_is_refused_whatever_it_holds(flat, tmp_path, content):
+    file = tmp_path / "manifest.json"
+    file.write_bytes(content)
+    with pytest.raises(PlanError, match="is not a manifest"):
+        surgery.verify(str(flat), like_manifest=file)
+
+
+def test_leaves_that_an_empty_manifest_does_not_name_are_findings(flat, tmp_path):
+    file = tmp_path / "manifest.json"
+    file.write_text('{"leaves": []}')
+    verdict = surgery.verify(str(flat), like_manifest=file)
+    assert not verdict.agrees
+    assert [(finding.path, finding.what) for finding in verdict.findings] == [("w", "extra")]
+
+
+def test_a_record_that_is_not_utf_8_or_has_a_negative_grid_is_damaged(flat, tmp_path):
+    apply(flat, tmp_path / "out")
+    file = tmp_path / "out/surgery.json"
+    good = file.read_bytes()
+    for damaged in (
+        good.replace(b'"draft": "sha256', b'"draft": "\xff'),
+        good.replace(b"[\n    4", b"[\n    -4"),
+    ):
+        assert damaged != good
+        file.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match="cannot be understood"):
+            surgery.verify(str(tmp_path / "out"))
+
+
 def test_a_draft_of_a_changed_source_is_told_from_a_draft_of_another_plan(flat, tmp_path):
     edit = plan("rescale", at="w", by="2")
     shown = surgery.plan(str(flat), edit).draft

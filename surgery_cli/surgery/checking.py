@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -172,7 +172,7 @@ def _bytes(
             checked += 1
             if found.digest != expected.digest:
                 findings.append(_finding(text, "values", here=found.digest, there=expected.digest))
-        elif strict and known:
+        elif strict:
             findings.append(_finding(text, "extra", here=spec.type_text))
         meter.advance(spec.bytes, text)
     findings += [_finding(key, "missing") for key in known if key not in present]
@@ -188,23 +188,35 @@ def _bytes(
     )
 
 
+class _ManifestLeaf(LeafDigest, frozen=True, kw_only=True):
+    """A leaf of a manifest, with its digest."""
+
+    path: str
+    spelling: str = ""
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    """What of the document of ``inspect --digests --json`` is a manifest."""
+
+    leaves: list[_ManifestLeaf]
+
+
 def _manifest(path: Path) -> dict[str, LeafDigest]:
-    """The digests of a manifest: what ``inspect --digests --json`` printed.
+    """The digests of a manifest, by the unambiguous spelling of paths.
 
     Raises:
-        PlanError: the file is not one.
+        PlanError: the file cannot be read, or is no manifest.
     """
     try:
-        document: Any = msgspec.json.decode(path.read_bytes())
-        return {
-            row.get("spelling") or row["path"]: LeafDigest(
-                row["digest"], tuple(row.get("grid") or ())
-            )
-            for row in document["leaves"]
-        }
-    except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
+        document = msgspec.json.decode(path.read_bytes(), type=_Manifest)
+    except OSError as error:
+        raise PlanError(
+            f"the manifest '{path}' cannot be read", why=error.strerror or str(error)
+        ) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise PlanError(
             f"'{path}' is not a manifest",
             why=str(error),
             fix="make one with `surgery inspect CKPT --digests --json > manifest.json`",
         ) from None
+    return {leaf.spelling or leaf.path: leaf for leaf in document.leaves}

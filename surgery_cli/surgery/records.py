@@ -123,14 +123,18 @@ def read_record(checkpoint: Checkpoint) -> Record | None:
     """The record that a checkpoint carries, if any.
 
     Raises:
-        CheckpointError: it is damaged.
+        CheckpointError: it cannot be read, or is damaged.
     """
     path = record_path(checkpoint)
     if not path.is_file():
         return None
     try:
         return msgspec.json.decode(path.read_bytes(), type=Record)
-    except msgspec.MsgspecError as error:
+    except OSError as error:
+        raise CheckpointError(
+            f"'{path}' cannot be read", why=error.strerror or str(error)
+        ) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CheckpointError(
             f"'{path}' cannot be understood",
             why=str(error),

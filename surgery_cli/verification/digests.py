@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -20,7 +20,7 @@ class LeafDigest(msgspec.Struct, frozen=True):
     """A digest with the block shape that it was taken over; the leaf's path is not in it."""
 
     digest: str
-    grid: tuple[int, ...] = ()
+    grid: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
 
 
 class Digester:
