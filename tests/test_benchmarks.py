@@ -49,3 +49,30 @@ def test_what_must_be_reached_is_said_of_the_rows_that_were_measured(tmp_path: P
     lines = printed[printed.index("what must be reached") :].splitlines()
     works = [line.split(":")[0].strip() for line in lines[1:]]
     assert set(works) == {"one leaf", "huge checkpoint", "large leaf"}
+
+
+def test_the_readme_s_table_is_made_from_the_measurements(tmp_path: Path) -> None:
+    def run(wall: float, peak: float) -> dict[str, float]:
+        return {"wall_seconds": wall, "peak_bytes": peak, "new_bytes": 14.6e6}
+
+    row = {
+        "key": "leaf",
+        "name": "one leaf",
+        "contenders": {
+            "surgery": [run(0.8, 140e6), run(0.9, 150e6), run(0.7, 130e6)],
+            "Orbax script": [run(12.0, 4e9)],
+            "cp -r": [run(0.5, 2e7)],
+        },
+    }
+    (tmp_path / "bench.json").write_text(json.dumps({"rows": [row]}))
+
+    done = subprocess.run(
+        [sys.executable, BENCH.with_name("summary.py"), tmp_path / "bench.json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.splitlines()[-1] == (
+        "| one leaf | **0.80 s** | 140 MB | 14.6 MB | 12.0 s (15.0 ×, 4,000 MB) | 0.50 s |  |"
+    )
