@@ -13,6 +13,7 @@ from surgery_cli.tree.paths import LeafPath, Match, PathPattern, nearest
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_floating, is_integer
 
 _SHOWN_PATHS = 4
+_OPTIONAL = "; `optional: true` lets an edit match nothing"
 
 
 class NothingNamed(PlanError):
@@ -53,7 +54,7 @@ def _named(edit: Operation, draft: Draft) -> dict[PathPattern, dict[LeafPath, Ma
     for pattern, found in named.items() if not edit.optional else ():
         specs = [draft.leaves[path].spec for path in found]
         if not found:
-            problems.append(_no_match(pattern, draft, field))
+            problems.append(no_match(pattern, draft.texts, draft.tree.nodes, field, _OPTIONAL))
         elif not any(map(edit.selectable, specs)):
             kinds = ", ".join(sorted({spec.type_text for spec in specs}))
             problems.append(
@@ -79,9 +80,19 @@ def _compiled(texts: Iterable[str], field: str) -> list[PathPattern]:
     return patterns
 
 
-def _no_match(pattern: PathPattern, draft: Draft, field: str) -> Problem:
-    texts = {text: path for path, text in draft.texts.items()}
-    for node in filter(None, draft.tree.nodes):
+def no_match(
+    pattern: PathPattern,
+    printed: Mapping[LeafPath, str],
+    nodes: Iterable[LeafPath],
+    field: str | None = None,
+    more: str = "",
+) -> Problem:
+    """What to say of a pattern that names none of the leaves in ``printed`` (by path, as they print).
+
+    ``nodes`` are those above the leaves; ``more`` is added to the advice where no path is near.
+    """
+    texts = {text: path for path, text in printed.items()}
+    for node in filter(None, nodes):
         texts.setdefault(str(node), node)
     keys = {key for text in texts for key in text.split("/")}
     strange = [
@@ -104,7 +115,7 @@ def _no_match(pattern: PathPattern, draft: Draft, field: str) -> Problem:
         why=why,
         fix=f"the nearest paths are {_quoted(texts[text].pattern for text in close)}"
         if close
-        else "`surgery inspect` lists the paths; `optional: true` lets an edit match nothing",
+        else f"`surgery inspect` lists the paths{more}",
         field=field,
     )
 
@@ -127,7 +138,7 @@ def _without_exceptions(
         excluded.update(found)
         if found or (edit.optional and not texts):
             continue
-        problem = _no_match(pattern, draft, "except")
+        problem = no_match(pattern, draft.texts, draft.tree.nodes, "except", _OPTIONAL)
         if pattern.named(draft.texts):
             problem = Problem(
                 f"the exception '{pattern.text}' leaves nothing out",

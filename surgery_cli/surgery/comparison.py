@@ -10,9 +10,8 @@ from surgery_cli import reports
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import reading_bytes
-from surgery_cli.errors import PlanError
-from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
-from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
+from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.surgery.naming import named_leaves
 from surgery_cli.verification.structure import compare
 from surgery_cli.verification.values import value_difference
 
@@ -31,7 +30,7 @@ def diff(
 ) -> reports.Difference:
     """See ``surgery.diff``."""
     left, right = (open_checkpoint(text, step=step, item=item) for text in (a, b))
-    wanted = _wanted(left, right, patterns)
+    wanted = named_leaves(patterns, left.tree, right.tree)
     comparison = compare(left.tree, right.tree)
     changed = [
         reports.Change(path=str(d.path), what=d.what, a=d.a, b=d.b)
@@ -76,20 +75,3 @@ def diff(
         equal_by_reference=shared,
         structure_only=structure,
     )
-
-
-def _wanted(left: Checkpoint, right: Checkpoint, patterns: Sequence[str]) -> set[LeafPath]:
-    paths = dict.fromkeys([*left.tree, *right.tree])
-    if not patterns:
-        return set(paths)
-    found: set[LeafPath] = set()
-    for text in patterns:
-        pattern = PathPattern(text)
-        named = {path for path in paths if pattern.match(path)}
-        if not named:
-            raise PlanError(
-                f"'{text}' names no leaf of either checkpoint",
-                fix="nearest: " + ", ".join(f"'{n}'" for n in nearest(text, map(str, paths))),
-            )
-        found |= named
-    return found

@@ -11,13 +11,14 @@ from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import read_scalar, read_values, reading_bytes, value_blocks
-from surgery_cli.errors import PlanError, SurgeryError
+from surgery_cli.errors import SurgeryError
 from surgery_cli.optimizer.survey import OptimizerSurvey, survey
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_writer import foreign_folders
+from surgery_cli.surgery.naming import named_leaves
 from surgery_cli.surgery.notes import inference_notes, link_notes
-from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating
 from surgery_cli.verification.digests import leaf_digest
 from surgery_cli.verification.statistics import statistics
@@ -38,7 +39,9 @@ def inspect(
     """See ``surgery.inspect``."""
     checkpoint = open_checkpoint(text, step=step, item=item)
     location = checkpoint.location
-    chosen = named_leaves(checkpoint, patterns)
+    tree = checkpoint.tree
+    named = named_leaves(patterns, tree)
+    chosen = [path for path in tree if path in named]
     surveyed = survey(checkpoint.tree, params=params)
     meter = Meter(listener, "reading", sum(checkpoint.tree[path].bytes for path in chosen))
     rows = [_row(checkpoint, path, surveyed) for path in chosen]
@@ -78,36 +81,6 @@ def inspect(
         optimizer=_states(surveyed) if optimizer else None,
         notes=_notes(checkpoint) + (_questions(surveyed) if optimizer else []),
     )
-
-
-def named_leaves(checkpoint: Checkpoint, patterns: Sequence[str]) -> list[LeafPath]:
-    """The leaves that the patterns name, in stored order; all of them without patterns.
-
-    Raises:
-        PlanError: a pattern names nothing.
-    """
-    tree = checkpoint.tree
-    if not patterns:
-        return list(tree)
-    found: set[LeafPath] = set()
-    problems = []
-    for text in patterns:
-        pattern = PathPattern(text)
-        named = pattern.named(tree.texts)
-        if not named:
-            known = {printed: path for path, printed in tree.texts.items()}
-            close = [known[printed].pattern for printed in nearest(text, known)]
-            problems.append(
-                PlanError(
-                    f"'{text}' names no leaf",
-                    why=f"the tree has {len(tree)} leaves, none of them at or below it",
-                    fix="did you mean " + ", ".join(f"'{c}'" for c in close) + "?" if close else "",
-                ).problems[0]
-            )
-        found.update(named)
-    if problems:
-        raise PlanError.of(problems)
-    return [path for path in tree if path in found]
 
 
 def _row(checkpoint: Checkpoint, path: LeafPath, surveyed: OptimizerSurvey) -> reports.LeafRow:

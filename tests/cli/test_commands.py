@@ -396,3 +396,22 @@ def test_a_value_that_is_no_choice_is_told_without_the_parsers_own_words(
     ended = surgery("rescale", checkpoint, tmp_path / "new", "params", "--by", "2", option, value)
     assert ended.code == 2
     assert f"invalid value for '{option}': '{value}' is not one of" in ended.err
+
+
+@pytest.mark.parametrize("command", ["inspect", "diff"])
+def test_looking_at_what_is_not_there_names_the_nearest_for_every_pattern(
+    surgery, checkpoint, command
+):
+    sides = [checkpoint] if command == "inspect" else [checkpoint, checkpoint]
+    result = surgery(command, *sides, "params/Dense_2/kernel", "qqq", "re:(")
+
+    assert result.code == 2
+    assert result.err.splitlines()[:6] == [
+        "error: 'params/Dense_2/kernel' matches nothing",
+        "  no key is called 'Dense_2'; the nearest: 'Dense_1', 'Dense_0'",
+        "  the nearest paths are 'params/Dense_1/kernel', 'params/Dense_0/kernel', 'params/Conv_1/kernel'",
+        "error: 'qqq' matches nothing",
+        "  no key is called 'qqq'",
+        "  `surgery inspect` lists the paths",
+    ]
+    assert result.err.endswith("3 problems\n")
