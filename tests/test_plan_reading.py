@@ -575,3 +575,14 @@ def test_a_plan_of_edits_that_name_nothing_is_refused():
         "`norm` needs `at`",
         "'re:(' is not a valid pattern",
     ]
+
+
+def test_a_variable_that_is_near_no_other_is_told_beside_all_that_there_are():
+    text = "vars: {factor: 2}\nedits:\n- {op: scale, at: '${where}', by: '${factor}'}\n"
+    (unset,) = problems(text)
+    assert unset.why == "set are `factor`"
+    assert problem("edits:\n- {op: scale, at: '${where}', by: 2}\n").why == "no other is set either"
+
+    unused = problem(text, where="params", Q="1")
+    assert unused.why == "it uses `factor`, `where`"
+    assert problem("edits: []\n", Q="1").why == "it uses no variables"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from surgery_cli.errors import PlanError, Problem
@@ -141,25 +141,27 @@ class Variables:
         elif name in self.defaults:
             return self.defaults[name]
         else:
+            known = [*self.defaults, *self.settings]
+            others = f"set are {_named(known)}" if known else "no other is set either"
             self._refuse(
                 position,
                 f"the variable `{name}` is not set",
-                why=nearest_fix(
-                    name, [*self.defaults, *self.settings], otherwise="no other is set either"
-                ),
+                why=nearest_fix(name, known, otherwise=others),
                 fix=f"give it with `--set {name}=…`"
                 + (", or a default under `vars:`" if self.is_typed else ""),
             )
         return None
 
     def _check_settings(self) -> None:
+        used = sorted(self.used)
+        others = f"it uses {_named(used)}" if used else "it uses no variables"
         for name in self.settings:
             if name not in self.used:
                 self._refuse(
                     ("vars", name) if name in self.defaults else (),
                     f"nothing in the {'plan' if self.is_typed else 'command'} uses `${{{name}}}`, which"
                     f" `--set {name}={self.settings[name]}` fills",
-                    why=nearest_fix(name, sorted(self.used), otherwise="it uses no variables"),
+                    why=nearest_fix(name, used, otherwise=others),
                     fix="correct the name, or leave the setting out",
                 )
 
@@ -167,6 +169,10 @@ class Variables:
         self.unfilled.add(position)
         field = next((str(key) for key in reversed(position) if isinstance(key, str)), None)
         self.problems.append(self.text.problem(position, what, why=why, fix=fix, field=field))
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _holds_place(value: Any) -> bool:
