@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from surgery_cli.errors import Problem, SurgeryError
-from surgery_cli.optimizer.roots import OPTIMIZER_NAMES
+from surgery_cli.optimizer.roots import is_optimizer_name
 from surgery_cli.optimizer.survey import survey
 from surgery_cli.probe.calls import Collections, Expected, Path
 from surgery_cli.tree.paths import LeafPath, nearest
@@ -193,7 +193,7 @@ class _Votes:
                     yield path, LeafPath(path[: len(keys) - length]), tail
 
     def _is_optimizer(self, place: LeafPath) -> bool:
-        return place in self.twins or any(str(key) in OPTIMIZER_NAMES for key in place)
+        return place in self.twins or any(map(is_optimizer_name, place))
 
 
 def _nodes_above(path: LeafPath) -> Iterator[LeafPath]:

@@ -135,12 +135,13 @@ def test_a_stacked_checkpoint_is_told_from_an_unrolled_model(tmp_path):
         probe(path, ("float32[2,4]",), model=f"{HERE / 'edited_models.py'}:Unrolled")
 
 
-def test_a_checkpoint_of_an_optimizer_alone_is_not_taken_for_params(tmp_path, batch, params):
-    path = save(tmp_path / "opt", {"opt_state": {"mu": params, "nu": params}})
+@pytest.mark.parametrize("name", ["opt_state", "critic_opt"])
+def test_a_checkpoint_of_an_optimizer_alone_is_not_taken_for_params(tmp_path, batch, params, name):
+    path = save(tmp_path / "opt", {name: {"mu": params, "nu": params}})
 
     with pytest.raises(SurgeryError, match="fit only the optimizer state") as error:
         probe(path, batch)
-    assert "--params opt_state/" in str(error.value)
+    assert f"--params {name}/" in str(error.value)
 
 
 def test_two_equally_good_places_are_a_question(tmp_path, batch, params):
