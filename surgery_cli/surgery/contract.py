@@ -198,7 +198,7 @@ def command_text(edit: Edit, source: str) -> str:
     words += [edit["at"]] if "at" in edit else []
     for old, new in edit.get("moves", {}).items():
         words += ["--move", f"{old}={new}"]
-    for field in ("to", "where_dtype"):
+    for field in ("to", "where_dtype", "twins"):
         if field in edit:
             words += [f"--{field.replace('_', '-')}", edit[field]]
     return shlex.join(words)

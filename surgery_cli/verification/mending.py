@@ -235,7 +235,7 @@ def _with_twins(
         if id(breach) in leaders:
             continue
         twins = tuple(b for b in breaches if leaders.get(id(b)) is breach)
-        edits, advice = _remedy(breach, stored)
+        edits, advice = _remedy(breach, stored, slots_here)
         found.append(
             Mend(
                 path=breach.path,
@@ -266,11 +266,11 @@ def _leading(
     return first
 
 
-def _remedy(breach: Breach, stored: TreeSpec) -> tuple[tuple[Edit, ...], str]:
+def _remedy(breach: Breach, stored: TreeSpec, slots: Slots) -> tuple[tuple[Edit, ...], str]:
     """The edits that mend a breach, and advice where none does."""
     path, wanted, here = breach.path, breach.wanted, breach.stored
     if breach.what == "extra":
-        return ({"op": "delete", "at": literal(path)},), _PARTIAL
+        return (_deletion(breach, slots),), _PARTIAL
     if breach.what == "missing":
         return (), _FRESH
     if breach.what == "dtype":
@@ -282,6 +282,15 @@ def _remedy(breach: Breach, stored: TreeSpec) -> tuple[tuple[Edit, ...], str]:
             f"build the model with {list(here.shape)}, or let the restore skip this leaf and start it fresh"
         )
     return (), _ADVICE.get(breach.what, "")
+
+
+def _deletion(breach: Breach, slots: Slots) -> Edit:
+    """The edit that takes a subtree out: of a field of the optimizer state, a part goes only if it is named so."""
+    edit: Edit = {"op": "delete", "at": literal(breach.path)}
+    nodes = {slots[leaf].node for leaf in breach.leaves if leaf in slots}
+    if any(breach.path != node and breach.path.is_below(node) for node in nodes):
+        edit["twins"] = "named"
+    return edit
 
 
 def _cast(breach: Breach, stored: TreeSpec) -> tuple[tuple[Edit, ...], str]:

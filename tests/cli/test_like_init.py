@@ -74,6 +74,13 @@ def without_a_layer():
     return state(params)
 
 
+def without_moments_of_a_layer():
+    made = create_state()
+    adam, *others = made.opt_state
+    mu, nu = ({k: v for k, v in moment.items() if k != "Dense_1"} for moment in (adam.mu, adam.nu))
+    return made.replace(opt_state=(adam._replace(mu=mu, nu=nu), *others))
+
+
 def one_layer_more():
     params = dict(create_state().params)
     return state({**params, "Dense_2": params["Dense_1"]})
@@ -123,6 +130,7 @@ MENDED = [
     "bare_adam",
     "decay_first",
     "without_a_layer",
+    "without_moments_of_a_layer",
 ]
 
 
@@ -210,8 +218,9 @@ def test_the_edits_that_are_shown_make_the_scripts_own_restore_work(
     assert jax.tree.structure(state) == jax.tree.structure(target)
 
 
-def test_a_command_that_is_shown_can_be_run_as_it_is(surgery, sample, script, tmp_path):
-    like = ["--like-init", script("half")]
+@pytest.mark.parametrize("name", ["half", "without_moments_of_a_layer"])
+def test_a_command_that_is_shown_can_be_run_as_it_is(surgery, sample, script, tmp_path, name):
+    like = ["--like-init", script(name)]
     found = surgery("verify", sample, *like, "--json").document["findings"]
     source = str(sample)
     for number, finding in enumerate(found):
