@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from surgery_cli.engine.execution import Executed, Execution
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import (
     CheckpointError,
+    DestinationError,
     PlanError,
     SurgeryError,
     WriteError,
@@ -24,6 +26,7 @@ from surgery_cli.plan import Plan
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item_plan import Way
 from surgery_cli.store.links import Linker, LinkMode
+from surgery_cli.store.location import locate
 from surgery_cli.store.staging import Staging, check_destination, recover_old, set_aside_of
 from surgery_cli.store.step_writer import StepWriter
 from surgery_cli.surgery.contract import Say
@@ -46,13 +49,14 @@ def preview(
     source: str, plan: Plan, destination: str | None, options: Options, say: Say = lambda _: None
 ) -> reports.Preview:
     """What ``apply`` would do; with a destination, whether it can be used."""
+    target = None if destination is None else _path_of(destination)
     plan = effective(plan, options)
     check_probe(options)
     prepared = prepare(source, plan, options, say)
     _check_expected(prepared, options)
-    if destination is not None:
-        _check_destination(Path(destination), prepared, force=options.force)
-        _check_space(prepared, Path(destination), options)
+    if target is not None:
+        _check_destination(target, prepared, force=options.force)
+        _check_space(prepared, target, options)
     fields = preview_fields(prepared, plan, destination, options)
     if options.probe is not None:
         fields["notes"].append(
@@ -73,7 +77,7 @@ def apply(
     from surgery_cli.compute.kits import open_kit
 
     started = time.monotonic()
-    target = Path(destination)
+    target = _path_of(destination)
     plan = effective(plan, options)
     check_probe(options)
     prepared = prepare(source, plan, options, say)
@@ -149,9 +153,36 @@ def apply(
 
 
 def _check_destination(target: Path, prepared: Prepared, *, force: bool) -> None:
-    """Nothing that is read may be written: not the source, and no donor."""
+    """Nothing that is read may be written: not the source, and no donor; and nothing but a checkpoint is replaced.
+
+    Raises:
+        DestinationError: the destination cannot be used.
+    """
     for source in prepared.sources.values():
         check_destination(target, source.place_on_disk, force=force)
+    if force and target.is_dir() and not target.is_symlink() and any(target.iterdir()):
+        _check_replaced(target)
+
+
+def _check_replaced(target: Path) -> None:
+    """Refuse to remove a directory of other things, whose name was given by mistake."""
+    try:
+        locate(str(target.absolute()))
+    except SurgeryError as error:
+        problem = error.problems[0]
+        raise DestinationError(
+            f"`--force` would remove '{target}', which is no checkpoint that can be read",
+            why=problem.what + (f"; {problem.why}" if problem.why else ""),
+            fix=f"name another directory, or remove it first: `rm -r {quote(str(target))}`",
+        ) from None
+
+
+def _path_of(destination: str) -> Path:
+    if not destination:  # an empty path would be the working directory
+        raise DestinationError(
+            "the path of the destination is empty", fix="name the directory that is to be made"
+        )
+    return Path(destination)
 
 
 def _restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None:

@@ -6,6 +6,7 @@ of this process; an audit hook counts what Python does to files and strikes at t
 
 import json
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -84,7 +85,7 @@ def main() -> None:
         place = Path(folder, name)
         place.mkdir(parents=True)
         if setting != "plain":
-            (place / "new").mkdir()
+            shutil.copytree(source, place / "new")
             (place / "new" / "old.txt").write_text("old", encoding="utf-8")
         return place / "new"
 

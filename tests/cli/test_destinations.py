@@ -1,0 +1,38 @@
+"""Destinations that are there by mistake: nothing of them is lost."""
+
+import pytest
+
+EDIT = ("params/Dense_1/kernel", "--by", "0.5", "--force")
+
+
+def test_force_replaces_a_checkpoint_but_no_directory_of_other_things(
+    surgery, checkpoint, tmp_path
+):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.tex").write_text("years of work")
+    for look in ([], ["--dry-run"]):
+        refused = surgery("rescale", checkpoint, home, *EDIT, *look)
+        assert refused.code == 2
+        assert refused.err.startswith(f"error: `--force` would remove '{home}', which is no")
+    assert (home / "thesis.tex").read_text() == "years of work"
+
+    assert surgery("rescale", checkpoint, tmp_path / "new", *EDIT).code == 0
+    assert surgery("rescale", checkpoint, tmp_path / "new", *EDIT).code == 0
+    (tmp_path / "empty").mkdir()
+    assert surgery("rescale", checkpoint, tmp_path / "empty", *EDIT).code == 0
+
+
+@pytest.mark.parametrize(
+    "words", [("apply", "SRC", "", "plan.yaml"), ("plan", "SRC", "plan.yaml", "--to", "")]
+)
+def test_an_empty_destination_is_not_the_working_directory(
+    surgery, checkpoint, tmp_path, monkeypatch, words
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.yaml").write_text("edits: []\n")
+    refused = surgery(*(checkpoint if word == "SRC" else word for word in words), "--force")
+
+    assert refused.code == 2
+    assert refused.err.startswith("error: the path of the destination is empty\n")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["plan.yaml"]
