@@ -268,7 +268,7 @@ def _leading(
 
 def _remedy(breach: Breach, stored: TreeSpec, slots: Slots) -> tuple[tuple[Edit, ...], str]:
     """The edits that mend a breach, and advice where none does."""
-    path, wanted, here = breach.path, breach.wanted, breach.stored
+    wanted, here = breach.wanted, breach.stored
     if breach.what == "extra":
         return (_deletion(breach, slots),), _PARTIAL
     if breach.what == "missing":
