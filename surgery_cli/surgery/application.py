@@ -160,12 +160,14 @@ def _check_destination(target: Path, prepared: Prepared, *, force: bool) -> None
     """
     for source in prepared.sources.values():
         check_destination(target, source.place_on_disk, force=force)
-    if force and target.is_dir() and not target.is_symlink() and any(target.iterdir()):
+    if force and target.exists() and not target.is_symlink():
         _check_replaced(target)
 
 
 def _check_replaced(target: Path) -> None:
-    """Refuse to remove a directory of other things, whose name was given by mistake."""
+    """Refuse to remove what is no checkpoint, and whose name was given by mistake; an empty directory may go."""
+    if target.is_dir() and not any(target.iterdir()):
+        return
     try:
         locate(str(target.absolute()))
     except SurgeryError as error:

@@ -47,7 +47,8 @@ def verify(
     given = [f"`{name}`" for name, value in asked.items() if value is not None]
     if len(given) > 1:
         raise PlanError(
-            f"{' and '.join(given)} both say what to hold the checkpoint against",
+            f"{' and '.join(given)} {'both' if len(given) == 2 else 'all'} say what to hold the"
+            " checkpoint against",
             fix="give one of them, and run `verify` again for another",
         )
     checkpoint = open_checkpoint(text, step=step, item=item)

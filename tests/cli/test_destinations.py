@@ -5,9 +5,7 @@ import pytest
 EDIT = ("params/Dense_1/kernel", "--by", "0.5", "--force")
 
 
-def test_force_replaces_a_checkpoint_but_no_directory_of_other_things(
-    surgery, checkpoint, tmp_path
-):
+def test_force_replaces_a_checkpoint_but_nothing_else(surgery, checkpoint, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "thesis.tex").write_text("years of work")
@@ -15,7 +13,9 @@ def test_force_replaces_a_checkpoint_but_no_directory_of_other_things(
         refused = surgery("rescale", checkpoint, home, *EDIT, *look)
         assert refused.code == 2
         assert refused.err.startswith(f"error: `--force` would remove '{home}', which is no")
-    assert (home / "thesis.tex").read_text() == "years of work"
+    file = home / "thesis.tex"
+    assert surgery("rescale", checkpoint, file, *EDIT).code == 2
+    assert file.read_text() == "years of work"
 
     assert surgery("rescale", checkpoint, tmp_path / "new", *EDIT).code == 0
     assert surgery("rescale", checkpoint, tmp_path / "new", *EDIT).code == 0
