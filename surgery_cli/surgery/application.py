@@ -46,9 +46,20 @@ from surgery_cli.verification.result import verify_result
 
 
 def preview(
-    source: str, plan: Plan, destination: str | None, options: Options, say: Say = lambda _: None
+    source: str,
+    plan: Plan,
+    *,
+    destination: str | None = None,
+    options: Options = Options(),
+    say: Say = lambda _: None,
 ) -> reports.Preview:
-    """What ``apply`` would do; with a destination, whether it can be used."""
+    """What ``apply`` would do; writes nothing. With a ``destination``, checks that it can be used.
+
+    ``say`` is told what code of the user's is about to be imported (``options.like_init``).
+
+    Raises:
+        SurgeryError: everything that is wrong, as far as metadata shows.
+    """
     target = None if destination is None else _path_of(destination)
     plan = effective(plan, options)
     check_probe(options)
@@ -69,11 +80,16 @@ def apply(
     source: str,
     destination: str,
     plan: Plan,
-    options: Options,
-    listener: Listener | None,
+    *,
+    options: Options = Options(),
+    listener: Listener | None = None,
     say: Say = lambda _: None,
 ) -> reports.Report:
-    """Write the new checkpoint; see ``surgery.apply``."""
+    """Write ``destination``: ``source`` with the plan applied, verified before it appears.
+
+    Raises:
+        SurgeryError: what ``preview`` raises, and what only values or the disk show; nothing was written then.
+    """
     from surgery_cli.compute.kits import open_kit
 
     started = time.monotonic()

@@ -32,17 +32,25 @@ _NO_DIGEST: Final = (
 
 
 def verify(
-    text: str,
+    argument: str,
     *,
-    step: int | None,
-    item: str | None,
-    like: str | None,
-    like_init: str | None,
-    like_manifest: Path | None,
-    listener: Listener | None,
-    say: Say,
+    step: int | None = None,
+    item: str | None = None,
+    like: str | None = None,
+    like_init: str | None = None,
+    like_manifest: Path | None = None,
+    listener: Listener | None = None,
+    say: Say = lambda _: None,
 ) -> reports.Verdict:
-    """See ``surgery.verify``."""
+    """Read every byte and check it against digests on record; or compare the structure with another's.
+
+    ``like_init`` is ``FILE.py:FUNCTION`` of the training script: would a restore into its pytree work, and exactly?
+    ``say`` is told what code of the user's is about to be imported.
+
+    Raises:
+        PlanError: nothing stands there, or more than one thing is given to hold it against.
+        CheckpointError: what stands there, or its record, cannot be read; a damaged leaf is a finding.
+    """
     asked = {"--like": like, "--like-init": like_init, "--like-manifest": like_manifest}
     given = [f"`{name}`" for name, value in asked.items() if value is not None]
     if len(given) > 1:
@@ -51,9 +59,9 @@ def verify(
             " checkpoint against",
             fix="give one of them, and run `verify` again for another",
         )
-    checkpoint = open_checkpoint(text, step=step, item=item)
+    checkpoint = open_checkpoint(argument, step=step, item=item)
     if like_init is not None:
-        return _like_init(checkpoint, text, like_init, say)
+        return _like_init(checkpoint, argument, like_init, say)
     if like is not None:
         return _like(checkpoint, open_checkpoint(like))
     if like_manifest is not None:
@@ -100,7 +108,7 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
     )
 
 
-def _like_init(checkpoint: Checkpoint, text: str, function: str, say: Say) -> reports.Verdict:
+def _like_init(checkpoint: Checkpoint, argument: str, function: str, say: Say) -> reports.Verdict:
     """What a restore into the function's pytree would refuse or silently change; no value is read."""
     script = read_script(function, say=say)
 
@@ -114,7 +122,7 @@ def _like_init(checkpoint: Checkpoint, text: str, function: str, say: Say) -> re
         checkpoint=str(checkpoint.location.root),
         against=function,
         agrees=not held.findings,
-        findings=with_commands(held, text),
+        findings=with_commands(held, argument),
         checked=held.checked,
         unchecked=held.unchecked,
         notes=[*held.notes, *_unchecked_items(held)],

@@ -19,16 +19,23 @@ from surgery_cli.verification.values import value_difference
 def diff(
     a: str,
     b: str,
-    patterns: Sequence[str],
+    patterns: Sequence[str] = (),
     *,
-    step: int | None,
-    item: str | None,
-    structure: bool,
-    rtol: float,
-    atol: float,
-    listener: Listener | None,
+    step: int | None = None,
+    item: str | None = None,
+    structure: bool = False,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    listener: Listener | None = None,
 ) -> reports.Difference:
-    """See ``surgery.diff``."""
+    """Structure and values of two checkpoints; NaN equals NaN.
+
+    Values agree that are apart by no more than ``atol + rtol * magnitude``. ``structure`` leaves values out.
+
+    Raises:
+        PlanError: nothing stands there, or a pattern names nothing on either side.
+        CheckpointError: what stands there cannot be read.
+    """
     left, right = (open_checkpoint(text, step=step, item=item) for text in (a, b))
     wanted = named_leaves(patterns, left.tree, right.tree)
     comparison = compare(left.tree, right.tree)

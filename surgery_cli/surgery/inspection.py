@@ -25,19 +25,26 @@ from surgery_cli.verification.statistics import statistics
 
 
 def inspect(
-    text: str,
-    patterns: Sequence[str],
+    argument: str,
+    patterns: Sequence[str] = (),
     *,
-    step: int | None,
-    item: str | None,
-    params: str | None,
-    stats: bool,
-    digests: bool,
-    optimizer: bool,
-    listener: Listener | None,
+    step: int | None = None,
+    item: str | None = None,
+    params: str | None = None,
+    stats: bool = False,
+    digests: bool = False,
+    optimizer: bool = False,
+    listener: Listener | None = None,
 ) -> reports.Inspection:
-    """See ``surgery.inspect``."""
-    checkpoint = open_checkpoint(text, step=step, item=item)
+    """What is in a checkpoint; from metadata alone unless ``stats`` or ``digests`` ask for values.
+
+    ``argument`` names it as on the command line: a path, or ``ROOT@N``.
+
+    Raises:
+        PlanError: nothing stands there, or a pattern names nothing.
+        CheckpointError: what stands there cannot be read.
+    """
+    checkpoint = open_checkpoint(argument, step=step, item=item)
     location = checkpoint.location
     tree = checkpoint.tree
     named = named_leaves(patterns, tree)
@@ -195,10 +202,10 @@ def _notes(checkpoint: Checkpoint) -> list[str]:
     return notes
 
 
-def complete_path(text: str, prefix: str) -> list[str]:
-    """See ``surgery.complete_path``."""
+def complete_path(argument: str, prefix: str) -> list[str]:
+    """Printed paths of nodes and leaves that continue ``prefix`` by one key; empty if it cannot be opened."""
     try:
-        tree = open_checkpoint(text).tree
+        tree = open_checkpoint(argument).tree
     except SurgeryError:
         return []
     depth = prefix.count("/") + 1
