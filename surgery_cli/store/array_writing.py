@@ -77,9 +77,20 @@ def store_block(array: Any, window: Window, values: np.ndarray[Any, Any]) -> Non
 
 
 def raw_values(store: ArrayStore, name: str) -> Iterator[tuple[str, bytes]]:
-    """The encoded values of an array, by keys in order, its document among them."""
+    """The encoded values of an array, by keys in order, its document among them.
+
+    Raises:
+        CheckpointError: one of them cannot be read.
+    """
     import tensorstore as ts
 
+    try:
+        encoded = store.encoded(name)
+    except OSError as error:
+        raise damaged(store, name, error) from error
+    if encoded is not None:
+        yield from sorted(encoded.items())
+        return
     folder = ts.KvStore.open(store.kvstore(name), context=store.context).result()
     for key in sorted(store.arrays[name].keys):
         try:

@@ -23,6 +23,8 @@ Window = tuple[slice, ...]
 CACHE_BYTES = 64 << 20
 """Bound of TensorStore's own cache, in bytes, for the tree nodes of a store; tensor bytes are not cached."""
 
+MEMORY = {"driver": "memory"}
+
 VALUES_POOL = "cache_pool#values"
 """The cache of decoded chunks, which keeps nothing: a block is read once, and its bytes count against a budget."""
 
@@ -68,6 +70,13 @@ class ArrayStore(Protocol):
 
     @property
     def context(self) -> ts.Context: ...
+    def encoded(self, name: str) -> dict[str, bytes] | None:
+        """What is stored below the array's name, by key, if it is little and known where it lies; else None.
+
+        Raises:
+            OSError: it is not there.
+        """
+
     def identity(self, name: str) -> Hashable:
         """Equal for two arrays, of any two stores, if and only if they refer to the same stored bytes."""
 
@@ -84,6 +93,17 @@ def new_context() -> ts.Context:
     )
 
 
+def _in_memory(encoded: dict[str, bytes]) -> ts.Context:
+    """A context of its own, in which these values are all that the memory holds."""
+    import tensorstore as ts
+
+    context = new_context()
+    memory = ts.KvStore.open(MEMORY, context=context).result()
+    for key, value in encoded.items():
+        memory.write(key, value).result()
+    return context
+
+
 def open_array(store: ArrayStore, name: str) -> ts.TensorStore:
     """The stored array, opened for reading.
 
@@ -97,12 +117,14 @@ def open_array(store: ArrayStore, name: str) -> ts.TensorStore:
     spec = {
         "driver": "zarr" if store.zarr == 2 else "zarr3",
         "cache_pool": VALUES_POOL,
-        "kvstore": store.kvstore(name),
         "recheck_cached_metadata": False,
         "recheck_cached_data": False,
     }
     try:
-        return ts.open(spec, open=True, read=True, context=store.context).result()
+        encoded = store.encoded(name)
+        kvstore = store.kvstore(name) if encoded is None else MEMORY
+        context = store.context if encoded is None else _in_memory(encoded)
+        return ts.open({**spec, "kvstore": kvstore}, open=True, read=True, context=context).result()
     except (ValueError, OSError) as error:
         raise damaged(store, name, error) from error
 

@@ -75,6 +75,10 @@ class PerLeafStore:
     def kvstore(self, name: str) -> dict[str, Any]:
         return {"driver": "file", "path": f"{self.directory / name}/"}
 
+    def encoded(self, name: str) -> dict[str, bytes] | None:
+        """None: a look-up is opening a file."""
+        return None
+
     def identity(self, name: str) -> Hashable:
         found = []
         for key in self.arrays[name].keys:
