@@ -13,6 +13,7 @@ PACKAGE = REPOSITORY / "surgery_cli"
 
 FLOORS = {
     "errors": 0,
+    "quantities": 0,
     "tree": 0,
     "draft": 1,
     "operations": 1,

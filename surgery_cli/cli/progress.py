@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from surgery_cli.cli.rendering.words import byte_text, duration_text, escaped
+from surgery_cli.cli.rendering.words import duration_text, escaped
+from surgery_cli.quantities import byte_text
 
 if TYPE_CHECKING:
     from surgery_cli.surgery import Progress

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.errors import DestinationError
+from surgery_cli.quantities import byte_text
 
 _LEAST_SPARE: Final = 1 << 20
 _SPARE_PART: Final = 100
@@ -34,7 +35,7 @@ def check_space(destination: Path, needed: int) -> None:
     if usage.total and needed > usage.free:
         raise DestinationError(
             f"'{parent}' has not enough room for '{destination.name}'",
-            why=f"about {_size(needed)} needed, {_size(usage.free)} free",
+            why=f"about {byte_text(needed)} needed, {byte_text(usage.free)} free",
             fix="free some, or write to another filesystem",
         )
 
@@ -45,13 +46,3 @@ def standing_parent(destination: Path) -> Path:
     while not parent.exists():
         parent = parent.parent
     return parent
-
-
-def _size(count: int) -> str:
-    """Bytes as people say them."""
-    size, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"

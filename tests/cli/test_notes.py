@@ -98,7 +98,7 @@ def test_the_room_that_is_asked_for_is_in_proportion(surgery, checkpoint, tmp_pa
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1 << 40, 0, 10 << 10))
     ended = surgery(*copy)
     assert ended.code == 2
-    assert re.search(r"about [0-9.]+ MiB needed, 10 KiB free", ended.err)
+    assert re.search(r"about [0-9.]+ MiB needed, 10\.0 KiB free", ended.err)
 
 
 def test_a_destination_where_no_files_can_be_is_not_a_full_disk(surgery, checkpoint):

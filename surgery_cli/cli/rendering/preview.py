@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from surgery_cli.cli.rendering.page import Cell, Page, Row
 from surgery_cli.cli.rendering.words import (
-    byte_text,
     counted,
     duration_text,
     leaves_text,
     shown_path,
 )
+from surgery_cli.quantities import byte_text
 from surgery_cli.reports import ChangedLeaf, EditLine, Preview, Report
 
 _MOST_REMOVED = 5

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from surgery_cli.cli.rendering.page import Cell, Page
-from surgery_cli.cli.rendering.words import byte_text, counted, leaves_text, number_text, shown_path
+from surgery_cli.cli.rendering.words import counted, leaves_text, number_text, shown_path
+from surgery_cli.quantities import byte_text
 from surgery_cli.reports import (
     FirstNonFinite,
     Probe,
