@@ -102,13 +102,16 @@ def planned(
     origin_path: LeafPath | None,
 ) -> PlannedLeaf:
     """Decide how one output leaf of ``item`` comes about."""
-    name = stored_name(path)
     stored = None
     if isinstance(origin, PytreeItem) and origin_path is not None:
         stored = origin.leaves[origin_path]
     array = stored.array if stored is not None else None
     if array is not None and origin is item and origin_path == path:
         name = array.name  # as it is stored, where no `_METADATA` ties names to paths
+        if not recipe.steps:
+            return PlannedLeaf(path, draft_path, recipe, Way.KEEP, name, origin, path, array)
+    else:
+        name = stored_name(path)
     way = _way(item, name, recipe, origin, stored)
     document = _document(item, name, recipe.spec, array) if way is Way.ENCODE else None
     return PlannedLeaf(path, draft_path, recipe, way, name, origin, origin_path, array, document)
