@@ -87,6 +87,18 @@ def test_leaves_that_print_alike_have_digests_of_their_own(tmp_path):
     assert sorted(record_of(tmp_path / "out/surgery.json")["digests"]) == ["x%2Fy", "x/y"]
 
 
+def test_documents_tell_leaves_that_print_alike_apart(tmp_path):
+    tree = {"x": {"y": np.ones(2, np.float32)}, "x/y": np.zeros(2, np.float32)}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "alike", tree)
+    shift = plan_of([operation_from_options("replace", {"at": ["**"], "with": "3"})])
+    report = surgery.apply(str(tmp_path / "alike"), str(tmp_path / "out"), shift)
+    assert {leaf.path: leaf.digest for leaf in report.leaves} == report.digests
+    assert sorted(report.digests) == ["x%2Fy", "x/y"]
+    changed = surgery.diff(str(tmp_path / "alike"), str(tmp_path / "out")).changed
+    assert {change.path: change.a for change in changed} == {"x/y": "1.0", "x%2Fy": "0.0"}
+
+
 def test_the_record_of_a_file_stands_beside_it_and_a_stale_one_goes(tmp_path):
     source = tmp_path / "checkpoint_5"
     source.write_bytes(flax.serialization.msgpack_serialize({"w": np.ones(3, np.float32)}))

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from surgery_cli import reports
-from surgery_cli.draft import SOURCE, same_sources
+from surgery_cli.draft import SOURCE, Draft, same_sources
 from surgery_cli.engine.execution import Executed, Execution
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import (
@@ -30,6 +30,7 @@ from surgery_cli.store.location import locate
 from surgery_cli.store.staging import Staging, check_destination, recover_old, set_aside_of
 from surgery_cli.store.step_writer import StepWriter
 from surgery_cli.surgery.contract import Say
+from surgery_cli.surgery.naming import document_names
 from surgery_cli.surgery.preparation import Options, Prepared, effective, prepare
 from surgery_cli.surgery.previews import costs, preview_fields
 from surgery_cli.surgery.probing.request import check_probe
@@ -152,7 +153,7 @@ def apply(
                 probed = passed.note
                 fields["notes"].append(probed)
                 read += passed.bytes_read
-            report = _report(fields, done, read, linker, writer, started)
+            report = _report(fields, prepared.draft, done, read, linker, writer, started)
             record = _record(prepared, plan, done, report, written, probed)
             write_record(record_path(written), record)
             staging.commit()
@@ -268,13 +269,15 @@ def _value_bytes(prepared: Prepared) -> int:
 
 def _report(
     fields: Mapping[str, Any],
+    draft: Draft,
     done: Executed,
     read_bytes: int,
     linker: Linker,
     writer: StepWriter,
     started: float,
 ) -> reports.Report:
-    digests = {str(path): digest.digest for path, digest in done.digests.items()}
+    names = document_names(draft.leaves)
+    digests = {names[path]: digest.digest for path, digest in done.digests.items()}
     for leaf in fields["leaves"]:
         leaf.digest = digests.get(leaf.path)
     counted = {

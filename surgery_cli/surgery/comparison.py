@@ -11,7 +11,7 @@ from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.store.checkpoint import open_checkpoint
-from surgery_cli.surgery.naming import named_leaves
+from surgery_cli.surgery.naming import document_names, named_leaves
 from surgery_cli.verification.structure import compare
 from surgery_cli.verification.values import value_difference
 
@@ -39,8 +39,9 @@ def diff(
     left, right = (open_checkpoint(text, step=step, item=item) for text in (a, b))
     wanted = named_leaves(patterns, left.tree, right.tree)
     comparison = compare(left.tree, right.tree)
+    names = document_names(dict.fromkeys([*left.tree, *right.tree]))
     changed = [
-        reports.Change(path=str(d.path), what=d.what, a=d.a, b=d.b)
+        reports.Change(path=names[d.path], what=d.what, a=d.a, b=d.b)
         for d in comparison.changed
         if d.path in wanted
     ]
@@ -68,15 +69,17 @@ def diff(
         spec = left.tree[path]
         if found is not None:
             fields = msgspec.structs.asdict(found)
-            changed.append(reports.Change(path=str(path), what="values", size=spec.size, **fields))
-        meter.advance(spec.bytes, str(path))
-    order = {str(path): number for number, path in enumerate(left.tree)}
+            changed.append(
+                reports.Change(path=names[path], what="values", size=spec.size, **fields)
+            )
+        meter.advance(spec.bytes, names[path])
+    order = {names[path]: number for number, path in enumerate(left.tree)}
     changed.sort(key=lambda change: order[change.path])
     return reports.Difference(
         a=str(left.location.root),
         b=str(right.location.root),
-        only_in_a=[str(path) for path in comparison.only_in_a if path in wanted],
-        only_in_b=[str(path) for path in comparison.only_in_b if path in wanted],
+        only_in_a=[names[path] for path in comparison.only_in_a if path in wanted],
+        only_in_b=[names[path] for path in comparison.only_in_b if path in wanted],
         changed=changed,
         equal=len(both) - sum(change.what == "values" for change in changed),
         equal_by_reference=shared,

@@ -1,13 +1,21 @@
-"""Which leaves the patterns of a command name that looks and does not edit."""
+"""Which leaves the patterns of a looking command name, and how documents name leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.resolution.selection import no_match
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import TreeSpec
+
+
+def document_names(paths: Iterable[LeafPath]) -> dict[LeafPath, str]:
+    """How a document names each leaf: as it prints, and where two print alike by the unambiguous spelling."""
+    texts = {path: str(path) for path in paths}
+    counts = Counter(texts.values())
+    return {path: text if counts[text] == 1 else path.spelling for path, text in texts.items()}
 
 
 def named_leaves(patterns: Sequence[str], *trees: TreeSpec) -> set[LeafPath]:

@@ -13,6 +13,7 @@ from surgery_cli.store.file_writers import CONVERTED_LAYOUT
 from surgery_cli.store.item_plan import Way, is_converted
 from surgery_cli.store.step_writer import carried_bytes, unchosen_bytes
 from surgery_cli.surgery.memory import memory_notes
+from surgery_cli.surgery.naming import document_names
 from surgery_cli.surgery.notes import (
     dropped_item_notes,
     inference_notes,
@@ -61,6 +62,7 @@ def preview_fields(
     prepared: Prepared, plan: Plan, destination: str | None, options: Options
 ) -> dict[str, Any]:
     draft = prepared.draft
+    names = document_names(draft.leaves)
     notes = inference_notes(prepared.checkpoint) + link_notes(prepared.checkpoint)
     notes += [look.sentence for look in prepared.looked] + list(draft.notes)
     notes += dropped_item_notes(prepared.checkpoint, draft)
@@ -89,7 +91,7 @@ def preview_fields(
         "strategy": "compact" if any(prepared.compact.values()) else "copy-on-write",
         "strategy_reason": prepared.reason,
         "edits": edit_lines(draft, plan),
-        "leaves": [changed_leaf(draft, path) for path in draft.changed],
+        "leaves": [changed_leaf(draft, path, names[path]) for path in draft.changed],
         "removed": removed,
         "by_reference": sum(
             leaf.way in (Way.KEEP, Way.MOVE, Way.GRAFT)
@@ -119,8 +121,8 @@ def edit_lines(draft: Draft, plan: Plan) -> list[reports.EditLine]:
     return lines
 
 
-def changed_leaf(draft: Draft, path: LeafPath) -> reports.ChangedLeaf:
-    """An output leaf with what it is made of."""
+def changed_leaf(draft: Draft, path: LeafPath, name: str) -> reports.ChangedLeaf:
+    """An output leaf, under its ``name`` in the document, with what it is made of."""
     recipe = draft.leaves[path]
     origin = recipe.origin
     before = None
@@ -132,7 +134,7 @@ def changed_leaf(draft: Draft, path: LeafPath) -> reports.ChangedLeaf:
         before = draft.source_tree[was].type_text
     slot = draft.slots.get(path)
     return reports.ChangedLeaf(
-        path=str(path),
+        path=name,
         from_=where,
         operations=[step.operation.name for step in recipe.steps],
         before=before,
