@@ -426,3 +426,8 @@ def test_many_shared_files_are_named_with_verbose_only():
 
     assert "  d/2\n  and 2 more (`--verbose` lists them)\n" in plain(preview.render, document)
     assert "  d/3\n  d/4\n" in plain(preview.render, document, verbose=True)
+
+
+def test_a_line_end_in_a_name_makes_no_line_of_advice():
+    wrong = [Problem("'x' matches nothing", fix="the nearest is 'a\nb'")]
+    assert plain(problems.render, wrong).splitlines()[1:] == ["  the nearest is 'a\\nb'"]

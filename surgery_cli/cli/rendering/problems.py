@@ -12,9 +12,9 @@ def render(problems: Sequence[Problem], page: Page) -> None:
     """Every problem as text, with the place in the plan or the leaf that it is about."""
     for problem in problems:
         page.line(Cell("error: ", "bad"), Cell(_place(problem)), Cell(problem.what, "strong"))
-        for text in (problem.why, problem.fix):
-            for line in text.splitlines():
-                page.line(line, indent=2)
+        # only a `why` has lines: those of the user's own code; a line end elsewhere is part of a name
+        for line in filter(None, (*problem.why.split("\n"), problem.fix)):
+            page.line(line, indent=2)
     if len(problems) > 1:
         page.line(f"{len(problems):,} problems")
 
