@@ -10,7 +10,8 @@ import msgspec
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.factories import FACTORIES, factories_of, factories_of_both
 from surgery_cli.optimizer.kinds import Field
-from surgery_cli.optimizer.mirrors import Mirror, Pair, leaf_relation
+from surgery_cli.optimizer.mirrors import Mirror, Pair
+from surgery_cli.optimizer.relations import relation_in_factored
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
 from surgery_cli.tree.specs import TreeSpec
@@ -170,9 +171,9 @@ class Group(msgspec.Struct, kw_only=True):
     pair: tuple[LeafPath, LeafPath] | None = None
 
     def slots(
-        self, tree: TreeSpec, measured: Mapping[LeafPath, str]
+        self, tree: TreeSpec, measured: Mapping[LeafPath, str], clocks: tuple[LeafPath, ...]
     ) -> tuple[list[Slot], Unsure | None]:
-        """The slots, and why their power is not known, if it is not."""
+        """The slots, which ``clocks`` drive, and why their power is not known, if it is not."""
         fields = self.fields
         if measured.get(self.owner) in fields:
             fields = {measured[self.owner]: fields[measured[self.owner]]}
@@ -192,6 +193,7 @@ class Group(msgspec.Struct, kw_only=True):
             is_second_moment=field.is_second_moment if field else False,
             fresh=self._fresh(field),
             takes_param=field.is_params_like if field else False,
+            clocks=clocks,
             optimizer=self.family,
             node=self.mirror.node,
             root=self.mirror.root,
@@ -202,7 +204,7 @@ class Group(msgspec.Struct, kw_only=True):
         found = [self._slot(common, pair, tree) for pair in self.mirror.pairs]
         found += [
             msgspec.structs.replace(
-                common, path=leaf, param=param, relation="hole", power=0, fresh=None,
+                common, path=leaf, param=param, relation="hole", power=0, fresh=None, clocks=(),
                 is_told=False, unsure_because="", settled_by=(),
                 is_params_like=False, takes_param=False, is_second_moment=False,
             )
@@ -217,7 +219,9 @@ class Group(msgspec.Struct, kw_only=True):
         return field.fresh if field else None
 
     def _slot(self, common: Slot, pair: Pair, tree: TreeSpec) -> Slot:
-        relation = leaf_relation(self.relation, tree[pair.param].shape, tree[pair.leaf].shape)
+        relation = self.relation
+        if relation == "factored":
+            relation = relation_in_factored(tree[pair.param].shape, tree[pair.leaf].shape)
         if relation == "one" and self.is_number:
             relation = "scalar"
         return msgspec.structs.replace(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from operator import itemgetter
 
 from surgery_cli.optimizer.groups import SlotHint
 from surgery_cli.optimizer.mirrors import (
     Branch,
     Mirror,
     Node,
-    Pair,
     Shapes,
     mirror,
     path_of,
-    relation,
 )
 from surgery_cli.optimizer.roots import descents, fast_and_slow, is_optimizer_name, scopes, words_of
 from surgery_cli.tree.paths import LeafPath
@@ -34,6 +33,11 @@ class Matching:
         double = fast_and_slow(root, tree) if root is not None else None
         self.candidates = [] if root is None else descents(double[0] if double else root)
         self._shapes: Shapes | None = None
+
+    @property
+    def root(self) -> LeafPath | None:
+        """Where the params stand, of which a part may be mirrored; None if there are none."""
+        return path_of(self.candidates[0]) if self.candidates else None
 
     def find(self, state: Branch, names: frozenset[str] = frozenset()) -> Mirror | list[LeafPath]:
         """The part of the params that ``state`` mirrors; else the nodes that it might mirror (none, or several)."""
@@ -61,8 +65,8 @@ class Matching:
     def _fits(self, found: Mirror, names: frozenset[str]) -> bool:
         """True if one rule relates all shapes (slots under the params' paths: one for each name)."""
         if not names:
-            return not found.pairs or relation(found.pairs, self._tree) is not None
-        return all(relation(pairs, self._tree) is not None for pairs in by_tail(found).values())
+            return not found.pairs or found.relation is not None
+        return all(part.relation is not None for part in found.by_tail().values())
 
     def _equal_parts(self, state: Branch) -> list[Mirror]:
         """Mirrors of parts of the params with the very names and shapes of ``state``."""
@@ -83,9 +87,9 @@ class Matching:
         It does where another tree beside the params is just like them, as another player's. Then names decide: a state
         whose name has more words in common with that tree is that tree's. Where no name says anything, it may be any.
         """
-        rivals = self._rivals()
-        states = {key: state for key, state in states.items() if self._mirrors(state)}
-        if not rivals or len(states) < 2:
+        rivals = self._rivals() if len(states) > 1 else []
+        states = {key: state for key, state in states.items() if rivals and self._mirrors(state)}
+        if len(states) < 2:
             return {}
         root = path_of(self.candidates[0])
         found: dict[str, list[LeafPath]] = {}
@@ -146,7 +150,7 @@ class Matching:
         found = mirror(params, state, self._tree)
         if found is None or found.missing or not found.pairs:
             return None
-        return found if relation(found.pairs, self._tree) == "same" else None
+        return found if found.relation == "same" else None
 
     def hint(self, state: Branch) -> SlotHint | None:
         """What the user says of a part of the tree."""
@@ -165,17 +169,13 @@ class Matching:
     def telling_pair(self, first: Mirror, second: Mirror) -> tuple[LeafPath, LeafPath] | None:
         """The slots of one param in two fields: many elements, as they tell most, but not too many to read."""
         others = {pair.param: pair.leaf for pair in second.pairs}
-        both = [(pair.leaf, others[pair.param]) for pair in first.pairs if pair.param in others]
-        sizes = {leaves: self._tree[leaves[0]].size for leaves in both}
-        readable = [leaves for leaves in both if sizes[leaves] <= _TELLING_ELEMENTS]
-        if readable:
-            return max(readable, key=lambda leaves: sizes[leaves])
-        return min(both, key=lambda leaves: sizes[leaves], default=None)
-
-
-def by_tail(found: Mirror) -> dict[str, list[Pair]]:
-    """The pairs of a mirror by what stands behind the param's path."""
-    parts: dict[str, list[Pair]] = {}
-    for pair in found.pairs:
-        parts.setdefault(pair.tail, []).append(pair)
-    return parts
+        both = [
+            (self._tree[pair.leaf].size, pair.leaf, others[pair.param])
+            for pair in first.pairs
+            if pair.param in others
+        ]
+        readable = [sized for sized in both if sized[0] <= _TELLING_ELEMENTS]
+        if not both:
+            return None
+        _, *leaves = max(readable, key=itemgetter(0)) if readable else min(both, key=itemgetter(0))
+        return leaves[0], leaves[1]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
+from surgery_cli.optimizer.relations import ShapePair, relation
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec, is_complex, is_floating, is_integer
 
@@ -47,7 +48,7 @@ def branches(tree: TreeSpec) -> Branch:
     for path in tree:
         if not path:
             return path
-        _node_at(path.parent, nodes).children[str(path[-1])] = path
+        _node_at(path[:-1], nodes).children[str(path[-1])] = path
     for node in list(nodes.values()):
         only = node.children.get("value")
         if len(node.children) == 1 and isinstance(only, LeafPath) and node.path:
@@ -55,11 +56,11 @@ def branches(tree: TreeSpec) -> Branch:
     return nodes[()]
 
 
-def _node_at(path: LeafPath, nodes: dict[tuple[str | int, ...], Node]) -> Node:
-    node = nodes.get(path)
+def _node_at(keys: tuple[str | int, ...], nodes: dict[tuple[str | int, ...], Node]) -> Node:
+    node = nodes.get(keys)
     if node is None:
-        node = nodes[path] = Node(path)
-        _node_at(path.parent, nodes).children[str(path[-1])] = node
+        node = nodes[keys] = Node(LeafPath(keys))
+        _node_at(keys[:-1], nodes).children[str(keys[-1])] = node
     return node
 
 
@@ -79,14 +80,36 @@ class Pair(NamedTuple):
 class Mirror(NamedTuple):
     """A node that mirrors (a part of) the params below ``root``.
 
-    ``holes`` are (param or node of params, empty leaf). ``missing`` counts params without leaf or hole.
+    ``holes`` are (param or node of params, empty leaf). ``shapes`` are those that stand in ``pairs``, each once.
+    ``missing`` counts params without leaf or hole.
     """
 
     node: LeafPath
     root: LeafPath
     pairs: list[Pair]
     holes: list[tuple[LeafPath, LeafPath]]
+    shapes: set[ShapePair]
     missing: int
+
+    @property
+    def relation(self) -> str | None:
+        """How all shapes follow from the params' shapes, by one rule; None if no rule fits all of them."""
+        return relation(self.shapes)
+
+    def by_tail(self) -> dict[str, Mirror]:
+        """The parts of the mirror by what stands behind the param's path; the first of them has the holes."""
+        parts: dict[str, list[Pair]] = {}
+        for pair in self.pairs:
+            parts.setdefault(pair.tail, []).append(pair)
+        first = next(iter(parts), None)
+        return {
+            tail: self._replace(
+                pairs=pairs,
+                holes=self.holes if tail == first else [],
+                shapes={shapes for shapes in self.shapes if shapes.tail == tail},
+            )
+            for tail, pairs in parts.items()
+        }
 
 
 def is_param(spec: LeafSpec) -> bool:
@@ -102,35 +125,86 @@ def mirror(
     A param's place may hold a list of leaves (one per axis), ``real`` and ``imaginary``, or leaves of the given
     ``names``.
     """
-    found = Mirror(path_of(state), path_of(params), [], [], 0)
-    missing = _compare(params, state, tree, names, found)
-    return None if missing is None else found._replace(missing=missing)
+    comparison = _Comparison(tree, names)
+    missing = comparison.missing(params, state)
+    if missing is None:
+        return None
+    pairs, holes, shapes = comparison.pairs, comparison.holes, comparison.shapes
+    return Mirror(path_of(state), path_of(params), pairs, holes, shapes, missing)
 
 
-def _compare(
-    params: Branch, state: Branch, tree: TreeSpec, names: frozenset[str], found: Mirror
-) -> int | None:
-    """Add the pairs and holes; the number of params that are missing, None if the state does not fit."""
-    if isinstance(state, LeafPath) and tree[state].kind is LeafKind.EMPTY:
-        found.holes.append((path_of(params), state))
-        return 0
-    if isinstance(params, LeafPath):
-        return _compare_leaf(params, state, tree, names, found)
-    if isinstance(state, LeafPath):
-        return None
-    missing = 0
-    if not state.children.keys() <= params.children.keys():
-        return None
-    for key, part in params.children.items():
-        child = state.children.get(key)
-        if child is None:
-            missing += sum(is_param(tree[p]) for p in _leaves(part))
-            continue
-        below = _compare(part, child, tree, names, found)
-        if below is None:
+class _Comparison:
+    """Gathers the pairs and holes of a state while it is held against the params."""
+
+    def __init__(self, tree: TreeSpec, names: frozenset[str]) -> None:
+        self.pairs: list[Pair] = []
+        self.holes: list[tuple[LeafPath, LeafPath]] = []
+        self.shapes: set[ShapePair] = set()
+        self._tree, self._names = tree, names
+
+    def missing(self, params: Branch, state: Branch) -> int | None:
+        """How many params have no leaf in the state; None if the state does not fit."""
+        if isinstance(state, LeafPath):
+            return self._missing_at_leaf(params, state)
+        if isinstance(params, LeafPath):
+            return self._missing_below(params, state)
+        if not state.children.keys() <= params.children.keys():
             return None
-        missing += below
-    return missing
+        missing = 0
+        for key, part in params.children.items():
+            child = state.children.get(key)
+            if child is None:
+                missing += sum(is_param(self._tree[p]) for p in _leaves(part))
+                continue
+            below = self.missing(part, child)
+            if below is None:
+                return None
+            missing += below
+        return missing
+
+    def _missing_at_leaf(self, params: Branch, leaf: LeafPath) -> int | None:
+        """As ``missing``, of a state that is one leaf: a hole for any params, or the slot of one."""
+        here = self._tree[leaf]
+        if here.kind is LeafKind.EMPTY:
+            self.holes.append((path_of(params), leaf))
+            return 0
+        if isinstance(params, Node):
+            return None
+        spec = self._tree[params]
+        if not is_param(spec):
+            return 0
+        if is_integer(here.dtype) or here.kind in (LeafKind.KEY, LeafKind.STRING):
+            return None
+        if here.dtype == "bool" and here.shape:
+            return None
+        self._pair(params, spec, leaf, here, "")
+        return 0
+
+    def _missing_below(self, param: LeafPath, state: Node) -> int | None:
+        """As ``missing``, of a state with several leaves at the place of one param."""
+        spec = self._tree[param]
+        if not is_param(spec):
+            return None
+        keys = set(state.children)
+        axes = {str(axis) for axis in range(len(spec.shape))}
+        halves = {"real", "imaginary"} if is_complex(spec.dtype) else set()
+        if keys not in (axes, halves) and not keys <= self._names:
+            return None
+        for key, leaf in state.children.items():
+            if not isinstance(leaf, LeafPath):
+                return None
+            here = self._tree[leaf]
+            if here.kind is LeafKind.EMPTY:
+                self.holes.append((param, leaf))
+            else:
+                self._pair(param, spec, leaf, here, key)
+        return 0
+
+    def _pair(
+        self, param: LeafPath, spec: LeafSpec, leaf: LeafPath, here: LeafSpec, tail: str
+    ) -> None:
+        self.pairs.append(Pair(param, leaf, tail))
+        self.shapes.add(ShapePair(spec.shape, here.shape, tail))
 
 
 def _leaves(branch: Branch) -> Iterator[LeafPath]:
@@ -138,86 +212,6 @@ def _leaves(branch: Branch) -> Iterator[LeafPath]:
         yield from branch.leaves()
     else:
         yield branch
-
-
-def _compare_leaf(
-    param: LeafPath, state: Branch, tree: TreeSpec, names: frozenset[str], found: Mirror
-) -> int | None:
-    """As ``_compare``, at a param."""
-    spec = tree[param]
-    if not is_param(spec):
-        return 0 if isinstance(state, LeafPath) else None
-    if isinstance(state, LeafPath):
-        here = tree[state]
-        if is_integer(here.dtype) or here.kind in (LeafKind.KEY, LeafKind.STRING):
-            return None
-        if here.dtype == "bool" and here.shape:
-            return None
-        found.pairs.append(Pair(param, state, ""))
-        return 0
-    keys = set(state.children)
-    axes = {str(axis) for axis in range(len(spec.shape))}
-    halves = {"real", "imaginary"} if is_complex(spec.dtype) else set()
-    if keys not in (axes, halves) and not keys <= names:
-        return None
-    for key, leaf in state.children.items():
-        if not isinstance(leaf, LeafPath):
-            return None
-        if tree[leaf].kind is LeafKind.EMPTY:
-            found.holes.append((param, leaf))
-        else:
-            found.pairs.append(Pair(param, leaf, key))
-    return 0
-
-
-def relation(pairs: Sequence[Pair], tree: TreeSpec) -> str | None:
-    """How the shapes of a group follow from the params' shapes; None if no rule fits all of them.
-
-    A rule that holds for every leaf is looked for, from the strictest on; params without axes fit any.
-    """
-    if any(pair.tail.isdigit() for pair in pairs):
-        fits = all(_is_axis(tree[p.param].shape, tree[p.leaf].shape, p.tail) for p in pairs)
-        return "axis" if fits else None
-    shapes = [(tree[pair.param].shape, tree[pair.leaf].shape) for pair in pairs]
-    return next((name for name, fits in _RULES if all(fits(p, s) for p, s in shapes)), None) or (
-        "stacked" if _are_stacked(shapes) else None
-    )
-
-
-Shape: TypeAlias = tuple[int, ...]
-
-
-def _is_axis(param: Shape, slot: Shape, tail: str) -> bool:
-    return tail.isdigit() and slot == (param[int(tail)],)
-
-
-def _are_stacked(shapes: list[tuple[Shape, Shape]]) -> bool:
-    """True if every slot has one more leading axis, of one length for all."""
-    return (
-        all(len(s) == len(p) + 1 and s[1:] == p for p, s in shapes)
-        and len({s[0] for _, s in shapes}) == 1
-    )
-
-
-def is_reduced(param: Shape, slot: Shape) -> bool:
-    """True if ``slot`` is ``param`` without some of its axes, in order."""
-    rest = iter(param)
-    return len(slot) < len(param) and all(size in rest for size in slot)
-
-
-_RULES: tuple[tuple[str, Callable[[Shape, Shape], bool]], ...] = (
-    ("same", lambda p, s: s == p),
-    ("scalar", lambda p, s: s == ()),
-    ("one", lambda p, s: s == (1,)),
-    ("factored", lambda p, s: s in (p, (1,)) or (len(p) > 1 and s != () and is_reduced(p, s))),
-)
-
-
-def leaf_relation(group: str, param: Shape, slot: Shape) -> str:
-    """The relation of one leaf of a group: a factored group has whole and unused leaves too."""
-    if group != "factored":
-        return group
-    return "same" if slot == param else "one" if slot == (1,) else "factored"
 
 
 class Shapes:

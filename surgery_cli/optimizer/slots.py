@@ -7,7 +7,7 @@ import msgspec
 from surgery_cli.tree.paths import LeafPath
 
 
-class Slot(msgspec.Struct, frozen=True, kw_only=True):
+class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A leaf of the optimizer state (or beside it) that belongs to a param.
 
     If p' = c·p and the function computed stays the same, slot' = sign(c)^odd · |c|^power · slot.

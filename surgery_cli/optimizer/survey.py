@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
 from surgery_cli.errors import Problem
+from surgery_cli.optimizer.findings import Findings
 from surgery_cli.optimizer.groups import SlotHint, Unsure, hints_from
 from surgery_cli.optimizer.kinds import SLOW
 from surgery_cli.optimizer.mirrors import Branch, Mirror, Node, branches, path_of
@@ -18,6 +20,10 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
 __all__ = ["OptimizerSurvey", "Question", "SlotHint", "Unsure", "adam_variant", "survey"]
+
+
+_DRIVE_NO_SLOT: Final = ("nothing", "counter")
+"""What a clock may drive that no slot depends on."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -109,7 +115,7 @@ def survey(
                 _slow_weights(walk, double[0].path, double[1])
         walk.visit(scope, Signal(-1), inside=root is None)
         walk.ask_for_strangers()
-        _gather(walk, measured or {}, found)
+        _gather(walk.found, tree, measured or {}, found)
     if not pairs:
         found.open_questions.extend(_where_params_stand(top, found.family))
     named.raise_if_unused(found.family)
@@ -144,34 +150,32 @@ def _slow_weights(walk: Walk, fast: LeafPath, slow: Branch) -> None:
     """Lookahead keeps its slow weights beside the fast ones, inside the params."""
     match = walk.matching.find(slow)
     if isinstance(match, Mirror) and match.root == fast:
-        walk.add(match, "slow", SLOW, Signal(1), "lookahead")
+        walk.found.add(match, "slow", SLOW, Signal(1), "lookahead")
 
 
-def _gather(walk: Walk, measured: Mapping[LeafPath, str], found: OptimizerSurvey) -> None:
+def _gather(
+    walked: Findings, tree: TreeSpec, measured: Mapping[LeafPath, str], found: OptimizerSurvey
+) -> None:
     """Turn what one walk found into slots and clocks."""
-    by_node: dict[LeafPath, list[LeafPath]] = {}
-    for group in walk.groups:
-        slots, unsure = group.slots(walk.tree, measured)
-        for slot in slots:
-            found.slots[slot.path] = slot
-        driven = [slot.path for slot in slots if slot.relation != "hole"]
-        by_node.setdefault(group.owner, []).extend(driven)
+    driven: dict[LeafPath, list[LeafPath]] = {}
+    for group in walked.groups:
+        clocks = walked.clocks.get(group.owner, {})
+        driving = tuple(p for p, (drives, _) in clocks.items() if drives not in _DRIVE_NO_SLOT)
+        slots, unsure = group.slots(tree, measured, driving)
+        found.slots.update((slot.path, slot) for slot in slots)
+        paths = (slot.path for slot in slots if slot.relation != "hole")
+        driven.setdefault(group.owner, []).extend(paths)
         if unsure is not None:
             found.unsure.append(unsure)
-    for owner, clocks in walk.clocks.items():
-        driven = by_node.get(owner, [])
+    for owner, clocks in walked.clocks.items():
         for path, (drives, fresh) in clocks.items():
             if drives == "nothing" and path in found.clocks:
                 continue
-            slots_of_clock = tuple(driven) if drives not in ("nothing", "counter") else ()
-            found.clocks[path] = Clock(path=path, drives=drives, slots=slots_of_clock, fresh=fresh)
-        driving = tuple(p for p in clocks if clocks[p][0] not in ("nothing", "counter"))
-        if driving:
-            for path in driven:
-                found.slots[path] = msgspec.structs.replace(found.slots[path], clocks=driving)
-    found.hyperparams.update(walk.hyperparams)
-    found.family.update(walk.family)
-    found.open_questions.extend(Question(problem, nodes) for problem, nodes in walk.questions)
+            own = () if drives in _DRIVE_NO_SLOT else tuple(driven.get(owner, ()))
+            found.clocks[path] = Clock(path=path, drives=drives, slots=own, fresh=fresh)
+    found.hyperparams.update(walked.hyperparams)
+    found.family.update(walked.family)
+    found.open_questions.extend(Question(problem, nodes) for problem, nodes in walked.questions)
 
 
 def adam_variant(

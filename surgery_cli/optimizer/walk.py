@@ -1,22 +1,17 @@
-"""The walk through the part of a tree that holds optimizer state."""
+"""The walk through a tree to its optimizer state, and the signal that reaches each part of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from surgery_cli.errors import Problem
-from surgery_cli.optimizer.groups import Behind, Group, Signal, SlotHint
-from surgery_cli.optimizer.kinds import BESIDE, UNDER_PARAM, Field, Kind, by_name, by_signature
-from surgery_cli.optimizer.matching import Matching, by_tail
-from surgery_cli.optimizer.mirrors import (
-    Branch,
-    Mirror,
-    Node,
-    path_of,
-    relation,
-)
+from surgery_cli.optimizer.findings import Findings
+from surgery_cli.optimizer.groups import Behind, Signal, SlotHint
+from surgery_cli.optimizer.kinds import BESIDE, Kind, by_signature
+from surgery_cli.optimizer.matching import Matching
+from surgery_cli.optimizer.mirrors import Branch, Mirror, Node, path_of
 from surgery_cli.optimizer.named import NamedKinds
 from surgery_cli.optimizer.roots import is_optimizer_name, is_step
+from surgery_cli.optimizer.states import States
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec, is_integer
 
@@ -24,7 +19,7 @@ __all__ = ["Signal", "Walk"]
 
 
 class Walk:
-    """Collects groups of slots, clocks, hyperparameters and questions, state by state.
+    """Goes through states in the order in which updates do, and gathers what it finds.
 
     ``top`` is the whole tree, ``root`` the params (None if there are none).
     """
@@ -38,35 +33,12 @@ class Walk:
         hints: Mapping[str, SlotHint],
     ) -> None:
         self.tree = tree
-        self.groups: list[Group] = []
-        self.clocks: dict[LeafPath, dict[LeafPath, tuple[str, int]]] = {}
-        self.hyperparams: dict[LeafPath, str] = {}
-        self.family: dict[LeafPath, str] = {}
-        self.questions: list[tuple[Problem, tuple[LeafPath, ...]]] = []
+        self.found = Findings()
         self.matching = Matching(tree, top, root, hints)
-        self._named, self._root = named, root
+        self._states = States(tree, self.matching, named, self.found)
+        self._root = root
         self._has_holes = any(spec.kind is LeafKind.EMPTY for spec in tree.values())
         self._strangers: dict[LeafPath, LeafPath] = {}
-
-    def add(
-        self, match: Mirror, name: str, field: Field | None, signal: Signal, family: str,
-        *, owner: LeafPath | None = None, in_optimizer: bool = True, group: str | None = None,
-    ) -> None:  # fmt: skip
-        """Add a group of one field whose meaning does not depend on a choice of kinds."""
-        self.groups.append(
-            Group(
-                owner=match.node if owner is None else owner,
-                name=name,
-                family=family,
-                mirror=match,
-                fields={family: field},
-                relation=group or relation(match.pairs, self.tree) or "same",
-                signal=signal,
-                in_optimizer=in_optimizer,
-            )
-        )
-
-    # --- the walk ----------------------------------------------------------------------------------------
 
     def visit(self, branch: Branch, signal: Signal, *, inside: bool) -> Signal:
         """Look at a node of the tree; returns the signal behind it. ``inside``: within optimizer state."""
@@ -80,12 +52,10 @@ class Walk:
         return self._node(branch, signal, inside=inside)
 
     def _node(self, branch: Node, signal: Signal, *, inside: bool) -> Signal:
-        known = by_signature().get(frozenset(branch.children))
-        if known is not None:
-            behind = self._state(branch, known, signal, inside=inside)
-            if behind is not None:
-                return behind
-        if branch.path[-1:] == ("param_states",) and self._under_params(branch):
+        kinds, reaching = self._states.recognised(branch, signal, inside=inside)
+        if kinds:
+            return self._behind(branch, kinds, reaching)
+        if branch.path[-1:] == ("param_states",) and self._states.under_params(branch):
             return Signal(None)
         if branch.is_sequence and (inside or _looks_like_chain(branch)):
             return self._chain(branch, signal)
@@ -93,29 +63,18 @@ class Walk:
             return Signal(None) if inside else signal
         return self._side_by_side(branch, signal, inside=inside)
 
-    def ask_for_strangers(self) -> None:
-        """Ask once for every part of the optimizer state in which arrays stand that nothing explains."""
-        for node in self._strangers:
-            self._ask(node, [])
-
     def _leaf(self, leaf: LeafPath, signal: Signal, *, inside: bool) -> Signal:
         spec = self.tree[leaf]
         if spec.kind is LeafKind.EMPTY:
-            return Signal(
-                None, signal.behind
-            )  # clipping, a trust ratio, a sign, nothing: all alike
-        if not leaf or not spec.has_array:
+            # clipping, a trust ratio, a sign, nothing: all alike
+            return Signal(None, signal.behind)
+        if not leaf or not spec.has_array or spec.kind is LeafKind.KEY:
             return signal
-        if spec.shape == () and is_integer(spec.dtype):
-            if is_step(leaf):
-                self.clocks.setdefault(leaf.parent, {})[leaf] = ("nothing", 0)
-        elif (
-            inside
-            and spec.size > 1
-            and not is_integer(spec.dtype)
-            and spec.kind is not LeafKind.KEY
-        ):
-            self._strangers.setdefault(_below_optimizer(leaf), leaf)
+        if not is_integer(spec.dtype):
+            if inside and spec.size > 1:
+                self._strangers.setdefault(_below_optimizer(leaf), leaf)
+        elif spec.shape == () and is_step(leaf):
+            self.found.add_clock(leaf.parent, leaf, "nothing")
         return signal
 
     def _chain(self, chain: Node, signal: Signal) -> Signal:
@@ -163,83 +122,12 @@ class Walk:
                 self._ask(path_of(states[key]), trees)
         return set(owners)
 
-    def _state(
-        self, node: Node, kinds: tuple[Kind, ...], signal: Signal, *, inside: bool
-    ) -> Signal | None:
-        """A state with known field names; None if it is none after all."""
-        names = list(kinds[0].fields)
-        matches = {
-            name: self.matching.find(node.children[name]) for name in names if name in node.children
-        }
-        fitting = {name: m for name, m in matches.items() if isinstance(m, Mirror)}
-        if not inside and not (fitting and len(names) + len(kinds[0].clocks) > 1):
-            return None
-        relations = {
-            n: relation(m.pairs, self.tree) or "same" for n, m in fitting.items() if m.pairs
-        }
-        left = tuple(
-            k for k in kinds if all(_allowed(k.fields[n], r) for n, r in relations.items())
-        )
-        if not inside:
-            if not left:
-                return None
-            if left[0].after == "same":
-                signal = Signal(None)  # an average beside the optimizer is not one of gradients
-        self._emit(node, left or kinds, signal, matches, relations if left else {})
-        return self._behind(node, left or kinds, signal)
-
-    def _emit(
-        self, node: Node, kinds: tuple[Kind, ...], signal: Signal,
-        matches: Mapping[str, Mirror | list[LeafPath]], relations: Mapping[str, str],
-    ) -> None:  # fmt: skip
-        """Record the slots, clocks and numbers of a state."""
-        kinds, forced = self._named.narrow(node.path, kinds, signal.behind)
-        kind = kinds[0]
-        self.family[node.path] = kind.family
-        moments = [m for m in matches.values() if isinstance(m, Mirror) and m.pairs]
-        pair = self.matching.telling_pair(*moments) if len(moments) == 2 else None
-        for name, match in matches.items():
-            hint = self.matching.hint(node.children[name])
-            if hint is not None and hint.ignore:
-                continue
-            if match == [] and self.matching.belongs_elsewhere(node.children[name]):
-                continue
-            if not isinstance(match, Mirror) or (match.pairs and name not in relations):
-                self._ask(path_of(node.children[name]), match if isinstance(match, list) else [])
-                continue
-            self.groups.append(
-                Group(
-                    owner=node.path,
-                    name=name,
-                    family=kind.family,
-                    mirror=match,
-                    fields={k.name: _said(hint, k.fields[name]) for k in kinds},
-                    relation=relations.get(name, "same"),
-                    signal=signal,
-                    forced=forced,
-                    hint=hint,
-                    pair=pair,
-                )
-            )
-        for name, drives in kind.clocks.items():
-            leaf = node.children.get(name)
-            if isinstance(leaf, LeafPath) and self.tree[leaf].shape == ():
-                fresh = kind.clock_fresh.get(name, 0)
-                self.clocks.setdefault(node.path, {})[leaf] = (drives, fresh)
-        for name, meaning in kind.numbers.items():
-            leaf = node.children.get(name)
-            if isinstance(leaf, LeafPath) and self.tree[leaf].kind is not LeafKind.EMPTY:
-                self.hyperparams[leaf] = meaning
-
     def _behind(self, node: Node, left: tuple[Kind, ...], signal: Signal) -> Signal:
         """Visit the states inside a state, which is of one of these kinds; the signal behind it."""
         kind, kinds = left[0], tuple(k.name for k in left)
         for name in kind.others:
             child = node.children.get(name)
-            if name == "hyperparams" and isinstance(child, Node):
-                for leaf in child.leaves():
-                    self.hyperparams[leaf] = str(LeafPath(leaf[len(child.path) :]))
-            elif isinstance(child, Node):
+            if name != "hyperparams" and isinstance(child, Node):
                 self.visit(child, Signal(None), inside=True)
         inner = [node.children[name] for name in kind.inner if name in node.children]
         if kind.name == "partition":
@@ -257,36 +145,6 @@ class Walk:
 
     # --- trees without a known state ---------------------------------------------------------------------
 
-    def _under_params(self, node: Node) -> bool:
-        """Slots that stand under the params' paths, as in T5X and ``flax.optim``; False if there are none."""
-        match = self.matching.find(node, frozenset(UNDER_PARAM))
-        if not isinstance(match, Mirror):
-            return False
-        parts = by_tail(match)
-        if not parts or "" in parts:
-            return False
-        family = "adafactor" if "v_row" in parts else "flax.optim"
-        self.family[node.path] = family
-        self._named.narrow(node.path, (by_name()["factored" if "v_row" in parts else "adam"],))
-        _, forced = self._named.narrow(node.path, (by_name()["ema"],))
-        for place, (name, pairs) in enumerate(parts.items()):
-            part = match._replace(pairs=pairs, holes=match.holes if place == 0 else [])
-            signal = Signal(None if name == "m" else -1)
-            group = relation(pairs, self.tree)
-            self.add(part, name, UNDER_PARAM[name], signal, family, owner=node.path, group=group)
-            self.groups[-1].forced = forced if name == "m" else None
-        step = LeafPath((*node.path[:-1], "step"))
-        if step in self.tree:
-            drives = (
-                "decay"
-                if "v_row" in parts
-                else "bias_correction"
-                if "grad_ema" in parts
-                else "nothing"
-            )
-            self.clocks.setdefault(node.path, {})[step] = (drives, 0)
-        return True
-
     def _copy(self, node: Node, *, inside: bool) -> bool:
         """A tree like the params under an unknown name: a slot to ask for, or a copy beside the optimizer."""
         match = self.matching.whole(node) if node.path else None
@@ -294,10 +152,10 @@ class Walk:
             return False
         name = str(node.path[-1])
         if inside:
-            self.add(match, name, None, Signal(None), "unknown")
-            self.groups[-1].hint = self.matching.hint(node)
+            group = self.found.add(match, name, None, Signal(None), "unknown")
+            group.hint = self.matching.hint(node)
         else:
-            self.add(match, name, BESIDE, Signal(1), "copy", in_optimizer=False)
+            self.found.add(match, name, BESIDE, Signal(1), "copy", in_optimizer=False)
         return True
 
     def _hinted(self, branch: Branch, hint: SlotHint, signal: Signal) -> Signal:
@@ -309,42 +167,19 @@ class Walk:
                 return self._node(branch, signal, inside=True)
         match = self.matching.find(branch)
         if isinstance(match, Mirror) and match.pairs:
-            self.add(match, str(match.node[-1]), hint.field, signal, "named in `slots:`")
-            self.groups[-1].hint = hint
+            name = str(match.node[-1])
+            self.found.add(match, name, hint.field, signal, "named in `slots:`").hint = hint
         else:
             self._ask(path_of(branch), [])
         return Signal(None)
 
+    def ask_for_strangers(self) -> None:
+        """Ask once for every part of the optimizer state in which arrays stand that nothing explains."""
+        for node in self._strangers:
+            self._ask(node, [])
+
     def _ask(self, path: LeafPath, candidates: list[LeafPath]) -> None:
-        """Keep a question for the user, once for each node."""
-        asked = candidates or [path_of(c) for c in self.matching.candidates[:1]]
-        if not asked:
-            return
-        if candidates:
-            why = "these have its structure and shapes: " + ", ".join(
-                f"'{c}'" for c in candidates[:4]
-            )
-            nearest = max(candidates, key=lambda tree: len({*tree} & {*path}))
-            fix = f"add `slots: {{{path}: {{of: {nearest}}}}}` to the plan, with the one that it belongs to"
-        else:
-            why = "its names and shapes do not follow those of the params"
-            fix = f"add `slots: {{{path}: {{of: NODE, power: K}}}}`, or `{{ignore: true}}`"
-        self.questions.append(
-            (
-                Problem(f"cannot tell which params '{path}' belongs to", why, fix, str(path)),
-                tuple(asked),
-            )
-        )
-
-
-def _said(hint: SlotHint | None, known: Field) -> Field:
-    """The field as the user says, where the user says something."""
-    return (hint.instead_of(known) if hint else None) or known
-
-
-def _allowed(field: Field, group: str) -> bool:
-    """True if a field may have this relation; a factored field may also look whole or unused."""
-    return group in field.relations
+        self.found.ask(path, candidates, self.matching.root)
 
 
 def _below_optimizer(leaf: LeafPath) -> LeafPath:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final
 
 import msgspec
@@ -45,15 +45,18 @@ def item_bytes(dtype: str) -> int:
     return 1 if dtype.startswith(_ONE_BYTE_FLOATS) else _ITEM_BYTES[dtype]
 
 
+@cache
 def is_floating(dtype: str) -> bool:
     """True for real floating dtypes, bfloat16 and float8 among them; complex is not floating."""
     return dtype.startswith(("float", "bfloat"))
 
 
+@cache
 def is_complex(dtype: str) -> bool:
     return dtype.startswith("complex")
 
 
+@cache
 def is_integer(dtype: str) -> bool:
     return dtype.startswith(("int", "uint"))
 
