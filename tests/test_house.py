@@ -51,7 +51,7 @@ def is_type_checking(node):
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
-def imported(nodes, *, into_functions=True):
+def imported(nodes):
     """Dotted names that the statements import when they run; blocks under TYPE_CHECKING never run."""
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -62,14 +62,14 @@ def imported(nodes, *, into_functions=True):
                 inner = f"{node.module}.{alias.name}"
                 yield inner if inner in SOURCES else node.module
         elif is_type_checking(node):
-            yield from imported(node.orelse, into_functions=into_functions)
-        elif into_functions or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from imported(ast.iter_child_nodes(node), into_functions=into_functions)
+            yield from imported(node.orelse)
+        else:
+            yield from imported(ast.iter_child_nodes(node))
 
 
-def imports_of(module, *, into_functions=True):
+def imports_of(module):
     tree = ast.parse(SOURCES[module].read_text())
-    return set(imported(tree.body, into_functions=into_functions))
+    return set(imported(tree.body))
 
 
 def test_every_module_has_a_floor():
@@ -89,10 +89,7 @@ def test_a_module_imports_only_from_its_floor_and_below(module):
 
 
 def test_modules_import_each_other_without_a_circle():
-    graph = {
-        module: {name for name in imports_of(module, into_functions=False) if name in SOURCES}
-        for module in SOURCES
-    }
+    graph = {module: {name for name in imports_of(module) if name in SOURCES} for module in SOURCES}
     settled, trail = set(), []
 
     def visit(module):

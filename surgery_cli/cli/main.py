@@ -11,7 +11,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from surgery_cli import __version__
 from surgery_cli.cli import commands, edge, edits, probe
-from surgery_cli.cli.edits import first_line
+from surgery_cli.cli.spelling import example_command, first_line
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.tree.paths import nearest
@@ -59,7 +59,7 @@ class ExampleCommand(TyperCommand):
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         name = str(self.name)
         is_edit = name not in _COMMANDS
-        example = edits.example_command(operations()[name]) if is_edit else _COMMANDS[name][1]
+        example = example_command(operations()[name]) if is_edit else _COMMANDS[name][1]
         with formatter.section("Example"):
             formatter.write(f"  {example}\n")
 
