@@ -1,0 +1,51 @@
+"""The documents that commands print: one struct per command, whose fields are the keys of ``--json``."""
+
+from surgery_cli.reports.checkpoints import (
+    Change,
+    Difference,
+    Finding,
+    Inspection,
+    LeafRow,
+    OptimizerState,
+    Statistics,
+    Verdict,
+)
+from surgery_cli.reports.document import SCHEMA_VERSION, Document, Failure, as_builtins
+from surgery_cli.reports.edits import ChangedLeaf, EditLine, Preview, Report
+from surgery_cli.reports.probing import (
+    FirstNonFinite,
+    Probe,
+    ProbeComparison,
+    ProbeOperation,
+    ProbePair,
+    ProbeParam,
+    ProbeSite,
+    ProbeStatistics,
+)
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Change",
+    "ChangedLeaf",
+    "Difference",
+    "Document",
+    "EditLine",
+    "Failure",
+    "Finding",
+    "FirstNonFinite",
+    "Inspection",
+    "LeafRow",
+    "OptimizerState",
+    "Preview",
+    "Probe",
+    "ProbeComparison",
+    "ProbeOperation",
+    "ProbePair",
+    "ProbeParam",
+    "ProbeSite",
+    "ProbeStatistics",
+    "Report",
+    "Statistics",
+    "Verdict",
+    "as_builtins",
+]

@@ -1,0 +1,156 @@
+"""Of `inspect`, `diff` and `verify`: what is in a checkpoint, and how two of them differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from surgery_cli.reports.document import Document
+
+
+class Statistics(msgspec.Struct, kw_only=True):
+    """Statistics of a leaf's values; floats, NaN and infinities as strings in JSON.
+
+    ``mean``, ``std``, ``min``, ``max`` are over finite values; ``norm`` is the Frobenius norm of them. ``zeros`` and
+    ``non_finite`` are counts. ``histogram`` has equal bins from ``min`` to ``max``.
+    """
+
+    mean: float
+    std: float
+    min: float
+    max: float
+    norm: float
+    zeros: int
+    non_finite: int
+    histogram: list[int]
+
+
+class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+    """A leaf as ``inspect`` shows it; ``bytes`` in memory, ``stored_bytes`` on disk."""
+
+    path: str
+    kind: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    stored_bytes: int | None = None
+    type_text: str = ""
+    spelling: str = ""
+    """The unambiguous path, where it differs from ``path``."""
+    twin_of: str | None = None
+    slot: str | None = None
+    clock: str | None = None
+    """What the clock drives, where the leaf is one."""
+    drives: int = 0
+    """How many slots depend on the clock."""
+    hyperparameter: str | None = None
+    """What the number means, where the optimizer keeps a setting on disk: ``learning_rate``."""
+    value: int | float | bool | str | None = None
+    """Of a clock or hyperparameter, with ``--optimizer``; of scalars and strings with ``--stats``."""
+    statistics: Statistics | None = None
+    digest: str | None = None
+    grid: tuple[int, ...] | None = None
+    """The block shape that the digest was taken over, so that any layout can be checked against it."""
+
+
+class OptimizerState(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A state of the optimizer, as ``inspect --optimizer`` shows it: how many slots it keeps, by name.
+
+    ``unsure`` says what settles the powers of its slots, where the metadata cannot tell.
+    """
+
+    path: str
+    family: str
+    slots: dict[str, int]
+    unsure: str = ""
+
+
+class Inspection(Document, kw_only=True):
+    """What ``inspect`` prints."""
+
+    checkpoint: str
+    """The argument, as resolved: an absolute path."""
+    layout: str
+    step: int | None
+    steps: list[int]
+    items: list[str]
+    other_items: list[str]
+    """Items that are not pytrees (metrics, JSON, …); carried along, never edited."""
+    foreign_files: list[str]
+    chosen: str
+    """A sentence that says what was opened, and why."""
+    leaves: list[LeafRow]
+    total_leaves: int
+    total_bytes: int
+    total_stored_bytes: int
+    dead_bytes: int
+    """Bytes in data files that no leaf refers to."""
+    parameters: int
+    """Number of elements below the params root; 0 if there is none."""
+    by_dtype: dict[str, int]
+    """Bytes by dtype."""
+    optimizer: list[OptimizerState] | None = None
+    """The states of the optimizer, with ``--optimizer``."""
+    notes: list[str] = []
+
+
+class Change(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A leaf that differs. ``max_abs`` and ``max_rel`` compare values where shapes agree; None otherwise."""
+
+    path: str
+    what: str
+    """``values``, ``shape``, ``dtype``, ``kind``, ``container``."""
+    a: str
+    b: str
+    differing: int | None = None
+    size: int | None = None
+    max_abs: float | None = None
+    max_rel: float | None = None
+    where: tuple[int, ...] | None = None
+    """Index of the largest absolute difference."""
+
+
+class Difference(Document, kw_only=True):
+    """What ``diff`` prints."""
+
+    a: str
+    b: str
+    only_in_a: list[str]
+    only_in_b: list[str]
+    changed: list[Change]
+    equal: int
+    """Leaves that agree."""
+    equal_by_reference: int
+    """Of these, how many refer to the same stored bytes, so that no value was read."""
+    structure_only: bool
+
+
+class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Something that ``verify`` found: a damaged leaf, or a disagreement with what it was held against."""
+
+    path: str
+    what: str
+    here: str = ""
+    there: str = ""
+    effect: str = ""
+    """What Orbax's restore makes of it, where the tree was held against a training script."""
+    leaves: int = 1
+    """How many leaves are concerned; a subtree is one finding."""
+    twins: list[str] = []
+    """Nodes of the optimizer state with the same fault, which follow the edit."""
+    edits: list[dict[str, Any]] = []
+    """Edits of a plan that mend it, tried out on the metadata."""
+    fix: str = ""
+
+
+class Verdict(Document, kw_only=True):
+    """What ``verify`` prints."""
+
+    checkpoint: str
+    against: str
+    agrees: bool
+    findings: list[Finding]
+    checked: int
+    unchecked: int
+    notes: list[str] = []

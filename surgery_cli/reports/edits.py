@@ -1,0 +1,70 @@
+"""Of `plan` and `apply`: what a plan does to a checkpoint."""
+
+from __future__ import annotations
+
+import msgspec
+
+from surgery_cli.reports.document import Document
+
+
+class ChangedLeaf(msgspec.Struct, kw_only=True, omit_defaults=True, rename={"from_": "from"}):
+    """An output leaf that is not an untouched copy. ``before`` and ``after`` are like ``float32[3,4]``."""
+
+    path: str
+    from_: str | None
+    operations: list[str]
+    before: str | None
+    after: str
+    policy: str | None = None
+    twin_of: str | None = None
+    moved: bool = False
+    digest: str | None = None
+
+
+class EditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One line of the text preview: an edit, how many leaves it names, how many twins follow and how."""
+
+    operation: str
+    summary: str
+    """E.g. ``params/Dense_1/kernel by 0.5``."""
+    leaves: int
+    twins: dict[str, int] = {}
+    """How many twins by policy: ``{"transform": 2}``."""
+    bytes: int = 0
+    """Bytes in memory of the leaves whose values change."""
+
+
+class Preview(Document, kw_only=True):
+    """What ``plan`` and ``--dry-run`` print. All counts of bytes are estimates from metadata, named as such."""
+
+    source: str
+    destination: str | None
+    draft: str
+    strategy: str
+    """``copy-on-write`` or ``compact``."""
+    strategy_reason: str
+    edits: list[EditLine]
+    leaves: list[ChangedLeaf]
+    removed: list[str]
+    by_reference: int
+    bytes_read: int
+    bytes_written: int
+    bytes_linked: int
+    bytes_copied: int
+    notes: list[str]
+    """Sentences: twins kept because their power is not sure, values that remain in the files, …"""
+    chosen: str = ""
+
+
+class Report(Preview, kw_only=True):
+    """What ``apply`` and the edit commands print. Bytes are as counted."""
+
+    verified: bool
+    digests: dict[str, str]
+    seconds: float
+    shared_files: int
+    """How many files source and destination share on disk: a hard link is no backup."""
+    shared: list[str] = []
+    """Their names, relative to the destination."""
+    checked: int
+    """Edited leaves that were read back and compared."""
