@@ -43,9 +43,10 @@ Adam has no state, so that on disk a clip looks like a trust ratio or a sign. Th
 - `--like-init FILE.py:FUNCTION`: the training script's own optimizer is tried out on tiny params. The function returns
   a `TrainState`, an `nnx.Optimizer`, or a dict with `tx` in it; an `nnx.state(...)` does not hold the optimizer.
 - `slots:` in a plan, for states that no optax factory made, and for accumulators behind one, as in
-  `chain(adam(...), ema(0.9))`, where `{opt_state/1/ema: {power: 0}}` is right unless a trust ratio stands between. Each tree of slots by its path or a pattern, with its
-  power, e.g. `{opt_state/1/0/mu: {power: -1}, opt_state/1/0/nu: {power: -2, even: true}}`. The slots of one state are
-  said together or not at all.
+  `chain(adam(...), ema(0.9))`, where `{opt_state/1/ema: {power: 0}}` is right unless a trust ratio stands between. Each
+  tree of slots by its path or a pattern, with its power, e.g.
+  `{opt_state/1/0/mu: {power: -1}, opt_state/1/0/nu: {power: -2, even: true}}`. The slots of one state are said together
+  or not at all.
 
 Until then, old moments under params times 0.1 make Adam's steps there up to 5.2 times too large; times 10, they leave
 0.1 of a step for thousands of steps.
