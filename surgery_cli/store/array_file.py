@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError, PlanError
-from surgery_cli.store import refusals
+from surgery_cli.store import pointers, refusals
 from surgery_cli.store.arrays import Window
 from surgery_cli.store.contiguous import ContiguousArray, Segment, known_dtype
 from surgery_cli.store.listing import unreadable
@@ -59,8 +59,8 @@ class ArrayFile:
         self.path, entry = _split(text)
         if not self.path.is_file():
             raise refusals.missing(self.path.absolute())
-        if refusals.is_pointer(self.path):
-            raise refusals.pointer(self.path, self.path.absolute().parent)
+        if pointers.is_pointer(self.path):
+            raise pointers.pointer(self.path, self.path.absolute().parent)
         self._entries = self._opened()
         if entry is not None:
             self._entries = {LeafPath((entry,)): self._entry(entry)}

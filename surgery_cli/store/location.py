@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from surgery_cli.errors import CheckpointError, PlanError
-from surgery_cli.store import refusals
+from surgery_cli.store import foreign_files, pointers, refusals
 from surgery_cli.store.listing import (
     Listing,
     StepName,
@@ -166,10 +166,10 @@ def _file(wish: _Wish) -> Location:
             why="the directory that it stands in is the checkpoint",
             fix=f"name '{path.parent}'",
         )
-    if path.suffix == ".safetensors" and not refusals.is_pointer(path):
+    if path.suffix == ".safetensors" and not pointers.is_pointer(path):
         return _flat(wish, "file", {"": path}, "a safetensors file")
     if not starts_as_msgpack(path):
-        raise refusals.describe_file(path)
+        raise foreign_files.describe_file(path)
     _refuse_multihost_flax(path)
     return _flat(wish, "file", {"": path}, "a Flax msgpack file")
 
@@ -187,7 +187,7 @@ def _refuse_multihost_flax(path: Path) -> None:
 
 def _tree(wish: _Wish, listing: Listing) -> Location:
     """A tree at the root of the directory: a flat checkpoint, or an item inside a step."""
-    refusals.refuse_pointers(wish.path)
+    pointers.refuse_pointers(wish.path)
     parent = Listing.of(wish.path.parent)
     handlers = item_handlers(parent)
     is_item = isinstance(handlers, dict) and not holds_pytree(parent)
@@ -303,7 +303,7 @@ def _chosen_items(
         others |= {name: path for name, path in items.items() if name != wish.item}
         items = {wish.item: items[wish.item]}
     for path in items.values():
-        refusals.refuse_pointers(path)
+        pointers.refuse_pointers(path)
     names = ", ".join(f"'{name}'" for name in items)
     phrase = f"item{'s' if len(items) > 1 else ''} {names}"
     if inside.absent:
@@ -357,7 +357,7 @@ def _root(wish: _Wish, listing: Listing, steps: list[Step]) -> Location:
     elif holds_pytree(within := Listing.of(path)):
         _refuse_item(base._replace(item=wish.item))
         refusals.refuse_unfinished(path, below=wish.path)
-        refusals.refuse_pointers(path)
+        pointers.refuse_pointers(path)
         items, phrase, foreign = {"": path}, "one tree", foreign_in_item(within)
     else:
         inside, items, others, phrase = _chosen_items(base, within)

@@ -6,29 +6,24 @@ Everything here is told from names and first bytes; nothing is ever unpickled.
 from __future__ import annotations
 
 import os
-import zipfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from surgery_cli.errors import CheckpointError, MissingError, SurgeryError
+from surgery_cli.store.foreign_files import PICKLE_SUFFIXES, describe_file
 from surgery_cli.store.listing import (
     SET_ASIDE_SUFFIX,
     STAGING_MARK,
     Listing,
-    beginning,
     holds_pytree,
     is_leftover,
     step_name,
     unfinished_name,
-    unreadable,
 )
+from surgery_cli.store.pointers import is_pointer, pointer
 from surgery_cli.tree.paths import nearest
 
-POINTER_MARK: Final = b"version https://git-lfs.github.com/spec/"
-_POINTER_BYTES: Final = 1024  # the specification's own limit for a pointer file
 _DELETION_RECORD: Final = "_CHECKPOINT_DELETION"
-_PICKLE_SUFFIXES: Final = (".pkl", ".pickle", ".p", ".joblib", ".pt", ".pth", ".bin", ".ckpt")
 
 
 def refuse_address(text: str) -> None:
@@ -144,200 +139,6 @@ def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
             )
 
 
-def refuse_pointers(directory: Path) -> None:
-    """Refuse a tree whose files are Git-LFS pointers.
-
-    Looks at the files that can tell: the item's own, every data file of an OCDBT store, some leaves' directories.
-
-    Raises:
-        CheckpointError: a pointer stands in place of a file.
-    """
-    for path in _telling_files(directory):
-        if is_pointer(path):
-            raise pointer(path, directory)
-
-
-def is_pointer(path: Path) -> bool:
-    """True if the file is a Git-LFS pointer."""
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise unreadable(path, error) from None
-    return size <= _POINTER_BYTES and beginning(path, 64).startswith(POINTER_MARK)
-
-
-def pointer(path: Path, directory: Path) -> CheckpointError:
-    return CheckpointError(
-        f"'{path}' is a Git-LFS pointer, not the file itself",
-        why="the repository was cloned without its large files",
-        fix=f"run `git lfs install && git lfs pull` in '{directory}'",
-    )
-
-
-def _telling_files(directory: Path) -> Iterator[Path]:
-    listing = Listing.of(directory)
-    yield from (directory / name for name in sorted(listing.files) if not name.startswith("."))
-    leaves = 0
-    for name in sorted(listing.folders):
-        is_store = name == "d" or name.startswith("ocdbt.")
-        leaves += not is_store
-        if not is_store and leaves > 8:
-            continue
-        inside = Listing.of(directory / name)
-        yield from (inside.path / file for file in sorted(inside.files))
-        if "d" in inside.folders:
-            data = Listing.of(inside.path / "d")
-            yield from (data.path / file for file in sorted(data.files))
-
-
-def describe_file(path: Path) -> CheckpointError:
-    """The error for a file that is no checkpoint, told from its first bytes."""
-    head = beginning(path, 512)
-    if head.startswith(POINTER_MARK):
-        return pointer(path, path.parent)
-    for recognises, refusal in _FILE_KINDS:
-        if recognises(path, head):
-            return CheckpointError(f"'{path}' {refusal[0]}", why=refusal[1], fix=refusal[2])
-    return CheckpointError(
-        f"'{path}' is not a checkpoint file",
-        why="it is neither Flax msgpack nor safetensors" if head else "it is empty",
-        fix="name a checkpoint's directory, a Flax `checkpoint_<N>` file, or a `.safetensors` file",
-    )
-
-
-def _is_pickle(path: Path, head: bytes) -> bool:
-    binary = len(head) > 1 and head[0] == 0x80 and head[1] in (2, 3, 4, 5)
-    return binary or (path.suffix in _PICKLE_SUFFIXES and head[:1] in (b"(", b"c", b"}", b"]"))
-
-
-def _zip_names(path: Path, head: bytes) -> list[str]:
-    if not head.startswith(b"PK\x03\x04"):
-        return []
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        return []
-
-
-def _is_archive(_path: Path, head: bytes) -> bool:
-    return head.startswith(
-        (b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ")
-    ) or (head[257:262] == b"ustar")
-
-
-_NEVER_UNPICKLED = "a pickle runs code when it is loaded; surgery never does that"
-_FileKind = tuple[Callable[[Path, bytes], bool], tuple[str, str, str]]
-_FILE_KINDS: Final[tuple[_FileKind, ...]] = (
-    (
-        lambda path, head: any(
-            n.endswith(("/data.pkl", "/version")) for n in _zip_names(path, head)
-        ),
-        (
-            "is a PyTorch checkpoint: a pickle in a zip archive",
-            _NEVER_UNPICKLED,
-            "convert it where you trust it: `safetensors.torch.save_file(torch.load(…), 'x.safetensors')`",
-        ),
-    ),
-    (
-        lambda path, head: any(n.endswith("weights.h5") for n in _zip_names(path, head)),
-        (
-            "is a Keras archive",
-            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
-            "load it with `keras.models.load_model` and save its variables with Orbax",
-        ),
-    ),
-    (
-        lambda path, head: head.startswith(b"\x93NUMPY") and path.suffix != ".npy",
-        (
-            "is a NumPy array file, and its name does not say so",
-            "what an edit takes arrays from is told by its suffix",
-            "rename it so that it ends in `.npy`",
-        ),
-    ),
-    (
-        lambda path, head: (
-            path.suffix != ".npz" and any(n.endswith(".npy") for n in _zip_names(path, head))
-        ),
-        (
-            "is a NumPy array file, and its name does not say so",
-            "what an edit takes arrays from is told by its suffix",
-            "rename it so that it ends in `.npz`",
-        ),
-    ),
-    (
-        lambda path, head: (
-            head.startswith(b"\x93NUMPY") or any(n.endswith(".npy") for n in _zip_names(path, head))
-        ),
-        (
-            "is a NumPy array file, not a checkpoint",
-            "arrays in it can be put into a checkpoint",
-            "name a checkpoint here; the file stands after `--with`: `surgery replace SRC DST AT --with FILE`",
-        ),
-    ),
-    (
-        _is_pickle,
-        (
-            "is a pickle",
-            _NEVER_UNPICKLED,
-            "load it where you trust it and save the tree with `orbax.checkpoint.StandardCheckpointer`",
-        ),
-    ),
-    (
-        lambda path, head: head.startswith(b"\x89HDF\r\n\x1a\n"),
-        (
-            "is an HDF5 file (Keras weights are such files)",
-            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
-            "load it with h5py or Keras and save the arrays with Orbax or as `.npz`",
-        ),
-    ),
-    (
-        lambda path, head: (
-            path.name.endswith((".index", "saved_model.pb")) or ".data-0" in path.name
-        ),
-        (
-            "belongs to a TensorFlow checkpoint",
-            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
-            "read it with `tf.train.load_checkpoint` and save the arrays with Orbax",
-        ),
-    ),
-    (
-        lambda path, head: head.startswith(b"GGUF"),
-        (
-            "is a GGUF file",
-            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
-            "edit the checkpoint that it was made from",
-        ),
-    ),
-    (
-        lambda path, head: (
-            path.name
-            in (
-                "_METADATA",
-                "_CHECKPOINT_METADATA",
-                "_sharding",
-                "manifest.ocdbt",
-                ".zarray",
-                "zarr.json",
-            )
-        ),
-        (
-            "is one file of a checkpoint",
-            "a checkpoint of this kind is a directory",
-            "name the directory that it stands in",
-        ),
-    ),
-    (
-        _is_archive,
-        (
-            "is an archive",
-            "surgery reads checkpoints as they stand on disk",
-            "unpack it and name the directory that comes out",
-        ),
-    ),
-)
-
-
 def describe_directory(listing: Listing) -> CheckpointError:
     """The error for a directory in which no checkpoint was found, told from its names."""
     path, files = listing.path, listing.files
@@ -359,7 +160,7 @@ def describe_directory(listing: Listing) -> CheckpointError:
         what = f"'{path}' is one part of a checkpoint"
         why, fix = "the directory that it stands in is the checkpoint", f"name '{path.parent}'"
     else:
-        telling = sorted(n for n in files if Path(n).suffix in (*_PICKLE_SUFFIXES, ".h5", ".keras"))
+        telling = sorted(n for n in files if Path(n).suffix in (*PICKLE_SUFFIXES, ".h5", ".keras"))
         if telling:
             inside = describe_file(path / telling[0])
             return CheckpointError(
