@@ -60,6 +60,11 @@ b1 = 0.9 and b2 = 0.999 reach 6.6 learning rates at step 12. The preview reads t
 `warm` avoids it, for an edit of params. `surgery inspect --optimizer` lists all counters and stored learning rates with
 what they drive. A counter that drives a schedule, and the step of a TrainState, may be set alone.
 
+`reset-optimizer` without a pattern and with `clocks: true` is what the optimizer begins with, but for what no slot
+needs: schedules go on, and numbers that came from the script's settings or were tuned by the optimizer stay (injected
+hyperparameters, prodigy's `estim_lr`, mechanic's `s`, a plateau's factor); the preview names them. Running sums beside
+the slots, such as schedule-free's `weight_sum`, restart with all slots of their state.
+
 ## What was tried
 
 Every row is a real state that Orbax saved after a few training steps. Four groups of its params are multiplied by

@@ -116,7 +116,8 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     """All output leaves with their recipes, in stored order.
 
     ``fingerprints`` holds one for every source that was opened, by name. ``slots`` are the twins of params in the
-    optimizer state, by the path at which they stand now; ``clocks`` its counters, by the path in the source. ``notes``
+    optimizer state, by the path at which they stand now; ``clocks`` its counters, by the path in the source, like
+    ``running``, the initial values of numbers that a state keeps with its slots. ``notes``
     are sentences for the preview.
     """
 
@@ -125,6 +126,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     fingerprints: dict[str, str]
     slots: dict[LeafPath, Slot] = {}
     clocks: dict[LeafPath, Clock] = {}
+    running: dict[LeafPath, float] = {}
     notes: tuple[str, ...] = ()
     outcomes: tuple[EditOutcome, ...] = ()
     items: DraftItems = DraftItems()

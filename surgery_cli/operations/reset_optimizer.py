@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from surgery_cli.draft import Draft, LeafRecipe, is_numeric
+from surgery_cli.draft import SOURCE, Draft, LeafRecipe, is_numeric
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.operations.set import Set
 from surgery_cli.operations.settings import check_finite
 from surgery_cli.optimizer.resets import refilled, taking_param
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafSpec, is_floating
 
 _SHOWN_NUMBERS = 6
@@ -23,8 +23,8 @@ _SHOWN_NUMBERS = 6
 class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True):
     """Give the slots of the optimizer state their initial values, and with `clocks` restart its step counters.
 
-    Patterns name slots, or params whose slots are meant; without any, all slots are reset. Schedules go on: they
-    belong to no slot.
+    Patterns name slots, or params whose slots are meant; without any, all slots are reset. Running sums that a state
+    keeps for all its slots restart with all of them. Schedules go on: they belong to no slot.
     """
 
     clocks: Annotated[
@@ -43,8 +43,9 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
         return True
 
     def narrowed(self, selected: Sequence[LeafPath], draft: Draft) -> list[LeafPath]:
-        """The slots that stand among ``selected``, or whose params do."""
+        """The slots that stand among ``selected``, or whose params do; an exception spares either."""
         named = set(selected)
+        spared = self._exceptions(draft)
         return [
             slot.path
             for slot in draft.slots.values()
@@ -52,7 +53,15 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
             and slot.relation not in ("hole", "one")
             and is_numeric(draft.leaves[slot.path].spec)
             and (slot.path in named or slot.param in named)
+            and not {slot.path, slot.param} & spared
         ]
+
+    def _exceptions(self, draft: Draft) -> set[LeafPath]:
+        """The slots and params that the exceptions name."""
+        if not self.exceptions:
+            return set()
+        places = {p: str(p) for slot in draft.slots.values() for p in (slot.path, slot.param)}
+        return {path for text in self.exceptions for path in PathPattern(text).named(places)}
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         if self.optimizer is not None:
@@ -81,7 +90,17 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
         gathering.raise_if_any()
         if self.clocks:
             changed |= _restarted_clocks(slots, draft, scene)
-        return draft.with_leaves(changed).noting(*_numbers_left(slots, draft))
+        running = _restarted_numbers(slots, draft)
+        reset = draft.with_leaves(changed | running)
+        if running:
+            names = _named(map(str, running))
+            reset = reset.noting(
+                f"these numbers of the optimizer's own restart with its slots: {names}"
+            )
+        owners = {slot.node.parent for slot in slots} - {LeafPath()}
+        states = {_state_of(slot) for slot in slots}
+        reset = reset.noting(*_numbers_left(owners if self.patterns else states, reset))
+        return reset.noting(*_schedules_left(states, reset)) if self.clocks else reset
 
     def _reset(self, slot: Slot, draft: Draft) -> LeafRecipe:
         if slot.takes_param:
@@ -94,7 +113,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
                 fix="give it with `fill`, or leave these slots out with `except`",
                 field="fill",
             )
-        return refilled(draft, slot, value)
+        return refilled(draft, slot.path, value)
 
 
 def _why_none(draft: Draft) -> str:
@@ -130,19 +149,66 @@ def _restarted_clocks(
     return found
 
 
-def _numbers_left(slots: Iterable[Slot], draft: Draft) -> list[str]:
-    """A note that names the floating numbers which an optimizer keeps beside its slots, for no param."""
-    owners = {slot.node.parent for slot in slots} - {LeafPath()}
-    kept = {
-        str(path)
-        for path, recipe in draft.leaves.items()
-        if recipe.spec.has_array
-        and is_floating(recipe.spec.dtype)
-        and path not in draft.slots
-        and path.parent in owners
+def _restarted_numbers(slots: Iterable[Slot], draft: Draft) -> dict[LeafPath, LeafRecipe]:
+    """Running numbers of states all of whose slots are reset: over sums of old slots, new ones would be misjudged."""
+    reset = {slot.path for slot in slots}
+    owners = {slot.node.parent for slot in draft.slots.values() if slot.path in reset}
+    partly = {
+        slot.node.parent
+        for slot in draft.slots.values()
+        if slot.in_optimizer and slot.relation not in ("hole", "one") and slot.path not in reset
     }
+    found: dict[LeafPath, LeafRecipe] = {}
+    for path, recipe in draft.leaves.items():
+        if path.parent not in owners or path.parent in partly or recipe.origin is None:
+            continue
+        if recipe.origin.source == SOURCE and recipe.origin.path in draft.running:
+            found[path] = refilled(draft, path, draft.running[recipe.origin.path])
+    return found
+
+
+def _numbers_left(nodes: Collection[LeafPath], reset: Draft) -> list[str]:
+    """A note that names the floating numbers below ``nodes``, slots aside, which are as they were."""
+    kept = sorted(
+        str(path)
+        for path, recipe in _below(nodes, reset)
+        if recipe.spec.has_array and is_floating(recipe.spec.dtype) and path not in reset.slots
+    )
     if not kept:
         return []
-    names = ", ".join(f"'{name}'" for name in sorted(kept)[:_SHOWN_NUMBERS])
-    more = f" and {len(kept) - _SHOWN_NUMBERS} more" if len(kept) > _SHOWN_NUMBERS else ""
-    return [f"these numbers of the optimizer's own are left as they are: {names}{more}"]
+    return [f"these numbers of the optimizer's own are left as they are: {_named(kept)}"]
+
+
+def _schedules_left(nodes: Collection[LeafPath], reset: Draft) -> list[str]:
+    """A note that names the counters of schedules below ``nodes`` which go on."""
+    kept = [
+        str(path)
+        for path, _ in _below(nodes, reset)
+        if (clock := reset.clock_at(path)) is not None and clock.drives == "schedule"
+    ]
+    if not kept:
+        return []
+    verb = "this schedule goes on" if len(kept) == 1 else "these schedules go on"
+    return [f"{verb}: {_named(kept)}; `set` with `to: 0` restarts one"]
+
+
+def _below(nodes: Collection[LeafPath], draft: Draft) -> Iterator[tuple[LeafPath, LeafRecipe]]:
+    """The leaves below some nodes that no edit has changed."""
+    for path, recipe in draft.leaves.items():
+        if recipe.is_by_reference and any(path[:n] in nodes for n in range(1, len(path))):
+            yield path, recipe
+
+
+def _state_of(slot: Slot) -> LeafPath:
+    """The topmost node above a slot that does not hold the params as well: the whole state of its optimizer."""
+    shared = 0
+    while slot.node[shared : shared + 1] == slot.root[shared : shared + 1] != ():
+        shared += 1
+    return LeafPath(slot.node[: shared + 1])
+
+
+def _named(paths: Iterable[str]) -> str:
+    """Paths in quotes, the first of many."""
+    names = list(paths)
+    more = f" and {len(names) - _SHOWN_NUMBERS} more" if len(names) > _SHOWN_NUMBERS else ""
+    return ", ".join(f"'{name}'" for name in names[:_SHOWN_NUMBERS]) + more

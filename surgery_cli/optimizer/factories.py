@@ -177,7 +177,7 @@ REFUSED: Final[Mapping[str, str]] = {
 def factories_of_both(before: Iterable[str], kinds: Iterable[str]) -> list[str]:
     """Factories that make a state of one of ``before``, and behind it one of ``kinds``.
 
-    >>> factories_of_both(["rms"], ["trace"]), factories_of_both(["adam"], ["trace"])
+    >>> factories_of_both(["rms"], ["trace"]), factories_of_both(["lion"], ["trace"])
     (['rmsprop'], [])
     """
     first, then = set(before), set(kinds)

@@ -12,14 +12,16 @@ from surgery_cli.tree.paths import LeafPath
 class Findings:
     """Groups of slots, and what else the state keeps, by path.
 
-    ``clocks`` are by the node that owns them: what each drives, and at what it starts. ``family`` names the optimizer
-    of every node, ``questions`` go with the nodes of params that they concern.
+    ``clocks`` are by the node that owns them: what each drives, and at what it starts. ``running`` gives the initial
+    values of numbers beside slots, ``family`` names the optimizer of every node. ``questions`` go with the nodes of
+    params that they concern.
     """
 
     def __init__(self) -> None:
         self.groups: list[Group] = []
         self.clocks: dict[LeafPath, dict[LeafPath, tuple[str, int]]] = {}
         self.hyperparams: dict[LeafPath, str] = {}
+        self.running: dict[LeafPath, float] = {}
         self.family: dict[LeafPath, str] = {}
         self.questions: list[tuple[Problem, tuple[LeafPath, ...]]] = []
 

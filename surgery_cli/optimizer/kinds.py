@@ -51,15 +51,19 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     clocks: Mapping[str, str] = MappingProxyType({})
     clock_fresh: Mapping[str, int] = MappingProxyType({})
     numbers: Mapping[str, str] = MappingProxyType({})
+    running: Mapping[str, float] = MappingProxyType({})
+    """Numbers that the whole state keeps with its slots, and at what they start."""
     others: tuple[str, ...] = ()
-    """Fields that are neither trees, nor clocks, nor hyperparameters: keys, flags, running scalars."""
+    """All other fields that are no trees: keys, flags, numbers that start from a setting or go with one that does."""
     inner: tuple[str, ...] = ()
     after: int | str = "same"
 
     @property
     def signature(self) -> frozenset[str]:
         """The names of all fields."""
-        return frozenset((*self.fields, *self.clocks, *self.numbers, *self.others, *self.inner))
+        return frozenset(
+            (*self.fields, *self.clocks, *self.numbers, *self.running, *self.others, *self.inner)
+        )
 
 
 _SQUARE: Final = Field(of_signal=2, is_even=True, is_second_moment=True)
@@ -246,7 +250,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         family="lbfgs",
         after="unknown",
         clocks={"count": "first_step"},
-        others=("weights_memory",),
+        running={"weights_memory": 0.0},
         fields={
             "params": _PARAMS,
             "updates": _FIRST,
@@ -281,14 +285,16 @@ KINDS: Final[tuple[Kind, ...]] = (
         after="unknown",
         fields={"exp_avg": _FIRST, "exp_avg_sq": _SQUARE, "grad_sum": _FIRST},
         clocks=_COUNT,
-        others=("estim_lr", "numerator_weighted"),
+        running={"numerator_weighted": 0.0},
+        others=("estim_lr",),
     ),
     Kind(
         name="prodigy",
         family="prodigy",
         after="unknown",
         clocks=_COUNT,
-        others=("estim_lr", "numerator_weighted"),
+        running={"numerator_weighted": 0.0},
+        others=("estim_lr",),
         fields={
             "exp_avg": _FIRST,
             "exp_avg_sq": _SQUARE,
@@ -325,7 +331,8 @@ KINDS: Final[tuple[Kind, ...]] = (
         after="unknown",
         fields={"exp_avg": _FIRST},
         clocks={"count": "first_step"},
-        others=("barf", "gamma", "lb"),
+        running={"barf": 0.0, "gamma": 0.0},
+        others=("lb",),
     ),
     Kind(
         name="momo_adam",
@@ -333,7 +340,8 @@ KINDS: Final[tuple[Kind, ...]] = (
         after="unknown",
         fields={"exp_avg": _FIRST, "exp_avg_sq": _SQUARE},
         clocks={"count": "first_step"},
-        others=("barf", "gamma", "lb"),
+        running={"barf": 0.0, "gamma": 0.0},
+        others=("lb",),
     ),
     Kind(
         name="mechanic",
@@ -341,7 +349,8 @@ KINDS: Final[tuple[Kind, ...]] = (
         after="unknown",
         fields={"x0": _PARAMS},
         clocks={"count": "first_step"},
-        others=("r", "m", "v", "s"),
+        running={"r": 0.0, "m": 0.0, "v": 0.0},
+        others=("s",),
         inner=("base_optimizer_state",),
     ),
     Kind(
@@ -352,7 +361,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         clocks={"step_count": "schedule"},
         clock_fresh={"step_count": 1},
         numbers={"b1": "interpolation b1"},
-        others=("weight_sum", "max_lr"),
+        running={"weight_sum": 0.0, "max_lr": 0.0},
         inner=("base_optimizer_state",),
     ),
     Kind(

@@ -208,7 +208,7 @@ class _Carrying:
                 fix=f"use `optimizer: keep`, or add `slots: {{{slot.node}: {{fresh: X}}}}` with X that value",
                 path=str(slot.path),
             )
-        self.changed[slot.path] = refilled(self._draft, slot, slot.fresh, policy)
+        self.changed[slot.path] = refilled(self._draft, slot.path, slot.fresh, policy)
 
     def _warm(self, slot: Slot) -> None:
         from surgery_cli.operations.slot_steps import FillMean
@@ -216,7 +216,7 @@ class _Carrying:
         if not slot.is_second_moment:
             is_known = slot.power is not None  # an unknown slot may hold squares
             if slot.fresh is None and is_known and self._policy is not None:
-                self.changed[slot.path] = refilled(self._draft, slot, 0.0, "warm")
+                self.changed[slot.path] = refilled(self._draft, slot.path, 0.0, "warm")
             else:
                 self._reset(slot, "warm")
             return

@@ -7,15 +7,16 @@ import msgspec
 from surgery_cli.draft import Draft, LeafRecipe, Step
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import LeafPath
 
 
-def refilled(draft: Draft, slot: Slot, value: float, policy: str = "reset") -> LeafRecipe:
-    """The slot with ``value`` in every element."""
+def refilled(draft: Draft, path: LeafPath, value: float, policy: str = "reset") -> LeafRecipe:
+    """The slot, or the number beside slots, with ``value`` in every element."""
     from surgery_cli.operations.slot_steps import FillFresh
 
-    recipe = draft.leaves[slot.path]
+    recipe = draft.leaves[path]
     fill = FillFresh(value=value)
-    step = Step(fill, slot.path, recipe.spec, fill.output(recipe.spec))
+    step = Step(fill, path, recipe.spec, fill.output(recipe.spec))
     return recipe.then(step, policy=policy)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from surgery_cli.draft import is_numeric
 from surgery_cli.optimizer.findings import Findings
 from surgery_cli.optimizer.groups import Group, Signal, SlotHint
 from surgery_cli.optimizer.kinds import UNDER_PARAM, Field, Kind, by_name, by_signature
@@ -102,6 +103,10 @@ class States:
             leaf = node.children.get(name)
             if isinstance(leaf, LeafPath) and self._tree[leaf].kind is not LeafKind.EMPTY:
                 self._findings.hyperparams[leaf] = meaning
+        for name, fresh in kind.running.items():
+            leaf = node.children.get(name)
+            if isinstance(leaf, LeafPath) and is_numeric(self._tree[leaf]):
+                self._findings.running[leaf] = fresh
         hyperparams = node.children.get("hyperparams") if "hyperparams" in kind.others else None
         if isinstance(hyperparams, Node):
             for leaf in hyperparams.leaves():

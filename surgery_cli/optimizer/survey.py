@@ -36,7 +36,8 @@ class Question(msgspec.Struct, frozen=True):
 class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
     """What the metadata of a tree says of its optimizer state.
 
-    ``slots`` include holes (relation ``hole``). ``hyperparams`` say what a stored number is. ``unsure`` lists slots
+    ``slots`` include holes (relation ``hole``). ``hyperparams`` say what a stored number is,
+    ``running`` at what a number starts that a state keeps with its slots. ``unsure`` lists slots
     whose power is not known; they are kept. ``open_questions`` matter once an edit touches what they concern.
     ``family`` names each optimizer node.
     """
@@ -45,6 +46,7 @@ class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
     slots: dict[LeafPath, Slot]
     clocks: dict[LeafPath, Clock]
     hyperparams: dict[LeafPath, str]
+    running: dict[LeafPath, float]
     unsure: list[Unsure]
     open_questions: list[Question]
     family: dict[LeafPath, str]
@@ -99,6 +101,7 @@ def survey(
         slots={},
         clocks={},
         hyperparams={},
+        running={},
         unsure=[],
         open_questions=[],
         family={},
@@ -174,6 +177,7 @@ def _gather(
             own = () if drives in _DRIVE_NO_SLOT else tuple(driven.get(owner, ()))
             found.clocks[path] = Clock(path=path, drives=drives, slots=own, fresh=fresh)
     found.hyperparams.update(walked.hyperparams)
+    found.running.update(walked.running)
     found.family.update(walked.family)
     found.open_questions.extend(Question(problem, nodes) for problem, nodes in walked.questions)
 

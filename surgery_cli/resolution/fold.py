@@ -60,6 +60,7 @@ def resolve(
     draft = Draft.of(source.tree, source.fingerprint)
     if surveyed is not None:
         draft = Draft.of(source.tree, source.fingerprint, surveyed.slots, surveyed.clocks)
+        draft = draft.replaced(running=surveyed.running)
     draft = draft.replaced(items=items or DraftItems())
     for index, edit in enumerate(plan.edits):
         with gathering.catching():

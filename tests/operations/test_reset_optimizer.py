@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from optax_registry import PARAMS, state_of, tree_of
+from optax_registry import OPTIMIZERS, PARAMS, params_for, state_of, tree_of
 
 from surgery_cli.draft import Draft, LeafRef
 from surgery_cli.errors import PlanError
@@ -15,6 +15,8 @@ from surgery_cli.operations.slot_steps import FillFresh
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind
+from surgery_cli.verification.pytrees import stored_leaves
 
 
 class Stored:
@@ -38,6 +40,8 @@ def state(name: str, **more: Any) -> dict[str, Any]:
 def fills(draft: Draft) -> dict[str, float]:
     found = {}
     for path in draft.changed:
+        if draft.slots.get(path) and draft.slots[path].takes_param:
+            continue
         (step,) = draft.leaves[path].steps
         assert isinstance(step.operation, FillFresh)
         found[str(path)] = step.operation.value
@@ -72,6 +76,14 @@ def test_patterns_name_slots_or_their_params(at: str) -> None:
     assert [(o.leaves, o.twins) for o in draft.outcomes] == [(2, {})]
 
 
+@pytest.mark.parametrize("except_", ["params/Dense_1", "params/Dense_1/*", "opt_state/0/*/Dense_1"])
+def test_slots_of_a_param_that_is_an_exception_go_on(except_: str) -> None:
+    draft = resolved(state("adam"), ResetOptimizer(except_=except_))
+    assert set(fills(draft)) == {
+        f"opt_state/0/{m}/Dense_0/{leaf}" for m in ("mu", "nu") for leaf in ("bias", "kernel")
+    }
+
+
 def test_copies_of_params_take_the_params_values() -> None:
     draft = resolved(state("schedule_free_sgd"), ResetOptimizer())
     path = LeafPath(("opt_state", "z", "Dense_0", "kernel"))
@@ -104,10 +116,70 @@ def test_unknown_parts_of_the_state_are_asked_for_wherever_the_edit_looks() -> N
         assert "slots:" in caught.value.problems[0].fix
 
 
-def test_running_numbers_of_the_optimizer_are_named_as_left_alone() -> None:
+def test_numbers_that_start_from_a_setting_are_named_as_left_alone() -> None:
     draft = resolved(state("momo"), ResetOptimizer())
-    (note,) = draft.notes
-    assert "'opt_state/barf', 'opt_state/gamma', 'opt_state/lb'" in note
+    (note,) = [note for note in draft.notes if "left as they are" in note]
+    assert note.endswith(": 'opt_state/lb'")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["schedule_free_sgd", "prodigy", "dadapt_adamw", "momo", "momo_adam", "mechanic_adam", "lbfgs"],
+)
+def test_running_numbers_start_with_all_slots_as_optax_starts_them(name: str) -> None:
+    draft = resolved(state(name), ResetOptimizer(), optimizer_kind=None)
+    slots = {str(path) for path in draft.slots}
+    numbers = {path: value for path, value in fills(draft).items() if path not in slots}
+    fresh = OPTIMIZERS[name]().init(PARAMS)
+    assert numbers
+    for path, value in numbers.items():
+        own: Any = fresh
+        for key in path.split("/")[1:]:
+            own = own[int(key)] if key.isdigit() else getattr(own, key)
+        assert np.array_equal(own, np.full(np.shape(own), value, np.float32)), path
+    (note,) = [note for note in draft.notes if "restart with its slots" in note]
+    assert all(f"'{path}'" in note for path in numbers)
+
+
+WITHOUT_SLOTS = {"fromage", "noisy_sgd", "polyak_sgd", "sgd", "sign_sgd", "flatten_adam", "galore"}
+ASKS_FOR_FILL = {"rprop", "ldog", "snapshot_updates"}
+HIDDEN_KINDS = {"yogi": "yogi"}
+
+
+@pytest.mark.parametrize("name", sorted({*OPTIMIZERS} - WITHOUT_SLOTS - ASKS_FOR_FILL))
+def test_a_full_reset_is_what_optax_begins_with_or_says_what_is_left(name: str) -> None:
+    params, fresh = params_for(name), OPTIMIZERS[name]().init(params_for(name))
+    trained = {"params": params, "opt_state": fresh}
+    everything = ResetOptimizer(clocks=True)
+    draft = resolved(trained, everything, optimizer_kind=HIDDEN_KINDS.get(name))
+    leaves = {
+        LeafPath(("opt_state", *path)): leaf for path, leaf in stored_leaves(fresh)
+    }  # paths as Orbax stores them
+    for path, recipe in draft.leaves.items():
+        if path not in leaves or not recipe.spec.has_array or recipe.spec.kind is LeafKind.KEY:
+            continue
+        if not recipe.steps:
+            takes_param = path in draft.slots and draft.slots[path].takes_param
+            placeholder = path in draft.slots and recipe.spec.shape == (1,)
+            is_float = recipe.spec.dtype.startswith(("float", "bfloat", "complex"))
+            said = any(f"'{path}'" in note or " more" in note for note in draft.notes)
+            assert takes_param or placeholder or not is_float or said, path
+            continue
+        (step,) = recipe.steps
+        value = np.full(np.shape(leaves[path]), step.operation.filled(None))
+        assert np.array_equal(np.asarray(leaves[path], np.float32), value.astype(np.float32)), path
+
+
+def test_running_numbers_go_on_while_one_slot_does() -> None:
+    part = ResetOptimizer(except_="params/Dense_1/bias")
+    assert "opt_state/numerator_weighted" not in fills(resolved(state("prodigy"), part))
+
+
+def test_schedules_that_go_on_are_named() -> None:
+    draft = resolved(state("adamw_sched"), ResetOptimizer(clocks=True))
+    assert (
+        "this schedule goes on: 'opt_state/2/count'; `set` with `to: 0` restarts one" in draft.notes
+    )
 
 
 @pytest.mark.parametrize(
