@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import cycle, islice
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,8 @@ from surgery_cli.verification.pytrees import plain_path, stored_leaves
 from surgery_cli.verification.script_optimizers import Optimizer
 
 _STEPS: Final = 3
+_MOST_STEPS: Final = 64
+"""How long slots that are still zero are waited for: those behind an accumulation of gradients."""
 _GRADIENT: Final = 1e-3
 """Small enough that clipping rests, large enough that no epsilon is felt."""
 _TOLERANCE: Final = 0.05
@@ -117,7 +120,8 @@ def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
     """Feed the optimizer g, then g/c with params c·p, for c of 1/2, 2 and -1, and compare the slots.
 
     Every axis of the params is cut to at most two elements; nothing of the checkpoint is read. Paths are relative to
-    the optimizer state, and plain. This is the definition of a slot's power, whatever stands before it in the chain.
+    the optimizer state, and plain. Where gradients are accumulated, slots are waited for. This is the definition of a
+    slot's power, whatever stands before it in the chain.
 
     Raises:
         Exception: whatever the optimizer raises, e.g. because it needs more than gradients.
@@ -132,11 +136,13 @@ def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
         params, gradients = _problem(optimizer.params)
         transformation = optimizer.transformation
         update = jax.jit(transformation.update)
-        runs = {
-            c: _run(transformation.init, update, params, gradients, c)
-            for c in (1.0, 0.5, 2.0, -1.0)
-        }
-    return {path: _measured(path, runs) for path in runs[1.0][1]}
+        found = _after(_STEPS, transformation.init, update, params, gradients)
+        unsure = [path for path, one in found.items() if one.power is None]
+        later = _first_step(unsure, transformation.init, update, params, gradients)
+        if later is not None:
+            more = _after(later, transformation.init, update, params, gradients)
+            found.update((path, more[path]) for path in unsure)
+    return found
 
 
 _Leaves = dict[LeafPath, Any]
@@ -160,19 +166,45 @@ def _problem(shapes: Any) -> tuple[Any, list[Any]]:
     return drawn(1.0), [drawn(_GRADIENT) for _ in range(_STEPS)]
 
 
-def _run(
+def _after(
+    steps: int, init: Any, update: Any, params: Any, gradients: list[Any]
+) -> dict[LeafPath, Measured]:
+    """What is seen of every slot after so many steps."""
+    runs: dict[float, tuple[_Leaves, _Leaves]] = {}
+    for factor in (1.0, 0.5, 2.0, -1.0):
+        first, *_, last = islice(_states(init, update, params, gradients, factor), steps + 1)
+        runs[factor] = _numbers(first), _numbers(last)
+    return {path: _measured(path, runs) for path in runs[1.0][1]}
+
+
+def _first_step(
+    unsure: Collection[LeafPath], init: Any, update: Any, params: Any, gradients: list[Any]
+) -> int | None:
+    """The first step after the usual ones at which a slot that was zero then no longer is; None if none ever is."""
+    states = islice(_states(init, update, params, gradients, 1.0), _STEPS, _MOST_STEPS + 1)
+    numbers = map(_numbers, states)
+    usual = next(numbers)
+    waiting = [path for path in unsure if not usual[path].any()]
+    if not waiting:
+        return None
+    steps = enumerate(numbers, _STEPS + 1)
+    return next((n for n, later in steps if any(later[path].any() for path in waiting)), None)
+
+
+def _states(
     init: Any, update: Any, params: Any, gradients: list[Any], factor: float
-) -> tuple[_Leaves, _Leaves]:
-    """The leaves of the initial state, and of the state after the last step, under params times ``factor``."""
+) -> Iterator[Any]:
+    """The initial state, and that after each step, under params times ``factor``."""
     import jax
     import numpy as np
 
     scaled = jax.tree.map(lambda leaf: leaf * np.float32(factor), params)
-    first = state = init(scaled)
-    for gradient in gradients:
+    state = init(scaled)
+    yield state
+    for gradient in cycle(gradients):
         divided = jax.tree.map(lambda leaf: leaf / np.float32(factor), gradient)
         _, state = update(divided, state, scaled)
-    return _numbers(first), _numbers(state)
+        yield state
 
 
 def _numbers(state: Any) -> _Leaves:

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
-from optax_registry import OPTIMIZERS, PARAMS, train_state
+from optax_registry import OPTIMIZERS, PARAMS, train_state, tree_of
 
 from surgery_cli.optimizer.survey import survey
 from surgery_cli.tree.paths import LeafPath
@@ -50,6 +50,21 @@ def test_clipping_that_rests_leaves_the_powers_as_they_are():
     found = settled(survey(tree, params="params"), tried(OPTIMIZERS["clip_adam"]()))
     assert {s.name: s.power for s in found.slots.values()} == {"mu": -1, "nu": -2}
     assert found.unsure == []
+
+
+@pytest.mark.parametrize("every", [2, 3, 8])
+def test_an_optimizer_behind_an_accumulation_of_gradients_is_waited_for(every):
+    chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1))
+    transformation = optax.chain(
+        optax.clip(1.0), optax.MultiSteps(chain, every).gradient_transformation()
+    )
+    state = {"params": PARAMS, "opt_state": transformation.init(PARAMS)}
+    before = survey(tree_of(state), params="params")
+    assert {s.name: s.power for s in before.slots.values()} == dict.fromkeys(
+        ["acc_grads", "mu", "nu"]
+    )
+    found = settled(before, tried(transformation))
+    assert {s.name: s.power for s in found.slots.values()} == {"acc_grads": -1, "mu": -1, "nu": -2}
 
 
 @pytest.mark.parametrize("name", ["l2_before_adam", "yogi"])
