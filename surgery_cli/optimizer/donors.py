@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from surgery_cli.draft import Draft, LeafRecipe, LeafRef
+from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.optimizer.survey import survey
 from surgery_cli.tree.paths import LeafPath
@@ -69,7 +70,6 @@ def _counterpart(slot: Slot, theirs: Sequence[Slot]) -> Slot | None:
 
 def _grafted(origin: LeafRef, donor: LeafSpec, own: LeafSpec, path: LeafPath) -> LeafRecipe | None:
     """The recipe of a slot that is taken from a donor, in the slot's own dtype."""
-    from surgery_cli.errors import PlanError
     from surgery_cli.operations.cast import step_to
 
     if donor.dtype == own.dtype:

@@ -41,8 +41,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of state.
 
     ``after`` is the signal behind it: ``same``, ``unknown`` or a number. ``inner`` fields hold states that the same
-    signal reaches; with ``passes_inner`` the signal behind the innermost goes on. ``clocks`` say what an integer
-    scalar drives; ``numbers`` what a scalar that is no clock means.
+    signal reaches; behind a state that is ``same``, the signal behind its inner states goes on. ``clocks`` say what an
+    integer scalar drives; ``numbers`` what a scalar that is no clock means.
     """
 
     name: str
@@ -459,7 +459,6 @@ VANISHING: Final = {
     "inject_hyperparams": ("hyperparams_states",),
     "sam": ("adv_state",),
     "sam_opaque": ("adv_state",),
-    "sophia": (),
     "search_record": ("curvature_error",),
 }
 """Fields that some releases lack, or that Flax NNX leaves out where they are empty."""
@@ -481,7 +480,7 @@ T5X's adafactor keeps ``m`` of an update that may have been scaled by the params
 SLOW: Final = _PARAMS
 """The slow weights of lookahead, beside the fast ones."""
 
-BESIDE: Final = Field(fixed=1, is_params_like=True, fresh=None)
+BESIDE: Final = _PARAMS
 """A copy of the params beside the optimizer state: EMA params, target networks."""
 
 
