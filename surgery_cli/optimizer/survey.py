@@ -42,14 +42,14 @@ class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
     ``family`` names each optimizer node.
     """
 
-    params_roots: tuple[LeafPath, ...]
-    slots: dict[LeafPath, Slot]
-    clocks: dict[LeafPath, Clock]
-    hyperparams: dict[LeafPath, str]
-    running: dict[LeafPath, float]
-    unsure: list[Unsure]
-    open_questions: list[Question]
-    family: dict[LeafPath, str]
+    params_roots: tuple[LeafPath, ...] = ()
+    slots: dict[LeafPath, Slot] = {}
+    clocks: dict[LeafPath, Clock] = {}
+    hyperparams: dict[LeafPath, str] = {}
+    running: dict[LeafPath, float] = {}
+    unsure: list[Unsure] = []
+    open_questions: list[Question] = []
+    family: dict[LeafPath, str] = {}
 
     @property
     def params_root(self) -> LeafPath | None:
@@ -96,16 +96,7 @@ def survey(
     top = branches(tree)
     hints = hints_from(slots or {}, tree)
     named = NamedKinds(kind)
-    found = OptimizerSurvey(
-        params_roots=(),
-        slots={},
-        clocks={},
-        hyperparams={},
-        running={},
-        unsure=[],
-        open_questions=[],
-        family={},
-    )
+    found = OptimizerSurvey()
     pairs: list[tuple[Branch, Branch | None]] = list(scopes(top, params))
     roots: list[LeafPath] = []
     for scope, root in pairs or [(top, None)]:
