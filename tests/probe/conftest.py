@@ -19,23 +19,6 @@ def save(path, tree):
     return str(path)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def compiled_once(tmp_path_factory):
-    """Tests compile the same small computations again and again: each is compiled once in a session."""
-    kept = str(tmp_path_factory.mktemp("compiled"))
-    settings = {
-        "jax_compilation_cache_dir": kept,
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in settings}
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
 @pytest.fixture(scope="session")
 def params():
     return linen_variables(MLP(), X, scale=0.5)["params"]
