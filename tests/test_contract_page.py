@@ -1,22 +1,30 @@
 """The page on the contract check is run: its script is written, and each command prints what the page shows."""
 
 import re
+import shlex
 import shutil
 
-from test_readme import CHANGING, CONSOLE, REPOSITORY, run
+import pytest
+from test_readme import CHANGING, CONSOLE, REPOSITORY
+
+from surgery_cli.cli import main
 
 PAGE = REPOSITORY / "docs" / "contract-check.md"
 
 
-def test_the_commands_of_the_page_print_what_it_shows(tmp_path):
+def test_the_commands_of_the_page_print_what_it_shows(tmp_path, monkeypatch, capfd):
     text = PAGE.read_text()
     shutil.copytree(REPOSITORY / "sample_checkpoints", tmp_path / "sample_checkpoints")
     (script,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "sample_checkpoints" / "next.py").write_text(script)
+    monkeypatch.chdir(tmp_path)
     blocks = CONSOLE.findall(text)
     assert len(blocks) == 4
     for block in blocks:
         command, _, shown = block.partition("\n")
-        printed = run(command.removeprefix("$ "), tmp_path)
+        assert command.startswith("$ surgery ")
+        with pytest.raises(SystemExit):
+            main.run(shlex.split(command)[2:])
+        printed = "".join(capfd.readouterr()).rstrip("\n")
         assert CHANGING.sub("…", printed) == CHANGING.sub("…", shown.rstrip("\n")), command
     assert not (tmp_path / "out").exists()
