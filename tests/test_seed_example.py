@@ -45,15 +45,25 @@ class CNN(nn.Module):
 def state(request):
     """A TrainState after one step of `optax.adam(1.0)`, so that mu and nu are not zero."""
     model = CNN()
-    images = jax.random.normal(jax.random.key(1), (1, 28, 28, 1))
-    params = model.init(jax.random.key(0), images)["params"]
+    draws = np.random.default_rng(0)
+    images = draws.standard_normal((1, 28, 28, 1), np.float32)
+    # the shapes of `init` under values of NumPy: JAX compiles each initializer for seconds
+    shapes = jax.eval_shape(model.init, jax.random.key(0), images)["params"]
+    params = jax.tree.map(
+        lambda leaf: jnp.asarray(0.05 * draws.standard_normal(leaf.shape, leaf.dtype)), shapes
+    )
     params = freeze(params) if request.param == "params frozen" else params
     state = TrainState.create(apply_fn=model.apply, params=params, tx=optax.adam(1.0))
 
     def loss(params):
         return -model.apply({"params": params}, images)[0, 3]
 
-    return state.apply_gradients(grads=jax.jit(jax.grad(loss))(params))
+    return stepped(state, jax.jit(jax.grad(loss))(params))
+
+
+@jax.jit
+def stepped(state, grads):
+    return state.apply_gradients(grads=grads)
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +130,6 @@ def test_training_goes_on_from_the_result(checkpoint, state, tmp_path):
     surgery.apply(str(checkpoint), str(tmp_path / "out"), normalized(*edited))
     resumed = restored(tmp_path / "out", state)
     grads = jax.tree.map(jnp.ones_like, resumed.params)
-    after = resumed.apply_gradients(grads=grads)
+    after = stepped(resumed, grads)
     assert int(after.step) == int(state.step) + 1
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
