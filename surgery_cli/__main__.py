@@ -1,6 +1,18 @@
-"""`python -m surgery_cli` is `surgery`."""
+"""The program: `surgery`, and `python -m surgery_cli`."""
 
-from surgery_cli.cli.main import run
+import signal
+
+
+def main() -> None:
+    """Run the program. Until it is loaded, Ctrl-C ends it without a traceback: nothing has been begun."""
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from surgery_cli.cli.main import run
+
+    signal.signal(signal.SIGINT, handler)
+    run()
+
 
 if __name__ == "__main__":
-    run()
+    main()

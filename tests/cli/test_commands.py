@@ -415,3 +415,23 @@ def test_looking_at_what_is_not_there_names_the_nearest_for_every_pattern(
         "  `surgery inspect` lists the paths",
     ]
     assert result.err.endswith("3 problems\n")
+
+
+def test_an_interrupt_while_the_program_is_loaded_leaves_no_traceback():
+    script = (
+        "import os, signal, sys\n"
+        "from surgery_cli.__main__ import main\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'typer':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
