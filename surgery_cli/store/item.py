@@ -108,8 +108,12 @@ class PytreeItem:
             return {path: self._described(path, value) for path, value in values.items()}
         if self.aggregate is not None:
             return {path: self._structured(path) for path in self.aggregate.tree}
-        arrays = self.store.arrays if self.store else {}
-        return {LeafPath(name.split(".")): self._stored(name, LeafKind.ARRAY) for name in arrays}
+        if self.store is None:
+            raise self._treeless()
+        return {
+            LeafPath(name.split(".")): self._stored(name, LeafKind.ARRAY)
+            for name in self.store.arrays
+        }
 
     def _described(self, path: LeafPath, value: dict[str, Any]) -> StoredLeaf:
         """A leaf that ``_METADATA`` describes."""
@@ -180,15 +184,28 @@ class PytreeItem:
                 fix="restore it with Orbax, and save it under a key",
             )
         if self._lacks_manifest:
-            return CheckpointError(
-                f"'{self.directory}' has no '{MANIFEST}'",
-                why=f"the arrays are in an OCDBT database, and without that file '{path}' is not found",
-                fix="the save or a copy was cut short; copy the file from where the checkpoint is whole",
-            )
+            return self._without_manifest(f"'{path}' is not found")
         return CheckpointError(
             f"the leaf '{path}' has no data in '{self.directory}'",
             why=f"{why}, and nothing with its name is stored",
             fix="the save or a copy was cut short; copy the checkpoint again from where it was whole",
+        )
+
+    def _treeless(self) -> CheckpointError:
+        """The error for an item without any file that names leaves: even an empty tree has one that says so."""
+        if self._lacks_manifest:
+            return self._without_manifest("none of them is found")
+        return CheckpointError(
+            f"'{self.directory}' holds no tree",
+            why=f"there is no `_METADATA`, no `{MANIFEST}`, no `{AGGREGATE}` and no array in it",
+            fix="the save or a copy was cut short; copy the checkpoint again from where it was whole",
+        )
+
+    def _without_manifest(self, lost: str) -> CheckpointError:
+        return CheckpointError(
+            f"'{self.directory}' has no '{MANIFEST}'",
+            why=f"the arrays are in an OCDBT database, and without that file {lost}",
+            fix="the save or a copy was cut short; copy the file from where the checkpoint is whole",
         )
 
     @property

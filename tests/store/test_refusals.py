@@ -8,10 +8,12 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 from fixture_truths import FIXTURES
 
 from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
+from surgery_cli.store.checkpoint import open_checkpoint
 from surgery_cli.store.location import locate
 
 FLAT = FIXTURES / "orbax-0.8.0" / "odd_lst"
@@ -123,6 +125,32 @@ def test_a_directory_that_is_no_checkpoint_says_what_it_is(
     error = _refused(tmp_path)
     assert says in error.problems[0].what
     assert error.exit_code == 3
+
+
+def test_an_ocdbt_item_without_its_manifest_and_metadata_is_no_empty_tree(tmp_path: Path) -> None:
+    managed = tmp_path / "run"
+    with ocp.CheckpointManager(managed) as manager:
+        manager.save(3, args=ocp.args.StandardSave({"w": np.ones(4, np.float32)}))
+    item = managed / "3" / "default"
+    for name in ("_METADATA", "manifest.ocdbt"):
+        (item / name).unlink()
+    with pytest.raises(CheckpointError) as caught:
+        assert open_checkpoint(str(managed)).tree
+    assert caught.value.problems[0].what == f"'{item}' has no 'manifest.ocdbt'"
+    assert caught.value.exit_code == 3
+
+
+def test_an_item_in_which_nothing_says_what_the_tree_is_is_no_empty_tree(tmp_path: Path) -> None:
+    managed = tmp_path / "run"
+    with ocp.CheckpointManager(managed) as manager:
+        manager.save(3, args=ocp.args.StandardSave({"w": np.ones(4, np.float32)}))
+    item = managed / "3" / "default"
+    for file in item.iterdir():
+        if file.name != "_sharding":
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+    with pytest.raises(CheckpointError) as caught:
+        assert open_checkpoint(str(managed)).tree
+    assert caught.value.problems[0].what == f"'{item}' holds no tree"
 
 
 @pytest.mark.parametrize("name", ["manifest.ocdbt", "_METADATA", "_sharding"])
