@@ -18,6 +18,7 @@ class Set(LeafOperation, tag="set", kw_only=True, frozen=True):
     """Give a leaf with one element another value: a step counter, a learning rate.
 
     A step counter of the optimizer goes back to its start only if the same plan resets every slot that it drives.
+    A learning rate that a schedule gives is refused: the next step would overwrite it.
     """
 
     to: Annotated[

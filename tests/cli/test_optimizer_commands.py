@@ -82,8 +82,8 @@ def restored(path):
         return checkpointer.restore(path)
 
 
-def test_set_changes_a_python_number_and_a_learning_rate_exactly(surgery, saved, tmp_path):
-    rate = "opt_state/inner_opt_state/1/hyperparams/learning_rate"
+def test_set_changes_a_python_number_and_a_hyperparameter_exactly(surgery, saved, tmp_path):
+    rate = "opt_state/inner_opt_state/1/hyperparams/weight_decay"
     first, second = tmp_path / "first", tmp_path / "second"
 
     assert surgery("set", saved, first, "step", "--to", "9007199254740993").code == 0
@@ -92,8 +92,25 @@ def test_set_changes_a_python_number_and_a_learning_rate_exactly(surgery, saved,
     tree = restored(second)
     assert tree["step"] == 9007199254740993
     hyperparams = tree["opt_state"]["inner_opt_state"][1]["hyperparams"]
-    assert hyperparams["learning_rate"] == np.float32(0.05)
+    assert hyperparams["weight_decay"] == np.float32(0.05)
     assert hyperparams["b1"] == np.float32(0.9)
+
+
+def test_a_number_that_a_schedule_gives_is_not_set_and_the_count_to_set_is_named(
+    surgery, saved, tmp_path
+):
+    inner = "opt_state/inner_opt_state/1"
+    rate, count = (
+        f"{inner}/hyperparams/learning_rate",
+        f"{inner}/hyperparams_states/learning_rate/count",
+    )
+
+    result = surgery("set", saved, tmp_path / "new", rate, "--to", "1e-5")
+
+    assert result.code == 2
+    assert f"'{rate}' would be overwritten at the next step" in result.err
+    assert f"set '{count}', its step count, instead" in result.err
+    assert surgery("set", saved, tmp_path / "new", count, "--to", "50").code == 0
 
 
 def test_a_count_is_not_set_back_alone(surgery, saved, tmp_path):
