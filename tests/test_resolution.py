@@ -200,6 +200,11 @@ def test_a_param_and_its_own_twin_are_shown_side_by_side():
     assert "`params/**`, `opt_state/**`" in text
 
 
+def test_of_params_and_state_below_one_node_each_side_is_shown_whole():
+    text = message({"state": adam({"a": {"kernel": W}})}, Halve(at="state/**"))
+    assert "`state/params/**`, `state/opt_state/**`" in text
+
+
 def test_a_param_and_its_twin_may_be_named_on_purpose():
     changed = named(adam({"a": {"kernel": W}}), Halve(at="**/kernel", twins="named"))
     assert changed == [

@@ -224,6 +224,8 @@ class Operation(
     """Names, as in the plan, of fields that name leaves in place of ``at`` (`moves` of `rename`)."""
     is_literal: ClassVar[bool] = False
     """True if twins follow only where a pattern names them (`keep`)."""
+    refuses_torn_twins: ClassVar[bool] = False
+    """True if the edit may name params with their own twins: it refuses by itself what parts them (`rename`)."""
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Names, as in the plan, of fields that may hold a path of a file or checkpoint: relative to the plan file."""
 

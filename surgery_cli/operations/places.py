@@ -163,8 +163,7 @@ def _rekeyed(
     """All moves at once, without a look at gaps in lists."""
     places = [(path, moves.get(path, path)) for path in draft.leaves]
     leaves = _arranged(draft, places, set(moves.values()), asked)
-    slots = policies.moved_slots(draft.slots, moves)
-    return msgspec.structs.replace(draft, leaves=leaves, slots=slots)
+    return msgspec.structs.replace(draft, leaves=leaves, slots=policies.slots_after(draft, moves))
 
 
 def _arranged(

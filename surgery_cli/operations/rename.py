@@ -40,6 +40,7 @@ at: params/Dense_1
 to: params/head
 """
     instead_of_at: ClassVar[tuple[str, ...]] = ("moves",)
+    refuses_torn_twins: ClassVar[bool] = True
 
     @property
     def patterns(self) -> tuple[str, ...]:

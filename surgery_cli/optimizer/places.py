@@ -132,6 +132,11 @@ def _nodes_of(leaves: Iterable[LeafPath]) -> set[LeafPath]:
     return found
 
 
+def slots_after(draft: Draft, moves: Mapping[LeafPath, LeafPath]) -> dict[LeafPath, Slot]:
+    """The slots of the draft after ``moves``; those of a whole node of params go with it. Raises as `slot_moves`."""
+    return moved_slots(draft.slots, {**_moved_nodes(draft, moves), **moves})
+
+
 def moved_slots(
     slots: Mapping[LeafPath, Slot], moves: Mapping[LeafPath, LeafPath]
 ) -> dict[LeafPath, Slot]:

@@ -11,7 +11,7 @@ from surgery_cli.draft import Draft, LeafRecipe, is_numeric
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.optimizer.donors import Donors
 from surgery_cli.optimizer.kept import Kept
-from surgery_cli.optimizer.places import moved_slots, slot_moves, slots_below
+from surgery_cli.optimizer.places import moved_slots, slot_moves, slots_after, slots_below
 from surgery_cli.optimizer.resets import refilled, taking_param
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
@@ -19,7 +19,14 @@ from surgery_cli.tree.paths import LeafPath
 if TYPE_CHECKING:
     from surgery_cli.operations.base import LeafOperation, Scene
 
-__all__ = ["carry_values", "double_named", "moved_slots", "slot_moves", "slots_below"]
+__all__ = [
+    "carry_values",
+    "double_named",
+    "moved_slots",
+    "slot_moves",
+    "slots_after",
+    "slots_below",
+]
 
 
 def carry_values(

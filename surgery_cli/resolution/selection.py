@@ -40,7 +40,8 @@ def select(edit: Operation, draft: Draft) -> list[LeafPath]:
     _refuse_ambiguous(named, remaining)
     selected = _filtered(edit, draft, remaining)
     _check_count(edit, selected, draft)
-    if edit.patterns and edit.twins != "named" and not edit.is_literal:
+    follows = edit.is_literal or edit.refuses_torn_twins
+    if edit.patterns and edit.twins != "named" and not follows:
         _refuse_twice_named(draft, selected)
     return selected
 
@@ -246,10 +247,14 @@ def _refuse_twice_named(draft: Draft, selected: list[LeafPath]) -> None:
     if not double:
         return
     slot = double[0]
+    depth = next(
+        n for n, (a, b) in enumerate(zip(slot.param, slot.path, strict=False), 1) if a != b
+    )
+    params, state = LeafPath(slot.param[:depth]), LeafPath(slot.path[:depth])
     raise PlanError(
         f"the edit names '{slot.param}' and its twin '{slot.path}'",
         why=f"{_count(len(double))} of the optimizer state follow their params and are named as well",
-        fix=f"name one side alone (`{slot.param[0]}/**`, `{slot.path[0]}/**`), or say `twins: named`",
+        fix=f"name one side alone (`{params}/**`, `{state}/**`), or say `twins: named`",
         path=str(slot.path),
         field="at",
     )

@@ -396,3 +396,28 @@ def test_twins_that_collide_with_their_params_are_not_listed_beside_them():
     said = failure(adam({"a": {"w": W}, "b": {"w": W}}), Rename(at="params/a", to="params/b"))
     assert "moves: {params/a: params/b, params/b: params/a}" in said
     assert "opt_state" not in said
+
+
+def test_a_subtree_moves_with_its_params_and_their_twins_inside():
+    tree = {"state": adam({"a": W, "b": B}), "seed": COUNT}
+    draft = resolved(tree, Rename(at="state/*", to=r"\1"), Rename(at="params/a", to="params/c"))
+    assert {new: old for new, old in moved(draft).items() if new.startswith("opt_state/0")} == {
+        "opt_state/0/count": "state/opt_state/0/count",
+        "opt_state/0/mu/b": "state/opt_state/0/mu/b",
+        "opt_state/0/mu/c": "state/opt_state/0/mu/a",
+        "opt_state/0/nu/b": "state/opt_state/0/nu/b",
+        "opt_state/0/nu/c": "state/opt_state/0/nu/a",
+    }
+
+
+def test_what_is_left_out_of_a_state_goes_on_standing_for_its_params():
+    tree = adam({"a": {"w": W}, "b": B})
+    tree["opt_state"][0] |= {moment: {"a": None, "b": B} for moment in ("mu", "nu")}
+    rename = Rename(at="state/*", to=r"\1")
+    draft = resolved({"state": tree}, rename, Rename(at="params/a", to="params/c"))
+    assert origins(draft)["opt_state", 0, "mu", "c"] == "state/opt_state/0/mu/a"
+
+
+def test_params_and_twins_that_a_pattern_would_part_are_refused():
+    said = failure(adam({"a": {"k": W}}), Rename(at="**/k", to=r"w/\1"))
+    assert "'opt_state/0/mu/a/k' cannot become 'w/opt_state/0/mu/a'" in said
