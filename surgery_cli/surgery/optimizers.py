@@ -11,7 +11,7 @@ from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.reading import read_scalar, read_values
 from surgery_cli.errors import CheckpointError
 from surgery_cli.operations.base import Operation
-from surgery_cli.optimizer.clocks import restarts
+from surgery_cli.optimizer.restarts import Restart, Shift, restarts, shifts
 from surgery_cli.optimizer.survey import OptimizerSurvey, adam_variant, survey
 from surgery_cli.plan import Plan
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
@@ -183,12 +183,13 @@ def _is_touched(path: LeafPath, draft: Draft) -> bool:
 
 
 def look_at_restarts(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
-    """How large the next steps become where squares restart under a step count that goes on: the count is read."""
+    """How large the next steps become where squares or their step count change and the other goes on: it is read."""
     looks = []
-    for restart in restarts(draft):
-        sentence = restart.sentence(int(read_scalar(checkpoint, restart.clock) or 0))
+    changes: list[Restart | Shift] = [*restarts(draft), *shifts(draft)]
+    for change in changes:
+        sentence = change.sentence(int(read_scalar(checkpoint, change.clock) or 0))
         if sentence is not None:
-            looks.append(Look(sentence, checkpoint.tree[restart.clock].bytes))
+            looks.append(Look(sentence, checkpoint.tree[change.clock].bytes))
     return looks
 
 

@@ -18,7 +18,7 @@ from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.set import Set
-from surgery_cli.optimizer.clocks import largest_step, restarts
+from surgery_cli.optimizer.restarts import largest_step, restarts
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
 

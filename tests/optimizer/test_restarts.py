@@ -1,0 +1,145 @@
+"""Squares that are made smaller by name, and counts that are set to another number: the preview says what comes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+from optax_registry import PARAMS, state_of, tree_of
+
+from surgery_cli.draft import Draft
+from surgery_cli.operations.base import Operation
+from surgery_cli.operations.cast import Cast
+from surgery_cli.operations.normalize import Normalize
+from surgery_cli.operations.reinit import Reinit
+from surgery_cli.operations.replace import Replace
+from surgery_cli.operations.rescale import Rescale
+from surgery_cli.operations.reset_optimizer import ResetOptimizer
+from surgery_cli.operations.set import Set
+from surgery_cli.optimizer.restarts import restarts, shifts
+from surgery_cli.plan import plan_of
+from surgery_cli.resolution import resolve
+
+COUNT, MU, NU = (f"opt_state/0/{name}" for name in ("count", "mu", "nu"))
+
+
+class Stored:
+    """A checkpoint that is only a tree."""
+
+    fingerprint = "stored"
+
+    def __init__(self, state: Any) -> None:
+        self.tree = tree_of(state)
+
+
+def resolved(*edits: Operation, name: str = "adam") -> Draft:
+    state = {"params": PARAMS, "opt_state": state_of(name)}
+    plan = plan_of(edits, optimizer_kind=name)
+    return resolve(plan, Stored(state), lambda text: pytest.fail(f"{text} was opened"))
+
+
+def steps_of_adam(count: int, *, mu: float, nu: float, to: int | None = None) -> list[float]:
+    """Adam's steps under gradients of 1, once its moments at ``count`` were multiplied by numbers."""
+    optimizer = optax.adam(1.0, eps=0.0)
+    ones = {"w": np.ones(1, np.float64)}
+    inner, *rest = optimizer.init(ones)
+    inner = inner._replace(
+        count=np.int32(count if to is None else to),
+        mu={"w": np.full(1, mu * (1 - 0.9**count))},
+        nu={"w": np.full(1, nu * (1 - 0.999**count))},
+    )
+    state, steps = (inner, *rest), []
+    for _ in range(40):
+        update, state = optimizer.update(ones, state, ones)
+        steps.append(abs(float(update["w"][0])))
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("edits", "mu", "nu", "what"),
+    [
+        ([Replace(at=NU, with_=0)], 1, 0, "4 slots with squares become 0 "),
+        ([Replace(at=NU, with_=0), Replace(at=MU, with_=0)], 0, 0, "become 0 "),
+        ([Rescale(at=NU, by=1e-8)], 1, 1e-8, "4 slots with squares shrink to 1e-08 "),
+        ([Rescale(at=NU, by=0.1), Rescale(at=NU, by=0.1)], 1, 0.01, "shrink to 0.01 "),
+        ([Rescale(at=NU, by=0.25), Rescale(at=MU, by=0.5)], 0.5, 0.25, "shrink to 0.25 "),
+        ([Rescale(at=NU, by=0.95)], 1, 0.95, None),
+        ([ResetOptimizer(at=NU)], 1, 0, "4 slots with squares restart "),
+        ([ResetOptimizer()], 0, 0, "4 slots with squares restart "),
+        ([Reinit(at=NU, init="zeros")], 1, 0, "become 0 "),
+    ],
+)  # fmt: skip
+def test_the_announced_factor_is_what_adam_does_with_what_is_left(
+    edits: list[Operation], mu: float, nu: float, what: str | None
+) -> None:
+    steps = steps_of_adam(5_000, mu=mu, nu=nu)
+    (found,) = restarts(resolved(*edits))
+
+    sentence = found.sentence(5_000)
+
+    if what is None:
+        assert max(steps) < 1.1
+        assert sentence is None
+        return
+    assert sentence is not None
+    assert what in sentence
+    assert "'opt_state/0/count' is at 5,000" in sentence
+    after = steps.index(max(steps)) + 1
+    assert f"up to {max(steps):.1f} learning rates large (step {after}, with b1" in sentence
+    assert "`clocks: true` (`--clocks`)" in sentence
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [Rescale(at=NU, by=4.0)],
+        [Rescale(at=MU, by=0.1)],
+        [Cast(at=NU, to="bfloat16")],
+        [Rescale(at="params", by=10.0)],
+        [Rescale(at="params", by=2.0, twins="named"), Rescale(at=NU, by=0.25)],
+        [Replace(at=MU, with_=0), Replace(at=NU, with_=0), Set(at=COUNT, to=0)],
+    ],
+)
+def test_squares_that_stay_or_follow_are_not_announced(edits: list[Operation]) -> None:
+    assert restarts(resolved(*edits)) == []
+
+
+@pytest.mark.parametrize("edit", [Replace(at=NU, with_=1e-30), Normalize(at=NU, to=1.0)])
+def test_squares_of_unknown_size_are_announced_without_a_factor(edit: Operation) -> None:
+    (found,) = restarts(resolved(edit))
+    sentence = found.sentence(5_000) or ""
+    assert "get other values" in sentence
+    assert "too large" in sentence
+
+
+@pytest.mark.parametrize("to", [1, 10, 150])
+def test_a_count_that_goes_back_alone_is_announced_with_its_factor(to: int) -> None:
+    steps = steps_of_adam(5_000, mu=1, nu=1, to=to)
+    (found,) = shifts(resolved(Set(at=COUNT, to=to)))
+
+    sentence = found.sentence(5_000) or ""
+
+    assert (
+        f"'opt_state/0/count' goes from 5,000 to {to} while 4 slots with squares go on" in sentence
+    )
+    after = steps.index(min(steps)) + 1
+    assert f"{min(steps):.2g} times as large as usual (step {after}, with b1" in sentence
+    assert found.sentence(to) is None
+
+
+def test_a_count_that_goes_ahead_is_announced_only_while_the_squares_are_young() -> None:
+    (found,) = shifts(resolved(Set(at=COUNT, to=100_000)))
+    assert found.sentence(20_000) is None
+    largest = max(steps_of_adam(150, mu=1, nu=1, to=100_000))
+    assert f"{largest:.2g} times as large as usual" in (found.sentence(150) or "")
+
+
+def test_squares_that_restart_with_a_count_that_is_set_are_judged_by_what_it_is_set_to() -> None:
+    draft = resolved(ResetOptimizer(), Set(at=COUNT, to=10_000))
+    assert shifts(draft) == []
+    (found,) = restarts(draft)
+    sentence = found.sentence(5) or ""
+    assert "'opt_state/0/count' is at 10,000" in sentence
+    assert "up to 6.6 learning rates" in sentence
