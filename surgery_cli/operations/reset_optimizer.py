@@ -88,10 +88,13 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
             with gathering.catching(path=str(slot.path)):
                 changed[slot.path] = self._reset(slot, draft)
         gathering.raise_if_any()
-        if self.clocks:
-            changed |= _restarted_clocks(slots, draft, scene)
+        clocks = _restarted_clocks(slots, draft, scene) if self.clocks else {}
+        changed |= clocks
         running = _restarted_numbers(slots, draft)
         reset = draft.with_leaves(changed | running)
+        if clocks:
+            which = "this step counter goes" if len(clocks) == 1 else "these step counters go"
+            reset = reset.noting(f"{which} back to the start: {_named(map(str, clocks))}")
         if running:
             names = _named(map(str, running))
             reset = reset.noting(

@@ -39,7 +39,7 @@ def refuse_half_resets(draft: Draft) -> None:
         driven = [slot for slot in draft.slots.values() if path in slot.clocks]
         kept = [slot for slot in driven if not has_restarted(slot, draft)]
         if kept:
-            problems.append(_half_reset(path, clock, kept, len(driven)))
+            problems.append(_half_reset(path, clock, kept, len(driven), recipe))
         elif clock.drives != "cycle" and not clock.slots and not _has_holes(clock, draft):
             problems.append(_unknown_slots(path, clock))
     if problems:
@@ -56,12 +56,17 @@ def _negative(path: LeafPath, clock: Clock, number: float) -> Problem:
     )
 
 
-def _half_reset(path: LeafPath, clock: Clock, kept: list[Slot], driven: int) -> Problem:
+def _half_reset(
+    path: LeafPath, clock: Clock, kept: list[Slot], driven: int, recipe: LeafRecipe
+) -> Problem:
+    by_reset = recipe.policy == "reset"  # of `reset-optimizer`, which takes no policy
+    leave = "take `clocks` (`--clocks`) out, or reset all its slots: `reset-optimizer` without a pattern"
+    warm = "leave it and use `optimizer: warm` for the edit, or reset them all: `reset-optimizer` with `clocks: true`"
     others = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
     return Problem(
         f"'{path}' would start anew while '{kept[0].path}'{others} {'go' if others else 'goes'} on",
         why=f"it counts the steps of {driven} slots, for {DRIVES[clock.drives]}, and {len(kept)} of them are not reset",
-        fix="leave it and use `optimizer: warm` for the edit, or reset them all: `reset-optimizer` with `clocks: true`",
+        fix=leave if by_reset else warm,
         path=str(path),
     )
 

@@ -50,6 +50,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     fields: Mapping[str, Field] = MappingProxyType({})
     clocks: Mapping[str, str] = MappingProxyType({})
     clock_fresh: Mapping[str, int] = MappingProxyType({})
+    lone_clocks: frozenset[str] = frozenset()
+    """Clocks on which no slot of the state depends, so that they go on where all slots restart."""
     numbers: Mapping[str, str] = MappingProxyType({})
     running: Mapping[str, float] = MappingProxyType({})
     """Numbers that the whole state keeps with its slots, and at what they start."""
@@ -400,6 +402,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         family="accumulation",
         fields={"acc_grads": _FIRST},
         clocks={"mini_step": "cycle", "gradient_step": "schedule"},
+        lone_clocks=frozenset({"gradient_step"}),
         others=("skip_state",),
         inner=("inner_opt_state",),
     ),

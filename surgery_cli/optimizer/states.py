@@ -98,7 +98,8 @@ class States:
         for name, drives in kind.clocks.items():
             leaf = node.children.get(name)
             if isinstance(leaf, LeafPath) and self._tree[leaf].shape == ():
-                self._findings.add_clock(node.path, leaf, drives, kind.clock_fresh.get(name, 0))
+                owner = leaf if name in kind.lone_clocks else node.path
+                self._findings.add_clock(owner, leaf, drives, kind.clock_fresh.get(name, 0))
         for name, meaning in kind.numbers.items():
             leaf = node.children.get(name)
             if isinstance(leaf, LeafPath) and self._tree[leaf].kind is not LeafKind.EMPTY:

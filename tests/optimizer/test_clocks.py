@@ -114,8 +114,23 @@ def test_a_schedule_and_a_counter_that_drives_no_slot_restart_alone(path: str) -
 
 
 def test_a_partial_reset_with_clocks_is_refused() -> None:
-    with pytest.raises(PlanError, match="would start anew"):
+    with pytest.raises(PlanError, match="would start anew") as caught:
         resolved("adam", ResetOptimizer(at="params/Dense_0", clocks=True))
+    (problem,) = caught.value.problems
+    assert problem.fix.startswith("take `clocks` (`--clocks`) out, or reset all its slots")
+    assert "warm" not in problem.fix
+    assert resolved("adam", ResetOptimizer(at="params/Dense_0")).changed
+    assert resolved("adam", ResetOptimizer(clocks=True)).changed
+
+
+def test_the_schedule_of_multisteps_goes_on_and_every_clock_that_does_not_is_named() -> None:
+    draft = resolved("multisteps", ResetOptimizer(clocks=True))
+    clocks = ["opt_state/mini_step", "opt_state/inner_opt_state/0/count"]
+    assert [str(path) for path in draft.changed if draft.clock_at(path)] == clocks
+    (gone,) = [note for note in draft.notes if "back to the start" in note]
+    assert gone == f"these step counters go back to the start: '{clocks[0]}', '{clocks[1]}'"
+    (goes_on,) = [note for note in draft.notes if "schedule goes on" in note]
+    assert "'opt_state/gradient_step'" in goes_on
 
 
 def test_a_restart_of_squares_under_a_running_clock_is_found_and_a_whole_restart_is_none() -> None:
