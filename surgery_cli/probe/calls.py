@@ -62,6 +62,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     for_loss: dict[str, Any] = {}
     names: tuple[str, ...] = ()
     """The names of the positional inputs in the model's signature, as far as known."""
+    takes: tuple[str, ...] = ()
+    """Every parameter of what is called; empty if its signature is not known."""
     static: dict[str, Any] = {}
     run: str = ""
     methods: tuple[str, ...] = ()
@@ -172,6 +174,7 @@ def make_call(
         named=own,
         for_loss={n: v for n, v in named.items() if n not in own},
         names=tuple(names[: len(positional)]),
+        takes=tuple(parameters),
         static=dict(static),
         run=run,
         methods=methods,

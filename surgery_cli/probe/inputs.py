@@ -30,7 +30,8 @@ class Input(msgspec.Struct, frozen=True):
     name: str
     text: str
     values: Any
-    """``np.ndarray``, or with ``shapes_only`` something that has ``shape`` and ``dtype``."""
+    is_entry: bool = False
+    """True for what a file gave by its own name: a batch may hold more than is asked for."""
 
 
 def read_inputs(texts: Sequence[str], *, seed: int) -> list[Input]:
@@ -121,4 +122,4 @@ def _from_file(text: str, match: re.Match[str]) -> list[Input]:
                     fix=f"name the entry: `{name}={path}:{entries[0] if entries else 'ENTRY'}`",
                 )
             return [Input(name, text, loaded[entries[0]])]
-        return [Input(n, f"{path}:{n}", loaded[n]) for n in entries]
+        return [Input(n, f"{path}:{n}", loaded[n], is_entry=True) for n in entries]

@@ -18,6 +18,7 @@ from surgery_cli.probe.inputs import Input
 from surgery_cli.probe.linen import LinenModel
 from surgery_cli.probe.nnx_model import NnxModel
 from surgery_cli.probe.user_code import UserObject, parameters_of
+from surgery_cli.tree.paths import nearest
 
 
 class Trace(msgspec.Struct, frozen=True, eq=False):
@@ -76,7 +77,10 @@ def make_model(
     def whole() -> Call:
         takes = unbound(type(module).__call__)
         known = {n: v for n, v in static.items() if n in parameters_of(takes)}
-        return make_call(model_inputs or inputs, takes, **{**settings, "run": "", "static": known})
+        call = make_call(model_inputs or inputs, takes, **{**settings, "run": "", "static": known})
+        if model_inputs and call.for_loss:
+            raise _not_taken(next(iter(call.for_loss)), call)
+        return call
 
     return LinenModel(module, make_call(inputs, unbound(function), **settings), whole)
 
@@ -145,6 +149,16 @@ def _linen_module(user: UserObject) -> Any:
     if isinstance(value, nn.Module) or not callable(value):
         return value
     return user.call()
+
+
+def _not_taken(name: str, call: Call) -> SurgeryError:
+    near = nearest(name, call.takes, 1)
+    return SurgeryError(
+        f"the model takes no input '{name}'",
+        why="it takes " + ", ".join(f"'{n}'" for n in call.takes),
+        fix=f"did you mean `--model-input {near[0]}=…`?" if near else "",
+        field="model_input",
+    )
 
 
 def _no_model(user: UserObject, found: Any) -> SurgeryError:

@@ -388,3 +388,20 @@ def test_a_call_that_lacks_something_names_the_option_that_gives_it(tmp_path):
 
     assert "`--vmap batch`" in fix_of("Normed(axis_name='batch')", call={"train": True})
     assert "`--call scale=…`" in fix_of("Scaled")
+
+
+def test_an_input_that_was_named_and_that_nothing_takes_is_refused(saved, batch):
+    loss = f"{HERE / 'edited_models.py'}:squared"
+    extra = (batch, "z=float32[4,3]=0")
+
+    with pytest.raises(SurgeryError, match="neither the model nor a loss takes the input 'z'"):
+        probe(saved, extra)
+    with pytest.raises(SurgeryError, match="takes the input 'z'"):
+        probe(saved, extra, shapes=True)
+    with pytest.raises(SurgeryError, match="did you mean `--input 'x=float32"):
+        probe(saved, ("float32[4,5]", "xs=float32[4,5]"))
+    with pytest.raises(SurgeryError, match="takes the input 'y'"):
+        probe(saved, ("x=float32[4,5]", "y=float32[4,3]"), grad=True)
+    assert probe(saved, ("x=float32[4,5]", "y=float32[4,3]"), grad=True, loss=loss).is_sound
+    assert probe(saved, batch).notes[-1] == "neither the model nor a loss takes 'y' of the inputs"
+    assert probe(saved, batch, grad=True, loss=loss).notes == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from surgery_cli import reports
@@ -12,8 +14,13 @@ from surgery_cli.surgery.probing.session import Session
 from surgery_cli.tree.paths import LeafPath
 
 
-def document(session: Session, wanted: list[Site], seen: dict[int, Seen]) -> reports.Probe:
-    """A row for each wanted site, with the statistics of those that were seen, and what is known of the session."""
+def document(
+    session: Session, wanted: list[Site], seen: dict[int, Seen], more: Sequence[str] = ()
+) -> reports.Probe:
+    """A row for each wanted site, with the statistics of those that were seen, and what is known of the session.
+
+    ``more`` are notes besides those on the session itself.
+    """
     binding = session.binding
     notes = []
     if session.members:
@@ -40,7 +47,7 @@ def document(session: Session, wanted: list[Site], seen: dict[int, Seen]) -> rep
             for site in wanted
             if site.point.hidden_in
         ],
-        notes=notes,
+        notes=[*notes, *more],
     )
 
 

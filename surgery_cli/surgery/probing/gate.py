@@ -15,6 +15,7 @@ from surgery_cli.probe.user_code import UserObject, load_object
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.surgery.preparation import Options
 from surgery_cli.surgery.probing.comparison import compare_probed
+from surgery_cli.surgery.probing.inputs import unused_inputs
 from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.run import Probed, loss_of, run_session
 from surgery_cli.surgery.probing.session import Session, chosen_sites, open_session
@@ -86,9 +87,11 @@ def open_gate(
         settings = _settings(options)
         user = load_object(options.probe, say=say)
         session = open_session(source, user, options.probe_inputs, settings)
-        loss = loss_of(session, settings, say)
+        by_loss = None if settings.loss is None else load_object(settings.loss, say=say)
         if settings.model_b is not None:
             user = load_object(settings.model_b, say=say)
+        unused_inputs(session, settings, by_loss, user)
+        loss = loss_of(session, settings, by_loss)
     return Gate(session, user, options, loss)
 
 

@@ -16,6 +16,7 @@ from surgery_cli.surgery.probing.comparison import compare_probed
 from surgery_cli.surgery.probing.documents import document
 from surgery_cli.surgery.probing.files import check_files, draw_probe, save_values
 from surgery_cli.surgery.probing.gradients import add_gradients
+from surgery_cli.surgery.probing.inputs import unused_inputs
 from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.run import Probed, loss_of, run_session
 from surgery_cli.surgery.probing.session import chosen_sites, open_session
@@ -38,12 +39,15 @@ def probe(
         user = load_object(model, say=say)
         session = open_session(checkpoint, user, inputs, options)
         wanted = chosen_sites(session.sites, options)
+        by_loss = None if options.loss is None else load_object(options.loss, say=say)
+        other_user = user if options.model_b is None else load_object(options.model_b, say=say)
+        notes = [_not_taken(name) for name in unused_inputs(session, options, by_loss, other_user)]
         if options.shapes:
-            return document(session, wanted, {})
+            return document(session, wanted, {}, notes)
         check_files(options, session)
-        loss = loss_of(session, options, say)
+        loss = loss_of(session, options, by_loss)
         probed = run_session(session, wanted, loss, is_kept=options.save is not None)
-        found = document(session, wanted, probed.forward.seen)
+        found = document(session, wanted, probed.forward.seen, notes)
         add_gradients(found, probed)
         found = msgspec.structs.replace(
             found,
@@ -53,22 +57,24 @@ def probe(
         )
         if options.against is not None:
             found = msgspec.structs.replace(
-                found, comparison=_against(probed, user, inputs, options, loss, say)
+                found, comparison=_against(probed, other_user, inputs, options, loss)
             )
         return _with_files(found, probed, options)
 
 
+def _not_taken(name: str) -> str:
+    return f"neither the model nor a loss takes '{name}' of the inputs"
+
+
 def _against(
     probed: Probed,
-    user: UserObject,
+    other_user: UserObject,
     inputs: tuple[str, ...],
     options: ProbeOptions,
     loss: Callable[[Any], Any] | None,
-    say: Callable[[str], None],
 ) -> reports.ProbeComparison:
     """The same call on the other checkpoint, of the other model if one is named."""
     assert options.against is not None
-    other_user = user if options.model_b is None else load_object(options.model_b, say=say)
     # `--step` chooses in the first checkpoint; the other one says its own as `CKPT@N`
     settings = msgspec.structs.replace(options, step=None)
     other = open_session(options.against, other_user, inputs, settings, like=probed.session)

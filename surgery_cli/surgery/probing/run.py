@@ -18,7 +18,7 @@ from surgery_cli.probe.gradients import (
     random_projection,
     run_gradients,
 )
-from surgery_cli.probe.user_code import load_object, parameters_of
+from surgery_cli.probe.user_code import UserObject, parameters_of
 from surgery_cli.surgery.probing.documents import first_non_finite
 from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.session import Session, Slot
@@ -80,12 +80,12 @@ def _check_reached(session: Session, forward: Forward) -> None:
 
 
 def loss_of(
-    session: Session, options: ProbeOptions, say: Callable[[str], None]
+    session: Session, options: ProbeOptions, user: UserObject | None
 ) -> Callable[[Any], Any] | None:
     """The loss as a function of the output alone, summed over the members of an ensemble; None without ``--grad``."""
     if not options.grad:
         return None
-    loss = _loss_of_one(session, options, say)
+    loss = random_projection(options.seed) if user is None else _loss_of_one(session, user)
     if not session.members:
         return loss
 
@@ -97,13 +97,8 @@ def loss_of(
     return summed
 
 
-def _loss_of_one(
-    session: Session, options: ProbeOptions, say: Callable[[str], None]
-) -> Callable[[Any], Any]:
-    if options.loss is None:
-        return random_projection(options.seed)
-    user = load_object(options.loss, say=say)
-    function = user.call() if user.spec.is_call else user.value
+def _loss_of_one(session: Session, user: UserObject) -> Callable[[Any], Any]:
+    function = loss_function(user)
     known = session.call.by_name
     parameters = parameters_of(function)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -124,6 +119,11 @@ def _loss_of_one(
             field="loss",
         )
     return lambda output: checked_scalar(user.run(function, output, **named))
+
+
+def loss_function(user: UserObject) -> Any:
+    """What is called as the loss: the object itself, or what it gives where the spec calls it."""
+    return user.call() if user.spec.is_call else user.value
 
 
 def _first_bad_gradient(session: Session, found: Gradients) -> reports.FirstNonFinite | None:

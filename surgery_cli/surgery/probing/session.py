@@ -98,17 +98,7 @@ def open_session(
         else open_checkpoint(checkpoint, step=options.step, item=options.item)
     )
     given = read_inputs(inputs, seed=options.seed)
-    made = make_model(
-        user,
-        given,
-        static=options.call,
-        run=options.run,
-        model_inputs=read_inputs(options.model_inputs, seed=options.seed),
-        methods=options.methods,
-        vmap_axis=options.vmap_axis,
-        seed=options.seed,
-        streams=options.streams,
-    )
+    made = model_of(user, given, options)
     with explained():
         expected = user.run(made.collections)
     named = dict(options.bind)
@@ -133,6 +123,21 @@ def open_session(
         opened, user, made, made.call, given, binding, stored, traced, sites_of(traced),
         members=options.ensemble, until=options.until,
     )  # fmt: skip
+
+
+def model_of(user: UserObject, given: list[Input], options: ProbeOptions) -> Model:
+    """The user's model with the call that the options say; nothing of it has run yet."""
+    return make_model(
+        user,
+        given,
+        static=options.call,
+        run=options.run,
+        model_inputs=read_inputs(options.model_inputs, seed=options.seed),
+        methods=options.methods,
+        vmap_axis=options.vmap_axis,
+        seed=options.seed,
+        streams=options.streams,
+    )
 
 
 def _traced(made: Model, user: UserObject, expected: Collections, options: ProbeOptions) -> Trace:

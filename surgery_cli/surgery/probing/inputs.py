@@ -1,0 +1,61 @@
+"""The inputs of a probe against those who take them: the model, the other model, and the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from inspect import Parameter
+
+from surgery_cli.errors import SurgeryError
+from surgery_cli.probe.calls import Call
+from surgery_cli.probe.inputs import Input
+from surgery_cli.probe.user_code import UserObject, parameters_of
+from surgery_cli.surgery.probing.options import ProbeOptions
+from surgery_cli.surgery.probing.run import loss_function
+from surgery_cli.surgery.probing.session import Session, model_of
+from surgery_cli.tree.paths import nearest
+
+
+def unused_inputs(
+    session: Session, options: ProbeOptions, loss: UserObject | None, other: UserObject
+) -> list[str]:
+    """Entries of files that neither the session's model, the ``other`` one nor the loss takes.
+
+    Raises:
+        SurgeryError: an input that was given by name is one of them.
+    """
+    calls = [session.call]
+    if other is not session.user:
+        calls.append(model_of(other, session.inputs, options).call)
+    of_loss = parameters_of(loss_function(loss)) if loss is not None else {}
+    return _unused(session.inputs, calls, of_loss)
+
+
+def _unused(
+    inputs: Sequence[Input], calls: Sequence[Call], of_loss: Mapping[str, Parameter]
+) -> list[str]:
+    """Refuse a named input that nobody takes; the other entries of a file that nobody takes are returned by name.
+
+    ``calls`` are those of every model that runs. A file holds a batch as training uses it, labels included, so that
+    not all of it need be taken.
+
+    Raises:
+        SurgeryError: a name that was typed is no parameter of a model or of the loss.
+    """
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in of_loss.values())
+    left = [
+        i for i in inputs
+        if i.name and all(i.name in call.for_loss for call in calls)
+        and not takes_any and i.name not in of_loss
+    ]  # fmt: skip
+    typed = next((i for i in left if not i.is_entry), None)
+    if typed is not None:
+        names = list(dict.fromkeys(n for call in calls for n in call.takes))
+        rest = typed.text.removeprefix(f"{typed.name}=")
+        near = nearest(typed.name, [*names, *list(of_loss)[1:]], 1)
+        raise SurgeryError(
+            f"neither the model nor a loss takes the input '{typed.name}'",
+            why="the model takes " + (", ".join(f"'{n}'" for n in names) or "no named input"),
+            fix=f"did you mean `--input '{near[0]}={rest}'`?" if near else "leave it out",
+            field="input",
+        )
+    return [i.name for i in left]
