@@ -12,28 +12,13 @@ from surgery_cli.draft import Step
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.base import Kit, LeafOperation, Place
 from surgery_cli.operations.settings import LARGEST, integer_range
+from surgery_cli.operations.underflow import LEAST_COUNTED, PARTS, ROUNDING
 from surgery_cli.tree.paths import LeafPath, nearest
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating, is_integer
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64))
 _COMPLEX = ("complex64", "complex128")
 _NAMES = (*LARGEST, *_COMPLEX, *_INTEGERS)
-_PARTS = {"complex64": "float32", "complex128": "float64"}
-
-_LEAST_COUNTED = {"float64": 2.0**-1022, "float32": 2.0**-126, "bfloat16": 2.0**-126}
-"""The smallest normal number of dtypes whose subnormals devices take for 0 anyway: what is smaller is no loss."""
-
-_ROUNDING = {
-    "float64": 2.0**-53,
-    "float32": 2.0**-24,
-    "bfloat16": 2.0**-8,
-    "float16": 2.0**-11,
-    "float8_e3m4": 2.0**-5,
-    **dict.fromkeys(("float8_e4m3", "float8_e4m3fn", "float8_e4m3fnuz"), 2.0**-4),
-    "float8_e4m3b11fnuz": 2.0**-4,
-    **dict.fromkeys(("float8_e5m2", "float8_e5m2fnuz"), 2.0**-3),
-}
-"""By how much rounding to a dtype changes a number at most, relative to it."""
 
 
 class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
@@ -111,21 +96,21 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
 
     def _check_underflow(self, old: Any, new: Any, at: Place) -> None:
         """Refuse zeros that are more than rounding, by the values of this block."""
-        part, to = (_PARTS.get(dtype, dtype) for dtype in (at.before.dtype, self.to))
-        if _LEAST_COUNTED.get(part, 0.0) >= _LEAST_COUNTED.get(to, 1.0):
+        part, to = (PARTS.get(dtype, dtype) for dtype in (at.before.dtype, self.to))
+        if LEAST_COUNTED.get(part, 0.0) >= LEAST_COUNTED.get(to, 1.0):
             return
         is_zero = new == 0
         if not is_zero.any():
             return
         size = abs(old)
-        lost = is_zero & (size != 0) & (size >= _LEAST_COUNTED.get(part, 0.0))
+        lost = is_zero & (size != 0) & (size >= LEAST_COUNTED.get(part, 0.0))
         if not lost.any():
             return
         count = int(lost.sum())
         # -0.0 is not below 0; complex numbers have no sign
         if is_complex(self.to) or bool((old < 0).any()):
             largest = float(size[~_is_not_finite(old)].max())
-            if float(size[lost].max()) <= largest * _ROUNDING[to]:
+            if float(size[lost].max()) <= largest * ROUNDING[to]:
                 return
         whole = at.shape == at.before.shape
         where = "" if whole else f" in the block at {list(at.start)} alone"
@@ -197,4 +182,4 @@ def _limits(dtype: str) -> str:
     """The limits of a dtype as text."""
     if is_integer(dtype):
         return "{} … {}".format(*integer_range(dtype))
-    return f"±{LARGEST.get(_PARTS.get(dtype, dtype), math.inf):g}"
+    return f"±{LARGEST.get(PARTS.get(dtype, dtype), math.inf):g}"

@@ -9,6 +9,7 @@ from typing import Any
 from surgery_cli.draft import LeafRecipe, LeafRef, Operand, Step, is_numeric
 from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene, Source
+from surgery_cli.operations.underflow import refuse_lost_products
 from surgery_cli.tree.paths import LeafPath, nearest
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_integer
 
@@ -161,6 +162,20 @@ def power_of(factor: float, power: int, *, even: bool) -> float | None:
     return size if even or factor > 0 else -size
 
 
+def smallest_factor(factor: Any, kit: Kit, power: int = 1) -> float:
+    """The size of the smallest |factor|^power over factors that are not 0; infinite if there are none.
+
+    ``factor``: an array, [any shape].
+    """
+    far = math.inf if power > 0 else 0.0
+    size = kit.apply(lambda x: kit.xp.where(x == 0, far, abs(x)), factor)
+    base = float(size.min() if power > 0 else size.max())
+    try:
+        return math.inf if math.isnan(base) else base**power
+    except (OverflowError, ZeroDivisionError):  # of a negative power: the product is far too large
+        return math.inf
+
+
 class ScaleByPower(LeafOperation, tag="scale_by_power", kw_only=True, frozen=True):
     """Multiply a twin by a power of its param's array factor; where that factor is 0, the twin stays as it is.
 
@@ -194,7 +209,9 @@ class ScaleByPower(LeafOperation, tag="scale_by_power", kw_only=True, frozen=Tru
             sign = 1.0 if self.even else kit.xp.where(base < 0, -1.0, 1.0)
             return x * (sign * size**self.power)
 
-        return kit.in_float32(block, scaled)
+        new = kit.in_float32(block, scaled)
+        refuse_lost_products(block, new, smallest_factor(base, kit, self.power), kit, at)
+        return new
 
 
 class ScaleByMeasured(LeafOperation, tag="scale_by_measured", kw_only=True, frozen=True):
@@ -237,4 +254,6 @@ class ScaleByMeasured(LeafOperation, tag="scale_by_measured", kw_only=True, froz
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         whole = at.measured.size == 1
         factor = at.measured.reshape(()) if whole else at.window(at.measured)
-        return kit.in_float32(block, lambda x: x * factor**self.power)
+        new = kit.in_float32(block, lambda x: x * factor**self.power)
+        refuse_lost_products(block, new, smallest_factor(factor, kit, self.power), kit, at)
+        return new

@@ -8,8 +8,14 @@ from msgspec import Meta
 
 from surgery_cli.draft import Operand
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
-from surgery_cli.operations.factors import ScaleByPower, find_factor, power_of
+from surgery_cli.operations.factors import (
+    ScaleByPower,
+    find_factor,
+    power_of,
+    smallest_factor,
+)
 from surgery_cli.operations.settings import check_finite
+from surgery_cli.operations.underflow import may_lose, refuse_lost_products
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 
@@ -18,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class Rescale(LeafOperation, tag="rescale", kw_only=True, frozen=True):
-    """Multiply leaves by a number, or by an array that broadcasts to them."""
+    """Multiply leaves by a number, or by an array that broadcasts to them.
+
+    A factor that would turn values into zeros, or infinities, of their dtype is refused.
+    """
 
     by: Annotated[
         float | str,
@@ -44,11 +53,20 @@ class Rescale(LeafOperation, tag="rescale", kw_only=True, frozen=True):
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         if isinstance(self.by, str):
             factor = kit.widened(at.operands["by"])
-            return kit.in_float32(block, lambda x: x * factor)
+            new = kit.in_float32(block, lambda x: x * factor)
+            smallest = smallest_factor(factor, kit)
+            if may_lose(smallest, at.after.dtype):
+                named = kit.apply(lambda x: kit.xp.where(factor == 0, 0, x), block)
+                refuse_lost_products(named, new, smallest, kit, at)
+            return new
         number = self.by
         if number and not 1e-37 < abs(number) < 1e38:  # no float32: let float64 carry the product
-            return kit.in_float32(block, lambda x: x * kit.xp.float64(number))
-        return kit.in_float32(block, lambda x: x * number)
+            new = kit.in_float32(block, lambda x: x * kit.xp.float64(number))
+        else:
+            new = kit.in_float32(block, lambda x: x * number)
+        if number:
+            refuse_lost_products(block, new, abs(number), kit, at)
+        return new
 
     def filled(self, before: float | None) -> float | None:
         return before if before == 0 else None

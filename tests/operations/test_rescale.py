@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from value_edits import ArrayScene, ArraySource, edited, followed, spec_of
 
-from surgery_cli.errors import MissingError, PlanError
+from surgery_cli.errors import MissingError, PlanError, ValueRefusal
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
@@ -190,3 +190,39 @@ def test_text_that_is_no_factor_says_what_a_factor_is(by: str, why: str, fix: st
 def test_an_array_file_that_is_not_there_is_simply_missing() -> None:
     with pytest.raises(MissingError, match=r"'/plans/s\.npy' does not exist"):
         edited(Rescale(by="/plans/s.npy"), KERNEL, scene=EmptyDisk())
+
+
+SQUARES = np.random.default_rng(2).uniform(1e-6, 1e-2, (5, 7)).astype(np.float32)
+
+
+@pytest.mark.parametrize("block", [None, (2, 3)])
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.float16])
+def test_a_factor_that_makes_values_zero_is_refused(dtype: type, block: tuple | None) -> None:
+    with pytest.raises(ValueRefusal, match="lost to zeros") as caught:
+        edited(Rescale(by=1e-60), SQUARES.astype(dtype), block=block)
+    assert "would become 0" in caught.value.problems[0].why
+    assert "optimizer: warm" in caught.value.problems[0].fix
+
+
+def test_an_array_of_factors_that_makes_values_zero_is_refused_for_the_leaf_and_its_twin() -> None:
+    tiny = np.full((7,), 1e-50)
+    scene = ArrayScene(scale__npy=ArraySource({"": tiny}))
+    with pytest.raises(ValueRefusal, match="lost to zeros"):
+        edited(Rescale(by="scale.npy"), SQUARES, scene=scene)
+    huge = ArrayScene(scale__npy=ArraySource({"": np.full((7,), 1e25)}))
+    (twin,) = Rescale(by="scale.npy").carry(slot(-2, even=True)) or ()
+    with pytest.raises(ValueRefusal, match="lost to zeros"):
+        followed(twin, SQUARES, KERNEL, scene=huge)
+
+
+def test_zeros_that_are_meant_and_values_that_rounding_would_lose_may_go() -> None:
+    assert not edited(Rescale(by=0), SQUARES).any()
+    mask = np.array([0, 1e-9, 1, 1, 1, 1, 1])
+    scene = ArrayScene(scale__npy=ArraySource({"": mask}))
+    masked = edited(Rescale(by="scale.npy"), SQUARES, scene=scene)
+    np.testing.assert_array_equal(masked[:, 0], 0)
+    assert (masked[:, 1] > 0).all()
+    wide = np.array([1.0, 1e-37, 0.0], np.float32)
+    np.testing.assert_array_equal(edited(Rescale(by=1e-10), wide), np.float32([1e-10, 0, 0]))
+    subnormal = np.full(3, 1e-45, np.float32)
+    assert not edited(Rescale(by=0.25), subnormal).any()
