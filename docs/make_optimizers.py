@@ -48,6 +48,17 @@ Adam has no state, so that on disk a clip looks like a trust ratio or a sign. Th
   `{opt_state/1/0/mu: {power: -1}, opt_state/1/0/nu: {power: -2, even: true}}`. The slots of one state are said together
   or not at all.
 
+A field of `slots:` is the node that mirrors the params, and says of it:
+
+- `of`: the node of the params that it mirrors, where names do not tell, as after params were renamed without their
+  moments: `{opt_state/0/mu: {of: params, power: -1}}`. Leaves are matched below both nodes by their keys, so the names
+  must agree; if they do not, `ignore` the field and `rename` params or moments until they do.
+- `power`: the k above: how the slot goes with the size of its param. -1 holds gradients (a first moment), -2 their
+  squares (a second moment, with `even: true`), 1 goes with the param itself, 0 does not change.
+- `ignore: true`: it is no twin of any param; edits of params leave it alone.
+
+A script with another optimizer than the checkpoint's: [Changing the optimizer](changing-the-optimizer.md).
+
 Until then, old moments under params times 0.1 make Adam's steps there up to 5.2 times too large; times 10, they leave
 0.1 of a step for thousands of steps.
 

@@ -132,7 +132,7 @@ def _proved(
     every: Sequence[Mend], found: Sequence[Breach], wanted: TreeSpec, attempt: Try
 ) -> list[Mend]:
     """The findings, without the edits that do not mend them."""
-    before = _faults(found)
+    before = _faults(found) | {fault for mend in every for fault in _faults(mend.breaches)}
     candidates = [mend for mend in every if mend.edits]
     if not candidates:
         return list(every)

@@ -10,9 +10,11 @@ import msgspec
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
-from surgery_cli.verification.contract import RAISES, Breach, sort_of, specs_below
+from surgery_cli.verification.advice import ANOTHER_OPTIMIZER, FRESH, advice, optimizer_states
+from surgery_cli.verification.contract import RAISES, Branch, Breach, sort_of, specs_below
 from surgery_cli.verification.contract import breaches as breaches_of
 from surgery_cli.verification.moves import Moves, moves_among
+from surgery_cli.verification.wrapping import Wrapping, wrapping_of
 
 Edit: TypeAlias = dict[str, Any]
 """An edit as it stands in a plan."""
@@ -39,8 +41,15 @@ class Mend(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def leaves(self) -> int:
-        """How many leaves are concerned, twins included."""
-        return len({(leaf, b.what == "missing") for b in self.breaches for leaf in b.leaves})
+        """How many leaves are concerned, twins included; what stands elsewhere counts once."""
+        there = {leaf for b in self.breaches if b.what == "missing" for leaf in b.leaves}
+        here = {leaf for b in self.breaches if b.what != "missing" for leaf in b.leaves}
+        if self.what == "renamed":
+            nodes = (self.path, *self.twins)
+            here = {leaf for leaf in here if any(leaf.is_below(node) for node in nodes)}
+        if self.what in ("renamed", "moved"):
+            return len(here or there)
+        return len(here) + len(there)
 
 
 def mends(
@@ -55,6 +64,12 @@ def mends(
     A subtree that stands under another name is one finding with its old and new path. What happens to a param and,
     alike, to its twins in the optimizer state is one finding too: an edit of the param carries them.
     """
+    wrapping = wrapping_of(stored, wanted)
+    if wrapping is not None:
+        after = stored.mapped(wrapping.place)
+        left = breaches_of(after, wanted)
+        inside = mends(left, after, wanted, wrapping.slots(slots_here), slots_there)
+        return [_unwrapped(wrapping, breaches, left), *inside]
     moves = moves_among(breaches, stored, wanted)
     plain = {old: new for old, new in moves.items() if _is_plain(new, stored)}
     params = {old: new for old, new in plain.items() if old not in _twins_of(plain, slots_here)}
@@ -69,12 +84,68 @@ def mends(
         after, slots = _after(params, stored, slots_here)
         return found + mends(breaches_of(after, wanted), after, wanted, slots, slots_there)
     structural = {old: new for old, new in moves.items() if old not in plain}
+    states = optimizer_states(slots_here, slots_there)
     others = _restructured(structural, left)
     done = {id(b) for mend in others for b in mend.breaches}
     left = [b for b in left if id(b) not in done]
-    others += _with_twins(left, stored, slots_here, slots_there)
+    others += _with_twins(left, stored, slots_here, slots_there, states)
     order = {id(b): number for number, b in enumerate(breaches)}
-    return found + sorted(others, key=lambda mend: min(order[id(b)] for b in mend.breaches))
+    found += sorted(others, key=lambda mend: min(order[id(b)] for b in mend.breaches))
+    return [_with_what_is_new(mend, moves, states) for mend in found]
+
+
+def _unwrapped(wrapping: Wrapping, breaches: Sequence[Breach], left: Sequence[Breach]) -> Mend:
+    """The finding that all stands one key too deep, or not deep enough."""
+    unfilled = {leaf for b in left if b.what == "missing" for leaf in b.leaves}
+    parts = []
+    for breach in breaches:
+        if breach.what == "missing":
+            leaves = tuple(leaf for leaf in breach.leaves if leaf not in unfilled)
+        else:
+            leaves = tuple(leaf for leaf in breach.leaves if wrapping.moves(leaf))
+        if leaves:
+            parts.append(msgspec.structs.replace(breach, leaves=leaves))
+    name = spelled(wrapping.node)
+    at, to = f"{literal(wrapping.node)}/*", r"\1"
+    if not wrapping.is_stored:
+        at, to = "*", rf"{name}/\1"
+    return Mend(
+        path=wrapping.node if wrapping.is_stored else LeafPath(),
+        what="renamed",
+        here=f"{name}/…" if wrapping.is_stored else "all at the root",
+        there="all at the root" if wrapping.is_stored else f"{name}/…",
+        effect=RAISES,
+        breaches=tuple(parts),
+        edits=({"op": "rename", "at": at, "to": to},),
+    )
+
+
+def _with_what_is_new(mend: Mend, moves: Moves, states: Collection[LeafPath]) -> Mend:
+    """The finding of what moved, with what the script has beside it and the checkpoint nowhere."""
+    if mend.what not in ("renamed", "moved"):
+        return mend
+    new = []
+    for breach in mend.breaches:
+        if not isinstance(breach.wanted, Branch):
+            continue
+        for key, child in breach.wanted.items():
+            node = breach.path / (key,)
+            lacking = [
+                leaf
+                for leaf, spec in specs_below(child).items()
+                if spec.kind is not LeafKind.EMPTY
+                and not any((node / leaf).is_below(goal) for goal in moves.values())
+            ]
+            if lacking:
+                new.append(node)
+    if not new:
+        return mend
+    is_optimizer = any(mend.path.is_below(state) for state in states)
+    return msgspec.structs.replace(
+        mend,
+        there=f"{mend.there}, and new: {_listed(new)}",
+        advice=ANOTHER_OPTIMIZER if is_optimizer else FRESH,
+    )
 
 
 def _after(moves: Moves, stored: TreeSpec, slots: Slots) -> tuple[TreeSpec, Slots]:
@@ -220,7 +291,11 @@ def _empties(
 
 
 def _with_twins(
-    breaches: Sequence[Breach], stored: TreeSpec, slots_here: Slots, slots_there: Slots
+    breaches: Sequence[Breach],
+    stored: TreeSpec,
+    slots_here: Slots,
+    slots_there: Slots,
+    states: Collection[LeafPath],
 ) -> list[Mend]:
     """A finding for each breach; one that its params share with it stands in the params' finding."""
     leaders: dict[int, Breach] = {}
@@ -235,7 +310,7 @@ def _with_twins(
         if id(breach) in leaders:
             continue
         twins = tuple(b for b in breaches if leaders.get(id(b)) is breach)
-        edits, advice = _remedy(breach, stored, slots_here)
+        edits, said = _remedy(breach, stored, slots_here, states)
         found.append(
             Mend(
                 path=breach.path,
@@ -246,7 +321,7 @@ def _with_twins(
                 breaches=(breach, *twins),
                 twins=tuple(twin.path for twin in twins),
                 edits=edits,
-                advice=advice,
+                advice=said,
             )
         )
     return found
@@ -266,13 +341,13 @@ def _leading(
     return first
 
 
-def _remedy(breach: Breach, stored: TreeSpec, slots: Slots) -> tuple[tuple[Edit, ...], str]:
+def _remedy(
+    breach: Breach, stored: TreeSpec, slots: Slots, states: Collection[LeafPath]
+) -> tuple[tuple[Edit, ...], str]:
     """The edits that mend a breach, and advice where none does."""
     wanted, here = breach.wanted, breach.stored
     if breach.what == "extra":
         return (_deletion(breach, slots),), _PARTIAL
-    if breach.what == "missing":
-        return (), _FRESH
     if breach.what == "dtype":
         return _cast(breach, stored)
     if breach.what == "shape" and isinstance(here, LeafSpec) and isinstance(wanted, LeafSpec):
@@ -281,7 +356,7 @@ def _remedy(breach: Breach, stored: TreeSpec, slots: Slots) -> tuple[tuple[Edit,
         return (), (
             f"build the model with {list(here.shape)}, or let the restore skip this leaf and start it fresh"
         )
-    return (), _ADVICE.get(breach.what, "")
+    return (), advice(breach, states)
 
 
 def _deletion(breach: Breach, slots: Slots) -> Edit:
@@ -297,14 +372,14 @@ def _cast(breach: Breach, stored: TreeSpec) -> tuple[tuple[Edit, ...], str]:
     here, there = breach.stored, breach.wanted
     assert isinstance(here, LeafSpec)
     assert isinstance(there, LeafSpec)
-    advice = f"let the script's function give {here.dtype}, or restore and convert knowingly"
+    otherwise = f"let the script's function give {here.dtype}, or restore and convert knowingly"
     arrays = (LeafKind.ARRAY, LeafKind.NUMPY)
     if (
         here.kind not in arrays
         or there.kind not in arrays
         or sort_of(here.dtype) != sort_of(there.dtype)
     ):
-        return (), advice
+        return (), otherwise
     edit: Edit = {"op": "cast", "at": literal(breach.path), "to": there.dtype}
     others = (p for p in stored if p.is_below(breach.path) and p not in breach.leaves)
     is_integer = sort_of(here.dtype) == "integer"
@@ -314,15 +389,6 @@ def _cast(breach: Breach, stored: TreeSpec) -> tuple[tuple[Edit, ...], str]:
 
 
 _PARTIAL: Final = "or let the function return it too"
-_FRESH: Final = (
-    "the checkpoint has no values for it: leave it out of the function, or restore with "
-    "`partial_restore=True`, which keeps the values of a concrete target"
-)
-_ADVICE: Final = {
-    "container": "build it as the other side has it: lists and dicts with keys '0', '1' are two things to Orbax",
-    "empty": "None on one side, values on the other: is a part frozen or masked on one side only?",
-    "kind": "let the function give what is stored: PRNG keys of the same implementation, strings as strings",
-}
 
 
 # --- paths as text -------------------------------------------------------------------------------------------

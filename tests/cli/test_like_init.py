@@ -86,6 +86,36 @@ def one_layer_more():
     return state({**params, "Dense_2": params["Dense_1"]})
 
 
+def params_and_state(tx):
+    return state(create_state().params, tx)
+
+
+def accumulating():
+    return params_and_state(optax.MultiSteps(optax.adamw(1e-3), 4))
+
+
+def injected():
+    return params_and_state(optax.inject_hyperparams(optax.adamw)(1e-3))
+
+
+def params_and_frozen():
+    parts = {"t": optax.adamw(1e-3), "f": optax.set_to_zero()}
+    labels = {k: "f" if k == "Conv_0" else "t" for k in create_state().params}
+    return params_and_state(optax.multi_transform(parts, labels))
+
+
+def digits_state():
+    return create_state()
+
+
+def in_a_dict():
+    return {"state": create_state()}
+
+
+def other_head_in_a_dict():
+    return {"state": other_head()}
+
+
 def momentum():
     return state(create_state().params, optax.sgd(0.1, momentum=0.9))
 
@@ -131,6 +161,8 @@ MENDED = [
     "decay_first",
     "without_a_layer",
     "without_moments_of_a_layer",
+    "in_a_dict",
+    "other_head_in_a_dict",
 ]
 
 
@@ -191,7 +223,7 @@ def test_a_renamed_layer_is_one_finding_with_the_command_that_mends_it(surgery, 
         "here": "params/Dense_1",
         "there": "params/head",
         "effect": "the restore raises",
-        "leaves": 12,
+        "leaves": 6,
         "twins": ["opt_state/0/mu/Dense_1", "opt_state/0/nu/Dense_1"],
         "edits": [{"op": "rename", "at": "params/Dense_1", "to": "params/head"}],
         "fix": f"`surgery rename {sample} DST params/Dense_1 --to params/head`",
@@ -254,6 +286,63 @@ def test_a_whole_subtree_is_one_finding_and_so_are_a_param_and_its_twins(
     with pytest.raises(ValueError, match=r"do not match|not compatible"):
         restored(sample, function_of(script, name))
     gc.collect()  # the abandoned reads complain here, where that is expected
+
+
+def test_a_state_that_was_saved_in_a_dict_is_one_finding(surgery, sample, script, tmp_path):
+    folder = sample.parent
+    assert surgery("rename", sample, tmp_path / "nested", "*", "--to", r"state/\1").code == 0
+    like = ["--like-init", f"{folder}/digits.py:create_state"]
+    found = surgery("verify", tmp_path / "nested", *like, "--json").document["findings"]
+    assert [(row["path"], row["leaves"], row["edits"]) for row in found] == [
+        ("state", 28, [{"op": "rename", "at": "state/*", "to": r"\1"}])
+    ]
+    mend = ["rename", tmp_path / "nested", tmp_path / "back", "state/*", "--to", r"\1"]
+    assert surgery(*mend, *like).code == 0
+    restored(tmp_path / "back", function_of(script, "digits_state"))
+
+
+def test_params_alone_are_renamed_as_one_and_the_rest_is_missing(surgery, sample, tmp_path):
+    assert surgery("extract-item", sample, tmp_path / "params", "params").code == 0
+    like = f"{sample.parent}/digits.py:create_state"
+    found = surgery("verify", tmp_path / "params", "--like-init", like, "--json")
+    rows = found.document["findings"]
+    assert [(row["path"], row["what"], row.get("leaves", 1)) for row in rows] == [
+        ("", "renamed", 8),
+        ("step", "missing", 1),
+        ("opt_state", "missing", 19),
+    ]
+    assert rows[0]["edits"] == [{"op": "rename", "at": "*", "to": r"params/\1"}]
+
+
+LISTS = "lists and dicts with keys '0', '1' are two things to Orbax"
+OPTIMIZER = "docs/changing-the-optimizer.md has the plans"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("chain_as_dict", LISTS),
+        ("params_and_frozen", OPTIMIZER),
+        ("injected", OPTIMIZER),
+        ("accumulating", OPTIMIZER),
+    ],
+)
+def test_what_no_edit_mends_says_what_it_is_and_where_the_way_is(
+    surgery, sample, script, name, words
+):
+    found = surgery("verify", sample, "--like-init", script(name), "--json").document["findings"]
+    fixes = [row["fix"] for row in found if row["what"] in ("container", "renamed", "moved")]
+    assert fixes
+    assert all(words in fix for fix in fixes)
+
+
+def test_what_a_wrapped_optimizer_has_beside_the_old_state_is_named(surgery, sample, script):
+    found = surgery("verify", sample, "--like-init", script("accumulating"), "--json")
+    (finding,) = found.document["findings"]
+    assert finding["there"] == (
+        "opt_state/inner_opt_state, and new: opt_state/mini_step, opt_state/gradient_step, "
+        "opt_state/acc_grads"
+    )
 
 
 def test_two_layers_that_could_be_either_are_not_guessed(surgery, tmp_path):
