@@ -9,6 +9,7 @@ import msgspec
 
 from surgery_cli.draft import Draft, LeafRecipe, is_numeric
 from surgery_cli.errors import Gathering, PlanError, Problem
+from surgery_cli.optimizer.beside import Beside
 from surgery_cli.optimizer.donors import Donors
 from surgery_cli.optimizer.kept import Kept
 from surgery_cli.optimizer.places import moved_slots, slot_moves, slots_after, slots_below
@@ -92,7 +93,7 @@ class _Carrying:
         self._donors = Donors(scene)
         self._kept: dict[LeafPath, Kept] = {}
         self._refused: dict[LeafPath, Problem] = {}
-        self._beside: set[LeafPath] = set()
+        self._beside = Beside(edit)
         self._grafted: dict[str, int] = {}
 
     def follow(self, param: LeafPath) -> None:
@@ -100,12 +101,13 @@ class _Carrying:
         states: dict[LeafPath, list[Slot]] = {}
         for slot in self._draft.slots_of.get(param, ()):
             recipe = self._draft.leaves.get(slot.path)
-            if recipe is None or slot.path in self._edited or not is_numeric(recipe.spec):
+            if recipe is None or not is_numeric(recipe.spec):
                 continue
-            if slot.in_optimizer:
+            is_named = slot.path in self._edited
+            if not slot.in_optimizer:
+                self._beside.add(slot, is_named=is_named)
+            elif not is_named:
                 states.setdefault(slot.node.parent, []).append(slot)
-            else:
-                self._beside.add(slot.node)
         slots = [slot for state in states.values() for slot in state]
         if self._policy is None and self._graft(param, slots):
             return
@@ -273,13 +275,7 @@ class _Carrying:
             f"{_slots(n)} {'comes' if n == 1 else 'come'} from '{source}' with the params"
             for source, n in self._grafted.items()
         ]
-        if self._beside:
-            names = ", ".join(sorted(f"'{node}'" for node in self._beside))
-            found.append(
-                f"copies of the edited params beside the optimizer state stay as they are: {names}"
-                " (name them to edit them, too)"
-            )
-        return found
+        return found + self._beside.notes()
 
 
 def _half_told(told: Slot, missing: Slot) -> Problem:

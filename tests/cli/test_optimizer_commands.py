@@ -113,6 +113,31 @@ def test_a_number_that_a_schedule_gives_is_not_set_and_the_count_to_set_is_named
     assert surgery("set", saved, tmp_path / "new", count, "--to", "50").code == 0
 
 
+DRAWN_TOGETHER = """\
+edits:
+- {op: reinit, at: params/a/w, init: lecun_normal}
+- {op: delete, at: ema/a/w}
+- {op: copy, at: params/a/w, to: ema/a/w}
+"""
+
+
+def test_an_average_gets_the_values_that_its_params_drew(surgery, tmp_path):
+    with ocp.StandardCheckpointer() as checkpointer:
+        state = {"params": PARAMS, "ema": PARAMS, "opt_state": transformation().init(PARAMS)}
+        checkpointer.save(tmp_path / "saved", state)
+    (tmp_path / "plan.yaml").write_text(DRAWN_TOGETHER)
+
+    plan = tmp_path / "plan.yaml"
+    result = surgery("apply", tmp_path / "saved", tmp_path / "new", plan, "--json")
+
+    assert result.code == 0
+    assert any("`delete` 'ema/a/w' and `copy` 'params/a/w'" in n for n in result.document["notes"])
+    tree = restored(tmp_path / "new")
+    assert np.std(tree["params"]["a"]["w"]) > 0
+    np.testing.assert_array_equal(tree["ema"]["a"]["w"], tree["params"]["a"]["w"])
+    np.testing.assert_array_equal(tree["ema"]["a"]["b"], np.ones(4))
+
+
 def test_a_count_is_not_set_back_alone(surgery, saved, tmp_path):
     count = "opt_state/inner_opt_state/1/inner_state/0/count"
 

@@ -231,6 +231,16 @@ def test_copies_beside_the_optimizer_state_are_left_alone_and_named() -> None:
     assert any("'ema_params'" in note for note in after.notes)
 
 
+@pytest.mark.parametrize("at", [("params/Dense_0",), ("params/Dense_0", "ema_params/Dense_0")])
+def test_copies_would_draw_other_values_and_the_way_to_equal_ones_is_said(at: tuple[str]) -> None:
+    draft = draft_of("adam", "adam", ema_params=PARAMS)
+    (note,) = [n for n in edited(draft, Reinit(at=at, init="normal")).notes if "ema_params" in n]
+    assert "draw other values" in note or "draw different values" in note
+    assert "`delete` 'ema_params/Dense_0/bias' and `copy` 'params/Dense_0/bias' to it" in note
+    assert not any("draw" in n for n in edited(draft, Reinit(at=at, init="zeros")).notes)
+    assert not any("draw" in n for n in edited(draft, Rescale(at=at, by=2)).notes)
+
+
 def test_a_cast_keeps_slots_and_copies() -> None:
     after = edited(draft_of("schedule_free_sgd"), Cast(at="params", to="bfloat16"))
     assert [p for p in after.changed if p[0] == "opt_state"] == []
