@@ -8,6 +8,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "optimizer")]
 
 from policy_registry import CASES, NOT_TRIED, Case  # noqa: E402 - the registry is the tests' own
 
+from surgery_cli.operations.base import LeafOperation  # noqa: E402 - found from the root above
+from surgery_cli.operations.table import operations  # noqa: E402
+
 PAGE = Path(__file__).with_name("optimizers.md")
 
 ABOVE = """\
@@ -30,9 +33,19 @@ for its `nu`, 0 for momentum behind a normalising transform, +1 behind a trust r
 Copies of the params (`z` of schedule-free, slow weights, `x0`) take part in every edit, or the optimizer would undo it;
 a `reset` makes them the params. Edits of places and shapes are always carried.
 
-Without a policy, `rescale` and `normalize` transform where the power k is sure and keep where it is not, which the
-preview says; `reinit` and `replace` warm. An explicit `transform` of such slots is refused: a wrong power is worse than
-none.
+Without a policy:
+
+| edit | twins |
+|---|---|
+@DEFAULTS@
+
+A power k that is not sure is said in the preview, and an explicit `transform` of such slots is refused: a wrong power
+is worse than none. Optimizers without second moments have nothing to warm: their slots restart. `replace` from a
+checkpoint takes the twins there with the params, where it has all of them. `reset-optimizer` takes no policy.
+
+Copies beside the optimizer state (an EMA of the params, a target network) stay as they are unless an edit names them;
+the preview says which. Named with the params, a `reinit` draws other values for them, as every path has its own. For
+equal ones, in the same plan after the `reinit` of the params: `delete` the copy, and `copy` the params to its place.
 
 The commonest unsure state is `optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule))`: what stands before
 Adam has no state, so that on disk a clip looks like a trust ratio or a sign. Three things settle it:
@@ -50,9 +63,9 @@ Adam has no state, so that on disk a clip looks like a trust ratio or a sign. Th
 
 A field of `slots:` is the node that mirrors the params, and says of it:
 
-- `of`: the node of the params that it mirrors, where names do not tell, as after params were renamed without their
-  moments: `{opt_state/0/mu: {of: params, power: -1}}`. Leaves are matched below both nodes by their keys, so the names
-  must agree; if they do not, `ignore` the field and `rename` params or moments until they do.
+- `of`: the node of the params that it mirrors leaf by leaf, where several fit or none does by name:
+  `{opt_state/0/mu: {of: params, power: -1}}`. The keys below both must agree. Where params were renamed without their
+  moments, rename the moments too, in a run before; or `ignore` them in the plan that gives the params their old names.
 - `power`: the k above: how the slot goes with the size of its param. -1 holds gradients (a first moment), -2 their
   squares (a second moment, with `even: true`), 1 goes with the param itself, 0 does not change.
 - `ignore: true`: it is no twin of any param; edits of params leave it alone.
@@ -99,11 +112,28 @@ the param: about 1e-4 at the defaults. No slot can keep Adam's step in function 
 """
 
 
+WORDS = {
+    "transform": "`transform` where the power k is sure, else `keep`",
+    "keep": "`keep`: the values stay what they were",
+    "warm": "`warm`",
+    "reset": "`reset`",
+}
+
+
 def page() -> str:
     """The page, as Markdown."""
     rows = [_row(name, case) for name, case in sorted(CASES.items())]
     rows += [f"| {name} | | | | | | {why} |" for name, why in sorted(NOT_TRIED.items())]
-    return ABOVE + "\n".join(rows) + "\n" + BELOW
+    return ABOVE.replace("@DEFAULTS@", _defaults()) + "\n".join(rows) + "\n" + BELOW
+
+
+def _defaults() -> str:
+    """A row for each default policy, with the edits of values that have it."""
+    edits: dict[str, list[str]] = {}
+    for name, kind in operations().items():
+        if issubclass(kind, LeafOperation):
+            edits.setdefault(kind.default_policy, []).append(f"`{name}`")
+    return "\n".join(f"| {', '.join(names)} | {WORDS[policy]} |" for policy, names in edits.items())
 
 
 def _row(name: str, case: Case) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from surgery_cli.errors import Problem
 from surgery_cli.optimizer.groups import Group, Signal
 from surgery_cli.optimizer.kinds import Field
@@ -47,8 +49,17 @@ class Findings:
         """Add a clock of the state at ``owner``."""
         self.clocks.setdefault(owner, {})[path] = drives, fresh
 
-    def ask(self, path: LeafPath, candidates: list[LeafPath], root: LeafPath | None) -> None:
-        """Keep a question: to which of ``candidates``, else to what below ``root``, a tree belongs."""
+    def ask(
+        self,
+        path: LeafPath,
+        candidates: list[LeafPath],
+        root: LeafPath | None,
+        odd: Sequence[tuple[LeafPath, LeafPath]] = (),
+    ) -> None:
+        """Keep a question: to which of ``candidates``, else to what below ``root``, a tree belongs.
+
+        ``odd`` are nodes of the tree that no param has, each with the one node of params that it may belong to.
+        """
         concerns = tuple(candidates) or (() if root is None else (root,))
         if not concerns:
             return
@@ -58,8 +69,19 @@ class Findings:
             )
             nearest = max(candidates, key=lambda tree: len({*tree} & {*path}))
             fix = f"add `slots: {{{path}: {{of: {nearest}}}}}` to the plan, with the one that it belongs to"
+        elif odd:
+            here, there = odd[0]
+            why = f"'{here}' has no param of that name, and '{there}' has nothing at '{path}'"
+            fix = (
+                f"`surgery rename SRC DST {here} --to {here.parent / there[-1:]}` first, if they belong together; "
+                f"or a plan with `slots: {{{path}: {{ignore: true}}}}`: then no edit of params touches it"
+            )
         else:
-            why = "its names and shapes do not follow those of the params"
-            fix = f"add `slots: {{{path}: {{of: NODE, power: K}}}}`, or `{{ignore: true}}`"
+            why = f"its names and shapes do not follow those of the params ('{root or '.'}')"
+            fix = (
+                f"add `slots: {{{path}: {{of: {root or 'params'}, power: -1}}}}` to a plan, with the node of params "
+                "that it mirrors leaf by leaf, and how it goes with their size (-1 gradients, -2 their squares, "
+                "1 params); or `{ignore: true}`, and no edit of params touches it"
+            )
         what = f"cannot tell which params '{path}' belongs to"
         self.questions.append((Problem(what, why, fix, str(path)), concerns))

@@ -39,6 +39,14 @@ class Matching:
         """Where the params stand, of which a part may be mirrored; None if there are none."""
         return path_of(self.candidates[0]) if self.candidates else None
 
+    def odd_nodes(self, path: LeafPath) -> list[tuple[LeafPath, LeafPath]]:
+        """Where the state at ``path`` and the params have different keys: the one node of each side without the other.
+
+        The pairs stand at one place each; where a side has several such nodes, nothing says which is which.
+        """
+        state, params = _at(self._top, path), self.candidates[0] if self.candidates else None
+        return [] if state is None or params is None else list(_odd(state, params))
+
     def find(self, state: Branch, names: frozenset[str] = frozenset()) -> Mirror | list[LeafPath]:
         """The part of the params that ``state`` mirrors; else the nodes that it might mirror (none, or several)."""
         partial: list[Mirror] = []
@@ -179,3 +187,24 @@ class Matching:
             return None
         _, *leaves = max(readable, key=itemgetter(0)) if readable else min(both, key=itemgetter(0))
         return leaves[0], leaves[1]
+
+
+def _at(branch: Branch, path: LeafPath) -> Branch | None:
+    for key in path:
+        child = branch.children.get(str(key)) if isinstance(branch, Node) else None
+        if child is None:
+            return None
+        branch = child
+    return branch
+
+
+def _odd(state: Branch, params: Branch) -> Iterator[tuple[LeafPath, LeafPath]]:
+    if not isinstance(state, Node) or not isinstance(params, Node):
+        return
+    here = [child for key, child in state.children.items() if key not in params.children]
+    there = [child for key, child in params.children.items() if key not in state.children]
+    if len(here) == len(there) == 1:
+        yield path_of(here[0]), path_of(there[0])
+    for key, child in state.children.items():
+        if key in params.children:
+            yield from _odd(child, params.children[key])

@@ -75,7 +75,8 @@ class States:
             if not isinstance(match, Mirror) or (match.pairs and name not in relations):
                 candidates = match if isinstance(match, list) else []
                 where = path_of(node.children[name])
-                self._findings.ask(where, candidates, self._matching.root)
+                odd = self._matching.odd_nodes(where)
+                self._findings.ask(where, candidates, self._matching.root, odd)
                 continue
             self._findings.groups.append(
                 Group(

@@ -179,7 +179,7 @@ class Walk:
             self._ask(node, [])
 
     def _ask(self, path: LeafPath, candidates: list[LeafPath]) -> None:
-        self.found.ask(path, candidates, self.matching.root)
+        self.found.ask(path, candidates, self.matching.root, self.matching.odd_nodes(path))
 
 
 def _below_optimizer(leaf: LeafPath) -> LeafPath:
