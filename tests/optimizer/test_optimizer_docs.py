@@ -21,3 +21,12 @@ def test_every_configuration_has_a_row() -> None:
     rows = [line for line in (DOCS / "optimizers.md").read_text().splitlines() if "| " in line]
     names = {row.split("|")[1].strip() for row in rows}
     assert set(OPTIMIZERS) <= names
+
+
+def test_every_edit_of_values_has_its_default_policy_on_the_page() -> None:
+    lines = (DOCS / "optimizers.md").read_text().splitlines()
+    assert (
+        "| `rescale`, `normalize` | `transform` where the power k is sure, else `keep` |" in lines
+    )
+    assert "| `replace`, `reinit`, `average`, `set` | `warm` |" in lines
+    assert "| `cast` | `keep`: the values stay what they were |" in lines
