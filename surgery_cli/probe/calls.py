@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import jax
@@ -133,6 +133,9 @@ class Model(Protocol):
 
     def apply(self, variables: Variables, arrays: Sequence[Any]) -> Any:
         """The output of the call, with every module call tagged; to be traced."""
+
+    def streams(self, used: Collection[tuple[str, Path]]) -> set[str]:
+        """The random streams from which the traced call draws; ``used`` are the variables that it needs."""
 
 
 def make_call(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import jax
 from flax import linen as nn
+from flax.core.scope import Scope
 from flax.linen import transforms
 
 from surgery_cli.errors import SurgeryError
@@ -42,6 +43,7 @@ class LinenModel:
         self._structures: dict[str, Any] = {}
         self._paths: dict[str, list[Path]] = {}
         self._part: Part | None = None
+        self._drawn: set[str] = set()
         self._method = _method(module, call.run)
 
     @property
@@ -93,8 +95,11 @@ class LinenModel:
             )
             return made[0] if mutable else made
 
-        with _tagging(place):
+        with _tagging(place), _noting_streams(self._drawn):
             return self.call.mapped(run, arrays)
+
+    def streams(self, used: Collection[tuple[str, Path]]) -> set[str]:
+        return self._drawn
 
     def _shapes(self, module: nn.Module, call: Call, method: Any) -> dict[str, Any]:
         """For each collection the structure of its tree, and its leaves by path."""
@@ -217,6 +222,19 @@ def _tagging(place: Path) -> Iterator[None]:
         _own_jit_traces(),
     ):
         yield
+
+
+def _noting_streams(drawn: set[str]) -> Any:
+    """While the block runs, the streams from which modules draw are added to ``drawn``."""
+
+    def noting(original: Any) -> Any:
+        def make_rng(self: Scope, name: str = "params") -> Any:
+            drawn.add(name if self.has_rng(name) else "params")
+            return original(self, name)
+
+        return make_rng
+
+    return replaced(Scope, "make_rng", noting)
 
 
 def _own_jit_traces() -> Any:

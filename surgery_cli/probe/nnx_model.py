@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 import jax
@@ -11,6 +11,7 @@ from flax import nnx
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.calls import Call, Collections, Expected, Variables, dtype_text
+from surgery_cli.probe.calls import Path as VariablePath
 from surgery_cli.probe.sites import OpenCalls, replaced, tag, tag_inputs, tagged_sowing
 from surgery_cli.tree.paths import nearest
 
@@ -75,6 +76,14 @@ class NnxModel:
 
         with _tagging(self._classes):
             return self.call.mapped(run, arrays)
+
+    def streams(self, used: Collection[tuple[str, VariablePath]]) -> set[str]:
+        return {
+            variable.tag
+            for path, variable in self._state.items()
+            if isinstance(variable, nnx.RngState)
+            and (type(variable).__name__, tuple(map(str, path))) in used
+        }
 
 
 def _methods(kind: type, wanted: set[str]) -> set[str]:

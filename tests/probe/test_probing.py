@@ -405,3 +405,27 @@ def test_an_input_that_was_named_and_that_nothing_takes_is_refused(saved, batch)
     assert probe(saved, ("x=float32[4,5]", "y=float32[4,3]"), grad=True, loss=loss).is_sound
     assert probe(saved, batch).notes[-1] == "neither the model nor a loss takes 'y' of the inputs"
     assert probe(saved, batch, grad=True, loss=loss).notes == []
+
+
+def test_a_seed_for_a_stream_from_which_nothing_is_drawn_is_refused(tmp_path):
+    import odd_models as odd
+
+    linen = linen_variables(odd.Normed(), np.ones((2, 4), np.float32))
+    listed = nnx.state(odd.NnxListed(nnx.Rngs(0)), (nnx.Param, nnx.BatchStat))
+    places = {
+        "Normed": save(tmp_path / "linen", linen),
+        "NnxListed": save(tmp_path / "nnx", nnx.to_pure_dict(listed)),
+    }
+
+    def shapes(name, train, **streams):
+        model = f"{HERE / 'odd_models.py'}:{name}"
+        options = {"call": {"train": train}, "streams": streams, "shapes": True}
+        return probe(places[name], ("float32[2,4]",), model=model, **options)
+
+    for name in places:
+        assert shapes(name, train=True, dropout=3).sites
+        with pytest.raises(SurgeryError, match="does not draw from 'dropot'") as error:
+            shapes(name, train=True, dropout=3, dropot=0)
+        assert "did you mean `--rng dropout=0`?" in str(error.value)
+        with pytest.raises(SurgeryError, match="draws from no random stream"):
+            shapes(name, train=False, dropout=3)

@@ -145,9 +145,27 @@ def _traced(made: Model, user: UserObject, expected: Collections, options: Probe
     one = of_one(expected) if options.ensemble else expected
     with explained():
         traced = trace(made, user, one, made.call)
+    if options.model_b is None:  # else the other model may draw from it
+        _check_streams(made.streams(used_slots(traced)), options)
     if options.until:
         traced = _stopped(traced, options.until)
     return over_members(traced, options.ensemble) if options.ensemble else traced
+
+
+def _check_streams(drawn: set[str], options: ProbeOptions) -> None:
+    unknown = next((name for name in options.streams if name not in drawn), None)
+    if unknown is None:
+        return
+    near = nearest(unknown, drawn, 1)
+    seed = options.streams[unknown]
+    raise SurgeryError(
+        f"`--rng {unknown}={seed}` changes nothing: the model's call does not draw from '{unknown}'",
+        why="it draws from " + (", ".join(f"'{n}'" for n in sorted(drawn)) or "no random stream"),
+        fix=f"did you mean `--rng {near[0]}={seed}`?"
+        if near
+        else "leave it out; if the model draws in training only: `--call train=true`",
+        field="rng",
+    )
 
 
 def _check_model_inputs(made: Model, options: ProbeOptions) -> None:
