@@ -52,6 +52,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     clock_fresh: Mapping[str, int] = MappingProxyType({})
     lone_clocks: frozenset[str] = frozenset()
     """Clocks on which no slot of the state depends, so that they go on where all slots restart."""
+    older_clocks: Mapping[str, str] = MappingProxyType({})
+    """What clocks drive in states of older releases, which lack a field that stands in ``VANISHING``."""
     numbers: Mapping[str, str] = MappingProxyType({})
     running: Mapping[str, float] = MappingProxyType({})
     """Numbers that the whole state keeps with its slots, and at what they start."""
@@ -411,7 +413,8 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(
         name="inject_hyperparams",
         family="inject_hyperparams",
-        clocks={"count": "nothing"},
+        clocks={"count": "nothing"},  # its schedules count in `hyperparams_states`
+        older_clocks={"count": "schedule"},
         others=("hyperparams", "hyperparams_states"),
         inner=("inner_state",),
     ),

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from surgery_cli.draft import is_numeric
 from surgery_cli.optimizer.findings import Findings
 from surgery_cli.optimizer.groups import Group, Signal, SlotHint
-from surgery_cli.optimizer.kinds import UNDER_PARAM, Field, Kind, by_name, by_signature
+from surgery_cli.optimizer.kinds import (
+    UNDER_PARAM,
+    VANISHING,
+    Field,
+    Kind,
+    by_name,
+    by_signature,
+)
 from surgery_cli.optimizer.matching import Matching
 from surgery_cli.optimizer.mirrors import Mirror, Node, path_of
 from surgery_cli.optimizer.named import NamedKinds
@@ -96,9 +103,12 @@ class States:
 
     def _record_numbers(self, node: Node, kind: Kind) -> None:
         """Record the clocks of a state, and the numbers in it that mean something."""
+        is_older = any(field not in node.children for field in VANISHING.get(kind.name, ()))
         for name, drives in kind.clocks.items():
             leaf = node.children.get(name)
             if isinstance(leaf, LeafPath) and self._tree[leaf].shape == ():
+                if is_older and leaf[-1] != "value":  # Flax NNX leaves out what is empty
+                    drives = kind.older_clocks.get(name, drives)
                 owner = leaf if name in kind.lone_clocks else node.path
                 self._findings.add_clock(owner, leaf, drives, kind.clock_fresh.get(name, 0))
         for name, meaning in kind.numbers.items():

@@ -17,6 +17,7 @@ from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.set import Set
+from surgery_cli.optimizer.survey import survey
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
 
@@ -91,3 +92,11 @@ def test_optax_overwrites_a_scheduled_number_and_reads_the_count_of_its_schedule
     later = {"learning_rate": state.hyperparams_states["learning_rate"]._replace(count=50)}
     np.testing.assert_allclose(steps(hyperparams_states=later), steps() * 0.5, rtol=1e-5)
     np.testing.assert_array_equal(steps(count=np.int32(50)), steps())
+
+
+def test_the_count_of_injected_hyperparameters_drives_schedules_in_older_releases_alone() -> None:
+    state = injected(SCHEDULE).init(PARAMS)
+    older = {name: getattr(state, name) for name in ("count", "hyperparams", "inner_state")}
+    for opt_state, drives in ((state, "nothing"), (older, "schedule")):
+        clocks = survey(tree_of({"params": PARAMS, "opt_state": opt_state})).clocks
+        assert {str(p): c.drives for p, c in clocks.items()}["opt_state/count"] == drives
