@@ -400,7 +400,7 @@ def test_a_number_of_thousands_of_digits_is_refused_in_every_format(tmp_path, su
     plan.write_text(texts[suffix])
     with pytest.raises(PlanError) as caught:
         read_plan(str(plan))
-    assert len(str(caught.value)) < 300
+    assert len(str(caught.value).replace(str(plan), "")) < 250
 
 
 def test_a_number_that_python_cannot_write_is_refused(tmp_path):

@@ -421,6 +421,7 @@ def test_an_interrupt_while_the_program_is_loaded_leaves_no_traceback():
     script = (
         "import os, signal, sys\n"
         "from surgery_cli.__main__ import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Interrupting:\n"
         "    def find_spec(self, name, *_):\n"
         "        if name == 'typer':\n"
@@ -428,10 +429,5 @@ def test_an_interrupt_while_the_program_is_loaded_leaves_no_traceback():
         "sys.meta_path.insert(0, Interrupting())\n"
         "main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        check=False,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
