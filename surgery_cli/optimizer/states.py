@@ -104,11 +104,12 @@ class States:
     def _record_numbers(self, node: Node, kind: Kind) -> None:
         """Record the clocks of a state, and the numbers in it that mean something."""
         is_older = any(field not in node.children for field in VANISHING.get(kind.name, ()))
-        for name, drives in kind.clocks.items():
+        for name, usual in kind.clocks.items():
             leaf = node.children.get(name)
             if isinstance(leaf, LeafPath) and self._tree[leaf].shape == ():
-                if is_older and leaf[-1] != "value":  # Flax NNX leaves out what is empty
-                    drives = kind.older_clocks.get(name, drives)
+                # what is empty is not there in Flax NNX, whatever the release
+                older = kind.older_clocks if is_older and leaf[-1] != "value" else {}
+                drives = older.get(name, usual)
                 owner = leaf if name in kind.lone_clocks else node.path
                 self._findings.add_clock(owner, leaf, drives, kind.clock_fresh.get(name, 0))
         for name, meaning in kind.numbers.items():

@@ -158,6 +158,26 @@ def test_a_reset_under_a_running_count_is_announced_with_its_factor(surgery, che
     assert result.document["bytes_read"] == 4
 
 
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (("set", "opt_state/0/count", "--to", "10"), "goes from 500 to 10 while"),
+        (("replace", "opt_state/0/nu", "--with", "0"), "with squares become 0 while"),
+        (("rescale", "opt_state/0/nu", "--by", "1e-6"), "with squares shrink to 1e-06 of"),
+    ],
+)
+def test_what_an_edit_by_name_does_to_the_next_steps_is_announced(
+    surgery, checkpoint, tmp_path, edit, said
+):
+    name, *rest = edit
+    result = surgery(name, checkpoint, tmp_path / "new", *rest, "--dry-run", "--json")
+
+    assert result.code == 0
+    (note,) = [note for note in result.document["notes"] if "the next steps there are" in note]
+    assert said in note
+    assert result.document["bytes_read"] >= 4
+
+
 def test_the_whole_optimizer_starts_anew_with_its_clocks(surgery, checkpoint, tmp_path):
     new = tmp_path / "new"
 
