@@ -110,6 +110,14 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
             match = pattern.match(path)
             if match is not None:
                 wanted = _filled(start, match.groups, text)
+                if text.endswith("/**") and _is_node(wanted, source):
+                    node = text.removesuffix("/**")
+                    raise PlanError(
+                        f"'{wanted}' is a node of '{file}', and '{text}' names leaves one by one",
+                        why="what follows the node that `at` names is appended to `from`",
+                        fix=f"write `at: {node}`, without `/**`",
+                        field="at",
+                    )
                 tail = match.tail.spelling if "%2" in start else str(match.tail)
                 return find_leaf(file, source, f"{wanted}/{tail}" if tail else wanted, field="from")
         raise AssertionError(f"{path} was selected, and no pattern names it")
@@ -156,6 +164,11 @@ def _opened(file: str, scene: Scene) -> tuple[str, Source]:
         if meant is None:
             raise
         raise PlanError(msgspec.structs.replace(meant.problems[0], field="with")) from None
+
+
+def _is_node(text: str, source: Source) -> bool:
+    """True if leaves stand below this printed path."""
+    return any(str(path).startswith(f"{text}/") for path in source.tree)
 
 
 _ARRAYS = (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.SCALAR)

@@ -187,6 +187,15 @@ def test_every_leaf_that_is_missing_or_of_another_shape_is_reported_at_once() ->
     assert "'params/a/biases'" in missing.fix
 
 
+def test_a_node_for_leaves_that_are_named_one_by_one_says_to_name_the_node() -> None:
+    donor = ArraySource({"other/head/kernel": TREE["params/a/kernel"]})
+    with pytest.raises(PlanError) as caught:
+        grafts(Replace(at="params/a/**", with_="donor", from_="other/head"), TREE, donor=donor)
+    problem = caught.value.problems[0]
+    assert "'other/head' is a node of 'donor'" in problem.what
+    assert problem.fix == "write `at: params/a`, without `/**`"
+
+
 def test_another_dtype_needs_cast_and_then_becomes_a_step() -> None:
     donor = ArraySource({"params/a/bias": np.zeros(3, np.float64)})
     edit = Replace(at="params/a/bias", with_="donor")
