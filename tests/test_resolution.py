@@ -170,6 +170,20 @@ def test_a_path_at_the_wrong_place_is_shown_the_right_one():
     assert "'params/params/Dense_0/kernel'" in text
 
 
+@pytest.mark.parametrize(
+    ("at", "advice"),
+    [
+        ("**kernel", "write '**/kernel'"),
+        ("params/**kernel", "write 'params/**/kernel'"),
+        ("**bias", "'**/bias' matches nothing either"),
+    ],
+)
+def test_two_stars_beside_other_characters_are_told_from_two_that_stand_alone(at, advice):
+    text = message({"params": {"Dense_0": {"kernel": W}}}, Halve(at=at))
+    assert "`**` spans keys only where it stands alone between slashes" in text
+    assert advice in text
+
+
 def test_one_text_for_two_leaves_shows_both_spellings():
     tree = {"a/b": {"w": W}, "a": {"b": {"w": W}}}
     text = message(tree, Halve(at="a/b/w"))

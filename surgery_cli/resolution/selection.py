@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
@@ -101,6 +102,16 @@ def no_match(
         for key in ([] if pattern.is_regex else pattern.text.strip("/").split("/"))
         if key not in keys and not any(c in key for c in "*?[{%")
     ]
+    if not pattern.is_regex and (glued := _glued(pattern.text)):
+        better = PathPattern(glued)
+        return Problem(
+            f"'{pattern.text}' matches nothing",
+            why="`**` spans keys only where it stands alone between slashes; elsewhere it is `*`",
+            fix=f"write '{glued}'"
+            if better.named(printed)
+            else f"`surgery inspect` lists the paths; '{glued}' matches nothing either",
+            field=field,
+        )
     close = nearest(pattern.text, texts)
     why = "nothing in the tree is close to it"
     if strange and (similar := nearest(strange[0], keys)):
@@ -119,6 +130,14 @@ def no_match(
         else f"`surgery inspect` lists the paths{more}",
         field=field,
     )
+
+
+def _glued(text: str) -> str:
+    """The pattern with `**` as keys of their own where it stands beside other characters; '' if it does nowhere."""
+    keys = text.split("/")
+    apart = [re.sub(r"^\*\*(?=[^*])", "**/", key) for key in keys]
+    apart = [re.sub(r"(?<=[^*/])\*\*$", "*/**", key) for key in apart]
+    return "/".join(apart) if apart != keys else ""
 
 
 def _without_exceptions(
