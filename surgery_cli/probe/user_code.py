@@ -41,38 +41,40 @@ class CallSpec(msgspec.Struct, frozen=True):
     kwargs: dict[str, Any] = {}
 
 
-def call_spec(text: str) -> CallSpec:
+def call_spec(text: str, example: str = _EXAMPLE) -> CallSpec:
     """Parse ``train.py:CNN(features=16)``; arguments are Python literals, ``true``, ``false`` and ``null``.
+
+    ``example`` is the advice of errors.
 
     Raises:
         SurgeryError: it is not of that form, or the file is not there.
     """
     file, colon, expression = text.rpartition(".py:")
     if not colon:
-        raise SurgeryError(f"'{text}' does not name an object of a Python file", fix=_EXAMPLE)
+        raise SurgeryError(f"'{text}' does not name an object of a Python file", fix=example)
     path = Path(f"{file}.py")
     if not path.is_file():
         there = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
         raise SurgeryError(
             f"there is no file '{path}'",
             why="the folder has " + ", ".join(f"'{n}'" for n in there[:8]) if there else "",
-            fix=_EXAMPLE,
+            fix=example,
         )
     try:
         tree = ast.parse(expression.strip(), mode="eval").body
     except SyntaxError as error:
         raise SurgeryError(
-            f"'{expression}' is neither a name nor a call", why=error.msg, fix=_EXAMPLE
+            f"'{expression}' is neither a name nor a call", why=error.msg, fix=example
         ) from None
     if isinstance(tree, ast.Call):
         return CallSpec(
             path,
-            _dotted(tree.func, expression),
+            _dotted(tree.func, expression, example),
             True,
             tuple(literal(ast.unparse(arg)) for arg in tree.args),
             {str(k.arg): literal(ast.unparse(k.value)) for k in tree.keywords},
         )
-    return CallSpec(path, _dotted(tree, expression))
+    return CallSpec(path, _dotted(tree, expression, example))
 
 
 def literal(text: str) -> Any:
@@ -97,10 +99,10 @@ def literal(text: str) -> Any:
         ) from None
 
 
-def _dotted(node: ast.expr, text: str) -> str:
+def _dotted(node: ast.expr, text: str, example: str) -> str:
     name = ast.unparse(node)
     if not all(part.isidentifier() for part in name.split(".")):
-        raise SurgeryError(f"'{text}' is neither a name nor a call", fix=_EXAMPLE)
+        raise SurgeryError(f"'{text}' is neither a name nor a call", fix=example)
     return name
 
 
@@ -212,13 +214,15 @@ class UserObject:
                 raise failure_of_user_code(error, self.folder, f"'{self.spec.name}'") from error
 
 
-def load_object(text: str, *, say: Say = lambda _: None) -> UserObject:
+def load_object(text: str, *, say: Say = lambda _: None, example: str = _EXAMPLE) -> UserObject:
     """Import what ``FILE.py:NAME`` or ``FILE.py:NAME(ARGUMENTS)`` names; nothing is called yet.
+
+    ``example`` is the advice where the text is not of that form.
 
     Raises:
         SurgeryError: the file, the name or the import is wrong.
     """
-    found = UserObject(call_spec(text))
+    found = UserObject(call_spec(text, example))
     say(f"importing {found.spec.file}")
     found.load()
     return found

@@ -18,9 +18,10 @@ from surgery_cli.plan import Plan, plan_from_document
 from surgery_cli.probe.user_code import UserObject, load_object
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.surgery.script_items import aligned
-from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, TreeSpec
 from surgery_cli.verification.abstract_tree import AbstractTree, abstract_tree, described
-from surgery_cli.verification.contract import Breach, breaches
+from surgery_cli.verification.contract import Breach, breaches, sort_of
 from surgery_cli.verification.mending import Edit, Mend, Slots, mends
 
 Say = Callable[[str], None]
@@ -29,6 +30,9 @@ Try = Callable[[Sequence[Edit]], TreeSpec]
 
 _TRIED: Final = 20
 """How many findings have their edits tried out one by one; trying resolves a plan over the whole tree."""
+
+
+_EXAMPLE: Final = "name a function: `train.py:create_state`, or `train.py:create_state(10)`"
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -55,7 +59,7 @@ def read_script(text: str, *, say: Say = lambda _: None, device: str = "host") -
     """
     if device in ("host", "cpu") and "jax" not in sys.modules:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a look at shapes starts no accelerator
-    user = load_object(text, say=say)
+    user = load_object(text, say=say, example=_EXAMPLE)
     try:
         called = callable(user.value)
         abstract = abstract_tree(user.call) if called else described(user.value)
@@ -64,6 +68,7 @@ def read_script(text: str, *, say: Say = lambda _: None, device: str = "host") -
     if not abstract.tree:
         raise PlanError(f"'{text}' returns no leaf", fix="return what the script restores into")
     _refuse_objects(abstract, user)
+    _refuse_single_leaf(abstract, user)
     return Script(text, abstract)
 
 
@@ -75,6 +80,19 @@ def _explained(problem: Problem) -> Problem:
         "the function is evaluated on shapes alone (`jax.eval_shape`), where values cannot be read"
     )
     return msgspec.structs.replace(problem, fix=f"{fix}: leave data and printing out of it")
+
+
+def _refuse_single_leaf(abstract: AbstractTree, user: UserObject) -> None:
+    """What a script restores into has leaves below names; one value alone is something else."""
+    spec = abstract.tree.get(LeafPath())
+    if spec is None:
+        return
+    number = f"a Python number ({sort_of(spec.dtype)})"
+    is_number = spec.kind is LeafKind.SCALAR
+    raise PlanError(
+        f"'{user.spec.name}' returns {number if is_number else spec.type_text}, which is no tree",
+        fix="return what the script restores into: a TrainState, a dict, NNX modules or their states",
+    )
 
 
 def _refuse_objects(abstract: AbstractTree, user: UserObject) -> None:

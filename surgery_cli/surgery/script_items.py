@@ -56,7 +56,32 @@ def aligned(name: str, abstract: AbstractTree, tree: TreeSpec, items: Sequence[s
         alike = _by_structure(abstract, tree, parts, [str(root) for root in roots])
         if len(alike) == len(parts):
             return _renamed(abstract, tree, alike, _likened(name, alike), whole=True)
+        return _one_of_several(name, abstract, tree, parts, only)
     return Aligned(abstract, tree)
+
+
+def _one_of_several(
+    name: str, abstract: AbstractTree, tree: TreeSpec, parts: Sequence[Key], item: str
+) -> Aligned:
+    """The one of several returned values that is the whole tree: it has most of its leaves."""
+    inside = TreeSpec({LeafPath((item, *path)): spec for path, spec in tree.items()})
+    common = {part: len(_leaves(abstract.tree, part) & _leaves(inside, item)) for part in parts}
+    half = sum(spec.has_array for spec in tree.values()) / 2
+    most = [
+        part for part, count in common.items() if count > half and count == max(common.values())
+    ]
+    of_item = f"the item '{item}'" if item else "the tree"
+    if len(most) != 1:
+        raise PlanError(
+            f"'{name}' returns {len(parts)} values, a tuple or list, and none of them is {of_item}",
+            why=f"{of_item} has the keys {', '.join(dict.fromkeys(str(p[0]) for p in tree if p))}",
+            fix="name a function that returns what was saved there, alone",
+        )
+    note = (
+        f"'{most[0]}' of what '{name}' returns is taken for {of_item}: most of its leaves are there"
+    )
+    others = [part for part in parts if part != most[0]]
+    return Aligned(abstract.below(most[0]), tree, [note, *_left_out(name, others)])
 
 
 def _of_items(name: str, abstract: AbstractTree, tree: TreeSpec, items: Sequence[str]) -> Aligned:

@@ -47,7 +47,7 @@ def wrapping_of(stored: TreeSpec, wanted: TreeSpec) -> Wrapping | None:
 def _holders(outer: TreeSpec, inner: TreeSpec) -> list[Key]:
     roots = {path[0] for path in inner if path}
     below: dict[Key, set[Key]] = {}
-    for path in outer:
+    for path in filter(None, outer):
         below.setdefault(path[0], set()).update(path[1:2])
     if roots & below.keys() or any(isinstance(key, int) for key in roots):
         return []

@@ -146,6 +146,10 @@ def returns_an_object():
     return {"params": create_state().params, "config": object}
 
 
+def returns_a_number():
+    return 3
+
+
 ABSTRACT = jax.eval_shape(create_state)
 '''
 
@@ -471,6 +475,11 @@ def test_a_function_that_names_no_item_is_told_how(surgery, step_of_items):
         ("other_haed", ["has no 'other_haed'", "train.py:other_head"]),
         ("needs_width", ["needs 'width'", "needs_width(width=…)"]),
         ("returns_an_object", ["returns a 'type'", "config"]),
+        ("returns_a_number", ["returns a Python number (integer), which is no tree", "TrainState"]),
+        (
+            "other_head(",
+            ["is neither a name nor a call", "name a function: `train.py:create_state`"],
+        ),
     ],
 )
 def test_what_is_wrong_with_the_users_file_is_shown_with_its_own_line(

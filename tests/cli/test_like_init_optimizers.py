@@ -336,6 +336,27 @@ def test_several_returned_values_are_the_items_that_have_their_leaves(surgery, s
     assert "is taken for 'net'" in found.out
 
 
+def test_a_lone_item_is_compared_with_the_one_returned_value_that_has_its_leaves(
+    surgery, script, tmp_path
+):
+    call, named = script
+    model, _ = call("pair")
+    run = save_items(tmp_path / "run", model=nnx.state(model))
+    found = surgery("verify", run, "--like-init", named("pair"))
+    assert found.code == 0, found.out
+    assert "is taken for the item 'model': most of its leaves are there" in found.out
+    assert "'1' of what" in found.out
+    assert "is not compared" in found.out
+
+
+def test_several_values_of_which_none_is_the_item_are_refused(surgery, script, tmp_path):
+    call, named = script
+    run = save_items(tmp_path / "run", params={"other": call("train_state").params})
+    found = surgery("verify", run, "--like-init", named("pair"))
+    assert found.code == 2
+    assert "returns 2 values, a tuple or list, and none of them is the item 'params'" in found.err
+
+
 def test_items_that_a_function_could_mean_alike_are_not_guessed(surgery, script, tmp_path):
     call, named = script
     state = call("train_state")
