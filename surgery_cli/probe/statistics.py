@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,8 @@ import numpy as np
 
 FLOATS = ("mean", "std", "min", "max", "rms")
 COUNTS = ("zeros", "nan", "inf")
+_SHRINK: Final = 2.0**-40
+"""Times the largest float32, and summed over 2**40 values, it is still finite."""
 
 
 def is_numeric(dtype: Any) -> bool:
@@ -34,8 +36,9 @@ def measure(values: Any) -> tuple[Any, Any]:
     x = values.astype(jnp.float32)
     finite = jnp.isfinite(x)
     held = jnp.where(finite, x, 0)
-    total, low, high, zeros, nan, inf = _reduced(
+    total, small_total, low, high, zeros, nan, inf = _reduced(
         (held, 0.0, jnp.add),
+        (held * _SHRINK, 0.0, jnp.add),
         (jnp.where(finite, x, jnp.inf), jnp.inf, jnp.minimum),
         (jnp.where(finite, x, -jnp.inf), -jnp.inf, jnp.maximum),
         (_ones(x == 0), 0, jnp.add),
@@ -44,16 +47,18 @@ def measure(values: Any) -> tuple[Any, Any]:
     )
     count = x.size - nan - inf
     some = jnp.maximum(count, 1)
-    mean = total / some
+    # a sum of large values overflows; shrunk, it cannot, and only small ones would lose digits by it
+    mean = jnp.where(jnp.isfinite(total), total / some, small_total / some / _SHRINK)
     # The largest magnitude is taken out, so that squares of large values do not overflow
     largest = jnp.where(count > 0, jnp.maximum(jnp.abs(low), jnp.abs(high)), 0)
     scale = jnp.maximum(largest, jnp.finfo(jnp.float32).tiny)
     spread, power = _reduced(
-        ((jnp.where(finite, x - mean, 0) / scale) ** 2, 0.0, jnp.add),
+        # halves, so that the difference of two large values is finite
+        ((jnp.where(finite, x / 2 - mean / 2, 0) / scale) ** 2, 0.0, jnp.add),
         ((held / scale) ** 2, 0.0, jnp.add),
     )
     floats = jnp.stack(
-        [mean, scale * jnp.sqrt(spread / some), low, high, scale * jnp.sqrt(power / some)]
+        [mean, scale * (2 * jnp.sqrt(spread / some)), low, high, scale * jnp.sqrt(power / some)]
     )
     return jnp.where(count > 0, floats, jnp.nan), jnp.stack([zeros, nan, inf])
 
@@ -126,9 +131,7 @@ def together(floats: np.ndarray, counts: np.ndarray, size: int) -> Measured:
     weights = finite[seen] / finite[seen].sum()
     mean, std, low, high, rms = floats[seen].astype(np.float64).T
     centre = float(weights @ mean)
-    # the sum of finite values may overflow float32 on the device; nothing is known of the spread but its size
-    is_known = np.isfinite(centre)
-    spread = float(np.sqrt(weights @ (std**2 + (mean - centre) ** 2))) if is_known else np.inf
+    spread = float(np.sqrt(weights @ (std**2 + (mean - centre) ** 2)))
     return Measured(
         centre,
         spread,

@@ -18,10 +18,21 @@ GENERATOR = np.random.default_rng(2)
         GENERATOR.standard_normal((7, 10007)).astype(np.float32),
         GENERATOR.standard_normal((2, 3, 4)).astype(ml_dtypes.bfloat16),
         np.full((31,), 1e30, np.float32),
+        np.linspace(-3.3e38, 1e38, 5000, dtype=np.float32),
+        np.repeat(np.float32([3.3e38, -3.3e38, 1]), [900, 90, 10]),
         GENERATOR.integers(-5, 5, (9, 2)).astype(np.int32),
         np.ones((), np.float32),
     ],
-    ids=["long", "of two primes", "bfloat16", "large", "integers", "scalar"],
+    ids=[
+        "long",
+        "of two primes",
+        "bfloat16",
+        "large",
+        "sum overflows",
+        "range overflows",
+        "integers",
+        "scalar",
+    ],
 )
 def test_moments_and_ranges_are_those_of_double_precision(values):
     floats, counts = jax.jit(measure)(values)
