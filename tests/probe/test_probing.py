@@ -429,3 +429,36 @@ def test_a_seed_for_a_stream_from_which_nothing_is_drawn_is_refused(tmp_path):
         assert "did you mean `--rng dropout=0`?" in str(error.value)
         with pytest.raises(SurgeryError, match="draws from no random stream"):
             shapes(name, train=False, dropout=3)
+
+
+def test_every_filter_must_name_something(saved, batch):
+    for field, good, bad, near in (
+        ("at", "hidden", "hiden", "--at hidden"),
+        ("only", "Dense", "Danse", "--only Dense"),
+        ("methods", "__call__", "__cal__", "--calls __call__"),
+    ):
+        with pytest.raises(SurgeryError, match=f"{bad}` leaves no call") as error:
+            probe(saved, batch, shapes=True, **{field: (good, bad)})
+        assert f"did you mean `{near}`?" in str(error.value)
+
+
+def test_a_part_of_an_output_is_named_as_its_row_is(tmp_path):
+    import odd_models as odd
+
+    path = save(tmp_path / "c", linen_variables(odd.Structured(), np.ones((2, 4), np.float32)))
+    model = f"{HERE / 'odd_models.py'}:Structured"
+    found = probe(path, ("float32[2,4]",), model=model, shapes=True, at=("pair['both'][1]",))
+
+    assert [s.name for s in found.sites] == ["pair['both'][1]"]
+
+
+def test_a_filter_may_name_a_module_of_the_other_model_alone(saved, tmp_path, batch, params):
+    renamed = {"encoder": params["hidden"], "head": params["out"]}
+    other = save(tmp_path / "renamed", {"params": renamed})
+    model_b = f"{HERE / 'edited_models.py'}:RenamedMLP"
+    options = {"against": other, "model_b": model_b}
+
+    found = probe(saved, batch, at=("hidden", "encoder"), **options)
+    assert [s.name for s in found.sites] == ["hidden"]
+    with pytest.raises(SurgeryError, match="`--at decoder` leaves no call"):
+        probe(saved, batch, at=("hidden", "decoder"), **options)

@@ -19,7 +19,7 @@ from surgery_cli.surgery.probing.gradients import add_gradients
 from surgery_cli.surgery.probing.inputs import unused_inputs
 from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.run import Probed, loss_of, run_session
-from surgery_cli.surgery.probing.session import chosen_sites, open_session
+from surgery_cli.surgery.probing.session import Session, chosen_sites, open_session
 
 
 def probe(
@@ -38,9 +38,10 @@ def probe(
     with jax.default_device(choose_device(platform, index)):
         user = load_object(model, say=say)
         session = open_session(checkpoint, user, inputs, options)
-        wanted = chosen_sites(session.sites, options)
-        by_loss = None if options.loss is None else load_object(options.loss, say=say)
         other_user = user if options.model_b is None else load_object(options.model_b, say=say)
+        other = _other(session, other_user, inputs, options)
+        wanted = chosen_sites(session.sites, options, other.sites if other is not None else None)
+        by_loss = None if options.loss is None else load_object(options.loss, say=say)
         notes = [_not_taken(name) for name in unused_inputs(session, options, by_loss, other_user)]
         if options.shapes:
             return document(session, wanted, {}, notes)
@@ -55,9 +56,9 @@ def probe(
             leaves_read=len(probed.variables),
             bytes_read=probed.bytes_read,
         )
-        if options.against is not None:
+        if other is not None:
             found = msgspec.structs.replace(
-                found, comparison=_against(probed, other_user, inputs, options, loss)
+                found, comparison=_against(probed, other, options, loss)
             )
         return _with_files(found, probed, options)
 
@@ -66,20 +67,22 @@ def _not_taken(name: str) -> str:
     return f"neither the model nor a loss takes '{name}' of the inputs"
 
 
-def _against(
-    probed: Probed,
-    other_user: UserObject,
-    inputs: tuple[str, ...],
-    options: ProbeOptions,
-    loss: Callable[[Any], Any] | None,
-) -> reports.ProbeComparison:
-    """The same call on the other checkpoint, of the other model if one is named."""
-    assert options.against is not None
+def _other(
+    session: Session, user: UserObject, inputs: tuple[str, ...], options: ProbeOptions
+) -> Session | None:
+    """The same call on the other checkpoint, of the other model if one is named; None if there is no other."""
+    if options.against is None:
+        return None
     # `--step` chooses in the first checkpoint; the other one says its own as `CKPT@N`
     settings = msgspec.structs.replace(options, step=None)
-    other = open_session(options.against, other_user, inputs, settings, like=probed.session)
-    second = run_session(other, chosen_sites(other.sites, settings), loss)
-    return compare_probed(probed, second, options.tolerance, loss)
+    return open_session(options.against, user, inputs, settings, like=session)
+
+
+def _against(
+    probed: Probed, other: Session, options: ProbeOptions, loss: Callable[[Any], Any] | None
+) -> reports.ProbeComparison:
+    wanted = chosen_sites(other.sites, options, probed.session.sites)
+    return compare_probed(probed, run_session(other, wanted, loss), options.tolerance, loss)
 
 
 def _with_files(found: reports.Probe, probed: Probed, options: ProbeOptions) -> reports.Probe:

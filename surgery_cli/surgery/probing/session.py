@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -212,12 +213,17 @@ def _stopped(traced: Trace, text: str) -> Trace:
     return stopped_at(traced, same)
 
 
-def chosen_sites(sites: list[Site], options: ProbeOptions) -> list[Site]:
+def chosen_sites(
+    sites: list[Site], options: ProbeOptions, other: list[Site] | None = None
+) -> list[Site]:
     """The outputs, sown and perturbed values that the filters name; without filters, those of ``__call__``.
 
+    ``other`` are the sites of a model with which this one is compared: a filter may name something of that one alone.
+
     Raises:
-        SurgeryError: a filter names nothing.
+        SurgeryError: a filter names nothing, or together they leave nothing.
     """
+    _check_filters([*sites, *(other or ())], options)
     shown = [s for s in sites if s.label.role != "in"]
     methods = options.methods or ("__call__", options.run.replace("/", ".").rpartition(".")[2])
     found = shown
@@ -242,7 +248,37 @@ def chosen_sites(sites: list[Site], options: ProbeOptions) -> list[Site]:
     return found
 
 
+def _check_filters(sites: list[Site], options: ProbeOptions) -> None:
+    """Refuse a filter that names nothing, whatever the others name."""
+    shown = [s for s in sites if s.label.role != "in"]
+    methods = {s.label.method for s in shown if s.label.role == "out"} | {"*"}
+    kinds = {s.label.kind for s in shown}
+    there = [
+        ("calls", options.methods, methods.__contains__, [s.label.method for s in shown]),
+        ("only", options.only, kinds.__contains__, [s.label.kind for s in shown]),
+        ("at", options.at, _is_there(shown), [s.label.text for s in shown]),
+    ]
+    for field, wanted, is_there, names in there:
+        nothing = next((text for text in wanted if not is_there(text)), None)
+        if nothing is None:
+            continue
+        known = list(dict.fromkeys(names))
+        near = nearest(nothing, known, 1)
+        raise SurgeryError(
+            f"`--{field} {nothing}` leaves no call to show",
+            why="there are " + ", ".join(f"'{n}'" for n in known[:12]),
+            fix=f"did you mean `--{field} {near[0]}`?" if near else "",
+            field=field,
+        )
+
+
+def _is_there(shown: list[Site]) -> Callable[[str], bool]:
+    return lambda text: any(_names(PathPattern(text), site) for site in shown)
+
+
 def _names(pattern: PathPattern, site: Site) -> bool:
+    if pattern.text in (site.name, site.label.text):
+        return True  # as it is printed, with the part of an output: `blocks[0]`
     keys = LeafPath(site.label.path.split("/") if site.label.path else ())
     if site.label.role != "out":
         keys = keys / (site.label.method,)
