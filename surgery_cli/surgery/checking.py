@@ -22,7 +22,7 @@ from surgery_cli.surgery.records import digests_on_record, record_key
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.verification.digests import LeafDigest, leaf_digest
-from surgery_cli.verification.mending import Edit
+from surgery_cli.verification.exchanges import Edit
 from surgery_cli.verification.structure import compare
 
 _NO_DIGEST: Final = (
