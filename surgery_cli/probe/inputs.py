@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 import numpy as np
 
 from surgery_cli.errors import SurgeryError
+from surgery_cli.quantities import byte_text
 from surgery_cli.tree.specs import is_complex, is_floating, is_integer
 
 _SPEC: Final = re.compile(
@@ -34,21 +36,23 @@ class Input(msgspec.Struct, frozen=True):
     """True for what a file gave by its own name: a batch may hold more than is asked for."""
 
 
-def read_inputs(texts: Sequence[str], *, seed: int) -> list[Input]:
+def read_inputs(texts: Sequence[str], *, seed: int, shapes_only: bool = False) -> list[Input]:
     """The inputs that the texts describe, in order; random ones depend on the seed and their position alone.
 
     Floating inputs are drawn from a standard normal distribution. Integers and booleans are 0 unless a bound or a
     value is given: an index out of range would make an embedding NaN and accuse a healthy checkpoint.
+    ``shapes_only``: nothing is drawn, and every value of a spec is one zero in memory.
 
     Raises:
-        SurgeryError: a text is neither a spec nor a file, or a name stands twice.
+        SurgeryError: a text is neither a spec nor a file, a name stands twice, or an input is too large.
     """
     found: list[Input] = []
     for position, text in enumerate(texts):
         if match := _FILE.fullmatch(text):
             found += _from_file(text, match)
         elif match := _SPEC.fullmatch(text.strip()):
-            found.append(_from_spec(text, match, np.random.default_rng([seed, position])))
+            generator = None if shapes_only else np.random.default_rng([seed, position])
+            found.append(_from_spec(text, match, generator))
         else:
             raise SurgeryError(f"'{text}' is not an input", fix=_EXAMPLES, field="input")
     names = [i.name for i in found if i.name]
@@ -58,26 +62,45 @@ def read_inputs(texts: Sequence[str], *, seed: int) -> list[Input]:
     return found
 
 
-def _from_spec(text: str, match: re.Match[str], generator: np.random.Generator) -> Input:
+def _from_spec(text: str, match: re.Match[str], generator: np.random.Generator | None) -> Input:
     dtype = _dtype(match["dtype"], text)
     shape = tuple(int(size) for size in match["shape"].split(",") if size.strip())
-    if match["fill"] is not None:
-        values = np.full(shape, float(match["fill"])).astype(dtype)
-    elif match["below"] is not None:
-        if not is_integer(dtype.name):
-            raise SurgeryError(
-                f"'{text}' bounds values that are no integers",
-                fix="`<` is for integers; `float32[8]=0.5` gives a value",
-            )
-        values = generator.integers(0, int(match["below"]), shape).astype(dtype)
-    elif is_floating(dtype.name):
-        values = generator.standard_normal(shape).astype(dtype)
-    elif is_complex(dtype.name):
-        real, imaginary = generator.standard_normal((2, *shape))
-        values = (real + 1j * imaginary).astype(dtype)
-    else:
-        values = np.zeros(shape, dtype)
+    try:
+        values = _values(text, match, dtype, shape, generator)
+    except (MemoryError, ValueError):  # a ValueError: more elements than an address has bits for
+        raise SurgeryError(
+            f"the input '{text}' does not fit into memory",
+            why=f"it has {byte_text(math.prod(shape) * dtype.itemsize)}",
+            fix="give a smaller batch",
+            field="input",
+        ) from None
     return Input(match["name"] or "", text, values)
+
+
+def _values(
+    text: str,
+    match: re.Match[str],
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    generator: np.random.Generator | None,
+) -> Any:
+    if match["below"] is not None and not is_integer(dtype.name):
+        raise SurgeryError(
+            f"'{text}' bounds values that are no integers",
+            fix="`<` is for integers; `float32[8]=0.5` gives a value",
+        )
+    if generator is None:
+        return np.broadcast_to(np.zeros((), dtype), shape)
+    if match["fill"] is not None:
+        return np.full(shape, float(match["fill"])).astype(dtype)
+    if match["below"] is not None:
+        return generator.integers(0, int(match["below"]), shape).astype(dtype)
+    if is_floating(dtype.name):
+        return generator.standard_normal(shape).astype(dtype)
+    if is_complex(dtype.name):
+        real, imaginary = generator.standard_normal((2, *shape))
+        return (real + 1j * imaginary).astype(dtype)
+    return np.zeros(shape, dtype)
 
 
 def _dtype(name: str, text: str) -> np.dtype[Any]:

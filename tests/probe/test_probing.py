@@ -462,3 +462,41 @@ def test_a_filter_may_name_a_module_of_the_other_model_alone(saved, tmp_path, ba
     assert [s.name for s in found.sites] == ["hidden"]
     with pytest.raises(SurgeryError, match="`--at decoder` leaves no call"):
         probe(saved, batch, at=("hidden", "decoder"), **options)
+
+
+def test_an_empty_batch_is_refused_but_for_its_shapes(saved):
+    with pytest.raises(SurgeryError, match="is an empty batch"):
+        probe(saved, ("float32[0,5]",))
+    assert [s.shape for s in probe(saved, ("float32[0,5]",), shapes=True).sites][-1] == (0, 3)
+
+
+def test_shapes_allocates_no_input(saved):
+    found = probe(saved, ("float32[4000000000000,5]",), shapes=True)
+
+    assert found.sites[-1].shape == (4_000_000_000_000, 3)
+
+
+def test_a_batch_that_does_not_fit_into_memory_is_refused_with_its_size(saved, tmp_path):
+    with pytest.raises(SurgeryError, match="does not fit into memory") as error:
+        probe(saved, ("float32[4000000000000,5]",))
+    assert "smaller batch" in str(error.value)
+
+    (tmp_path / "wide.py").write_text(
+        "import jax.numpy as jnp\nfrom flax import linen as nn\nclass MLP(nn.Module):\n"
+        "    @nn.compact\n    def __call__(self, x):\n"
+        "        x = nn.Dense(8, use_bias=False, name='hidden')(x)\n"
+        "        x = nn.Dense(3, use_bias=False, name='out')(nn.relu(x))\n"
+        "        return jnp.sort(x[:, 0, None] + jnp.arange(1 << 45, dtype=x.dtype)).sum()\n"
+    )
+    with pytest.raises(SurgeryError, match="not enough memory") as error:
+        probe(saved, ("float32[4,5]",), model=f"{tmp_path / 'wide.py'}:MLP")
+    assert "float32[4,5]: 80 B" in str(error.value)
+
+
+def test_files_that_cannot_be_written_are_refused_before_the_run(saved, batch, tmp_path):
+    (tmp_path / "v.npz").mkdir()
+    for place, why in (("/proc/v.npz", ""), (str(tmp_path / "v.npz"), "it is a directory")):
+        with pytest.raises(SurgeryError, match="cannot be written") as error:
+            probe(saved, batch, save=place)
+        assert why in str(error.value)
+        assert error.value.exit_code == 2

@@ -42,6 +42,21 @@ def check_files(options: ProbeOptions, session: Session) -> None:
                 fix="write it somewhere else",
                 field=field,
             )
+        _check_writable(Path(text), field)
+
+
+def _check_writable(path: Path, field: str) -> None:
+    """Refuse a file that cannot be made: only trying shows it on every file system, and for every user."""
+    reason = "it is a directory" if path.is_dir() else ""
+    try:
+        with tempfile.TemporaryFile(prefix=f".{path.stem}-", dir=path.resolve().parent):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if reason:
+        raise SurgeryError(
+            f"'{path}' cannot be written", why=reason, fix="write it somewhere else", field=field
+        )
 
 
 def save_values(path: Path, values: Mapping[str, Any]) -> None:
@@ -91,19 +106,21 @@ def _rms(found: reports.ProbeStatistics | None) -> float | None:
 
 def _write(path: Path, write: Callable[[Path], None]) -> None:
     """Write beside the file and rename, so that it is there whole or not at all."""
-    handle, name = tempfile.mkstemp(
-        suffix=path.suffix, prefix=f".{path.stem}-", dir=path.resolve().parent
-    )
-    os.close(handle)
-    partial = Path(name)
+    partial: Path | None = None
     try:
+        handle, name = tempfile.mkstemp(
+            suffix=path.suffix, prefix=f".{path.stem}-", dir=path.resolve().parent
+        )
+        os.close(handle)
+        partial = Path(name)
         write(partial)
         partial.chmod(0o666 & ~_umask())
         partial.replace(path)
     except OSError as error:
         raise WriteError(f"'{path}' cannot be written", why=error.strerror or str(error)) from error
     finally:
-        partial.unlink(missing_ok=True)
+        if partial is not None:
+            partial.unlink(missing_ok=True)
 
 
 def _umask() -> int:

@@ -15,7 +15,7 @@ from surgery_cli.probe.user_code import UserObject, load_object
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.surgery.preparation import Options
 from surgery_cli.surgery.probing.comparison import compare_probed
-from surgery_cli.surgery.probing.inputs import unused_inputs
+from surgery_cli.surgery.probing.inputs import check_not_empty, fitting, unused_inputs
 from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.run import Probed, loss_of, run_session
 from surgery_cli.surgery.probing.session import Session, chosen_sites, open_session
@@ -47,7 +47,7 @@ class Gate(msgspec.Struct, frozen=True):
                 are further apart.
             SurgeryError: the model does not fit the result.
         """
-        with _on_device(self.options):
+        with _on_device(self.options), fitting(self.source):
             settings = _still_there(_settings(self.options), result)
             session = open_session(
                 result, self.user, self.options.probe_inputs, settings, like=self.source
@@ -91,6 +91,7 @@ def open_gate(
         if settings.model_b is not None:
             user = load_object(settings.model_b, say=say)
         unused_inputs(session, settings, by_loss, user)
+        check_not_empty(session)
         loss = loss_of(session, settings, by_loss)
     return Gate(session, user, options, loss)
 

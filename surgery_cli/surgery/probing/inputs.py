@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import Parameter
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.calls import Call
 from surgery_cli.probe.inputs import Input
 from surgery_cli.probe.user_code import UserObject, parameters_of
+from surgery_cli.quantities import byte_text
 from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.run import loss_function
 from surgery_cli.surgery.probing.session import Session, model_of
@@ -59,3 +61,43 @@ def _unused(
             field="input",
         )
     return [i.name for i in left]
+
+
+def check_not_empty(session: Session) -> None:
+    """Refuse a batch of which nothing would be computed, so that nothing could be found.
+
+    Raises:
+        SurgeryError: the first axis of an input has no element.
+    """
+    empty = next((i for i in session.inputs if i.values.shape[:1] == (0,)), None)
+    if empty is not None:
+        raise SurgeryError(
+            f"the input '{empty.text}' is an empty batch",
+            why="the model would compute nothing, so there is nothing to judge",
+            fix="give at least one example; for shapes alone, `--shapes`",
+            field="input",
+        )
+
+
+@contextmanager
+def fitting(session: Session) -> Iterator[None]:
+    """While the block runs, memory that does not suffice is an error that names the batch.
+
+    Raises:
+        SurgeryError: so.
+    """
+    try:
+        yield
+    except Exception as error:
+        cause = error.__cause__ if isinstance(error, SurgeryError) else error
+        message = str(cause).strip()
+        if not isinstance(cause, MemoryError) and "RESOURCE_EXHAUSTED" not in message:
+            raise
+        size = sum(i.values.nbytes for i in session.inputs)
+        names = ", ".join(i.text for i in session.inputs)
+        raise SurgeryError(
+            "there is not enough memory to run the model on this batch",
+            why=f"{names}: {byte_text(size)}" + (f"; {message.splitlines()[0]}" if message else ""),
+            fix="give a smaller batch, or stop early with `--until`",
+            field="input",
+        ) from error

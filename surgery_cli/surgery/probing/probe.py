@@ -16,7 +16,7 @@ from surgery_cli.surgery.probing.comparison import compare_probed
 from surgery_cli.surgery.probing.documents import document
 from surgery_cli.surgery.probing.files import check_files, draw_probe, save_values
 from surgery_cli.surgery.probing.gradients import add_gradients
-from surgery_cli.surgery.probing.inputs import unused_inputs
+from surgery_cli.surgery.probing.inputs import check_not_empty, fitting, unused_inputs
 from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.run import Probed, loss_of, run_session
 from surgery_cli.surgery.probing.session import Session, chosen_sites, open_session
@@ -47,19 +47,21 @@ def probe(
             return document(session, wanted, {}, notes)
         check_files(options, session)
         loss = loss_of(session, options, by_loss)
-        probed = run_session(session, wanted, loss, is_kept=options.save is not None)
-        found = document(session, wanted, probed.forward.seen, notes)
-        add_gradients(found, probed)
-        found = msgspec.structs.replace(
-            found,
-            first_non_finite=probed.first,
-            leaves_read=len(probed.variables),
-            bytes_read=probed.bytes_read,
-        )
-        if other is not None:
+        check_not_empty(session)
+        with fitting(session):
+            probed = run_session(session, wanted, loss, is_kept=options.save is not None)
+            found = document(session, wanted, probed.forward.seen, notes)
+            add_gradients(found, probed)
             found = msgspec.structs.replace(
-                found, comparison=_against(probed, other, options, loss)
+                found,
+                first_non_finite=probed.first,
+                leaves_read=len(probed.variables),
+                bytes_read=probed.bytes_read,
             )
+            if other is not None:
+                found = msgspec.structs.replace(
+                    found, comparison=_against(probed, other, options, loss)
+                )
         return _with_files(found, probed, options)
 
 

@@ -98,7 +98,7 @@ def open_session(
         if isinstance(checkpoint, Checkpoint)
         else open_checkpoint(checkpoint, step=options.step, item=options.item)
     )
-    given = read_inputs(inputs, seed=options.seed)
+    given = read_inputs(inputs, seed=options.seed, shapes_only=options.shapes)
     made = model_of(user, given, options)
     with explained():
         expected = user.run(made.collections)
@@ -133,7 +133,7 @@ def model_of(user: UserObject, given: list[Input], options: ProbeOptions) -> Mod
         given,
         static=options.call,
         run=options.run,
-        model_inputs=read_inputs(options.model_inputs, seed=options.seed),
+        model_inputs=read_inputs(options.model_inputs, seed=options.seed, shapes_only=True),
         methods=options.methods,
         vmap_axis=options.vmap_axis,
         seed=options.seed,
