@@ -157,8 +157,22 @@ def _proved(
         return list(every)
     if _mend_all(candidates, before, wanted, attempt):
         return list(every)
-    good = [m for m in candidates[:_TRIED] if _mend_all([m], before, wanted, attempt)]
-    return [m if m in good else msgspec.structs.replace(m, edits=()) for m in every]
+    tried = candidates[:_TRIED]
+    good = [m for m in tried if _mend_all([m], before, wanted, attempt)]
+    return [m if m in good else _without_edits(m, attempt if m in tried else None) for m in every]
+
+
+def _without_edits(mend: Mend, attempt: Try | None) -> Mend:
+    """The finding without its edits; if they are refused, with the reason and the way out as its advice."""
+    said = mend.advice
+    if attempt is not None and not said:
+        try:
+            attempt(mend.edits)
+        except SurgeryError as error:
+            problem = error.problems[0]
+            said = f"`{mend.edits[0]['op']}` alone is refused, {problem.what}"
+            said += f": {problem.fix}" if problem.fix else ""
+    return msgspec.structs.replace(mend, edits=(), advice=said)
 
 
 def _mend_all(tried: Sequence[Mend], before: set[Any], wanted: TreeSpec, attempt: Try) -> bool:

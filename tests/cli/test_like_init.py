@@ -349,6 +349,19 @@ def test_what_a_wrapped_optimizer_has_beside_the_old_state_is_named(surgery, sam
     )
 
 
+def test_a_rename_that_is_refused_says_why_and_what_helps(surgery, sample, tmp_path):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        saved = checkpointer.restore(sample)
+        saved["params"]["head"] = saved["params"].pop("Dense_1")
+        checkpointer.save(tmp_path / "torn", saved)
+    like = ["--like-init", f"{sample.parent}/digits.py:create_state"]
+    found = surgery("verify", tmp_path / "torn", *like, "--json").document["findings"]
+    (finding,) = (row for row in found if row["path"] == "params/head")
+    assert "edits" not in finding
+    assert "`rename` alone is refused, cannot tell which params 'opt_state/0/mu'" in finding["fix"]
+    assert "DST opt_state/0/mu/Dense_1 --to opt_state/0/mu/head` first" in finding["fix"]
+
+
 def test_two_layers_that_could_be_either_are_not_guessed(surgery, tmp_path):
     """Of two equal layers under two new names, nothing says which is which."""
     import numpy as np
