@@ -59,7 +59,7 @@ def _render_params(document: Probe, page: Page) -> None:
             f"{param.dtype}[{','.join(map(str, param.shape))}]",
             *statistics_cells(param.gradient),
             Cell(number_text(param.gradient.rms), right=True),
-            Cell(", ".join(param.marks), "bad"),
+            Cell(", ".join([*param.marks, *_bad_counts(param.gradient)]), "bad"),
         ]
         for param in document.params
     ]
@@ -95,23 +95,33 @@ def statistics_cells(found: ProbeStatistics | None) -> list[Cell]:
 
 def _marks(site: ProbeSite) -> list[str]:
     words = list(site.marks)
-    if site.statistics is not None and site.statistics.nan:
-        words.append(f"{site.statistics.nan:,} NaN")
-    if site.statistics is not None and site.statistics.inf:
-        words.append(f"{site.statistics.inf:,} infinite")
+    if site.statistics is not None:
+        words += _bad_counts(site.statistics)
+    if site.gradient is not None:
+        words += [f"gradient {text}" for text in _bad_counts(site.gradient)]
     if not site.ran:
         words.append("not taken")
     return words
+
+
+def _bad_counts(found: ProbeStatistics) -> list[str]:
+    counts = ((found.nan, "NaN"), (found.inf, "infinite"))
+    return [f"{count:,} {name}" for count, name in counts if count]
 
 
 def _render_verdict(document: Probe, page: Page) -> None:
     first = document.first_non_finite
     if document.comparison is not None:
         _render_comparison(document.comparison, page)
+    is_alone = document.comparison is None or document.comparison.other_first_non_finite is None
     if first is not None:
+        if document.comparison is not None:
+            page.line("here:")
         render_first(first, page)
     elif any(site.statistics is not None for site in document.sites):
-        page.line(Cell("every value is finite", "good"))
+        page.line(
+            Cell("every value is finite" if is_alone else "here every value is finite", "good")
+        )
     else:
         page.line(f"{counted(len(document.sites), 'call')}, from shapes alone")
 
@@ -170,6 +180,12 @@ def _pair_row(row: ProbePair, is_first: bool) -> list[Cell | str]:
 
 def render_first(first: FirstNonFinite, page: Page) -> None:
     """Where the first non-finite value is seen, where it arises, and what was bad before."""
+    if first.role == "loss":
+        page.line(
+            Cell("the loss is not finite: ", "bad"), Cell("NaN" if first.nan else "inf", "strong")
+        )
+        page.line("every output of the model is finite: the loss itself made it", indent=2)
+        return
     counts = [f"{first.nan:,} NaN"] if first.nan else []
     counts += [f"{first.inf:,} infinite"] if first.inf else []
     what = "gradient" if first.role == "gradient" else "value"

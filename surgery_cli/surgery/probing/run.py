@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -63,7 +64,7 @@ def run_session(
             gradients = msgspec.structs.replace(
                 gradients, values=whole.values, variable_values=whole.variable_values
             )
-        first = first or _first_bad_gradient(session, gradients)
+        first = first or _bad_loss(gradients.loss) or _first_bad_gradient(session, gradients)
     return Probed(session, wanted, variables, bytes_read, forward, first, gradients)
 
 
@@ -124,6 +125,16 @@ def _loss_of_one(session: Session, user: UserObject) -> Callable[[Any], Any]:
 def loss_function(user: UserObject) -> Any:
     """What is called as the loss: the object itself, or what it gives where the spec calls it."""
     return user.call() if user.spec.is_call else user.value
+
+
+def _bad_loss(loss: float) -> reports.FirstNonFinite | None:
+    """A loss that is not finite where every value of the model is."""
+    if math.isfinite(loss):
+        return None
+    is_nan = math.isnan(loss)
+    return reports.FirstNonFinite(
+        where="the loss", role="loss", nan=int(is_nan), inf=int(not is_nan)
+    )
 
 
 def _first_bad_gradient(session: Session, found: Gradients) -> reports.FirstNonFinite | None:
