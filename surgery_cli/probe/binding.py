@@ -249,8 +249,11 @@ def _beside(tree: TreeSpec, places: Mapping[str, LeafPath], known: set[LeafPath]
 def _nowhere(name: str, wanted: Mapping[Path, Expected], tree: TreeSpec) -> Problem:
     first = next(path for path in wanted)
     near = nearest("/".join(first), tree.texts.values(), 3)
+    there = next((str(node) for node in tree.nodes if node[-1:] == (name,)), None)
     return Problem(
-        f"the checkpoint has nothing of the model's collection '{name}'",
+        f"the checkpoint has nothing of the model's collection '{name}'"
+        if there is None
+        else f"the checkpoint has '{there}', but none of the model's {name} in it",
         why=f"the model needs {len(wanted)} leaves, the first is '{'/'.join(first)}' {wanted[first].text}",
         fix=("nearest in the checkpoint: " + ", ".join(f"'{n}'" for n in near)) if near else "",
     )

@@ -213,7 +213,7 @@ def explained() -> Iterator[None]:
         if axis := _UNBOUND_AXIS.search(message):
             fix = f"map the batch's first axis under this name: `--vmap {axis[1]}`"
         elif name := _MISSING.search(message):
-            fix = f"give it: `--call {name[1]}=…`, or as an array `--input {name[1]}=…`"
+            fix = f"give it: `--input {name[1]}=…`, or if it is no array, `--call {name[1]}=…`"
         else:
             raise
         problem = msgspec.structs.replace(error.problems[0], fix=fix)

@@ -154,7 +154,7 @@ class LinenModel:
 
 
 class _NotAnAttribute(Exception):
-    """A part of the model is no attribute of it."""
+    """A part of the model is no attribute of it, or none that can be run."""
 
 
 def _method(module: nn.Module, name: str) -> Any:
@@ -168,6 +168,8 @@ def _method(module: nn.Module, name: str) -> Any:
         target = bound
         for part in name.replace("/", ".").split("."):
             target = _child(target, part)
+        if not callable(target):
+            raise _NotAnAttribute
         return target(*args, **kwargs)
 
     return call_submodule

@@ -60,7 +60,13 @@ def find_part(name: str, model: nn.Module, run: Callable[[], Any]) -> Part:
             run()
     if found:
         return found[0]
-    methods = [n for n in dir(type(model)) if not n.startswith("_") and n not in dir(nn.Module)]
+    methods = [
+        n
+        for n in dir(type(model))
+        if not n.startswith("_")
+        and n not in (*dir(nn.Module), "name", "parent", "scope")  # the last are Flax's own fields
+        and callable(getattr(type(model), n))
+    ]
     names = [*methods, *("/".join(path) for path in called)]
     near = nearest("/".join(keys), names, 1)
     raise SurgeryError(

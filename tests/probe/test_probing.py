@@ -500,3 +500,50 @@ def test_files_that_cannot_be_written_are_refused_before_the_run(saved, batch, t
             probe(saved, batch, save=place)
         assert why in str(error.value)
         assert error.value.exit_code == 2
+
+
+def test_a_loss_that_is_not_finite_is_named_as_such(saved, batch, tmp_path, capsys):
+    file = tmp_path / "losses.py"
+    file.write_text(
+        "import jax.numpy as jnp\ndef bad(out): return jnp.sqrt(-1 - (out * out).sum())\n"
+    )
+    with pytest.raises(SystemExit) as end:
+        run(["probe", saved, "--model", MODEL, "--input", batch, "--grad", "--loss", f"{file}:bad"])
+
+    out = capsys.readouterr().out
+    assert end.value.code == 1
+    assert "the loss is not finite: NaN" in out
+    assert "gradient 12 NaN" in next(line for line in out.splitlines() if line.startswith("out "))
+    assert "exploding" not in out
+
+
+def test_the_verdict_says_on_which_side_every_value_is_finite(
+    saved, batch, params, tmp_path, capsys
+):
+    bad = jax.tree.map(np.array, params)
+    bad["hidden"]["kernel"][0, 0] = np.nan
+    other = save(tmp_path / "bad", {"params": bad})
+
+    for here, there, line in (
+        (saved, other, "here every value is finite"),
+        (other, saved, "here:"),
+    ):
+        with pytest.raises(SystemExit):
+            run(["probe", here, "--model", MODEL, "--input", batch, "--against", there])
+        lines = capsys.readouterr().out.splitlines()
+        assert line in lines
+        assert "every value is finite" not in lines
+
+
+@pytest.mark.parametrize("name", ["nope", "name", "features"])
+def test_only_what_can_be_run_is_offered_to_run(saved, batch, name):
+    with pytest.raises(SurgeryError, match="has no method or submodule") as error:
+        probe(saved, batch, run=name)
+    assert "it has 'hidden', 'out'" in str(error.value)
+
+
+def test_params_of_another_model_are_said_to_be_there(tmp_path, batch):
+    path = save(tmp_path / "c", {"params": {"other": {"kernel": np.ones((2, 2), np.float32)}}})
+
+    with pytest.raises(Misfit, match="has 'params', but none of the model's params in it"):
+        probe(path, batch)
