@@ -52,7 +52,8 @@ def dtype_text(dtype: Any) -> str:
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One call of a model.
 
-    ``positional`` and ``named`` are arrays or their shapes; ``for_loss`` are inputs that the model does not take.
+    ``positional`` and ``named`` are arrays or their shapes; ``batch.image`` is an entry of the dict that is
+    the argument ``batch``. ``for_loss`` are inputs that the model does not take.
     ``static`` are arguments that are Python values. ``run`` names a method or a submodule, '' for the model itself.
     ``vmap_axis`` is the name of the axis over which the inputs' first axis is mapped, '' for none.
     """
@@ -82,14 +83,14 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         """Every input under its name, as a loss takes them."""
         return {
             **dict(zip(self.names, self.positional, strict=False)),
-            **self.named,
-            **self.for_loss,
+            **_nested(self.named),
+            **_nested(self.for_loss),
         }
 
     def filled(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The positional and named arguments with ``arrays`` (as `arrays` orders them) in their places."""
         count = len(self.positional)
-        return tuple(arrays[:count]), dict(zip(self.named, arrays[count:], strict=True))
+        return tuple(arrays[:count]), _nested(dict(zip(self.named, arrays[count:], strict=True)))
 
     def mapped(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
         """``function(*positional, **named)``, mapped over the first axis where the call says so."""
@@ -162,14 +163,15 @@ def make_call(
     takes_any = not parameters or any(kind.name == "VAR_KEYWORD" for kind in kinds)
     named = {i.name: i.values for i in inputs if i.name}
     positional = tuple(i.values for i in inputs if not i.name)
-    own = {n: v for n, v in named.items() if takes_any or n in parameters}
+    own = {n: v for n, v in named.items() if takes_any or n.partition(".")[0] in parameters}
     if not takes_any:
         _check_static(static, parameters)
     if not positional and not own and names and inputs:
         raise SurgeryError(
             "none of the inputs is for the model",
             why=f"it takes {', '.join(names)}; the inputs are {', '.join(named)}",
-            fix=f"name one of them: `--input {names[0]}=…`",
+            fix=f"name one of them: `--input {names[0]}=…`, or if it is a dict, its entries: "
+            f"`--input {names[0]}.KEY=…`",
             field="input",
         )
     return Call(
@@ -185,6 +187,18 @@ def make_call(
         seed=seed,
         streams=dict(streams),
     )
+
+
+def _nested(named: Mapping[str, Any]) -> dict[str, Any]:
+    """``{"batch.image": x}`` as ``{"batch": {"image": x}}``."""
+    found: dict[str, Any] = {}
+    for name, value in named.items():
+        *outer, last = name.split(".")
+        holder = found
+        for key in outer:
+            holder = holder.setdefault(key, {})
+        holder[last] = value
+    return found
 
 
 def _check_static(names: Iterable[str], parameters: Mapping[str, Any]) -> None:
@@ -213,7 +227,10 @@ def explained() -> Iterator[None]:
         if axis := _UNBOUND_AXIS.search(message):
             fix = f"map the batch's first axis under this name: `--vmap {axis[1]}`"
         elif name := _MISSING.search(message):
-            fix = f"give it: `--input {name[1]}=…`, or if it is no array, `--call {name[1]}=…`"
+            fix = (
+                f"give it: `--input {name[1]}=…`, an entry of a dict as `--input {name[1]}.KEY=…`, "
+                f"or if it is no array, `--call {name[1]}=…`"
+            )
         else:
             raise
         problem = msgspec.structs.replace(error.problems[0], fix=fix)

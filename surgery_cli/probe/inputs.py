@@ -16,10 +16,12 @@ from surgery_cli.quantities import byte_text
 from surgery_cli.tree.specs import is_complex, is_floating, is_integer
 
 _SPEC: Final = re.compile(
-    r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[\d,\s]*)\]"
+    r"(?:(?P<name>[A-Za-z_]\w*(?:\.\w+)*)=)?(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[\d,\s]*)\]"
     r"(?:<(?P<below>\d+)|=(?P<fill>[-+.\deE]+))?"
 )
-_FILE: Final = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<file>.+\.np[yz])(?::(?P<entry>.+))?")
+_FILE: Final = re.compile(
+    r"(?:(?P<name>[A-Za-z_]\w*(?:\.\w+)*)=)?(?P<file>.+\.np[yz])(?::(?P<entry>.+))?"
+)
 _EXAMPLES: Final = (
     "e.g. `float32[8,28,28,1]` (normal), `int32[8,128]<1000` (uniform below 1000), "
     "`mask=bool[8]=1`, `batch.npz`, `x=batch.npz:images`"
@@ -27,7 +29,7 @@ _EXAMPLES: Final = (
 
 
 class Input(msgspec.Struct, frozen=True):
-    """One array of the batch. ``name`` is '' for a positional input."""
+    """One array of the batch. ``name`` is '' for a positional input; ``batch.image`` stands in a dict ``batch``."""
 
     name: str
     text: str
@@ -55,11 +57,19 @@ def read_inputs(texts: Sequence[str], *, seed: int, shapes_only: bool = False) -
             found.append(_from_spec(text, match, generator))
         else:
             raise SurgeryError(f"'{text}' is not an input", fix=_EXAMPLES, field="input")
-    names = [i.name for i in found if i.name]
+    _check_names([i.name for i in found if i.name])
+    return found
+
+
+def _check_names(names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise SurgeryError(f"the input '{name}' is given twice", field="input")
-    return found
+        inner = next((n for n in names if n.startswith(f"{name}.")), None)
+        if inner is not None:
+            raise SurgeryError(
+                f"the input '{name}' is an array, and '{inner}' makes it a dict", field="input"
+            )
 
 
 def _from_spec(text: str, match: re.Match[str], generator: np.random.Generator | None) -> Input:

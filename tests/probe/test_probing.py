@@ -547,3 +547,23 @@ def test_params_of_another_model_are_said_to_be_there(tmp_path, batch):
 
     with pytest.raises(Misfit, match="has 'params', but none of the model's params in it"):
         probe(path, batch)
+
+
+def test_an_argument_that_is_a_dict_is_given_by_its_entries(saved, tmp_path):
+    file = tmp_path / "dicts.py"
+    file.write_text(
+        "from flax import linen as nn\nclass MLP(nn.Module):\n    @nn.compact\n"
+        "    def __call__(self, batch):\n        x = batch['x'] * batch['more']['weight']\n"
+        "        x = nn.relu(nn.Dense(8, use_bias=False, name='hidden')(x))\n"
+        "        return nn.Dense(3, use_bias=False, name='out')(x)\n"
+        "def loss(output, batch): return (output * batch['more']['weight']).sum()\n"
+    )
+    inputs = ("batch.x=float32[4,5]=1", "batch.more.weight=float32[4,1]=2")
+    found = probe(saved, inputs, f"{file}:MLP", grad=True, loss=f"{file}:loss")
+    same = probe(saved, ("float32[4,5]=2",))
+
+    assert found.sites[0].statistics == same.sites[0].statistics
+    with pytest.raises(SurgeryError, match=r"--input batch\.KEY=…"):
+        probe(saved, ("x=float32[4,5]",), f"{file}:MLP")
+    with pytest.raises(SurgeryError, match=r"'batch' is an array, and 'batch\.x' makes it a dict"):
+        probe(saved, ("batch=float32[4]", *inputs), f"{file}:MLP")

@@ -47,7 +47,7 @@ def _unused(
     left = [
         i for i in inputs
         if i.name and all(i.name in call.for_loss for call in calls)
-        and not takes_any and i.name not in of_loss
+        and not takes_any and i.name.partition(".")[0] not in of_loss
     ]  # fmt: skip
     typed = next((i for i in left if not i.is_entry), None)
     if typed is not None:
