@@ -75,7 +75,8 @@ class FirstNonFinite(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Where the first non-finite value is seen, and where it arises.
 
     ``where`` is the place in words; ``role`` is ``in`` if a module received it (so that the code around the module made
-    it), ``gradient`` or ``loss`` if only these are bad, else ``out``. ``bad_leaves`` are leaves of the checkpoint, and ``bad_inputs`` inputs, that hold such values.
+    it), ``gradient`` or ``loss`` if only these are bad, else ``out``. ``bad_leaves`` are leaves of the checkpoint, and
+    ``bad_inputs`` inputs, that hold such values.
     """
 
     where: str
