@@ -54,10 +54,12 @@ def build_leaves(directory: Path, count: int) -> None:
 def build_logical(directory: Path, leaf: int, leaves: int, chunks: int, width: int) -> None:
     """A checkpoint far larger than its files: one layer of random kernels with ``leaf`` rows, and ``leaves`` of zeros.
 
-    Each of the latter is stored in chunks of ``8 * width`` bytes times ``width``.
+    Each of the latter is stored in chunks of ``8 * width`` bytes times ``width``. A random embedding keeps the files
+    so large that the layer is a small part of them, as in a checkpoint of real values: else it would be rewritten.
     """
     random = np.random.default_rng(0)
     params = {
+        "embedding": random.standard_normal((4 * leaf, width), np.float32),
         "layer_0": {"kernel": random.standard_normal((leaf, width), np.float32)},
         "layer_1": {"kernel": np.zeros((2 * width, width), np.float32)},
     }
