@@ -12,6 +12,7 @@ from surgery_cli.draft import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.places import PlaceOperation, only
+from surgery_cli.optimizer.roots import is_optimizer_name
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath, PathPattern
 
@@ -253,7 +254,7 @@ def _refuse_broken(draft: Draft, node: LeafPath) -> None:
                 path=str(node),
                 field="at",
             )
-    if any(str(key).startswith(("opt_state", "optim")) for key in node.parent):
+    if any(map(is_optimizer_name, node.parent)):
         _refuse_state(node, fix)
 
 

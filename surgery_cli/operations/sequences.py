@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from surgery_cli.draft import Draft
 from surgery_cli.errors import PlanError, Problem
+from surgery_cli.optimizer.roots import is_optimizer_name
 from surgery_cli.tree.paths import LeafPath
 
 _SHOWN_PROBLEMS = 10
@@ -73,7 +74,7 @@ class OptimizerState:
 
     def holds(self, node: LeafPath) -> bool:
         """True if ``node`` is part of the optimizer state."""
-        is_called_so = any(str(key).startswith(("opt_state", "optim")) for key in node)
+        is_called_so = any(map(is_optimizer_name, node))
         return is_called_so or any(node[: len(root)] == root for root in self._roots)
 
 

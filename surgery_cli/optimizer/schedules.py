@@ -27,12 +27,12 @@ def refuse_overwritten(draft: Draft) -> None:
     Source: ``update_fn`` of ``optax.inject_hyperparams``.
     """
     problems: list[Problem] = []
-    for path, recipe in draft.leaves.items():
+    for path in draft.changed:
         node = _schedule_of(path)
-        if node is None or draft.is_untouched(path):
+        if node is None:
             continue
         state = [leaf for leaf in draft.leaves if leaf.is_below(node)]
-        if state and _is_set(recipe, state, draft):
+        if state and _is_set(draft.leaves[path], state, draft):
             problems.append(_overwritten(path, node, state, draft))
     if problems:
         raise PlanError.of(problems)

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from surgery_cli.probe.calls import Path
-from surgery_cli.probe.forward import Site, arguments, by_slot, slot_key
+from surgery_cli.probe.forward import arguments, by_slot, slot_key
 from surgery_cli.probe.gradients import Backward, divided
 from surgery_cli.probe.models import Trace
 from surgery_cli.probe.pairing import Half, Pairs
@@ -170,8 +170,3 @@ def _deviation(found: Any, floor: float) -> Deviation:
     scale = max(rms_a, rms_b, floor)
     relative = 0.0 if apart == 0 else apart / scale if scale else float("inf")
     return Deviation(relative, max_abs, rms_a, rms_b)
-
-
-def compared_dtypes(sites: Sequence[Site]) -> list[str]:
-    """The dtypes of the calls' results."""
-    return [str(site.dtype) for site in sites]

@@ -7,7 +7,6 @@ from surgery_cli.reports.checkpoints import (
     Inspection,
     LeafRow,
     OptimizerState,
-    Statistics,
     Verdict,
 )
 from surgery_cli.reports.document import SCHEMA_VERSION, Document, Failure, as_builtins
@@ -45,7 +44,6 @@ __all__ = [
     "ProbeSite",
     "ProbeStatistics",
     "Report",
-    "Statistics",
     "Verdict",
     "as_builtins",
 ]

@@ -7,23 +7,7 @@ from typing import Any
 import msgspec
 
 from surgery_cli.reports.document import Document
-
-
-class Statistics(msgspec.Struct, kw_only=True):
-    """Statistics of a leaf's values; floats, NaN and infinities as strings in JSON.
-
-    ``mean``, ``std``, ``min``, ``max`` are over finite values; ``norm`` is the Frobenius norm of them. ``zeros`` and
-    ``non_finite`` are counts. ``histogram`` has equal bins from ``min`` to ``max``.
-    """
-
-    mean: float
-    std: float
-    min: float
-    max: float
-    norm: float
-    zeros: int
-    non_finite: int
-    histogram: list[int]
+from surgery_cli.verification.statistics import LeafStatistics
 
 
 class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -48,7 +32,7 @@ class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """What the number means, where the optimizer keeps a setting on disk: ``learning_rate``."""
     value: int | float | bool | str | None = None
     """Of a clock or hyperparameter, with ``--optimizer``; of scalars and strings with ``--stats``."""
-    statistics: Statistics | None = None
+    statistics: LeafStatistics | None = None
     digest: str | None = None
     grid: tuple[int, ...] | None = None
     """The block shape that the digest was taken over, so that any layout can be checked against it."""

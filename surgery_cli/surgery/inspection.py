@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-import msgspec
-
 from surgery_cli import reports
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.grid import block_shape, windows
@@ -145,7 +143,7 @@ def _add_statistics(row: reports.LeafRow, checkpoint: Checkpoint, path: LeafPath
             found = statistics(lambda: [block])
         else:
             found = statistics(lambda: value_blocks(checkpoint, path, spec))
-        row.statistics = reports.Statistics(**msgspec.structs.asdict(found))
+        row.statistics = found
 
 
 def _parameters(checkpoint: Checkpoint, surveyed: OptimizerSurvey) -> int:

@@ -17,7 +17,10 @@ TILE_ELEMENTS = 1 << 15
 
 
 class LeafStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """``mean`` to ``norm`` are over finite values; counts of zeros and non-finite values; equal bins, min to max."""
+    """Of a leaf's values: ``mean`` to ``norm`` (Frobenius) over the finite ones, counts of zeros and of the others.
+
+    ``histogram`` has equal bins from ``min`` to ``max``.
+    """
 
     mean: float
     std: float

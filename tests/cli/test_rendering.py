@@ -12,6 +12,7 @@ from surgery_cli.cli.rendering.statistics import sparkline
 from surgery_cli.cli.rendering.words import duration_text
 from surgery_cli.errors import Problem
 from surgery_cli.quantities import byte_text
+from surgery_cli.verification.statistics import LeafStatistics
 
 SHARED = (
     "shares 2 files on disk with the source, so it is no backup of it; "
@@ -70,7 +71,7 @@ def statistics_of(**more):
         "non_finite": 0,
         "histogram": [1, 2, 2, 1],
     }
-    return reports.Statistics(**{**fields, **more})
+    return LeafStatistics(**{**fields, **more})
 
 
 def preview_of(kind=reports.Preview, **more):

@@ -236,3 +236,13 @@ def test_a_place_that_cannot_be(at, said):
             open_source=of_donor({"w": W}),
         )
     assert caught.value.problems[0].what == said
+
+
+def test_a_state_with_a_name_of_its_own_that_holds_no_slot_is_not_torn_either():
+    tree = {"params": {"a": W}, "critic_opt_state": {"inner": {"seen": COUNT}}}
+
+    with pytest.raises(PlanError) as caught:
+        resolved(tree, ExtractItem(at="critic_opt_state/inner"), settings=ONE)
+    assert caught.value.problems[0].what == (
+        "'critic_opt_state/inner' is a part of the optimizer state"
+    )

@@ -6,7 +6,8 @@ from typing import Final
 
 from surgery_cli.cli.rendering.page import Cell
 from surgery_cli.cli.rendering.words import counted, number_text
-from surgery_cli.reports import LeafRow, Statistics
+from surgery_cli.reports import LeafRow
+from surgery_cli.verification.statistics import LeafStatistics
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _EXPLODED: Final = 1e4
@@ -41,7 +42,7 @@ def cells(row: LeafRow) -> list[Cell]:
     ]
 
 
-def warnings(row: LeafRow, found: Statistics) -> list[str]:
+def warnings(row: LeafRow, found: LeafStatistics) -> list[str]:
     """What is visibly wrong with a leaf's values; thresholds are for floating leaves only."""
     size = 1
     for axis in row.shape:
@@ -60,7 +61,7 @@ def warnings(row: LeafRow, found: Statistics) -> list[str]:
     return words
 
 
-def _is_saturated(found: Statistics) -> bool:
+def _is_saturated(found: LeafStatistics) -> bool:
     """True if most values lie at both ends of their range, and few between."""
     total = sum(found.histogram)
     if len(found.histogram) < 5 or not found.min < found.max:
