@@ -120,12 +120,12 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
             why="`--as-step` gives the step inside a root another number; this is no root",
             fix="name the destination as the step is to be called",
         )
-    opened: dict[str, Any] = {}
+    opened: dict[str, Checkpoint | ArrayFile] = {}
 
     def open_by_path(text: str) -> Checkpoint | ArrayFile:
         if text not in opened:
             opened[text] = open_source(text)
-        return opened[text]  # type: ignore[no-any-return]
+        return opened[text]
 
     script = None
     if options.like_init is not None:
