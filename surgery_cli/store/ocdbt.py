@@ -140,18 +140,7 @@ class OcdbtStore:
         array = self.arrays[name]
         if array.stored_bytes > SMALL_BYTES:
             return None
-        return {
-            key: value if isinstance(value, bytes) else self._range(value)
-            for key, value in zip(array.keys, array.values, strict=True)
-        }
-
-    def _range(self, extent: Extent) -> bytes:
-        with (self.directory / extent.file).open("rb") as stream:
-            stream.seek(extent.offset)
-            found = stream.read(extent.length)
-        if len(found) != extent.length:
-            raise OSError(f"'{extent.file}' ends {extent.length - len(found)} bytes too early")
-        return found
+        return self.survey.read_all(dict(zip(array.keys, array.values, strict=True)))
 
     def identity(self, name: str) -> Hashable:
         array = self.arrays[name]

@@ -118,7 +118,11 @@ class Survey:
         }
 
     def read_all(self, wanted: Mapping[str, bytes | Extent]) -> dict[str, bytes]:
-        """Stored values, by whatever they are to be called (small ones: metadata documents)."""
+        """Stored values, by whatever they are to be called (small ones: documents, chunks of small arrays).
+
+        Raises:
+            CheckpointError: a data file ends before a value does.
+        """
         found: dict[str, bytes] = {}
         by_file: dict[str, dict[str, Extent]] = {}
         for name, value in wanted.items():
@@ -131,6 +135,12 @@ class Survey:
                 for name, extent in extents.items():
                     stream.seek(extent.offset)
                     found[name] = stream.read(extent.length)
+                    if len(found[name]) != extent.length:
+                        raise CheckpointError(
+                            f"'{self.directory / file}' is truncated",
+                            why=f"a value at {extent.offset:,} has {extent.length:,} bytes there",
+                            fix="copy the checkpoint again from where it was whole",
+                        )
         return found
 
     @cached_property

@@ -1,5 +1,6 @@
 """What is taken by reference is proved before the commit: to be the bytes that the plan meant, or a copy of them."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 import tensorstore as ts
 
 from surgery_cli import surgery
-from surgery_cli.errors import WriteError
+from surgery_cli.errors import CheckpointError, WriteError
 from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.store.checkpoint import open_checkpoint
 from surgery_cli.store.step_writer import StepWriter
+from surgery_cli.tree.paths import LeafPath
 
 TREE = {
     name: np.random.default_rng(seed).integers(-(2**31), 2**31, (16, 16), np.int32)
@@ -145,3 +148,17 @@ def test_a_graft_says_that_nobody_looked_at_its_values(
 
     (note,) = preview.notes
     assert note.startswith("1 leaf comes from elsewhere as stored, unread: NaN in there would")
+
+
+def test_a_data_file_that_lost_its_end_after_it_was_opened_is_no_shorter_value(
+    sources: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(sources["ocdbt"], tmp_path / "cut")
+    checkpoint = open_checkpoint(str(tmp_path / "cut"))
+    path = LeafPath(("c",))
+    assert checkpoint.tree[path].shape == (16, 16)
+    for file in tmp_path.rglob("d/*"):
+        file.write_bytes(b"")
+
+    with pytest.raises(CheckpointError, match="is truncated"):
+        checkpoint.read(path)
