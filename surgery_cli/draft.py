@@ -246,8 +246,9 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         """
         record = hashlib.sha256()
         used = {SOURCE}
+        changed = set(self.changed)
         for path, recipe in self.leaves.items():
-            if self.is_untouched(path):
+            if path not in changed:
                 record.update(_canonical([path, 0]))
                 continue
             used |= recipe.sources

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -68,7 +70,7 @@ class PlannedLeaf(msgspec.Struct, frozen=True, gc=False):
         return self.origin.store
 
 
-class ItemPlan(msgspec.Struct, frozen=True):
+class ItemPlan(msgspec.Struct, frozen=True, dict=True):
     """All output leaves of one item, in order.
 
     ``is_new``: the item stands beside the one that it is like; files that are foreign to Orbax stay with that one.
@@ -78,8 +80,19 @@ class ItemPlan(msgspec.Struct, frozen=True):
     leaves: list[PlannedLeaf]
     is_new: bool = False
 
-    def of(self, *ways: Way) -> list[PlannedLeaf]:
-        return [leaf for leaf in self.leaves if leaf.way in ways]
+    @cached_property
+    def _by_way(self) -> dict[Way, list[PlannedLeaf]]:
+        found: dict[Way, list[PlannedLeaf]] = {}
+        for leaf in self.leaves:
+            found.setdefault(leaf.way, []).append(leaf)
+        return found
+
+    def of(self, *ways: Way) -> Sequence[PlannedLeaf]:
+        """The leaves that come about in one of these ways, in order."""
+        there = [way for way in ways if way in self._by_way]
+        if len(there) < 2:
+            return self._by_way[there[0]] if there else ()
+        return [leaf for leaf in self.leaves if leaf.way in there]
 
     @property
     def is_untouched(self) -> bool:

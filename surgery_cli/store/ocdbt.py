@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Hashable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from surgery_cli.store.arrays import StoredArray, new_context
 from surgery_cli.store.survey import MANIFEST, Extent, Survey
@@ -14,6 +14,9 @@ from surgery_cli.store.zarr import DOCUMENT_NAMES, parse
 
 if TYPE_CHECKING:
     import tensorstore as ts
+
+_Held: TypeAlias = dict[str, bytes | Extent]
+"""What is stored below a name, by the rest of its key."""
 
 SMALL_BYTES = 1 << 20
 """Arrays of no more than this are read without looking them up in the database."""
@@ -61,26 +64,37 @@ class OcdbtStore:
         raw = self.survey.read_all({name: held[document] for name, held in contents.items()})
         same: dict[tuple[str, ...], tuple[str, ...]] = {}
         found = {}
-        for name, held in contents.items():
+        for name in sorted(contents):
+            held = contents[name]
             keys, values = tuple(held), tuple(held.values())
             keys = same.setdefault(keys, keys)
             found[name] = StoredArray(name, parse(raw[name]), keys, sum(map(len, values)), values)
         return found
 
-    def _contents(self) -> dict[str, dict[str, bytes | Extent]]:
-        """For every array what is stored below its name, by key."""
-        suffix = f"/{DOCUMENT_NAMES[self.zarr]}"
-        texts = {key.decode(): value for key, value in self.survey.values.items()}
-        names = sorted(text.removesuffix(suffix) for text in texts if text.endswith(suffix))
-        found: dict[str, dict[str, bytes | Extent]] = {name: {} for name in names}
-        for text, value in texts.items():
-            name, _, rest = text.rpartition("/")
-            if self.zarr != 2 or name not in found:  # else it is the longest that there is
-                name = self._owner(text, found)
-                rest = text[len(name) + 1 :]
-            if name:
-                found[name][sys.intern(rest)] = value
-        return found
+    def _contents(self) -> dict[str, _Held]:
+        """For every array what is stored below its name, by key.
+
+        A key's last slash parts name and rest, but for slashes in the keys of zarr 3's chunks and in foreign keys.
+        """
+        document = DOCUMENT_NAMES[self.zarr]
+        folders: dict[str, _Held] = {}
+        for key, value in self.survey.values.items():
+            name, _, rest = key.decode().rpartition("/")
+            held = folders.get(name)
+            if held is None:
+                held = folders[name] = {}
+            held[sys.intern(rest)] = value
+        found = {name: held for name, held in folders.items() if name and document in held}
+        if self.zarr == 2 and len(found) == len(folders):
+            return found
+        regrouped: dict[str, _Held] = {name: {} for name in found}
+        for folder, held in folders.items():
+            for rest, value in held.items():
+                text = f"{folder}/{rest}" if folder else rest
+                name = folder if self.zarr == 2 and folder in found else self._owner(text, found)
+                if name:
+                    regrouped[name][sys.intern(text[len(name) + 1 :])] = value
+        return regrouped
 
     def _owner(self, text: str, names: Collection[str]) -> str:
         """The array that a key belongs to: the longest name that is a prefix, for names may contain slashes.
@@ -119,10 +133,9 @@ class OcdbtStore:
 
     def files_of(self, arrays: Iterable[StoredArray]) -> set[str]:
         """The data files that hold values of these arrays, or nodes of the tree."""
-        found = {extent.file for extent in self.survey.nodes}
-        for array in arrays:
-            found.update([extent.file for extent in array.extents])
-        return found
+        values = (value for array in arrays for value in array.values)
+        found = {value.file for value in values if isinstance(value, Extent)}
+        return found.union(extent.file for extent in self.survey.nodes)
 
     def kvstore(self, name: str) -> dict[str, Any]:
         return {

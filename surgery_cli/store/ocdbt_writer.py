@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,8 @@ class OcdbtWriter:
 
     def place(self, plan: ItemPlan) -> None:
         """Clone, then take by reference whatever is; a compact store copies encoded bytes instead."""
-        references, raw = [], plan.of(Way.RAW)
+        references: Sequence[PlannedLeaf] = ()
+        raw = plan.of(Way.RAW)
         if self._is_new:
             raw = plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW)
         else:
@@ -58,7 +59,7 @@ class OcdbtWriter:
             self._refer(references, {leaf.name for leaf in plan.of(Way.KEEP)})
             self._copy_raw(raw)
 
-    def _clone(self, leaves: list[PlannedLeaf]) -> None:
+    def _clone(self, leaves: Sequence[PlannedLeaf]) -> None:
         survey = self.store.survey
         for file in sorted(self.store.files_of(leaf.origin_array for leaf in leaves)):
             target = self.target / file
@@ -77,7 +78,7 @@ class OcdbtWriter:
         }
         write_file(self.target / MANIFEST, ts.ocdbt.undump_manifest(newest))
 
-    def _refer(self, references: list[PlannedLeaf], kept: set[str]) -> None:
+    def _refer(self, references: Sequence[PlannedLeaf], kept: set[str]) -> None:
         """Deletes, moves and grafts in one atomic transaction: names go in and out at once, so swaps work."""
         import tensorstore as ts
 
@@ -97,7 +98,7 @@ class OcdbtWriter:
                 futures += self._references(source, inside, leaf)
             _wait(futures)
 
-    def _copy_raw(self, leaves: list[PlannedLeaf]) -> None:
+    def _copy_raw(self, leaves: Sequence[PlannedLeaf]) -> None:
         """Copy encoded bytes, in transactions of bounded size."""
         import tensorstore as ts
 

@@ -11,6 +11,7 @@ from surgery_cli.store.arrays import StoredArray
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.ocdbt import OcdbtStore
+from surgery_cli.store.survey import Extent
 
 WORTHWHILE_DEAD_BYTES = 1 << 20
 """Fewer dead bytes are never worth rewriting live ones."""
@@ -54,10 +55,9 @@ def costs_of_references(plan: ItemPlan) -> Costs:
 
 def _live(store: OcdbtStore, arrays: Iterable[StoredArray]) -> int:
     """Bytes of data files that these arrays, or nodes of the tree, refer to."""
-    found = set(store.survey.nodes)
-    for array in arrays:
-        found.update(array.extents)
-    return sum(extent.length for extent in found)
+    values = (value for array in arrays for value in array.values)
+    found = {value for value in values if isinstance(value, Extent)}
+    return sum(extent.length for extent in found.union(store.survey.nodes))
 
 
 def is_compact(

@@ -276,7 +276,7 @@ def _report(
     writer: StepWriter,
     started: float,
 ) -> reports.Report:
-    names = document_names(draft.leaves)
+    names = document_names(draft.texts)
     digests = {names[path]: digest.digest for path, digest in done.digests.items()}
     for leaf in fields["leaves"]:
         leaf.digest = digests.get(leaf.path)

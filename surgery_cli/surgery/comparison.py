@@ -39,7 +39,7 @@ def diff(
     left, right = (open_checkpoint(text, step=step, item=item) for text in (a, b))
     wanted = named_leaves(patterns, left.tree, right.tree)
     comparison = compare(left.tree, right.tree)
-    names = document_names(dict.fromkeys([*left.tree, *right.tree]))
+    names = document_names({**left.tree.texts, **right.tree.texts})
     changed = [
         reports.Change(path=names[d.path], what=d.what, a=d.a, b=d.b)
         for d in comparison.changed

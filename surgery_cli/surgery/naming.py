@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.resolution.selection import no_match
@@ -11,10 +11,11 @@ from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import TreeSpec
 
 
-def document_names(paths: Iterable[LeafPath]) -> dict[LeafPath, str]:
+def document_names(texts: Mapping[LeafPath, str]) -> Mapping[LeafPath, str]:
     """How a document names each leaf: as it prints, and where two print alike by the unambiguous spelling."""
-    texts = {path: str(path) for path in paths}
     counts = Counter(texts.values())
+    if len(counts) == len(texts):
+        return texts
     return {path: text if counts[text] == 1 else path.spelling for path, text in texts.items()}
 
 

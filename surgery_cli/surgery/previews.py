@@ -62,7 +62,7 @@ def preview_fields(
     prepared: Prepared, plan: Plan, destination: str | None, options: Options
 ) -> dict[str, Any]:
     draft = prepared.draft
-    names = document_names(draft.leaves)
+    names = document_names(draft.texts)
     notes = inference_notes(prepared.checkpoint) + link_notes(prepared.checkpoint)
     notes += [look.sentence for look in prepared.looked] + list(draft.notes)
     notes += dropped_item_notes(prepared.checkpoint, draft)

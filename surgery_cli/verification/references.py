@@ -81,30 +81,15 @@ class _Files:
         if old.keys != new.keys or len(old.values) != len(new.values):
             return False
         if not old.values:  # every key is a file
-            return all(
-                self._are_alike(
-                    *(old_store.directory, f"{old.name}/{key}"),
-                    *(new_store.directory, f"{new.name}/{key}"),
-                )
-                for key in old.keys
-            )
+            pairs = {(f"{old.name}/{key}", f"{new.name}/{key}") for key in old.keys}
+        elif old.values == new.values:
+            pairs = {(extent.file, extent.file) for extent in old.extents}
+        elif all(map(_is_same_range, old.values, new.values)):
+            pairs = {(a.file, b.file) for a, b in zip(old.extents, new.extents, strict=True)}
+        else:
+            return False
         return all(
-            self._is_same_range(old_store.directory, a, new_store.directory, b)
-            for a, b in zip(old.values, new.values, strict=True)
-        )
-
-    def _is_same_range(
-        self, old_folder: Path, old: bytes | Extent, new_folder: Path, new: bytes | Extent
-    ) -> bool:
-        if not isinstance(old, Extent) or not isinstance(new, Extent):
-            return old == new
-        # a donor's database lies in a folder of its own; data files have random names, which are never given twice
-        is_same_file = new.file == old.file or new.file.endswith(f"/{old.file}")
-        is_same_part = (old.offset, old.length) == (new.offset, new.length)
-        return (
-            is_same_file
-            and is_same_part
-            and self._are_alike(old_folder, old.file, new_folder, new.file)
+            self._are_alike(old_store.directory, a, new_store.directory, b) for a, b in pairs
         )
 
     def _are_alike(self, old_folder: Path, old: str, new_folder: Path, new: str) -> bool:
@@ -115,6 +100,15 @@ class _Files:
             is_same = (left.st_dev, left.st_ino) == (right.st_dev, right.st_ino)
             self._agree[key] = is_same or (not is_linked and left.st_size == right.st_size)
         return self._agree[key]
+
+
+def _is_same_range(old: bytes | Extent, new: bytes | Extent) -> bool:
+    """True for the same range of a file of the same name; whether the files are alike is not looked at."""
+    if not isinstance(old, Extent) or not isinstance(new, Extent):
+        return old == new
+    # a donor's database lies in a folder of its own; data files have random names, which are never given twice
+    is_same_file = new.file == old.file or new.file.endswith(f"/{old.file}")
+    return is_same_file and (old.offset, old.length) == (new.offset, new.length)
 
 
 def _is_copy(pair: _Pair) -> bool:
