@@ -159,6 +159,8 @@ class Execution:
             self._take(held, committer)
             if self._batch is None:
                 self._batch = _Batch(writer.batch())
+            if window is leaf.evaluation.windows[0]:
+                self._batch.opened.begin(planned)
             self._batch.held_bytes += leaf.pending_bytes
             task = pool.submit(self._write_block, leaf, window, self._batch.opened)
             self._batch.tasks.append(task)

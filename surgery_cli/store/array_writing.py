@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 class Batch(Protocol):
     """Arrays that are written together; their bytes are held until the batch ends."""
 
+    def begin(self, leaf: PlannedLeaf) -> None:
+        """Take the place of what stands under an array's name; its first blocks come in this batch.
+
+        Called before any of its blocks is written. Batches of one array must end in the order in which they came.
+        """
+
     def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
         """Write a block. Blocks of one array must cover whole stored chunks. May be called from threads."""
 

@@ -42,8 +42,6 @@ class OcdbtWriter:
         self.survey: Survey | None = None
         """What was read back once everything was written."""
         self.context = new_context()
-        self._created: set[str] = set()
-        self._lock = threading.Lock()
         self._is_new = compact or not store.recognises(store.directory)
 
     def place(self, plan: ItemPlan) -> None:
@@ -55,8 +53,10 @@ class OcdbtWriter:
         else:
             self._clone(plan.of(Way.KEEP, Way.MOVE))
             references = plan.of(Way.MOVE, Way.GRAFT)
+        # an array that is written goes with the transaction that begins to write it
+        stays = {leaf.name for leaf in plan.of(Way.KEEP, Way.ENCODE)}
         with _write_errors(self.target):
-            self._refer(references, {leaf.name for leaf in plan.of(Way.KEEP)})
+            self._refer(references, stays)
             self._copy_raw(raw)
 
     def _clone(self, leaves: Sequence[PlannedLeaf]) -> None:
@@ -78,11 +78,11 @@ class OcdbtWriter:
         }
         write_file(self.target / MANIFEST, ts.ocdbt.undump_manifest(newest))
 
-    def _refer(self, references: Sequence[PlannedLeaf], kept: set[str]) -> None:
+    def _refer(self, references: Sequence[PlannedLeaf], stays: set[str]) -> None:
         """Deletes, moves and grafts in one atomic transaction: names go in and out at once, so swaps work."""
         import tensorstore as ts
 
-        gone = [] if self._is_new else [name for name in self.store.arrays if name not in kept]
+        gone = [] if self._is_new else [name for name in self.store.arrays if name not in stays]
         if not (gone or references):
             return
         database = ts.KvStore.open(database_spec(self.target), context=self.context).result()
@@ -169,12 +169,14 @@ class OcdbtWriter:
         folder.mkdir()
         return folder
 
-    def is_first(self, name: str) -> bool:
-        """True for the first that asks: of several batches that write to an array, one makes it."""
-        with self._lock:
-            is_new = name not in self._created
-            self._created.add(name)
-        return is_new
+    def clear(self, name: str, transaction: Any) -> None:
+        """Delete in a transaction what the clone has under a name; other arrays may lie below its prefix."""
+        import tensorstore as ts
+
+        if not self._is_new and name in self.store.arrays:
+            database = ts.KvStore.open(database_spec(self.target), context=self.context).result()
+            inside = database.with_transaction(transaction)
+            _wait([inside.write(f"{name}/{key}", None) for key in self.store.arrays[name].keys])
 
     @contextmanager
     def batch(self) -> Iterator[_OcdbtBatch]:
@@ -205,7 +207,13 @@ class _OcdbtBatch:
         self._writer = writer
         self._transaction = transaction
         self._opened: dict[str, Any] = {}
+        self._begun: set[str] = set()
+        """The names of the arrays that this batch makes; of others an earlier one has written the first blocks."""
         self._lock = threading.Lock()
+
+    def begin(self, leaf: PlannedLeaf) -> None:
+        self._writer.clear(leaf.name, self._transaction)
+        self._begun.add(leaf.name)
 
     def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
         with self._lock:
@@ -216,14 +224,13 @@ class _OcdbtBatch:
 
     def _array(self, leaf: PlannedLeaf) -> Any:
         writer = self._writer
-        create = writer.is_first(leaf.name)
         kvstore = {**writer.new_database_spec(), "path": f"{leaf.name}/"}
         return open_for_writing(
             writer.zarr,
             kvstore,
             leaf.document,
             writer.context,
-            create=create,
+            create=leaf.name in self._begun,
             transaction=self._transaction,
         )
 

@@ -52,6 +52,9 @@ class PerLeafWriter:
         yield self
         self._opened.clear()
 
+    def begin(self, leaf: PlannedLeaf) -> None:
+        """Nothing stands there: arrays that are written were not linked."""
+
     def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
         with self._lock:
             array = self._opened.get(leaf.name)

@@ -31,10 +31,11 @@ class Comparison(msgspec.Struct, frozen=True):
 
 def compare(a: TreeSpec, b: TreeSpec) -> Comparison:
     """Hold two trees against each other; values are not looked at."""
-    pairs = [(path, a[path], b[path]) for path in a if path in b]
-    found = [disagreement(path, left, right) for path, left, right in pairs]
+    pairs = ((path, left, b.get(path)) for path, left in a.items())
+    unlike = [(path, left, right) for path, left, right in pairs if left != right]
+    found = [disagreement(path, left, right) for path, left, right in unlike if right is not None]
     return Comparison(
-        [path for path in a if path not in b],
+        [path for path, _, right in unlike if right is None],
         [path for path in b if path not in a],
         [d for d in found if d is not None],
     )

@@ -1,7 +1,6 @@
 """Values taken by reference from donors: whose files come along, which are pruned, and which names they may have."""
 
 import shutil
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,8 @@ import orbax.checkpoint as ocp
 
 from surgery_cli import surgery
 from surgery_cli.plan import operation_from_options, plan_from_document, plan_of
-from surgery_cli.store.checkpoint import open_checkpoint
 from surgery_cli.store.item import PytreeItem
-from surgery_cli.store.links import Linker
 from surgery_cli.store.ocdbt import OcdbtStore
-from surgery_cli.store.ocdbt_writer import OcdbtWriter
 
 
 def _kernel(number: int) -> np.ndarray:
@@ -87,31 +83,3 @@ def test_a_source_may_be_a_donor_of_itself_beside_renames(tmp_path: Path) -> Non
     np.testing.assert_array_equal(restored["a"], _kernel(0))
     np.testing.assert_array_equal(restored["c"], _kernel(0))
     np.testing.assert_array_equal(restored["z"], _kernel(1))
-
-
-def test_one_of_many_threads_makes_an_array_whatever_batch_it_writes_in(tmp_path: Path) -> None:
-    item = open_checkpoint(str(_save(tmp_path / "source", 0))).items[""]
-    assert isinstance(item, PytreeItem)
-    assert isinstance(item.store, OcdbtStore)
-    writer = OcdbtWriter(tmp_path / "new", item.store, Linker())
-    barrier, answers = threading.Barrier(8), []
-
-    class Slow(set[str]):
-        """Lets other threads run between a look and what follows from it."""
-
-        def __contains__(self, name: object) -> bool:
-            found = super().__contains__(name)
-            threading.Event().wait(0.01)
-            return found
-
-    def ask() -> None:
-        barrier.wait()
-        answers.append(writer.is_first("a"))
-
-    writer._created = Slow()
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(answers) == [False] * 7 + [True]
