@@ -33,27 +33,37 @@ class LeafStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
-    """Statistics of a real or complex leaf (complex values by their magnitude); ``blocks`` is called twice."""
+    """Statistics of a real or complex leaf (complex values by their magnitude); ``blocks`` is called twice.
+
+    ``std`` and ``norm`` are infinite where squares are larger than the largest float64.
+    """
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        return _statistics(blocks)
+
+
+def _statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
     import numpy as np
 
     count = zeros = bad = 0
-    mean = spread = squares = 0.0
+    mean = spread = 0.0
     low, high = np.inf, -np.inf
-    for values in _tiles(blocks()):
-        finite = _finite(values)
-        bad += values.size - finite.size
-        zeros += finite.size - int(np.count_nonzero(finite))
-        if not finite.size:
+    for tile in _tiles(blocks()):
+        values = _finite(tile)
+        bad += tile.size - values.size
+        if not values.size:
             continue
-        low, high = min(low, float(finite.min())), max(high, float(finite.max()))
+        zeros += int(np.count_nonzero(values == 0))
+        low, high = min(low, float(values.min())), max(high, float(values.max()))
         # Chan, Golub, LeVeque (1979): joining the moments of two parts
-        part_mean = float(finite.mean())
+        part_mean = float(values.mean())
         delta = part_mean - mean
-        total = count + finite.size
-        around = finite - part_mean
-        spread += float(np.square(around).sum()) + delta**2 * count * finite.size / total
-        mean += delta * finite.size / total
-        squares += float(np.square(finite).sum())
+        total = count + values.size
+        values -= part_mean
+        np.square(values, out=values)
+        spread += float(values.sum()) + delta * delta * count * values.size / total
+        mean += delta * values.size / total
         count = total
     if not count:
         nan = float("nan")
@@ -62,10 +72,14 @@ def statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
         )
     histogram = np.zeros(BINS, np.int64)
     if high > low:
-        for values in _tiles(blocks()):
-            # scaled by halves, so that a range wider than the largest float64 does not overflow
-            share = (_finite(values) / 2 - low / 2) / (high / 2 - low / 2)
-            bins = np.minimum((share * BINS).astype(np.int32), BINS - 1)
+        width = (high / 2 - low / 2) / BINS  # halves: a range may be wider than the largest float64
+        for tile in _tiles(blocks()):
+            values = _finite(tile)
+            values *= 0.5
+            values -= low / 2
+            values /= width
+            bins = values.astype(np.intp)
+            np.minimum(bins, BINS - 1, out=bins)
             histogram += np.bincount(bins, minlength=BINS)
     else:
         histogram[BINS // 2] = count
@@ -74,7 +88,7 @@ def statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
         std=float(np.sqrt(spread / count)),
         min=low,
         max=high,
-        norm=float(np.sqrt(squares)),
+        norm=float(np.sqrt(spread + count * (mean * mean))),
         zeros=zeros,
         non_finite=bad,
         histogram=[int(n) for n in histogram],
@@ -82,7 +96,7 @@ def statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
 
 
 def _tiles(blocks: Iterable[Values]) -> Iterator[Values]:
-    """The values of all blocks in float64, in parts that a core's cache holds with their temporaries."""
+    """Copies of the values of all blocks in float64, in parts that a core's cache holds with their temporaries."""
     for block in blocks:
         flat = block.reshape(-1)
         for start in range(0, flat.size, TILE_ELEMENTS):
@@ -90,10 +104,12 @@ def _tiles(blocks: Iterable[Values]) -> Iterator[Values]:
 
 
 def _finite(values: Values) -> Values:
+    """The finite ones of some values; the smallest and the largest tell whether that is all of them."""
     import numpy as np
 
-    good = np.isfinite(values)
-    return values if good.all() else values[good]
+    if np.isfinite(values.min()) and np.isfinite(values.max()):
+        return values
+    return values[np.isfinite(values)]
 
 
 class RatioStatistics(msgspec.Struct, frozen=True):

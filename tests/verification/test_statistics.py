@@ -1,0 +1,77 @@
+"""Streamed statistics of leaves are those of NumPy over the whole leaf."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from surgery_cli.verification.statistics import BINS, statistics
+
+RANDOM = np.random.default_rng(5)
+DRAWN = RANDOM.normal(3.0, 2.0, 100_000)
+WITH_ZEROS = np.where(RANDOM.random(1000) < 0.3, 0.0, 1.0 + RANDOM.random(1000))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        DRAWN.astype(np.float32),
+        DRAWN.astype(ml_dtypes.bfloat16),
+        (10 * DRAWN).astype(np.int32),
+        DRAWN > 3,
+        np.uint8([0, 255, 7]),
+        1e12 + DRAWN,
+        WITH_ZEROS.astype(np.float16),
+        np.float32([3.5]),
+        np.zeros((4, 4), np.float32),
+        np.float64([-1.7e308, 1.7e308]) / 2**600,
+    ],
+    ids=lambda v: f"{v.dtype}-{v.size}",
+)
+@pytest.mark.parametrize("parts", [1, 3])
+def test_statistics_are_those_of_the_whole_leaf(values: np.ndarray, parts: int) -> None:
+    found = statistics(lambda: np.array_split(values.reshape(-1), parts))
+
+    whole = values.reshape(-1).astype(np.float64)
+    assert (found.min, found.max) == (whole.min(), whole.max())
+    assert found.mean == pytest.approx(whole.mean(), rel=1e-12)
+    assert found.std == pytest.approx(whole.std(), rel=1e-6)
+    assert found.norm == pytest.approx(np.linalg.norm(whole), rel=1e-12)
+    assert found.zeros == np.count_nonzero(whole == 0)
+    assert found.non_finite == 0
+    counts, _ = np.histogram(whole, BINS, (found.min, found.max))
+    moved = np.abs(np.subtract(found.histogram, counts)).sum()
+    assert moved <= values.size // 10_000  # values on an edge, as rounding has it
+
+
+def test_values_that_are_not_finite_are_counted_and_left_out() -> None:
+    values = np.float32([np.nan, 1, np.inf, -np.inf, 3, 0, np.nan])
+    found = statistics(lambda: [values[:3], values[3:]])
+    assert (found.non_finite, found.zeros, found.min, found.max) == (4, 1, 0.0, 3.0)
+    assert found.mean == pytest.approx(4 / 3)
+    assert found.norm == pytest.approx(10**0.5)
+    assert sum(found.histogram) == 3
+
+
+def test_nothing_finite_is_said_so() -> None:
+    found = statistics(lambda: [np.full(5, np.nan, np.float32)])
+    assert found.non_finite == 5
+    assert np.isnan(found.mean)
+    assert found.histogram == []
+
+
+def test_complex_values_are_looked_at_by_their_magnitude() -> None:
+    values = np.complex64([3 + 4j, 0, 6 + 8j])
+    found = statistics(lambda: [values])
+    assert (found.min, found.max, found.zeros) == (0.0, 10.0, 1)
+    assert found.norm == pytest.approx(np.linalg.norm(values))
+
+
+def test_a_range_wider_than_the_largest_float64_has_a_histogram() -> None:
+    found = statistics(lambda: [np.float64([-1.7e308, 0.0, 1.7e308])])
+    assert (found.histogram[0], found.histogram[BINS // 2], found.histogram[-1]) == (1, 1, 1)
+
+
+def test_the_values_themselves_are_left_as_they_are() -> None:
+    values = DRAWN.copy()
+    statistics(lambda: [values])
+    np.testing.assert_array_equal(values, DRAWN)
