@@ -9,6 +9,7 @@ against each other. With `--device`, surgery also takes part with its arithmetic
 # is its parent's, towards the child's peak.
 
 import argparse
+import compileall
 import json
 import os
 import platform
@@ -82,7 +83,7 @@ def run(row: Row, places: Places, repeats: int) -> None:
         for contender in row.contenders:
             codes = row.codes if contender.name == SURGERY else (0,)
             contender.runs.append(measure(contender.command(places), places, codes))
-            if row.writes and contender.name != "cp -r" and repeat == 0:
+            if row.writes and contender.is_same_task and repeat == 0:
                 results[contender.name] = places.destination.with_name(f"of {contender.name}")
                 places.destination.rename(results[contender.name])
             shutil.rmtree(places.destination, ignore_errors=True)
@@ -184,6 +185,7 @@ def main() -> None:
     sizes = Sizes.of(arguments.size, arguments.leaves)
     measured = _chosen(arguments.rows, arguments.contenders, arguments.device)
     needed = {name for row in measured for name in row.needs}
+    compileall.compile_dir(HERE.parent / "surgery_cli", quiet=1)  # as pip does when it installs
     places = Places.below(arguments.scratch)
     shutil.rmtree(arguments.scratch, ignore_errors=True)
     arguments.scratch.mkdir(parents=True)

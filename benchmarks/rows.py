@@ -7,6 +7,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SURGERY, ORBAX, COPY, LOOP = "surgery", "Orbax script", "cp -r", "TensorStore loop"
+ON_TENTH, ON_COMMON = "surgery on a tenth", "surgery on the common size"
 
 KERNEL = "params.layer_0.kernel"
 MU, NU = ("opt_state.0.mu.layer_0.kernel", "opt_state.0.nu.layer_0.kernel")
@@ -51,10 +52,14 @@ class Places:
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to do a task; ``command`` makes its command line."""
+    """One way to do a task; ``command`` makes its command line.
+
+    ``is_same_task``: its result must agree with surgery's.
+    """
 
     name: str
     command: Callable[[Places], list[str]]
+    is_same_task: bool = True
     runs: list[Measurement] = field(default_factory=list)
 
 
@@ -73,17 +78,21 @@ class Row:
     """The checkpoints that it starts from, by their names in ``Places``."""
 
 
-def _surgery(command: str, *words: str) -> Contender:
+def _surgery(command: str, *words: str, name: str = SURGERY) -> Contender:
     def line(places: Places) -> list[str]:
         named = {name: str(path) for name, path in vars(places).items()}
         given = [word.format(**named) for word in (command, *words)]
         return [sys.executable, "-m", "surgery_cli", *given]
 
-    return Contender(SURGERY, line)
+    return Contender(name, line, is_same_task=name == SURGERY)
 
 
-def _edit(command: str, *words: str, source: str = "{source}") -> Contender:
-    return _surgery(command, source, "{destination}", *words, "--quiet")
+def _edit(command: str, *words: str, source: str = "{source}", name: str = SURGERY) -> Contender:
+    return _surgery(command, source, "{destination}", *words, "--quiet", name=name)
+
+
+def _graft(donor: str, **options: str) -> Contender:
+    return _edit("replace", "params/layer_0", "--with", donor, "--optimizer", "keep", **options)
 
 
 def _script(
@@ -109,7 +118,7 @@ def _copy(source: str = "source") -> Contender:
     def line(places: Places) -> list[str]:
         return ["cp", "-r", str(getattr(places, source)), str(places.destination)]
 
-    return Contender(COPY, line)
+    return Contender(COPY, line, is_same_task=False)
 
 
 def _python(name: str, code: str) -> Contender:
@@ -118,6 +127,8 @@ def _python(name: str, code: str) -> Contender:
 
 MEMORY = ("--memory", "256MiB")
 LEAF = ("params/layer_0/kernel", "--by", "0.5")
+ONE_LEAF = ("rescale", *LEAF, "--optimizer", "keep")
+RENAME = ("rename", "params/layer_0", "--to", "params/first")
 MANY = ("params/layer_00007/kernel", "--by", "0.5")
 
 
@@ -142,7 +153,7 @@ def _rows() -> list[Row]:
         Row(
             "leaf",
             "one leaf rescaled",
-            (_edit("rescale", *LEAF, "--optimizer", "keep"), _orbax("leaf"), _copy()),
+            (_edit(*ONE_LEAF), _orbax("leaf"), _copy()),
             compared=(KERNEL,),
         ),
         Row(
@@ -165,37 +176,26 @@ def _rows() -> list[Row]:
         Row(
             "rename",
             "one layer renamed",
-            (_edit("rename", "params/layer_0", "--to", "params/first"), _orbax("rename"), _copy()),
+            (
+                _edit(*RENAME),
+                _edit(*RENAME, source="{tenth}", name=ON_TENTH),
+                _orbax("rename"),
+                _copy(),
+            ),
             compared=("params.first.kernel", "opt_state.0.mu.first.kernel"),
-        ),
-        Row(
-            "rename-tenth",
-            "the same, a tenth the size",
-            (_edit("rename", "params/layer_0", "--to", "params/first", source="{tenth}"),),
-            needs=("tenth",),
+            needs=("source", "tenth"),
         ),
         Row(
             "graft",
             "one layer from a donor",
             (
-                _edit("replace", "params/layer_0", "--with", "{donor}", "--optimizer", "keep"),
+                _graft("{donor}"),
+                _graft("{tenth_donor}", source="{tenth}", name=ON_TENTH),
                 _orbax("graft", donor=True),
                 _copy(),
             ),
             compared=(KERNEL,),
-            needs=("source", "donor"),
-        ),
-        Row(
-            "graft-tenth",
-            "the same, a tenth the size",
-            (
-                _edit(
-                    *("replace", "params/layer_0", "--with", "{tenth_donor}"),
-                    *("--optimizer", "keep"),
-                    source="{tenth}",
-                ),
-            ),
-            needs=("tenth", "tenth_donor"),
+            needs=("source", "donor", "tenth", "tenth_donor"),
         ),
         Row(
             "bfloat16",
@@ -280,8 +280,12 @@ def _rows() -> list[Row]:
         Row(
             "logical",
             "one leaf of a huge checkpoint",
-            (_edit("rescale", *LEAF, "--optimizer", "keep", source="{logical}"), _copy("logical")),
-            needs=("logical",),
+            (
+                _edit(*ONE_LEAF, source="{logical}"),
+                _edit(*ONE_LEAF, name=ON_COMMON),
+                _copy("logical"),
+            ),
+            needs=("logical", "source"),
         ),
         Row(
             "large",

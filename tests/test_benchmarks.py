@@ -40,7 +40,7 @@ def test_what_must_be_reached_is_said_of_the_rows_that_were_measured(tmp_path: P
         "--rows",
         "leaf,logical,large",
         "--contenders",
-        "surgery,surgery on cpu",
+        "surgery,surgery on cpu,surgery on the common size",
         "--device",
         "cpu",
     )
