@@ -12,6 +12,7 @@ from surgery_cli.store.array_writing import open_for_writing, raw_values, store_
 from surgery_cli.store.arrays import Window, new_context
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.links import Linker
+from surgery_cli.store.write_failures import write_errors
 from surgery_cli.store.zarr import DOCUMENT_NAMES
 
 if TYPE_CHECKING:
@@ -65,9 +66,10 @@ class PerLeafWriter:
     def _array(self, leaf: PlannedLeaf) -> ts.TensorStore:
         kvstore = {"driver": "file", "path": f"{self.target / leaf.name}/"}
         exists = (self.target / leaf.name / DOCUMENT_NAMES[self.zarr]).exists()
-        array: ts.TensorStore = open_for_writing(
-            self.zarr, kvstore, leaf.document, self._context, create=not exists
-        )
+        with write_errors(leaf.name):
+            array: ts.TensorStore = open_for_writing(
+                self.zarr, kvstore, leaf.document, self._context, create=not exists
+            )
         return array
 
     def finish(self) -> None:

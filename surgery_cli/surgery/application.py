@@ -29,6 +29,7 @@ from surgery_cli.store.links import Linker, LinkMode
 from surgery_cli.store.location import locate
 from surgery_cli.store.staging import Staging, check_destination, recover_old, set_aside_of
 from surgery_cli.store.step_writer import StepWriter
+from surgery_cli.store.write_failures import write_failed
 from surgery_cli.surgery.contract import Say
 from surgery_cli.surgery.naming import document_names
 from surgery_cli.surgery.preparation import Options, Prepared, effective, prepare
@@ -42,7 +43,7 @@ from surgery_cli.surgery.records import (
     record_path,
     write_record,
 )
-from surgery_cli.surgery.space import check_space
+from surgery_cli.surgery.space import check_space, files_of_leaves
 from surgery_cli.verification.result import verify_result
 
 
@@ -158,7 +159,7 @@ def apply(
             write_record(record_path(written), record)
             staging.commit()
     except OSError as error:
-        raise _write_error(target, error) from error
+        raise write_failed(str(target), error) from error
     except MemoryError as error:
         raise WriteError(
             "there is not enough memory",
@@ -252,14 +253,10 @@ def _check_unchanged(prepared: Prepared) -> None:
 
 def _check_space(prepared: Prepared, destination: Path, options: Options) -> None:
     estimate = costs(prepared, options, destination)
-    check_space(destination, estimate["bytes_written"] + estimate["bytes_copied"])
-
-
-def _write_error(target: Path, error: OSError) -> SurgeryError:
-    return WriteError(
-        f"writing '{target}' failed",
-        why=f"{error.strerror or error}" + (f": '{error.filename}'" if error.filename else ""),
-        fix="nothing was left behind; mend the cause and run the command again",
+    check_space(
+        destination,
+        estimate["bytes_written"] + estimate["bytes_copied"],
+        sum(map(files_of_leaves, prepared.plans.values())),
     )
 
 

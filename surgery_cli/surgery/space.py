@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
+import math
+import os
 from pathlib import Path
 from typing import Final
 
 from surgery_cli.errors import DestinationError
 from surgery_cli.quantities import byte_text
+from surgery_cli.store.item import PytreeItem
+from surgery_cli.store.item_plan import ItemPlan, Way
+from surgery_cli.store.per_leaf import PerLeafStore
+from surgery_cli.store.sidecar_edits import write_shape
 
 _LEAST_SPARE: Final = 1 << 20
 _SPARE_PART: Final = 100
@@ -16,8 +21,8 @@ _SPARE_PART: Final = 100
 _HOLD_NO_FILES: Final = ("/proc", "/sys")
 
 
-def check_space(destination: Path, needed: int) -> None:
-    """Refuse a destination where ``needed`` bytes, and some for metadata, do not fit.
+def check_space(destination: Path, needed: int, files: int = 0) -> None:
+    """Refuse a destination where ``needed`` bytes, and some for metadata, or so many new ``files`` do not fit.
 
     Raises:
         DestinationError: there is not enough room, or the system keeps no files there.
@@ -30,14 +35,38 @@ def check_space(destination: Path, needed: int) -> None:
             fix="name a directory on a disk",
         )
     needed += _LEAST_SPARE + needed // _SPARE_PART
-    usage = shutil.disk_usage(parent)
+    room = os.statvfs(parent)
+    free = room.f_bavail * room.f_frsize
     # a total of zero is a filesystem that does not tell
-    if usage.total and needed > usage.free:
+    if room.f_blocks and needed > free:
         raise DestinationError(
             f"'{parent}' has not enough room for '{destination.name}'",
-            why=f"about {byte_text(needed)} needed, {byte_text(usage.free)} free",
+            why=f"about {byte_text(needed)} needed, {byte_text(free)} free",
             fix="free some, or write to another filesystem",
         )
+    if room.f_files and files > room.f_favail:
+        raise DestinationError(
+            f"'{parent}' has not enough room for the files of '{destination.name}'",
+            why=f"at least {files:,} new files and directories, and its filesystem takes {room.f_favail:,}"
+            " more (`df -i`)",
+            fix="remove some files, or write to another filesystem",
+        )
+
+
+def files_of_leaves(plan: ItemPlan) -> int:
+    """The least number of files and directories that the leaves of an item take, hard links not counted.
+
+    Zero for layouts that do not keep every leaf in a directory of its own.
+    """
+    if not (isinstance(plan.item, PytreeItem) and isinstance(plan.item.store, PerLeafStore)):
+        return 0
+    count = len(plan.of(Way.KEEP, Way.MOVE, Way.GRAFT))
+    for leaf in plan.of(Way.RAW):
+        count += 1 + len(leaf.origin_array.keys)
+    for leaf in plan.of(Way.ENCODE):
+        grid = zip(leaf.spec.shape, write_shape(leaf) or (), strict=True)
+        count += 2 + math.prod(-(-size // max(step, 1)) for size, step in grid)  # and its document
+    return count
 
 
 def standing_parent(destination: Path) -> Path:

@@ -1,7 +1,7 @@
 """What is said beside the edits: trees that are inferred, items that go, leftovers, room on the disk."""
 
+import os
 import re
-import shutil
 from typing import NamedTuple
 
 import numpy as np
@@ -85,20 +85,46 @@ def test_what_a_killed_run_left_beside_the_destination_is_named_and_kept(
     assert left.is_dir()
 
 
-class Usage(NamedTuple):
-    total: int
-    used: int
-    free: int
+class Room(NamedTuple):
+    """A filesystem of 4 KiB blocks, as `statvfs` tells it."""
+
+    f_bavail: int
+    f_favail: int = 1 << 20
+    f_blocks: int = 1 << 28
+    f_files: int = 1 << 20
+    f_frsize: int = 4096
 
 
 def test_the_room_that_is_asked_for_is_in_proportion(surgery, checkpoint, tmp_path, monkeypatch):
     copy = ("compact", checkpoint, tmp_path / "new", "--dry-run")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1 << 40, 0, 8 << 20))
+    monkeypatch.setattr(os, "statvfs", lambda _: Room(2048))
     assert surgery(*copy).code == 0
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1 << 40, 0, 10 << 10))
+    monkeypatch.setattr(os, "statvfs", lambda _: Room(2))
     ended = surgery(*copy)
     assert ended.code == 2
-    assert re.search(r"about [0-9.]+ MiB needed, 10\.0 KiB free", ended.err)
+    assert re.search(r"about [0-9.]+ MiB needed, 8\.0 KiB free", ended.err)
+
+
+def test_files_for_which_there_is_no_room_are_counted_where_leaves_are_directories(
+    surgery, tmp_path, monkeypatch
+):
+    import orbax.checkpoint as ocp
+
+    tree = {"a": np.ones((4, 4), np.float32), "b": np.ones(3, np.float32)}
+    for name, use_ocdbt in (("leaves", False), ("database", True)):
+        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=use_ocdbt)) as checkpointer:
+            checkpointer.save(tmp_path / name, tree)
+    edit = ("rescale", tmp_path / "leaves", tmp_path / "new", "a", "--by", "2", "--dry-run")
+    monkeypatch.setattr(os, "statvfs", lambda _: Room(2048, 4))
+    assert surgery(*edit).code == 0
+    # the directory of `b`, whose files are linked; that of `a`, its document and its chunk
+    monkeypatch.setattr(os, "statvfs", lambda _: Room(2048, 3))
+    ended = surgery(*edit)
+    assert ended.code == 2
+    assert "at least 4 new files and directories, and its filesystem takes 3 more" in ended.err
+    assert surgery("rescale", tmp_path / "database", *edit[2:]).code == 0
+    monkeypatch.setattr(os, "statvfs", lambda _: Room(2048, 0, f_files=0))  # it does not tell
+    assert surgery(*edit).code == 0
 
 
 def test_a_destination_where_no_files_can_be_is_not_a_full_disk(surgery, checkpoint):

@@ -22,9 +22,11 @@ from surgery_cli.errors import (
     PlanError,
     SurgeryError,
     ValueRefusal,
+    WriteError,
 )
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.store.write_failures import write_errors
 from surgery_cli.tree.paths import LeafPath
 
 VALUES = np.random.default_rng(1).normal(size=(32, 32)).astype(np.float32)
@@ -160,6 +162,50 @@ def test_a_file_that_cannot_be_written_is_exit_4_and_leaves_nothing(
     assert len(ended.stderr.strip().splitlines()) <= 3
     assert list((tmp_path / "place").iterdir()) == []
     assert everything_of(source) == before
+
+
+def _in_the_way(folder: Path) -> None:
+    """A file where the directory of the leaf `w` is to be made."""
+    (built,) = folder.glob(".new.surgery-tmp-*/new")
+    (built / "w").write_text("")
+
+
+@pytest.mark.parametrize("source", [False], ids=["leaves"], indirect=True)
+def test_an_array_that_cannot_be_made_is_a_failed_write_in_the_words_of_the_system(
+    source: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    with pytest.raises(WriteError) as caught:
+        surgery.apply(
+            str(source),
+            str(place / "new"),
+            RESCALE,
+            listener=_on_first_event(lambda: _in_the_way(place)),
+        )
+    assert caught.value.problems[0].what == "writing 'w' failed"
+    assert caught.value.problems[0].why in ("Not a directory", "File exists")
+    assert list(place.iterdir()) == []
+
+
+TENSORSTORE = (
+    'RESOURCE_EXHAUSTED: Error opening "zarr" driver: Error writing local file "/x/w/.zarray": '
+    "Failed to write 176 bytes to file 3: No space left on device [os_error_code='28'] "
+    "[tensorstore_spec='{}']"
+)
+
+
+def test_of_what_tensorstore_says_of_a_full_disk_the_systems_own_words_are_kept() -> None:
+    with pytest.raises(WriteError) as caught, write_errors("w"):
+        raise ValueError(TENSORSTORE)
+    (problem,) = caught.value.problems
+    assert problem.why == "No space left on device"
+    assert "`df -h`; for files `df -i`" in problem.fix
+    with pytest.raises(WriteError) as caught, write_errors("w"):
+        raise ValueError("INTERNAL: no such codec [tensorstore_spec='{}']")
+    (problem,) = caught.value.problems
+    assert problem.why == "INTERNAL: no such codec"
+    assert "mend the cause" in problem.fix
 
 
 def _on_first_event(action: Callable[[], Any]) -> Callable[[Progress], None]:
