@@ -10,7 +10,14 @@ import numpy as np
 
 from surgery_cli.draft import LeafRecipe, LeafRef, Step
 from surgery_cli.engine import operands
-from surgery_cli.engine.grid import Window, block_shape, relative, window_shape, windows
+from surgery_cli.engine.grid import (
+    Window,
+    block_shape,
+    decoded_bytes,
+    relative,
+    window_shape,
+    windows,
+)
 from surgery_cli.engine.operands import BlockOperands
 from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.operations.base import Cut, Kit, Place
@@ -261,10 +268,12 @@ def working_bytes(recipe: LeafRecipe, block: tuple[int, ...], tile_elements: int
     widths = [recipe.steps[0].before.dtype] if recipe.steps else [recipe.spec.dtype]
     widths += [step.measured_from.spec.dtype for step in recipe.steps if step.measured_from]
     read = count * max(map(item_bytes, widths))
+    origin = recipe.steps[0].before if recipe.steps else recipe.spec
+    stored = read if recipe.origin is None else max(read, decoded_bytes(origin, block))
     has_tiles = tile_elements is not None
     beside = sum(operands.working_bytes(step, block, has_tiles=has_tiles) for step in recipe.steps)
     # a sum over many operands is taken in tiles of its own
     alone = [step for step in recipe.steps if operands.are_kept(step)]
     is_tiled = len(alone) == len(recipe.steps) and not is_whole(recipe)
     tile = min(count, tile_elements) if is_tiled and tile_elements else count
-    return read + max(read, beside) + (tile * TEMPORARY_BYTES if alone else 0)
+    return stored + max(read, beside) + (tile * TEMPORARY_BYTES if alone else 0)

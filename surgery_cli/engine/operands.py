@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from surgery_cli.draft import Operand, Step
-from surgery_cli.engine.grid import Window, relative
+from surgery_cli.engine.grid import Window, decoded_bytes, relative
 from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.tree.specs import is_complex, item_bytes
 
@@ -82,18 +82,28 @@ def read_bytes(step: Step, block: tuple[int, ...]) -> int:
 
 
 def working_bytes(step: Step, block: tuple[int, ...], *, has_tiles: bool) -> int:
-    """Bytes in memory for the operands of one block, one of them as stored and as read."""
+    """Bytes in memory for the operands of one block, as stored and as read.
+
+    Chunks larger than a block are kept for the next ones; of the others one is decoded at a time.
+    """
     if not step.operands:
         return 0
     parts = [_part_bytes(operand, block) for operand in step.operands]
+    decoded = [decoded_bytes(o.spec, _part(o, block)) for o in step.operands]
+    kept = sum(whole for part, whole in zip(parts, decoded, strict=True) if whole > part)
+    stored = max(kept, *parts)
     if are_kept(step):
-        return sum(parts) + max(parts)
+        return sum(parts) + stored
     sums = SUM_BYTES * (2 if is_complex(step.before.dtype) else 1)
     # a kit without tiles has the next term and the next sum beside the sum
-    return 2 * max(parts) + math.prod(block) * sums * (1 if has_tiles else 3)
+    return max(parts) + stored + math.prod(block) * sums * (1 if has_tiles else 3)
+
+
+def _part(operand: Operand, block: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the part of an operand that belongs to a block."""
+    shape = operand.spec.shape
+    return tuple(map(min, shape, block[len(block) - len(shape) :]))
 
 
 def _part_bytes(operand: Operand, block: tuple[int, ...]) -> int:
-    shape = operand.spec.shape
-    last = block[len(block) - len(shape) :]
-    return math.prod(map(min, shape, last)) * item_bytes(operand.spec.dtype)
+    return math.prod(_part(operand, block)) * item_bytes(operand.spec.dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,6 +14,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.store.claims import check_claim
 from surgery_cli.store.survey import Extent
 from surgery_cli.store.zarr import ArrayDocument
+from surgery_cli.tree.specs import item_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,6 +51,38 @@ class StoredArray(msgspec.Struct, frozen=True, gc=False):
         return [value for value in self.values if isinstance(value, Extent)]
 
 
+class ChunkKeeper:
+    """Keeps the decoded chunks of arrays that are read in blocks smaller than their chunks.
+
+    Else a chunk would be decoded anew for every block in it. What was read whole is let go. May be used from threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._contexts: dict[str, ts.Context] = {}
+        self._unread: dict[str, int] = {}
+
+    def context(self, parent: ts.Context, name: str, elements: int, bytes_kept: int) -> ts.Context:
+        """A context for an array of so many elements, whose cache has room for ``bytes_kept`` of its chunks."""
+        import tensorstore as ts
+
+        with self._lock:
+            if name not in self._contexts:
+                limit = bytes_kept + bytes_kept // 8  # what the cache counts beside the values
+                pool = {VALUES_POOL: {"total_bytes_limit": limit}}
+                self._contexts[name] = ts.Context(pool, parent=parent)
+                self._unread[name] = elements
+            return self._contexts[name]
+
+    def count_read(self, name: str, elements: int) -> None:
+        """So many elements were read; once that is all of them, the chunks go."""
+        with self._lock:
+            self._unread[name] = self._unread.get(name, 0) - elements
+            if self._unread[name] <= 0:
+                self._unread.pop(name)
+                self._contexts.pop(name, None)
+
+
 class ArrayStore(Protocol):
     """The arrays of one item directory."""
 
@@ -70,6 +105,8 @@ class ArrayStore(Protocol):
 
     @property
     def context(self) -> ts.Context: ...
+    @property
+    def chunk_keeper(self) -> ChunkKeeper: ...
     def encoded(self, name: str) -> dict[str, bytes] | None:
         """What is stored below the array's name, by key, if it is little and known where it lies; else None.
 
@@ -104,8 +141,8 @@ def _in_memory(encoded: dict[str, bytes]) -> ts.Context:
     return context
 
 
-def open_array(store: ArrayStore, name: str) -> ts.TensorStore:
-    """The stored array, opened for reading.
+def open_array(store: ArrayStore, name: str, context: ts.Context | None = None) -> ts.TensorStore:
+    """The stored array, opened for reading, in the store's context or in another one.
 
     Raises:
         CheckpointError: the array cannot be opened.
@@ -123,7 +160,10 @@ def open_array(store: ArrayStore, name: str) -> ts.TensorStore:
     try:
         encoded = store.encoded(name)
         kvstore = store.kvstore(name) if encoded is None else MEMORY
-        context = store.context if encoded is None else _in_memory(encoded)
+        if encoded is not None:
+            context = _in_memory(encoded)
+        elif context is None:
+            context = store.context
         return ts.open({**spec, "kvstore": kvstore}, open=True, read=True, context=context).result()
     except (ValueError, OSError) as error:
         raise damaged(store, name, error) from error
@@ -140,12 +180,35 @@ def read_array(store: ArrayStore, name: str, window: Window | None = None) -> np
     document = store.arrays[name].document
     block = document.shape if window is None else tuple(s.stop - s.start for s in window)
     check_claim(document, name, store.directory, block)
-    array = open_array(store, name)
+    kept = 0 if window is None else _bytes_decoded_again(document, window)
+    context = None
+    if kept:
+        elements = math.prod(document.shape)
+        context = store.chunk_keeper.context(store.context, name, elements, kept)
+    array = open_array(store, name, context)
     try:
         values = (array if window is None else array[window]).read(order="C").result()
     except (ValueError, OSError) as error:
         raise damaged(store, name, error) from error
+    finally:
+        if kept:
+            store.chunk_keeper.count_read(name, math.prod(block))
     return np.asarray(values)
+
+
+def _bytes_decoded_again(document: ArrayDocument, window: Window) -> int:
+    """Bytes of the chunks around a block, if other blocks lie in them too; else 0.
+
+    Blocks in C order come back to the chunks of a row of them: all that a block's rows can meet.
+    """
+    around = [
+        min(-(-part.stop // step) * step, size) - part.start // step * step
+        for part, step, size in zip(window, document.chunk_shape, document.shape, strict=True)
+    ]
+    if math.prod(around) <= math.prod(part.stop - part.start for part in window):
+        return 0
+    count: int = math.prod(around)
+    return count * item_bytes(document.dtype)
 
 
 def damaged(store: ArrayStore, name: str, error: Exception) -> CheckpointError:

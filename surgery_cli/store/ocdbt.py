@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from surgery_cli.store.arrays import StoredArray, new_context
+from surgery_cli.store.arrays import ChunkKeeper, StoredArray, new_context
 from surgery_cli.store.survey import MANIFEST, Extent, Survey
 from surgery_cli.store.zarr import DOCUMENT_NAMES, parse
 
@@ -57,6 +57,10 @@ class OcdbtStore:
     @cached_property
     def context(self) -> ts.Context:
         return new_context()
+
+    @cached_property
+    def chunk_keeper(self) -> ChunkKeeper:
+        return ChunkKeeper()
 
     @cached_property
     def arrays(self) -> dict[str, StoredArray]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surgery_cli.store.arrays import StoredArray, new_context
+from surgery_cli.store.arrays import ChunkKeeper, StoredArray, new_context
 from surgery_cli.store.listing import check_link
 from surgery_cli.store.sidecars import ARRAY_METADATAS, PROCESS_FILE
 from surgery_cli.store.zarr import DOCUMENT_NAMES, parse
@@ -46,6 +46,10 @@ class PerLeafStore:
     @cached_property
     def context(self) -> ts.Context:
         return new_context()
+
+    @cached_property
+    def chunk_keeper(self) -> ChunkKeeper:
+        return ChunkKeeper()
 
     @cached_property
     def arrays(self) -> dict[str, StoredArray]:

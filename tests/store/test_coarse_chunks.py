@@ -1,0 +1,97 @@
+"""A checkpoint whose chunks are larger than the blocks that are read of it: each chunk is decoded once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.engine import grid
+from surgery_cli.plan import operation_from_options, plan_of
+
+SHAPE = (2560, 2048)
+LEAF_BYTES = 4 * 2560 * 2048
+FINE = np.random.default_rng(1).standard_normal(SHAPE, np.float32)
+COARSE = np.random.default_rng(2).standard_normal(SHAPE, np.float32)
+
+
+def _save(path: Path, values: np.ndarray, chunk_bytes: int | None, *, ocdbt: bool = True) -> str:
+    tree = {"w": jax.numpy.asarray(values), "b": jax.numpy.arange(4.0)}
+    chunks = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=chunk_bytes), tree)
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=ocdbt)) as checkpointer:
+        checkpointer.save(path, args=ocp.args.PyTreeSave(tree, save_args=chunks))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def fine(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return _save(tmp_path_factory.mktemp("fine") / "saved", FINE, 1 << 20)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["ocdbt", "leaves"])
+def coarse(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A leaf of 20 MiB in one chunk."""
+    path = tmp_path_factory.mktemp("coarse") / "saved"
+    return _save(path, COARSE, None, ocdbt=request.param)
+
+
+@pytest.fixture(autouse=True)
+def _many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid.block_shape, "__defaults__", (1 << 20,))
+
+
+def _read_by(function: Callable[[], Any]) -> int:
+    """Bytes that this process reads from files while a function runs."""
+
+    def count() -> int:
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    before = count()
+    function()
+    return count() - before
+
+
+def _edit(source: str, new: Path, name: str, **fields: Any) -> None:
+    plan = plan_of([operation_from_options(name, {"at": "w", **fields})])
+    surgery.apply(source, str(new), plan, options=surgery.Options(compact="never"))
+
+
+def _restored(path: Path) -> np.ndarray:
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        return np.asarray(checkpointer.restore(path)["w"])
+
+
+def test_an_average_with_it_decodes_it_once(fine: str, coarse: str, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    read = _read_by(lambda: _edit(fine, new, "average", with_=coarse))
+    assert read < 3.5 * LEAF_BYTES  # two members, and the result to verify it
+    both = (FINE.astype(np.float64) + COARSE) / 2
+    np.testing.assert_array_equal(_restored(new), both.astype(np.float32))
+
+
+def test_its_values_in_the_others_chunks_are_decoded_once(
+    fine: str, coarse: str, tmp_path: Path
+) -> None:
+    new = tmp_path / "new"
+    read = _read_by(lambda: _edit(fine, new, "replace", **{"with": coarse}))
+    assert read < 3.5 * LEAF_BYTES
+    np.testing.assert_array_equal(_restored(new), COARSE)
+
+
+def test_a_comparison_with_it_decodes_it_once(fine: str, coarse: str) -> None:
+    found: list[Any] = []
+    read = _read_by(lambda: found.append(surgery.diff(fine, coarse, ["w"])))
+    assert read < 2.5 * LEAF_BYTES
+    assert found[0].changed[0].differing == int((FINE != COARSE).sum())
+
+
+def test_what_the_chunk_takes_is_in_the_preview(fine: str, coarse: str) -> None:
+    plan = plan_of([operation_from_options("average", {"at": "w", "with_": coarse})])
+    with_room = surgery.plan(fine, plan, options=surgery.Options(memory_bytes=256 << 20))
+    without = surgery.plan(fine, plan, options=surgery.Options(memory_bytes=16 << 20))
+    assert not any("--memory" in note for note in with_room.notes)
+    assert any("--memory" in note for note in without.notes)
