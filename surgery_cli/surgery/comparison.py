@@ -8,6 +8,7 @@ import msgspec
 
 from surgery_cli import reports
 from surgery_cli.engine.budget import in_order
+from surgery_cli.engine.grid import block_shape
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.store.checkpoint import open_checkpoint
@@ -60,7 +61,11 @@ def diff(
         else:
             unread.append(path)
     meter = Meter(listener, "comparing", sum(left.tree[path].bytes for path in unread))
-    held = ((path, 2 * reading_bytes(left.tree[path])) for path in unread)
+    grids = {p: block_shape(left.tree[p], left.tree[p].write_shape) for p in unread}
+    held = (
+        (path, sum(reading_bytes(side.tree[path], grids[path]) for side in (left, right)))
+        for path in unread
+    )
     differences = in_order(
         lambda path: value_difference(path, left.tree[path], left, right, rtol=rtol, atol=atol),
         held,

@@ -12,6 +12,9 @@ from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
+PART_ELEMENTS = 1 << 16
+"""Values are compared in parts of this size: with all that is derived from them they stay in a core's cache."""
+
 
 class ValueDifference(msgspec.Struct, frozen=True, kw_only=True):
     """Elements beyond the tolerances, and the largest distances; ``a`` and ``b`` are the values at ``where``."""
@@ -50,8 +53,19 @@ class _Tally:
         self._pair: tuple[Any, Any] = (None, None)
 
     def add(self, a: Values, b: Values, start: tuple[int, ...]) -> None:
+        """A block that stands at ``start`` in the leaf."""
+        left, right = a.reshape(-1), b.reshape(-1)
+        for first in range(0, left.size, PART_ELEMENTS):
+            part = slice(first, first + PART_ELEMENTS)
+            farthest = self._add_part(left[part], right[part])
+            if farthest is not None:
+                place = np.unravel_index(first + farthest, a.shape)
+                self._where = tuple(int(i) + s for i, s in zip(place, start, strict=True))
+
+    def _add_part(self, a: Values, b: Values) -> int | None:
+        """Count what differs; where the largest distance so far is, if it is among these values."""
         if a.tobytes() == b.tobytes():
-            return
+            return None
         x, y = _wide(a), _wide(b)
         with np.errstate(invalid="ignore", over="ignore"):
             same = (x == y) | (np.isnan(x) & np.isnan(y))
@@ -62,14 +76,15 @@ class _Tally:
             apart = ~same & ~(distance <= self._atol + self._rtol * scale)
             relative = np.where(apart & (scale > 0), distance / np.where(scale > 0, scale, 1.0), 0)
         if not apart.any():
-            return
+            return None
         self._differing += int(apart.sum())
-        at = np.unravel_index(int(np.argmax(np.where(apart, distance, -1.0))), distance.shape)
-        if distance[at] > self._max_abs:
-            self._where = tuple(int(i) + s for i, s in zip(at, start, strict=True))
-            self._pair = (a[at], b[at])
-            self._max_abs = float(distance[at])
         self._max_rel = max(self._max_rel, float(np.nanmax(relative)))
+        at = int(np.argmax(np.where(apart, distance, -1.0)))
+        if distance[at] <= self._max_abs:
+            return None
+        self._pair = (a[at], b[at])
+        self._max_abs = float(distance[at])
+        return at
 
     def result(self) -> ValueDifference | None:
         if not self._differing:

@@ -1,0 +1,86 @@
+"""How far two leaves are apart, compared part by part, is what NumPy says of the whole leaves."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from surgery_cli.engine import grid
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.verification.values import ValueDifference, value_difference
+
+RANDOM = np.random.default_rng(3)
+LEAF = LeafPath(("w",))
+
+
+class InMemory:
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def read(self, path: LeafPath, window: Any = None) -> np.ndarray:
+        return self.values if window is None else self.values[window]
+
+
+def _between(a: np.ndarray, b: np.ndarray, **tolerances: float) -> ValueDifference | None:
+    spec = LeafSpec(kind=LeafKind.ARRAY, shape=a.shape, dtype=a.dtype.name)
+    given = {"rtol": 0.0, "atol": 0.0} | tolerances
+    return value_difference(LEAF, spec, InMemory(a), InMemory(b), **given)
+
+
+@pytest.mark.parametrize("block_bytes", [1 << 24, 1 << 18])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "complex64"])
+def test_the_distance_is_that_of_the_whole_leaves(
+    dtype: str, block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grid.block_shape, "__defaults__", (block_bytes,))
+    a = (100 * RANDOM.standard_normal((300, 700))).astype(np.dtype(dtype))
+    b = a.copy()
+    changed = RANDOM.random(a.shape) < 0.01
+    b[changed] = (3 * b[changed]).astype(a.dtype)
+    found = _between(a, b)
+
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    distance = np.abs(a.astype(wide) - b.astype(wide))
+    assert found is not None
+    assert found.differing == np.count_nonzero(distance)
+    assert found.max_abs == distance.max()
+    assert found.where is not None
+    assert distance[found.where] == distance.max()
+    assert (found.a, found.b) == (str(a[found.where]), str(b[found.where]))
+
+
+def test_one_element_that_differs_is_found_wherever_it_stands() -> None:
+    a = np.zeros((3, 50_000), np.float32)
+    for place in ((0, 0), (1, 20_000), (2, 49_999)):
+        b = a.copy()
+        b[place] = 1.0
+        found = _between(a, b)
+        assert found is not None
+        assert (found.where, found.differing, found.max_abs) == (place, 1, 1.0)
+
+
+def test_nan_equals_nan_and_is_as_far_as_can_be_from_a_number() -> None:
+    a = np.full(200_000, np.nan, ml_dtypes.bfloat16)
+    assert _between(a, a.copy()) is None
+    b = a.copy()
+    b[150_000] = 1.0
+    found = _between(a, b)
+    assert found is not None
+    assert (found.where, found.max_abs) == ((150_000,), np.inf)
+
+
+def test_values_within_the_tolerances_agree() -> None:
+    a = np.full(100_000, 2.0, np.float32)
+    b = a.copy()
+    b[70_000] = 2.5
+    assert _between(a, b, atol=0.5) is None
+    assert _between(a, b, rtol=0.2) is None
+    assert _between(a, b, atol=0.4) is not None
+
+
+def test_a_number_without_axes_is_compared() -> None:
+    found = _between(np.array(1, np.int32), np.array(3, np.int32))
+    assert found is not None
+    assert (found.where, found.max_abs) == ((), 2.0)
