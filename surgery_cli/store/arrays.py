@@ -44,6 +44,8 @@ class StoredArray(msgspec.Struct, frozen=True, gc=False):
     keys: tuple[str, ...]
     stored_bytes: int
     values: tuple[bytes | Extent, ...] = ()
+    empty_keys: tuple[str, ...] = ()
+    """Of the keys that are files, those without a byte."""
 
     @property
     def extents(self) -> list[Extent]:

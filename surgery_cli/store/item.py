@@ -158,10 +158,14 @@ class PytreeItem:
         # only a recorded fill value says what stands where no chunk is, and not if all were promised to be stored
         may_lack = document.has_fill_value and not self.sidecars.stores_fill_values
         lack = None if may_lack else document.lacks(array.keys)
-        if lack is not None:
+        why = None if lack is None else f"{lack}, and all were written"
+        empty = [key for key in array.empty_keys if document.is_chunk(key)]
+        if empty:
+            why = f"files of {len(empty)} of {document.chunk_count} chunks are empty (first: '{empty[0]}')"
+        if why is not None:
             raise CheckpointError(
                 f"'{name}' in '{self.directory}' is incomplete",
-                why=f"{lack}, and all were written",
+                why=why,
                 fix="the save or a copy was cut short; copy the checkpoint again from where it was whole",
             )
         spec = LeafSpec(

@@ -60,7 +60,13 @@ class PerLeafStore:
             files = dict(_own_files(folder, document.key_start))
             if name == ARRAY_METADATAS:  # a leaf may be called like the folder of these sidecars
                 files = {k: n for k, n in files.items() if not k.startswith(PROCESS_FILE)}
-            found[name] = StoredArray(name, document, tuple(files), sum(files.values()))
+            found[name] = StoredArray(
+                name,
+                document,
+                tuple(files),
+                sum(files.values()),
+                empty_keys=tuple(key for key, size in files.items() if not size),
+            )
         return found
 
     @property

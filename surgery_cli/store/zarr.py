@@ -69,6 +69,24 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
         indices = itertools.product(*(map(str, range(count)) for count in counts))
         return frozenset(start + self.key_separator.join(index) for index in indices)
 
+    def is_chunk(self, key: str) -> bool:
+        """True if a key, below the array's name, is that of a chunk; what else stands there is somebody's own."""
+        counts = [
+            -(-n // max(step, 1)) for n, step in zip(self.shape, self.write_shape, strict=True)
+        ]
+        if not counts:
+            return key == (self.key_start or "0")
+        start = self.key_start and self.key_start + self.key_separator
+        numbers = key.removeprefix(start).split(self.key_separator)
+        return (
+            key.startswith(start)
+            and len(numbers) == len(counts)
+            and all(
+                number.isdecimal() and str(int(number)) == number and int(number) < count
+                for number, count in zip(numbers, counts, strict=True)
+            )
+        )
+
     def lacks(self, keys: Collection[str]) -> str | None:
         """What is missing of the chunks if these keys are stored, in words; None if all are there.
 

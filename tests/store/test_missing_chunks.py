@@ -42,6 +42,32 @@ def test_a_chunk_that_is_gone_from_an_old_checkpoint_is_named_not_read_as_zeros(
     assert "is incomplete" in str(caught.value)
 
 
+@pytest.mark.parametrize("promised", [True, False])
+@pytest.mark.parametrize("zarr3", [False, True])
+def test_a_chunk_whose_file_is_empty_is_refused_when_the_checkpoint_is_opened(
+    promised: bool, zarr3: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "source"
+    tree = {"w": np.ones((4, 2), np.float32), "n": np.float32(3)}
+    handler = ocp.PyTreeCheckpointHandler(use_ocdbt=False, use_zarr3=zarr3)
+    with ocp.Checkpointer(handler) as checkpointer:
+        checkpointer.save(path, args=ocp.args.PyTreeSave(tree))
+    (path / "w" / "0.0.bak").touch()  # somebody's own
+    if not promised:
+        _without_promise(path)
+    assert len(open_checkpoint(str(path)).tree) == 2
+    for name, chunk in (
+        {"w": "c/0/0", "n": "c"}.items() if zarr3 else {"w": "0.0", "n": "0"}.items()
+    ):
+        whole = (path / name / chunk).read_bytes()
+        (path / name / chunk).write_bytes(b"")
+        with pytest.raises(CheckpointError) as caught:
+            _ = open_checkpoint(str(path)).tree
+        assert f"'{name}' in '{path}' is incomplete" in str(caught.value)
+        assert f"files of 1 of 1 chunks are empty (first: '{chunk}')" in str(caught.value)
+        (path / name / chunk).write_bytes(whole)
+
+
 def test_a_stray_file_does_not_stand_in_for_a_chunk(tmp_path: Path) -> None:
     old = _old("orbax-0.5.10/sharded4_noocdbt", tmp_path)
     chunk = max(old.glob("*/[0-9]*"), key=lambda file: file.stat().st_size)
@@ -82,6 +108,9 @@ def _rewrite(path: Path, *, ocdbt: bool, fill_value: float | None) -> None:
     array[:2].write(np.ones(2, np.float32)).result()
 
 
+NO_CHUNKS = ("", ".zarray", "zarr.json", "7", "00", "0.bak", "0.0.0.0", "c/7", "c/00", "c.x", "d/0")
+
+
 @pytest.mark.parametrize(
     ("fields", "keys"),
     [
@@ -97,6 +126,7 @@ def test_chunks_of_zarr_2_have_the_keys_that_its_specification_gives(
 ) -> None:
     document = parse(json.dumps({"zarr_format": 2, "dtype": "<f4", **fields}).encode())
     assert document.chunk_keys == keys
+    assert [key for key in (*sorted(keys), *NO_CHUNKS) if document.is_chunk(key)] == sorted(keys)
 
 
 @pytest.mark.parametrize(
@@ -122,4 +152,6 @@ def test_chunks_of_zarr_3_have_the_keys_that_its_specification_gives(
         "chunk_key_encoding": encoding,
         "codecs": [],
     }
-    assert parse(json.dumps(fields).encode()).chunk_keys == keys
+    document = parse(json.dumps(fields).encode())
+    assert document.chunk_keys == keys
+    assert [key for key in (*sorted(keys), *NO_CHUNKS) if document.is_chunk(key)] == sorted(keys)
