@@ -77,6 +77,53 @@ def test_a_second_edit_keeps_the_digests_of_the_item_that_was_not_chosen(two_ite
     assert surgery.verify(str(tmp_path / "c")).agrees
 
 
+def test_a_run_that_edits_nothing_adds_no_digest_to_the_record(tmp_path):
+    tree = {name: np.full((3,), number, np.float32) for number, name in enumerate("abc", start=1)}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "0", tree)
+    apply(tmp_path / "0", tmp_path / "1")
+    first = record_of(tmp_path / "1/surgery.json")["digests"]
+    for number in (1, 2, 3):
+        surgery.apply(str(tmp_path / str(number)), str(tmp_path / str(number + 1)), plan_of([]))
+    last = record_of(tmp_path / "4/surgery.json")
+    assert last["digests"] == first
+    assert [entry["digests"] for entry in last["history"]] == [{}, {}, {}]
+    assert [len(entry["leaves"]) for entry in last["history"]] == [3, 0, 0]
+    assert surgery.verify(str(tmp_path / "4")).checked == 3
+
+
+def test_the_history_keeps_digests_of_values_that_are_no_more(tmp_path):
+    tree = {name: np.full((3,), number, np.float32) for number, name in enumerate("abc", start=1)}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "0", tree)
+    apply(tmp_path / "0", tmp_path / "1")
+    apply(tmp_path / "1", tmp_path / "2", at="a", by="2")
+    apply(tmp_path / "2", tmp_path / "3", "rename", at="b", to="d")
+    first, second, last = (record_of(tmp_path / f"{n}/surgery.json") for n in (1, 2, 3))
+    assert first["digests"]["a"] != second["digests"]["a"]
+    assert [entry["digests"] for entry in last["history"]] == [
+        {"a": first["digests"]["a"]},
+        {"b": first["digests"]["b"]},
+    ]
+    assert last["digests"] == {
+        "a": second["digests"]["a"],
+        "c": first["digests"]["c"],
+        "d": first["digests"]["b"],
+    }
+
+
+def test_records_of_before_lose_what_is_said_twice_and_keep_what_is_not_understood(flat, tmp_path):
+    apply(flat, tmp_path / "a")
+    file = tmp_path / "a/surgery.json"
+    record = record_of(file)
+    strange = [{"digests": record["digests"], "note": "of old"}, {"digests": ["what"]}, {}]
+    file.write_text(json.dumps(record | {"history": strange}))
+    surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan_of([]))
+    history = record_of(tmp_path / "b/surgery.json")["history"]
+    assert history[:3] == [{"digests": {}, "note": "of old"}, {"digests": ["what"]}, {}]
+    assert len(history) == 4
+
+
 def test_leaves_that_print_alike_have_digests_of_their_own(tmp_path):
     tree = {"x": {"y": np.ones(2, np.float32)}, "x/y": np.zeros(2, np.float32)}
     with ocp.PyTreeCheckpointer() as checkpointer:

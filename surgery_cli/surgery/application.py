@@ -9,8 +9,6 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-import msgspec
-
 from surgery_cli import reports
 from surgery_cli.draft import SOURCE, Draft, same_sources
 from surgery_cli.engine.execution import Executed, Execution
@@ -38,8 +36,8 @@ from surgery_cli.surgery.probing.request import check_probe
 from surgery_cli.surgery.records import (
     Record,
     digests_after,
+    history_after,
     new_record,
-    read_record,
     record_path,
     write_record,
 )
@@ -306,10 +304,9 @@ def _record(
     probed: str,
 ) -> Record:
     """What ``surgery.json`` says of this run; the source's own record goes into the history."""
-    old = read_record(prepared.checkpoint)
     draft = prepared.draft
     verified = {"structure": len(draft.leaves), "read_back": report.checked}
-    history = [*old.history, msgspec.to_builtins(old) | {"history": []}] if old else []
+    digests = digests_after(prepared.checkpoint, written, draft, done.digests)
     return new_record(
         source=str(prepared.checkpoint.location.root),
         source_fingerprint=prepared.checkpoint.fingerprint,
@@ -319,6 +316,6 @@ def _record(
         leaves=[reports.as_builtins(leaf) for leaf in report.leaves],
         removed=report.removed,
         verified=verified | ({"probe": probed} if probed else {}),
-        digests=digests_after(prepared.checkpoint, written, draft, done.digests),
-        history=history,
+        digests=digests,
+        history=history_after(prepared.checkpoint, digests),
     )

@@ -44,6 +44,7 @@ class Record(msgspec.Struct, kw_only=True):
     verified: dict[str, Any] = {}
     digests: dict[str, LeafDigest] = {}
     history: list[dict[str, Any]] = []
+    """The records of earlier runs; digests that a later record holds unchanged are left out of them."""
 
 
 def versions() -> dict[str, str]:
@@ -177,3 +178,24 @@ def digests_after(
     unchosen = [name for name in trees_of_step(source) if name not in chosen]
     carried = tuple(f"{LeafPath((name,)).spelling}/" for name in unchosen)
     return found | {key: digest for key, digest in known.items() if key.startswith(carried)}
+
+
+def history_after(source: Checkpoint, digests: Mapping[str, LeafDigest]) -> list[dict[str, Any]]:
+    """The records of earlier runs, the source's own last, without what ``digests`` of the new record say again.
+
+    A digest that several runs left alone stands in the last record only: a record grows by what a run did.
+    """
+    old = read_record(source)
+    if old is None:
+        return []
+    newest = msgspec.json.decode(msgspec.json.encode(digests))
+    last = msgspec.json.decode(msgspec.json.encode(old)) | {"history": []}
+    return [_without(newest, entry) for entry in [*old.history, last]]
+
+
+def _without(newest: Mapping[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """An earlier record without the digests that stand in the newest, under the same key, as they are."""
+    digests = entry.get("digests")
+    if not isinstance(digests, dict):  # of some other program
+        return entry
+    return entry | {"digests": {k: v for k, v in digests.items() if newest.get(k) != v}}
