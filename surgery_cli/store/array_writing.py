@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from surgery_cli.errors import WriteError
-from surgery_cli.store.arrays import VALUES_POOL, ArrayStore, Window, damaged
+from surgery_cli.store.arrays import VALUES_POOL, Window
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf
 
 if TYPE_CHECKING:
@@ -80,30 +79,6 @@ def store_block(array: Any, window: Window, values: np.ndarray[Any, Any]) -> Non
             f"writing '{array.kvstore.path if array.kvstore else ''}' failed",
             why=str(error).split("\n", 1)[0][:300],
         ) from error
-
-
-def raw_values(store: ArrayStore, name: str) -> Iterator[tuple[str, bytes]]:
-    """The encoded values of an array, by keys in order, its document among them.
-
-    Raises:
-        CheckpointError: one of them cannot be read.
-    """
-    import tensorstore as ts
-
-    try:
-        encoded = store.encoded(name)
-    except OSError as error:
-        raise damaged(store, name, error) from error
-    if encoded is not None:
-        yield from sorted(encoded.items())
-        return
-    folder = ts.KvStore.open(store.kvstore(name), context=store.context).result()
-    for key in sorted(store.arrays[name].keys):
-        try:
-            value = bytes(folder.read(key).result().value)
-        except (ValueError, OSError) as error:
-            raise damaged(store, name, error) from error
-        yield key, value
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.claims import check_claim
+from surgery_cli.store.stored_values import StoredValue
 from surgery_cli.store.survey import Extent
 from surgery_cli.store.zarr import ArrayDocument
 from surgery_cli.tree.specs import item_bytes
@@ -111,6 +112,13 @@ class ArrayStore(Protocol):
     def chunk_keeper(self) -> ChunkKeeper: ...
     def encoded(self, name: str) -> dict[str, bytes] | None:
         """What is stored below the array's name, by key, if it is little and known where it lies; else None.
+
+        Raises:
+            OSError: it is not there.
+        """
+
+    def stored_values(self, name: str) -> dict[str, StoredValue]:
+        """What is stored below the array's name, by key in order, its document among them.
 
         Raises:
             OSError: it is not there.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from surgery_cli.store.arrays import ChunkKeeper, StoredArray, new_context
+from surgery_cli.store.stored_values import FileRange, StoredValue
 from surgery_cli.store.survey import MANIFEST, Extent, Survey
 from surgery_cli.store.zarr import DOCUMENT_NAMES, parse
 
@@ -158,6 +159,15 @@ class OcdbtStore:
         if array.stored_bytes > SMALL_BYTES:
             return None
         return self.survey.read_all(dict(zip(array.keys, array.values, strict=True)))
+
+    def stored_values(self, name: str) -> dict[str, StoredValue]:
+        array = self.arrays[name]
+        return {
+            key: FileRange(self.directory / value.file, value.offset, value.length)
+            if isinstance(value, Extent)
+            else value
+            for key, value in sorted(zip(array.keys, array.values, strict=True))
+        }
 
     def identity(self, name: str) -> Hashable:
         array = self.arrays[name]

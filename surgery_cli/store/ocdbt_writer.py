@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surgery_cli.errors import WriteError
-from surgery_cli.store.array_writing import open_for_writing, raw_values, store_block, write_file
+from surgery_cli.store.array_writing import open_for_writing, store_block, write_file
 from surgery_cli.store.arrays import Window, new_context
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.links import Linker
 from surgery_cli.store.ocdbt import OcdbtStore
+from surgery_cli.store.stored_values import whole
 from surgery_cli.store.survey import DONOR_PREFIX, MANIFEST, Survey, database_folders
 
 if TYPE_CHECKING:
@@ -107,11 +108,13 @@ class OcdbtWriter:
         database = ts.KvStore.open(self.new_database_spec(), context=self.context).result()
         transaction, held = ts.Transaction(atomic=True), 0
         for leaf in leaves:
-            for key, value in raw_values(leaf.origin_store, leaf.origin_array.name):
+            for key, value in leaf.origin_store.stored_values(leaf.origin_array.name).items():
                 if held > RAW_BATCH_BYTES:
                     transaction.commit_async().result()
                     transaction, held = ts.Transaction(atomic=True), 0
-                database.with_transaction(transaction).write(f"{leaf.name}/{key}", value).result()
+                database.with_transaction(transaction).write(
+                    f"{leaf.name}/{key}", whole(value)
+                ).result()
                 held += len(value)
                 self.raw_bytes += len(value)
         transaction.commit_async().result()

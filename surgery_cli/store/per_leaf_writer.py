@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surgery_cli.store.array_writing import open_for_writing, raw_values, store_block
+from surgery_cli.store.array_writing import open_for_writing, store_block
 from surgery_cli.store.arrays import Window, new_context
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.links import Linker
+from surgery_cli.store.stored_values import copy_to
 from surgery_cli.store.write_failures import write_errors
 from surgery_cli.store.zarr import DOCUMENT_NAMES
 
@@ -40,10 +41,10 @@ class PerLeafWriter:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 self.linker.carry(source / key, target)
         for leaf in plan.of(Way.RAW):
-            for key, value in raw_values(leaf.origin_store, leaf.origin_array.name):
+            for key, value in leaf.origin_store.stored_values(leaf.origin_array.name).items():
                 target = self.target / leaf.name / key
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(value)
+                copy_to(value, target)
                 self.raw_bytes += len(value)
 
     @contextmanager

@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 
 from surgery_cli.engine.budget import in_order
-from surgery_cli.store.array_writing import raw_values
 from surgery_cli.store.arrays import ArrayStore, StoredArray
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item import Item, PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.stored_values import PIECE_BYTES, are_same
 from surgery_cli.store.survey import Extent
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
@@ -42,7 +42,7 @@ def other_than_planned(
     """
     files = _Files()
     unlike = [pair for pair in _pairs(written, plans.values()) if not files.refer_alike(pair)]
-    tasks = ((pair, 2 * _largest(pair)) for pair in unlike)
+    tasks = ((pair, _held_bytes(pair)) for pair in unlike)
     agreed = in_order(_is_copy, tasks, memory_bytes)
     return [pair.leaf.draft_path for pair, same in zip(unlike, agreed, strict=True) if not same]
 
@@ -117,10 +117,8 @@ def _is_copy(pair: _Pair) -> bool:
     if sides is None:
         return _is_same_value(pair)
     (old_store, old), (new_store, new) = sides
-    if set(old.keys) != set(new.keys):
-        return False
-    left, right = raw_values(old_store, old.name), raw_values(new_store, new.name)
-    return all(a == b for a, b in zip(left, right, strict=True))
+    left, right = old_store.stored_values(old.name), new_store.stored_values(new.name)
+    return left.keys() == right.keys() and all(are_same(left[key], right[key]) for key in left)
 
 
 def _is_same_value(pair: _Pair) -> bool:
@@ -134,9 +132,6 @@ def _is_same_value(pair: _Pair) -> bool:
     return left.dtype == right.dtype and left.tobytes() == right.tobytes()
 
 
-def _largest(pair: _Pair) -> int:
-    """Bytes of the largest thing of a leaf that is read at once."""
-    array = pair.leaf.array
-    return (
-        max(map(len, array.values), default=array.stored_bytes) if array else pair.leaf.spec.bytes
-    )
+def _held_bytes(pair: _Pair) -> int:
+    """Bytes in memory while a leaf is compared."""
+    return 2 * (pair.leaf.spec.bytes if _stored(pair) is None else PIECE_BYTES)
