@@ -120,9 +120,9 @@ class Gathering:
         self.raise_if_any()
 
     def raise_if_any(self) -> None:
-        """Raise everything that was gathered as one error; return if nothing was."""
+        """Raise everything that was gathered as one error, the same words once; return if nothing was."""
         if self.problems:
-            raise self.kind.of(self.problems)
+            raise self.kind.of(dict.fromkeys(self.problems))
 
 
 _MOST_ALIKE = 3

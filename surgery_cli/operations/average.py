@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft import LeafRef, Operand
+from surgery_cli.draft import Draft, LeafRef, Operand
 from surgery_cli.errors import Gathering, PlanError
-from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene, Source
+from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
 from surgery_cli.operations.factors import find_leaf
+from surgery_cli.operations.members import (
+    Member,
+    members_note,
+    others_of,
+    refuse_lacking,
+    refuse_repeated,
+)
+from surgery_cli.operations.signs import refuse_negative
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating
 
@@ -19,8 +28,10 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating
 class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
     """Average leaves over several checkpoints; without a pattern, every floating leaf, optimizer state included.
 
-    The checkpoint that is edited is the first member, and everything that is not averaged comes from it. Sums are
-    taken in float64 and rounded once, to the leaf's own dtype. Memory holds one block of one member at a time.
+    The checkpoint that is edited is the first member, and everything that is not averaged comes from it. The others
+    follow in the order of `with`, or of their steps; the preview names them all, with their weights. None may stand
+    twice. Negative weights are refused for what an optimizer takes the root of. Sums are taken in float64 and rounded
+    once, to the leaf's own dtype. Memory holds one block of one member at a time.
 
     Source: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization; Wortsman et al.,
     Model soups.
@@ -34,13 +45,15 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
         str,
         Meta(
             pattern=r"^(\d+\.\.\d+)?$",
+            examples=["100..500"],
             description="`A..B`: the steps from A to B of the run in `with`, or else of this run, are members.",
         ),
     ] = ""
     weights: Annotated[
         tuple[float, ...],
         Meta(
-            description="One for each member, this checkpoint first; they are divided by their sum."
+            description="One for each member, this checkpoint first, then in the order of `with` or of the steps;"
+            " they are divided by their sum."
         ),
     ] = ()
 
@@ -54,56 +67,36 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
             return super().selectable(spec)
         return is_floating(spec.dtype) and spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
 
+    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+        others = self._others(scene)
+        self._check_weights(1 + len(others))
+        is_edited = any(not draft.is_untouched(path) for path in named)
+        refuse_repeated(others, scene, is_edited=is_edited)
+        refuse_negative(draft, named, self.weights)
+        refuse_lacking(named, others, draft)
+
     def operands(self, path: LeafPath, spec: LeafSpec, scene: Scene) -> tuple[Operand, ...]:
         gathering = Gathering()
         found: list[Operand] = []
-        members = self._members(scene)
-        self._check_weights(1 + len(members))
-        for number, text in enumerate(members, 1):
+        for number, member in enumerate(self._others(scene), 1):
             with gathering.catching(path=str(path)):
-                name, source = scene.open(text)
-                other = path if path in source.tree else _same(text, source, path)
-                _check_fits(path, spec, text, source.tree[other])
-                found.append(Operand(str(number), LeafRef(name, other), source.tree[other]))
+                other = path
+                if path not in member.tree:  # it may have one that prints alike
+                    other = find_leaf(member.text, member.source, str(path), field="with")
+                _check_fits(path, spec, member.text, member.tree[other])
+                found.append(Operand(str(number), LeafRef(member.name, other), member.tree[other]))
         gathering.raise_grouped()
         return tuple(found)
 
-    def _members(self, scene: Scene) -> list[str]:
-        """The addresses of all members but the first."""
-        named = [self.with_] if isinstance(self.with_, str) else list(self.with_)
-        if not self.steps:
-            if named:
-                return named
-            raise PlanError(
-                "`average` has only one member",
-                why="neither `with` nor `steps` names another checkpoint",
-                fix="name the others in `with`, or a range of this run in `steps: 100..500`",
-                field="with",
-            )
-        if len(named) > 1:
-            raise PlanError(
-                f"`steps` takes the steps of one run, and `with` names {len(named)} checkpoints",
-                fix="name the run alone, or name each step: `run@100`, `run@200`",
-                field="steps",
-            )
-        first, last = map(int, self.steps.split(".."))
-        run = scene.open(named[0])[1] if named else scene.source
-        own = None if named else scene.source.step
-        addresses = [
-            address
-            for number, address in run.steps.items()
-            if first <= number <= last and number != own
-        ]
-        if not addresses:
-            has = ", ".join(map(str, run.steps)) or "none"
-            raise PlanError(
-                f"no step lies in {self.steps}"
-                + ("" if named else " beside the one that is edited"),
-                why=f"the run has these steps: {has}",
-                fix="give a range that holds some of them",
-                field="steps",
-            )
-        return addresses
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        after = super().rewrite(draft, scene)
+        if after.leaves == draft.leaves:  # an optional edit that names nothing
+            return after
+        return after.noting(members_note(self._others(scene), self.weights, self.steps, scene))
+
+    def _others(self, scene: Scene) -> list[Member]:
+        named = (self.with_,) if isinstance(self.with_, str) else self.with_
+        return others_of(named, self.steps, scene)
 
     def _check_weights(self, count: int) -> None:
         if not self.weights:
@@ -131,11 +124,6 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
             total = kit.add_scaled(total, kit.put(at.operands[name], at.before), weight)
         # divided once, at the end: the mean of equal members is exactly what each of them is
         return kit.quotient(total, math.fsum((first, *others)), at.after.dtype)
-
-
-def _same(text: str, source: Source, path: LeafPath) -> LeafPath:
-    """The leaf of a member that prints as ``path``."""
-    return find_leaf(text, source, str(path), field="with")
 
 
 def _check_fits(path: LeafPath, spec: LeafSpec, text: str, other: LeafSpec) -> None:

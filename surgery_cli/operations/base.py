@@ -144,6 +144,14 @@ class Source(Protocol):
     @property
     def fingerprint(self) -> str: ...
     @property
+    def address(self) -> str:
+        """Text that opens it again: an absolute path, `ROOT@N` for a step of a run."""
+
+    @property
+    def places(self) -> frozenset[str]:
+        """The real paths of the trees in it: two names of one checkpoint have them in common."""
+
+    @property
     def step(self) -> int | None:
         """The step that it is, of a run with several."""
 
@@ -328,6 +336,13 @@ class LeafOperation(Operation):
         """Stored arrays that ``compute`` needs beside the leaf."""
         return ()
 
+    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+        """Look at all leaves that the edit names, before the first of them is edited; there are some.
+
+        Raises:
+            PlanError: something is wrong with the edit as a whole.
+        """
+
     def step(self, path: LeafPath, spec: LeafSpec, scene: Scene) -> Step:
         """This edit as a step on one leaf. Raises as ``output``."""
         return Step(self, path, spec, self.output(spec), self.operands(path, spec, scene))
@@ -367,10 +382,12 @@ class LeafOperation(Operation):
     """What happens to twins if nobody says: ``transform`` for factors, ``warm`` for new values."""
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        selected = scene.select(self, draft)
-        changed: dict[LeafPath, LeafRecipe] = {}
         from surgery_cli.errors import Gathering
 
+        selected = scene.select(self, draft)
+        if selected:
+            self.check(selected, draft, scene)
+        changed: dict[LeafPath, LeafRecipe] = {}
         gathering = Gathering()
         for path in selected:
             recipe = draft.leaves[path]

@@ -135,6 +135,16 @@ def _description(described: types.Type) -> str:
     return ""
 
 
+def _example(described: types.Type) -> str:
+    """The example that a text field gives of its form, if it does."""
+    while isinstance(described, types.Metadata):
+        examples = (described.extra_json_schema or {}).get("examples")
+        if examples:
+            return str(examples[0])
+        described = described.type
+    return ""
+
+
 def _choices(part: types.Type) -> tuple[str, ...]:
     if isinstance(part, types.LiteralType):
         return tuple(map(str, part.values))
@@ -147,6 +157,9 @@ def _choices(part: types.Type) -> tuple[str, ...]:
 
 
 def _words(described: types.Type) -> str:
+    example = _example(described)
+    if example:  # says more than the regular expression that the text must match
+        return f"text like `{example}`"
     words = dict.fromkeys(_word(part) for part in _alternatives(described))
     if "number" in words:
         words.pop("whole number", None)

@@ -65,6 +65,14 @@ class ArrayFile:
         if entry is not None:
             self._entries = {LeafPath((entry,)): self._entry(entry)}
 
+    @property
+    def address(self) -> str:
+        return str(Path(self.text).expanduser().absolute())
+
+    @property
+    def places(self) -> frozenset[str]:
+        return frozenset({str(self.path.resolve())})
+
     def _opened(self) -> dict[LeafPath, _Entry]:
         match self.path.suffix:
             case ".npy":

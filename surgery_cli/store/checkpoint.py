@@ -93,6 +93,17 @@ class Checkpoint:
         return f"sha256:{record.hexdigest()}"
 
     @property
+    def address(self) -> str:
+        """Text that opens this step again: an absolute path, `ROOT@N` for a step of a root."""
+        location = self.location
+        return f"{location.root}@{location.step}" if self.steps else str(location.root)
+
+    @property
+    def places(self) -> frozenset[str]:
+        """The real paths of the items: equal for a root, its step and the item in it, if that is the only one."""
+        return frozenset(str(path.resolve()) for path in self.location.items.values())
+
+    @property
     def step(self) -> int | None:
         """The step that was chosen of a run with several; None where there are no steps."""
         return self.location.step

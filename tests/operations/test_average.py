@@ -10,7 +10,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.plan import operation_from_options, plan_of
 
 
@@ -139,8 +139,9 @@ def test_moments_that_are_averaged_too_are_not_reset(tmp_path: Path) -> None:
         ({}, "only one member"),
         ({"with_": "OTHER", "weights": [1.0, 2.0, 3.0]}, "3 weights for 2 members"),
         ({"with_": "OTHER", "weights": [1.0, -1.0]}, "add up to 0"),
-        ({"steps": "1..5"}, "no step lies in 1..5"),
+        ({"steps": "1..5"}, "is not a run of steps"),
         ({"with_": ["OTHER", "OTHER"], "steps": "1..5"}, "takes the steps of one run"),
+        ({"with_": ["OTHER", "OTHER"]}, "stands twice among the members"),
     ],
 )
 def test_what_cannot_be_averaged_is_said_before_anything_is_written(
@@ -166,3 +167,237 @@ def test_members_of_another_shape_are_refused_by_name(members: list[Path], tmp_p
         _apply(members[0], tmp_path / "mean", at="params", with_=str(other))
 
     assert "float32[40,7]" in caught.value.problems[0].why
+
+
+# --- who the members are -------------------------------------------------------------------------------------------
+
+
+def _plan(source: object, *, step: int | None = None, **fields: Any) -> Any:
+    plan = plan_of([operation_from_options("average", fields)])
+    return surgery.plan(str(source), plan, options=surgery.Options(step=step))
+
+
+def test_the_preview_names_every_member_with_the_weight_that_it_gets(run: Path) -> None:
+    preview = _plan(run, at="params", steps="10..40", weights=[1.0, 2.0, 3.0, 0.5])
+
+    assert preview.notes[-1] == (
+        "members of the average, with their weights:"
+        " step 40 (the source) × 1, step 10 × 2, step 20 × 3, step 30 × 0.5"
+    )
+
+
+def test_the_weights_go_to_the_members_in_the_order_that_the_preview_says(
+    run: Path, tmp_path: Path
+) -> None:
+    _apply(run, tmp_path / "mean", at="params/w", steps="10..40", weights=[1.0, 2.0, 3.0, 0.5])
+
+    with ocp.CheckpointManager(tmp_path / "mean") as manager:
+        found = manager.restore(40, args=ocp.args.StandardRestore())
+    expected = _mean([40, 10, 20, 30], "w", [1.0, 2.0, 3.0, 0.5]).astype(np.float32)
+    np.testing.assert_array_equal(np.asarray(found["params"]["w"]), expected)
+
+
+def test_twenty_members_are_one_short_note(members: list[Path]) -> None:
+    preview = _plan(members[0], at="params", with_=[str(path) for path in members[1:]])
+
+    others = ", ".join(f"'m{seed}'" for seed in range(1, 20))
+    assert (
+        preview.notes[-1]
+        == f"20 members of the average, of equal weight: 'm0' (the source), {others}"
+    )
+
+
+def test_members_of_one_name_are_told_apart_by_the_directories_above(tmp_path: Path) -> None:
+    first, second = (_save(tmp_path / name / "ckpt", _state(1)) for name in ("a", "b"))
+
+    note = _plan(first, at="params", with_=str(second)).notes[-1]
+
+    assert note.endswith("of equal weight: 'a/ckpt' (the source), 'b/ckpt'")
+
+
+def test_a_source_outside_of_the_range_is_said_to_be_a_member(run: Path) -> None:
+    note = _plan(run, step=40, at="params", steps="10..30").notes[-1]
+
+    assert "step 40 (the source, though outside of 10..30), step 10, step 20, step 30" in note
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        ["ROOT@20", "ROOT@20"],
+        ["ROOT@20", "ROOT/20"],
+        ["ROOT/20/default", "ROOT@20"],
+        ["LINK@20", "ROOT@20"],
+        ["ROOT@10", "ROOT"],
+        ["ROOT/40/default"],
+    ],
+)
+def test_a_checkpoint_that_would_count_twice_is_refused_however_it_is_named(
+    run: Path, tmp_path: Path, others: list[str]
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(run)
+    named = [text.replace("ROOT", str(run)).replace("LINK", str(link)) for text in others]
+
+    with pytest.raises(PlanError, match="twice") as caught:
+        _plan(run, at="params", with_=named)
+
+    (problem,) = caught.value.problems
+    assert "40" in problem.what if "20" not in "".join(others) else "20" in problem.what
+    assert "a weight of 2" in problem.fix
+    assert problem.path is None
+
+
+def test_a_range_of_the_sources_own_run_by_name_counts_its_step_twice_and_is_refused(
+    run: Path,
+) -> None:
+    with pytest.raises(PlanError, match="@40' would count twice: it is the source"):
+        _plan(run, at="params", with_=str(run), steps="10..40")
+
+
+def test_a_leaf_that_the_plan_has_changed_may_be_averaged_with_the_stored_one(
+    members: list[Path], tmp_path: Path
+) -> None:
+    halved = operation_from_options("rescale", {"at": "params/w", "by": 0.5})
+    mean = operation_from_options("average", {"at": "params/w", "with": str(members[0])})
+
+    surgery.apply(str(members[0]), str(tmp_path / "mean"), plan_of([halved, mean]))
+
+    expected = _state(0)["params"]["w"] * np.float32(0.75)
+    np.testing.assert_allclose(_restored(tmp_path / "mean")["params"]["w"], expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("steps", "message", "fix"),
+    [
+        ("40..10", "the range 40..10 is turned around", "`steps: 10..40`"),
+        ("10-30", "`steps` must be text like `100..500`", ""),
+        ("40..40", "no step but 40, the source itself, lies in 40..40", "some of the others"),
+        ("41..99", "no step lies in 41..99", "some of the others"),
+    ],
+)
+def test_a_range_without_members_says_what_is_wrong_with_it(
+    run: Path, steps: str, message: str, fix: str
+) -> None:
+    with pytest.raises(PlanError) as caught:
+        _plan(run, at="params", steps=steps)
+
+    (problem,) = caught.value.problems
+    assert message in problem.what
+    assert fix in problem.fix
+
+
+def test_members_that_are_not_there_are_said_once_each_and_of_no_leaf(
+    members: list[Path], tmp_path: Path
+) -> None:
+    with pytest.raises(PlanError) as caught:
+        _plan(members[0], with_=[str(tmp_path / "x"), str(members[1]), str(tmp_path / "y")])
+
+    assert [p.what for p in caught.value.problems] == [
+        f"'{tmp_path}/x' does not exist",
+        f"'{tmp_path}/y' does not exist",
+    ]
+    assert {p.path for p in caught.value.problems} == {None}
+
+
+def test_a_damaged_member_is_one_error(members: list[Path], tmp_path: Path) -> None:
+    damaged = _save(tmp_path / "damaged", _state(1))
+    for file in damaged.glob("ocdbt.process_0/d/*"):
+        file.write_bytes(file.read_bytes()[:20])
+
+    with pytest.raises(CheckpointError) as caught:
+        _plan(members[0], with_=[str(damaged)])
+
+    (problem,) = caught.value.problems
+    assert "is truncated" in problem.what
+    assert problem.path is None
+
+
+# --- optimizer state ---------------------------------------------------------------------------------------------
+
+
+def _trained(seed: int, tx: Any) -> dict[str, Any]:
+    random = np.random.default_rng(seed)
+    params = {f"layer_{n}": {"w": random.standard_normal((4, 3), np.float32)} for n in range(5)}
+    gradients = {name: {"w": leaf["w"] * np.float32(0.1)} for name, leaf in params.items()}
+    _, state = tx.update(gradients, tx.init(params), params)
+    return {"params": params, "opt_state": state}
+
+
+@pytest.fixture(scope="module")
+def adams(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two checkpoints with Adam's state, and one of params alone."""
+    import optax
+
+    folder = tmp_path_factory.mktemp("adams")
+    states = [_trained(seed, optax.adam(1e-3)) for seed in (1, 2)]
+    states.append({"params": _trained(3, optax.adam(1e-3))["params"]})
+    return [_save(folder / f"s{number}", state) for number, state in enumerate(states)]
+
+
+def test_a_negative_weight_over_second_moments_is_refused_before_any_work(
+    adams: list[Path], tmp_path: Path
+) -> None:
+    with pytest.raises(PlanError, match="nu/layer_0/w' negative") as caught:
+        _apply(adams[0], tmp_path / "new", with_=str(adams[1]), weights=[2.0, -1.0])
+
+    (problem,) = caught.value.problems
+    assert "takes roots of them, and 4 more leaves" in problem.why
+    assert "`at: params`" in problem.fix
+    assert not (tmp_path / "new").exists()
+
+
+def test_params_alone_take_negative_weights_and_second_moments_stay(
+    adams: list[Path], tmp_path: Path
+) -> None:
+    _apply(adams[0], tmp_path / "new", at="params", with_=str(adams[1]), weights=[2.0, -1.0])
+
+    before, other, found = (_restored(path) for path in (adams[0], adams[1], tmp_path / "new"))
+    leaves = [tree["params"]["layer_0"]["w"].astype(np.float64) for tree in (before, other)]
+    expected = (2 * leaves[0] - leaves[1]).astype(np.float32)
+    np.testing.assert_array_equal(found["params"]["layer_0"]["w"], expected)
+    moments, kept = found["opt_state"][0], before["opt_state"][0]
+    np.testing.assert_array_equal(moments["nu"]["layer_0"]["w"], kept["nu"]["layer_0"]["w"])
+    assert not np.any(moments["mu"]["layer_0"]["w"])
+
+
+def test_first_moments_and_weights_below_0_that_all_are_take_part(adams: list[Path]) -> None:
+    assert (
+        _plan(adams[0], at="**/mu", with_=str(adams[1]), weights=[2.0, -1.0]).edits[0].leaves == 5
+    )
+    assert _plan(adams[0], with_=str(adams[1]), weights=[-2.0, -1.0]).edits[0].leaves == 15
+
+
+_WHOLE, _NUMBER = np.ones((3, 2), np.float32), np.ones((), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("extra", "reason"),
+    [
+        ({"opt_state": [{"odd": {"w": _WHOLE}}]}, "nothing tells what odd is"),
+        ({"opt_state": {"hyperparams": {"learning_rate": _NUMBER}}}, "perhaps a learning rate"),
+        ({"batch_stats": {"norm": {"mean": _WHOLE, "var": _WHOLE}}}, "it holds variances"),
+    ],
+)
+def test_negative_weights_are_refused_where_nobody_knows_what_may_be_negative(
+    tmp_path: Path, extra: dict[str, Any], reason: str
+) -> None:
+    state = {"params": {"w": _WHOLE}, **extra}
+    first, second = (_save(tmp_path / name, state) for name in "ab")
+
+    with pytest.raises(PlanError, match="weights below 0 could make") as caught:
+        _plan(first, with_=str(second), weights=[2.0, -1.0])
+
+    assert reason in caught.value.problems[0].why
+
+
+def test_a_member_without_optimizer_state_is_one_error_that_names_the_params(
+    adams: list[Path],
+) -> None:
+    with pytest.raises(PlanError) as caught:
+        _plan(adams[0], with_=str(adams[2]))
+
+    (problem,) = caught.value.problems
+    assert problem.what == f"'{adams[2]}' has 5 of the 15 leaves"
+    assert "'opt_state/0/mu/layer_0/w'" in problem.why
+    assert "average the params alone, `at: params`" in problem.fix

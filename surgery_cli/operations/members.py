@@ -1,0 +1,214 @@
+"""The members of an average: which checkpoints, in which order, each of them once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.operations.base import Scene, Source
+from surgery_cli.operations.signs import FOLLOWING, in_optimizer_state
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import TreeSpec
+
+_MOST_ALIKE: Final = 3
+_MOST_NAMED: Final = 24
+"""Members of equal weight that a note names one by one."""
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A checkpoint that takes part. ``name`` is the one under which the draft knows it, '' for the first member.
+
+    ``text`` is how the edit names it.
+    """
+
+    name: str
+    text: str
+    source: Source
+    tree: TreeSpec
+
+
+def others_of(named: Sequence[str], steps: str, scene: Scene) -> list[Member]:
+    """All members but the first, opened, in the order of their weights.
+
+    ``named`` are checkpoints; with a range of ``steps`` (`A..B`) at most one, the run, and none for the own run.
+
+    Raises:
+        PlanError: there are none, or some cannot be opened; all of these together.
+        CheckpointError: one is damaged.
+    """
+    addresses = _addresses(named, steps, scene)
+    gathering = Gathering()
+    members = []
+    for address in addresses:
+        with gathering.catching(field="with"):
+            name, source = scene.open(address)
+            members.append(Member(name, address, source, source.tree))
+    gathering.raise_if_any()
+    return members
+
+
+def _addresses(named: Sequence[str], steps: str, scene: Scene) -> list[str]:
+    if not steps:
+        if named:
+            return list(named)
+        raise PlanError(
+            "`average` has only one member",
+            why="neither `with` nor `steps` names another checkpoint",
+            fix="name one as `with: runs/other`, or a range of this run's steps as `steps: 100..500`",
+            field="with",
+        )
+    if len(named) > 1:
+        raise PlanError(
+            f"`steps` takes the steps of one run, and `with` names {len(named)} checkpoints",
+            fix="name the run alone, or name each step: `run@100`, `run@200`",
+            field="steps",
+        )
+    first, last = map(int, steps.split(".."))
+    if first > last:
+        raise PlanError(
+            f"the range {steps} is turned around",
+            why="it goes from the first step to the last",
+            fix=f"write `steps: {last}..{first}`",
+            field="steps",
+        )
+    run = scene.open(named[0])[1] if named else scene.source
+    if not run.steps:
+        raise PlanError(
+            f"'{named[0] if named else run.address}' is not a run of steps",
+            why="it is one checkpoint, and `steps` takes steps that stand side by side",
+            fix="name the directory that holds the steps as `with: RUN`, or name checkpoints without `steps`",
+            field="steps",
+        )
+    own = None if named else scene.source.step
+    chosen = {number: a for number, a in run.steps.items() if first <= number <= last}
+    found = [address for number, address in chosen.items() if number != own]
+    if not found:
+        what = f"no step lies in {steps}"
+        if chosen:
+            what = f"no step but {own}, the source itself, lies in {steps}"
+        raise PlanError(
+            what,
+            why=f"the run has these steps: {', '.join(map(str, run.steps))}",
+            fix="give a range that holds some of the others",
+            field="steps",
+        )
+    return found
+
+
+def refuse_repeated(others: Sequence[Member], scene: Scene, *, is_edited: bool) -> None:
+    """See that no checkpoint counts twice: that is more often a slip than a weight.
+
+    ``is_edited``: earlier edits of the plan have changed leaves of the source that are averaged, which makes the
+    stored source another member.
+
+    Raises:
+        PlanError: a checkpoint stands twice, whatever the paths that lead to it.
+    """
+    gathering = Gathering()
+    said: set[frozenset[str]] = set()
+    kept = [] if is_edited else [Member(SOURCE, "", scene.source, scene.source.tree)]
+    for member in others:
+        double = [m for m in kept if not m.source.places.isdisjoint(member.source.places)]
+        if not double:
+            kept.append(member)
+        if not double or member.source.places in said:
+            continue
+        said.add(member.source.places)
+        with gathering.catching(field="with"):
+            raise _repeated(member, double[0])
+    gathering.raise_if_any()
+
+
+def _repeated(member: Member, double: Member) -> PlanError:
+    address = member.source.address
+    if double.name == SOURCE:
+        what = f"'{address}' would count twice: it is the source"
+        why = "the checkpoint that is edited is the first member in any case"
+    else:
+        what = f"'{address}' stands twice among the members"
+        texts = dict.fromkeys(m.text for m in (double, member))
+        why = f"it is named as {' and as '.join(map(repr, texts))}" if len(texts) > 1 else ""
+    return PlanError(
+        what,
+        why=why,
+        fix="name it once; to count it double give it a weight of 2, with one weight for each member in `weights`",
+    )
+
+
+def refuse_lacking(named: Sequence[LeafPath], others: Sequence[Member], draft: Draft) -> None:
+    """See that the members have the leaves that are averaged; where a few are missing, each is spoken of by itself.
+
+    Raises:
+        PlanError: a member lacks many of them, such as the whole optimizer state.
+    """
+    gathering = Gathering()
+    for member in others:
+        lacking = [path for path in named if path not in member.tree]
+        if lacking:
+            texts = set(member.tree.texts.values())
+            lacking = [path for path in lacking if draft.texts[path] not in texts]
+        if len(lacking) > _MOST_ALIKE:
+            with gathering.catching(field="with"):
+                raise _lacks(member, lacking, len(named), draft)
+    gathering.raise_if_any()
+
+
+def _lacks(member: Member, lacking: list[LeafPath], count: int, draft: Draft) -> PlanError:
+    first, last = draft.texts[lacking[0]], draft.texts[lacking[-1]]
+    fix = "name the leaves that all members have, or leave the others out with `except`"
+    if all(in_optimizer_state(path, draft) for path in lacking):
+        params = next((str(slot.root) for slot in draft.slots.values() if slot.root), "params")
+        fix = (
+            f"it has no such optimizer state: average the params alone, `at: {params}`: {FOLLOWING}"
+        )
+    return PlanError(
+        f"'{member.text}' has {count - len(lacking)} of the {count} leaves",
+        why=f"{len(lacking)} are missing, from '{first}' to '{last}'",
+        fix=fix,
+    )
+
+
+def members_note(
+    others: Sequence[Member], weights: Sequence[float], steps: str, scene: Scene
+) -> str:
+    """The sentence of the preview that says who the members are, in the order of the weights."""
+    source = scene.source
+    sources = [source, *(member.source for member in others)]
+    own_steps = set(source.steps.values())
+    if all(member.source.address in own_steps for member in others):
+        names = [f"step {one.step}" for one in sources]
+    else:
+        names = [f"'{name}'" for name in short_names([one.address for one in sources])]
+    names[0] += f" (the source{_outside(source, steps)})"
+    if weights:
+        shown = [f"{name} × {weight:g}" for name, weight in zip(names, weights, strict=True)]
+        return f"members of the average, with their weights: {', '.join(shown)}"
+    shown = names if len(names) <= _MOST_NAMED else names[: _MOST_NAMED - 4]
+    rest = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
+    return f"{len(names)} members of the average, of equal weight: {', '.join(shown)}{rest}"
+
+
+def _outside(source: Source, steps: str) -> str:
+    """What to add if the source, a member in any case, lies outside of the range."""
+    if not steps or source.step is None:
+        return ""
+    first, last = map(int, steps.split(".."))
+    return "" if first <= source.step <= last else f", though outside of {steps}"
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """As much of each path, counted from its end, as tells all of them apart.
+
+    >>> short_names(["/runs/a/ckpt@5", "/runs/b/ckpt@5"]), short_names(["/soup/m1", "/soup/m2"])
+    (['a/ckpt@5', 'b/ckpt@5'], ['m1', 'm2'])
+    """
+    split = [path.strip("/").split("/") for path in paths]
+    for count in range(1, max(map(len, split))):
+        names = ["/".join(parts[-count:]) for parts in split]
+        if len(set(names)) == len(names):
+            return names
+    return list(paths)
