@@ -20,12 +20,14 @@ WORTHWHILE_DEAD_BYTES = 1 << 20
 class Costs(msgspec.Struct, frozen=True):
     """Bytes that taking leaves by reference shares: of all stores, and of the item's own those that something needs.
 
-    What a graft links of its donor beside the leaf counts for nothing here: rewriting the item would not spare it.
+    ``donor_dead_bytes``: what the files of donors have beside the leaves that are taken from them. It does not weigh in
+    the choice: a graft would never be free.
     """
 
     linked_bytes: int
     own_bytes: int
     live_bytes: int
+    donor_dead_bytes: int = 0
 
     @property
     def dead_bytes(self) -> int:
@@ -39,7 +41,7 @@ def costs_of_references(plan: ItemPlan) -> Costs:
     for leaf in plan.of(Way.KEEP, Way.MOVE, Way.GRAFT):
         by_store.setdefault(id(leaf.origin_store), []).append(leaf)
     own_store = plan.item.store if isinstance(plan.item, PytreeItem) else None
-    linked = own = live = 0
+    linked = own = live = dead = 0
     for leaves in by_store.values():
         store = leaves[0].origin_store
         arrays = list({leaf.origin_array.name: leaf.origin_array for leaf in leaves}.values())
@@ -48,16 +50,22 @@ def costs_of_references(plan: ItemPlan) -> Costs:
             continue
         files = sum((store.directory / file).stat().st_size for file in store.files_of(arrays))
         linked += files
+        needed = _needed(arrays)
         if store is own_store:
-            own, live = files, _live(store, arrays)
-    return Costs(linked, own, live)
+            own, live = files, _bytes(needed.union(store.survey.nodes))
+        else:
+            dead += files - _bytes(needed)
+    return Costs(linked, own, live, dead)
 
 
-def _live(store: OcdbtStore, arrays: Iterable[StoredArray]) -> int:
-    """Bytes of data files that these arrays, or nodes of the tree, refer to."""
+def _needed(arrays: Iterable[StoredArray]) -> set[Extent]:
+    """The parts of data files that these arrays refer to."""
     values = (value for array in arrays for value in array.values)
-    found = {value for value in values if isinstance(value, Extent)}
-    return sum(extent.length for extent in found.union(store.survey.nodes))
+    return {value for value in values if isinstance(value, Extent)}
+
+
+def _bytes(extents: Iterable[Extent]) -> int:
+    return sum(extent.length for extent in extents)
 
 
 def is_compact(

@@ -7,10 +7,12 @@ from pathlib import Path
 from shlex import quote
 
 from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.quantities import byte_text
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, Way
 from surgery_cli.store.listing import STAGING_MARK
+from surgery_cli.store.strategy import WORTHWHILE_DEAD_BYTES, Costs
 
 SHOWN_LINKS = 3
 
@@ -70,6 +72,16 @@ def unread_notes(plans: Mapping[str, ItemPlan]) -> list[str]:
     what = "1 leaf comes" if len(unread) == 1 else f"{len(unread):,} leaves come"
     seen = "`surgery inspect --stats` looks"
     return [f"{what} from elsewhere as stored, unread: NaN in there would come along ({seen})"]
+
+
+def dead_notes(references: Mapping[str, Costs], compact: Mapping[str, bool]) -> list[str]:
+    """A note for donors' files of which the larger part is not needed: they stay as long as the result does."""
+    linked = sum(cost.linked_bytes for name, cost in references.items() if not compact[name])
+    dead = sum(cost.donor_dead_bytes for name, cost in references.items() if not compact[name])
+    if dead <= max(linked / 4, WORTHWHILE_DEAD_BYTES):
+        return []
+    without = "`--compact always` leaves them out"
+    return [f"{byte_text(dead)} of the linked files are other leaves of a donor ({without})"]
 
 
 def leftover_notes(destination: Path) -> list[str]:

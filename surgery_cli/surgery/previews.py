@@ -15,6 +15,7 @@ from surgery_cli.store.step_writer import carried_bytes, unchosen_bytes
 from surgery_cli.surgery.memory import memory_notes
 from surgery_cli.surgery.naming import document_names
 from surgery_cli.surgery.notes import (
+    dead_notes,
     dropped_item_notes,
     inference_notes,
     leftover_notes,
@@ -66,7 +67,7 @@ def preview_fields(
     notes = inference_notes(prepared.checkpoint) + link_notes(prepared.checkpoint)
     notes += [look.sentence for look in prepared.looked] + list(draft.notes)
     notes += dropped_item_notes(prepared.checkpoint, draft)
-    notes += unread_notes(prepared.plans)
+    notes += unread_notes(prepared.plans) + dead_notes(prepared.references, prepared.compact)
     notes += memory_notes(prepared.plans, options.memory_bytes, options.device)
     removed = [str(path) for path in draft.removed]
     notes += [

@@ -83,3 +83,20 @@ def test_a_source_may_be_a_donor_of_itself_beside_renames(tmp_path: Path) -> Non
     np.testing.assert_array_equal(restored["a"], _kernel(0))
     np.testing.assert_array_equal(restored["c"], _kernel(0))
     np.testing.assert_array_equal(restored["z"], _kernel(1))
+
+
+def test_a_preview_says_how_much_of_a_donors_files_is_not_needed(tmp_path: Path) -> None:
+    trees = [{n: _kernel(number) for n in "ab"} for number in range(2)]
+    trees[1]["b"] = np.random.default_rng(1).normal(size=(512, 1024)).astype(np.float32)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        for name, tree in zip(("source", "donor"), trees, strict=True):
+            checkpointer.save(tmp_path / name, tree)
+    edit = operation_from_options("replace", {"at": "a", "with": str(tmp_path / "donor")})
+
+    def notes(**options: Any) -> str:
+        given = surgery.Options(**options)
+        plan = plan_of([edit])
+        return " ".join(surgery.plan(str(tmp_path / "source"), plan, options=given).notes)
+
+    assert "1.9 MiB of the linked files are other leaves of a donor" in notes(compact="never")
+    assert "other leaves of a donor" not in notes(compact="always")
