@@ -10,8 +10,8 @@ from typing import Final
 
 from surgery_cli.errors import WriteError
 
-_SYSTEM_REASON: Final = re.compile(r": ([^:\"]+?) \[os_error_code='(\d+)'\]")
-"""How TensorStore ends what the system told it; files and its whole spec stand around it."""
+_NUMBER: Final = re.compile(r"\[os_error_code='(\d+)'")
+"""The system's number for an error, among what TensorStore adds to it in brackets, its whole spec first."""
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -47,7 +47,8 @@ def _reason(error: Exception) -> tuple[str, int | None]:
     if isinstance(error, OSError):
         file = f": '{error.filename}'" if error.filename else ""
         return f"{error.strerror or error}{file}", error.errno
-    found = _SYSTEM_REASON.search(str(error))
-    if found is not None:
-        return found[1], int(found[2])
-    return str(error).split("\n", 1)[0].split(" [tensorstore_spec=", 1)[0][:300], None
+    text = str(error).split("\n", 1)[0].split(" [", 1)[0]
+    number = _NUMBER.search(str(error))
+    if number is not None:
+        return text.rsplit(": ", 1)[-1], int(number[1])
+    return text[:300], None
