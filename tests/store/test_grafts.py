@@ -86,17 +86,18 @@ def test_a_source_may_be_a_donor_of_itself_beside_renames(tmp_path: Path) -> Non
 
 
 def test_a_preview_says_how_much_of_a_donors_files_is_not_needed(tmp_path: Path) -> None:
-    trees = [{n: _kernel(number) for n in "ab"} for number in range(2)]
-    trees[1]["b"] = np.random.default_rng(1).normal(size=(512, 1024)).astype(np.float32)
+    source = _save(tmp_path / "source", 0)
     with ocp.PyTreeCheckpointer() as checkpointer:
-        for name, tree in zip(("source", "donor"), trees, strict=True):
-            checkpointer.save(tmp_path / name, tree)
-    edit = operation_from_options("replace", {"at": "a", "with": str(tmp_path / "donor")})
+        checkpointer.save(tmp_path / "saved", {f"a{i}": _kernel(i) for i in range(200)})
+    rescale = plan_of([operation_from_options("rescale", {"at": "**", "by": 2.0})])
+    surgery.apply(str(tmp_path / "saved"), str(tmp_path / "donor"), rescale)  # in one file
+    fields = {"at": "a", "with": str(tmp_path / "donor"), "from": "a7"}
+    edit = operation_from_options("replace", fields)
 
     def notes(**options: Any) -> str:
         given = surgery.Options(**options)
         plan = plan_of([edit])
-        return " ".join(surgery.plan(str(tmp_path / "source"), plan, options=given).notes)
+        return " ".join(surgery.plan(str(source), plan, options=given).notes)
 
-    assert "1.9 MiB of the linked files are other leaves of a donor" in notes(compact="never")
+    assert "MiB of the linked files are other leaves of a donor" in notes(compact="never")
     assert "other leaves of a donor" not in notes(compact="always")
