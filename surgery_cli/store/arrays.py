@@ -77,6 +77,11 @@ class ChunkKeeper:
                 self._unread[name] = elements
             return self._contexts[name]
 
+    def holds(self, name: str) -> bool:
+        """True if chunks of that array may be kept already."""
+        with self._lock:
+            return name in self._contexts
+
     def count_read(self, name: str, elements: int) -> None:
         """So many elements were read; once that is all of them, the chunks go."""
         with self._lock:
@@ -189,7 +194,8 @@ def read_array(store: ArrayStore, name: str, window: Window | None = None) -> np
 
     document = store.arrays[name].document
     block = document.shape if window is None else tuple(s.stop - s.start for s in window)
-    check_claim(document, name, store.directory, block)
+    if not store.chunk_keeper.holds(name):  # else its chunks have their memory
+        check_claim(document, name, store.directory, block)
     kept = 0 if window is None else _bytes_decoded_again(document, window)
     context = None
     if kept:

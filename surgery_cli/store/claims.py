@@ -3,37 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.quantities import byte_text
+from surgery_cli.store.memory_limits import room
 from surgery_cli.store.zarr import ArrayDocument
 from surgery_cli.tree.specs import item_bytes
-
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-
-
-def available_bytes() -> int:
-    """Memory that this process can have: what is free or can be freed, within the limit of its container."""
-    found = [_free_bytes()]
-    for name in _LIMITS:
-        try:
-            text = Path(name).read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            found.append(int(text))
-    return min(found)
-
-
-def _free_bytes() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass  # no Linux: all memory that the machine has
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def check_claim(
@@ -51,12 +27,12 @@ def check_claim(
     needed = max(math.prod(block) * width, chunk)
     if needed < _SMALL:
         return
-    available = available_bytes()
-    if needed > available:
-        what = f"a chunk of {chunk:,}" if chunk == needed else f"{needed:,}"
+    there = room()
+    if needed > there.bytes:
+        what = f"a chunk of {byte_text(chunk)}" if chunk == needed else byte_text(needed)
         raise CheckpointError(
             f"the stored array '{name}' in '{directory}' does not fit into memory",
-            why=f"its metadata declares {what} bytes, {available:,} are free",
+            why=f"its metadata declares {what}, {byte_text(there.bytes)} {there.bound}",
             fix="if that size is meant, run where there is more memory; else the metadata is damaged",
         )
 

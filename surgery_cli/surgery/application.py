@@ -21,6 +21,7 @@ from surgery_cli.errors import (
     WriteError,
 )
 from surgery_cli.plan import Plan
+from surgery_cli.quantities import byte_text
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item_plan import Way
 from surgery_cli.store.links import Linker, LinkMode
@@ -29,6 +30,7 @@ from surgery_cli.store.staging import Staging, check_destination, recover_old, s
 from surgery_cli.store.step_writer import StepWriter
 from surgery_cli.store.write_failures import write_failed
 from surgery_cli.surgery.contract import Say
+from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.naming import document_names
 from surgery_cli.surgery.preparation import Options, Prepared, effective, prepare
 from surgery_cli.surgery.previews import costs, preview_fields
@@ -112,6 +114,7 @@ def apply(
     if restored is not None:
         fields["notes"].insert(0, f"restored '{restored}', which an interrupted run had set aside")
     meter = Meter(listener, "writing", _value_bytes(prepared))
+    memory_bytes = bytes_to_use(options.memory_bytes)
     try:
         with Staging(target, force=options.force) as staging:
             writer = StepWriter(
@@ -127,7 +130,7 @@ def apply(
             execution = Execution(
                 prepared.sources,
                 kit,
-                memory_bytes=options.memory_bytes,
+                memory_bytes=memory_bytes,
                 meter=meter,
                 allow_non_finite=options.allow_non_finite,
             )
@@ -141,7 +144,7 @@ def apply(
                 prepared.plans,
                 item=None if prepared.draft.items.made else options.item,
                 prefix_items=prepared.draft.items.is_prefixed,
-                memory_bytes=options.memory_bytes,
+                memory_bytes=memory_bytes,
                 listener=listener,
                 before=writer.read_before,
             )
@@ -161,7 +164,7 @@ def apply(
     except MemoryError as error:
         raise WriteError(
             "there is not enough memory",
-            why=str(error) or f"`--memory` allows {options.memory_bytes} bytes in flight",
+            why=str(error) or f"up to {byte_text(memory_bytes)} were in flight",
             fix="lower `--memory`, or run where there is more",
         ) from error
     report.seconds = round(time.monotonic() - started, 3)

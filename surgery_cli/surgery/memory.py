@@ -2,42 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from surgery_cli.compute.host import HostKit
 from surgery_cli.engine.execution import bytes_in_flight
+from surgery_cli.engine.grid import BLOCK_BYTES
 from surgery_cli.errors import CheckpointError
-from surgery_cli.operations.base import Cut
-from surgery_cli.store.claims import available_bytes
+from surgery_cli.operations.base import Cut, Operation
+from surgery_cli.operations.factors import ScaleByMeasured
+from surgery_cli.quantities import byte_text
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.memory_limits import room
+from surgery_cli.store.sidecar_edits import write_shape
+from surgery_cli.tree.specs import LeafSpec, item_bytes
+
+_ALWAYS_TRIED_BYTES: Final = 128 << 20
+"""What needs no more than this is not refused by a look at the machine, and no budget is cut to less."""
 
 
-def check_memory(plans: Mapping[str, ItemPlan], memory_bytes: int, device: str) -> None:
-    """Refuse what this machine has no memory for, before any of it is asked for.
+def check_memory(plans: Mapping[str, ItemPlan], device: str) -> None:
+    """Refuse what this process has no memory for, before any of it is asked for.
 
     Raises:
-        CheckpointError: a leaf, or a stored chunk of one, is declared larger than the memory that is free.
+        CheckpointError: a leaf, or a stored chunk of one, is declared larger than the memory that can be had.
     """
     needed, leaf = _most_at_once(plans, device)
-    if leaf is None or needed <= memory_bytes:
+    if leaf is None or needed <= _ALWAYS_TRIED_BYTES:
         return
-    available = available_bytes()
-    if needed > available:
+    there = room()
+    if needed > there.bytes:
         raise CheckpointError(
             f"'{leaf.draft_path}' does not fit into memory",
-            why=f"{leaf.spec.type_text} needs {needed:,} bytes at once, {available:,} are free:"
-            f" {_why_at_once(leaf)}",
+            why=f"{leaf.spec.type_text} takes about {byte_text(needed)} at once, {byte_text(there.bytes)}"
+            f" {there.bound}: {_why_at_once(leaf)}",
             fix="run where there is more memory; if that size is not meant, the metadata is damaged",
         )
 
 
+def bytes_to_use(memory_bytes: int) -> int:
+    """How much may be in flight: what `--memory` allows, and not more than this process can have."""
+    return min(memory_bytes, max(room().bytes, _ALWAYS_TRIED_BYTES))
+
+
 def memory_notes(plans: Mapping[str, ItemPlan], memory_bytes: int, device: str) -> list[str]:
-    """Where the budget cannot be kept: which leaf needs how much, and why."""
+    """Where the budget cannot be kept: which leaf takes how much, and why."""
     needed, leaf = _most_at_once(plans, device)
     if leaf is None or needed <= memory_bytes:
         return []
-    sentence = f"'{leaf.draft_path}' needs {needed:,} bytes at once, more than `--memory` allows"
-    return [f"{sentence}: {_why_at_once(leaf)}"]
+    sentence = f"'{leaf.draft_path}' takes about {byte_text(needed)} at once, more than `--memory` allows"
+    return [f"{sentence}: {_why_at_once(leaf)}; the run goes on with that much"]
 
 
 def _most_at_once(plans: Mapping[str, ItemPlan], device: str) -> tuple[int, PlannedLeaf | None]:
@@ -53,5 +68,37 @@ def _most_at_once(plans: Mapping[str, ItemPlan], device: str) -> tuple[int, Plan
 
 
 def _why_at_once(leaf: PlannedLeaf) -> str:
-    whole = [step.operation.name for step in leaf.recipe.steps if step.operation.cut is Cut.WHOLE]
-    return f"`{whole[0]}` looks at the whole leaf" if whole else "that is one block of it"
+    """Why a leaf takes what it takes, in a sentence."""
+    for step in leaf.recipe.steps:
+        if step.operation.cut is Cut.WHOLE:
+            return f"`{_typed_name(step.operation)}` needs the whole leaf at once"
+    stored, chunk = max(_chunks(leaf), key=lambda pair: pair[1])
+    if chunk <= BLOCK_BYTES:
+        return f"the least that is worked on is a block of {byte_text(min(BLOCK_BYTES, leaf.spec.bytes))}"
+    if chunk >= stored.bytes:
+        return (
+            f"it is stored in one chunk of {byte_text(chunk)}, which is decoded and written whole"
+        )
+    return f"it is stored in chunks of {byte_text(chunk)}, which are decoded and written whole"
+
+
+def _typed_name(operation: Operation) -> str:
+    """The name that a user types: a twin follows a measured factor by an operation that has none."""
+    return operation.measure_of.name if isinstance(operation, ScaleByMeasured) else operation.name
+
+
+def _chunks(leaf: PlannedLeaf) -> Iterator[tuple[LeafSpec, int]]:
+    """What is read and written for a leaf, each with the bytes of its chunks."""
+    read = [leaf.recipe.spec]
+    for step in leaf.recipe.steps:
+        read += [step.before, *(operand.spec for operand in step.operands)]
+        if step.measured_from is not None:
+            read.append(step.measured_from.spec)
+    for spec in read:
+        yield spec, _bytes_of(spec.chunk_shape, spec)
+    yield leaf.spec, _bytes_of(write_shape(leaf), leaf.spec)
+
+
+def _bytes_of(chunk: tuple[int, ...] | None, spec: LeafSpec) -> int:
+    """Bytes of a stored chunk; those beyond the leaf's end are decoded as well."""
+    return math.prod(chunk) * item_bytes(spec.dtype) if chunk is not None else 0

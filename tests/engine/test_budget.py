@@ -1,6 +1,5 @@
 """Bytes in flight: counted, bounded, and the same values come out whatever the bound."""
 
-import json
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -15,9 +14,8 @@ from surgery_cli import surgery
 from surgery_cli.engine import execution
 from surgery_cli.engine.budget import Budget, in_order
 from surgery_cli.engine.grid import block_shape
-from surgery_cli.errors import CheckpointError, ValueRefusal
+from surgery_cli.errors import ValueRefusal
 from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.store import claims
 
 MIB = 1 << 20
 
@@ -150,46 +148,3 @@ def test_results_come_in_the_order_of_the_tasks_within_the_limit() -> None:
 
     assert found == [number * number for number in range(50)]
     assert most <= 2
-
-
-@pytest.fixture
-def claiming(tmp_path: Path) -> Path:
-    """A small leaf whose metadata says that it is one chunk of a terabyte."""
-    path = tmp_path / "claiming"
-    with ocp.PyTreeCheckpointer(use_ocdbt=False) as checkpointer:
-        checkpointer.save(path, {"params": {"w": np.ones((4,), np.float32)}})
-    document = path / "params.w" / ".zarray"
-    fields = json.loads(document.read_text())
-    document.write_text(json.dumps({**fields, "shape": [1 << 38], "chunks": [1 << 38]}))
-    return path
-
-
-def test_a_claimed_terabyte_is_refused_before_memory_is_asked_for(claiming: Path) -> None:
-    assert surgery.inspect(str(claiming)).total_bytes == 1 << 40
-
-    with pytest.raises(CheckpointError, match="does not fit into memory") as caught:
-        surgery.inspect(str(claiming), stats=True)
-
-    assert "1,099,511,627,776 bytes" in caught.value.problems[0].why
-
-
-def test_an_edit_that_would_make_a_terabyte_at_once_is_refused_by_the_plan(claiming: Path) -> None:
-    plan = plan_of([operation_from_options("rescale", {"at": "params", "by": 2.0})])
-
-    with pytest.raises(CheckpointError, match="'params/w' does not fit into memory"):
-        surgery.plan(str(claiming), plan)
-
-
-def test_the_preview_names_the_leaf_that_the_budget_does_not_hold(source: Path) -> None:
-    fields = {"at": "params", "norm": "spectral"}
-    plan = plan_of([operation_from_options("normalize", fields)])
-
-    notes = surgery.plan(str(source), plan, options=surgery.Options(memory_bytes=64 * MIB)).notes
-
-    (note,) = [note for note in notes if "--memory" in note]
-    assert note.startswith("'params/large' needs ")
-    assert note.endswith("`normalize` looks at the whole leaf")
-
-
-def test_the_memory_that_there_is_can_be_told() -> None:
-    assert 16 * MIB < claims.available_bytes() < 1 << 50

@@ -1,0 +1,187 @@
+"""Memory that there is: what a plan needs is held against every limit, before any of it is asked for."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.errors import CheckpointError
+from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.store import memory_limits
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def claiming(tmp_path: Path) -> Path:
+    """A small leaf whose metadata says that it is one chunk of a terabyte."""
+    path = tmp_path / "claiming"
+    with ocp.PyTreeCheckpointer(use_ocdbt=False) as checkpointer:
+        checkpointer.save(path, {"params": {"w": np.ones((4,), np.float32)}})
+    document = path / "params.w" / ".zarray"
+    fields = json.loads(document.read_text())
+    document.write_text(json.dumps({**fields, "shape": [1 << 38], "chunks": [1 << 38]}))
+    return path
+
+
+def test_a_claimed_terabyte_is_refused_before_memory_is_asked_for(claiming: Path) -> None:
+    assert surgery.inspect(str(claiming)).total_bytes == 1 << 40
+
+    with pytest.raises(CheckpointError, match="does not fit into memory") as caught:
+        surgery.inspect(str(claiming), stats=True)
+
+    assert "a chunk of 1.0 TiB, " in caught.value.problems[0].why
+
+
+def test_an_edit_that_would_make_a_terabyte_at_once_is_refused_by_the_plan(claiming: Path) -> None:
+    plan = plan_of([operation_from_options("rescale", {"at": "params", "by": 2.0})])
+
+    with pytest.raises(CheckpointError, match="'params/w' does not fit into memory") as caught:
+        surgery.plan(str(claiming), plan)
+    why = caught.value.problems[0].why
+    assert why.startswith("float32[274877906944] takes about 4.0 TiB at once, ")
+    assert why.endswith("it is stored in one chunk of 1.0 TiB, which is decoded and written whole")
+
+
+def test_the_preview_names_the_leaf_that_the_budget_does_not_hold(tmp_path: Path) -> None:
+    params = {"small": np.ones((2, 2), np.float32), "large": np.ones((256, 256), np.float32)}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", {"params": params})
+    plan = plan_of([operation_from_options("normalize", {"at": "params", "norm": "spectral"})])
+    options = surgery.Options(memory_bytes=MIB)
+
+    notes = surgery.plan(str(tmp_path / "source"), plan, options=options).notes
+
+    (note,) = [note for note in notes if "--memory" in note]
+    assert re.fullmatch(
+        r"'params/large' takes about [0-9.]+ MiB at once, more than `--memory` allows:"
+        r" `normalize` needs the whole leaf at once; the run goes on with that much",
+        note,
+    )
+
+
+def test_a_note_of_a_twin_that_follows_a_measurement_names_the_edit_as_it_is_typed(
+    tmp_path: Path,
+) -> None:
+    params = {"w": np.ones((8, 8), np.float32)}
+    state = {"opt_state": optax.adam(0.1).init(params), "params": params}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "state", state)
+    fields = {"at": "params", "norm": "spectral", "optimizer": "transform"}
+    plan = plan_of([operation_from_options("normalize", fields)])
+    options = surgery.Options(memory_bytes=1, optimizer_kind="adam")
+
+    notes = surgery.plan(str(tmp_path / "state"), plan, options=options).notes
+
+    (note,) = [note for note in notes if "--memory" in note]
+    assert note.startswith("'opt_state/0/mu/w' takes about ")
+    assert "`normalize` needs the whole leaf at once" in note
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks", "why"),
+    [
+        ([4096, 2048], [4096, 2048], "it is stored in one chunk of 32.0 MiB, which is"),
+        ([8192, 2048], [4096, 2048], "it is stored in chunks of 32.0 MiB, which are"),
+        ([8192, 2048], [256, 2048], "the least that is worked on is a block of 16.0 MiB"),
+        ([256, 2048], [256, 2048], "the least that is worked on is a block of 2.0 MiB"),
+    ],
+)
+def test_the_preview_says_what_has_to_be_in_memory_at_once(
+    shape: list[int], chunks: list[int], why: str, claiming: Path
+) -> None:
+    document = claiming / "params.w" / ".zarray"
+    fields = json.loads(document.read_text())
+    document.write_text(json.dumps({**fields, "shape": shape, "chunks": chunks}))
+    for row in range(shape[0] // chunks[0]):
+        shutil.copy(claiming / "params.w" / "0", claiming / "params.w" / f"{row}.0")
+    plan = plan_of([operation_from_options("rescale", {"at": "params", "by": 2.0})])
+
+    notes = surgery.plan(str(claiming), plan, options=surgery.Options(memory_bytes=1 * MIB)).notes
+
+    (note,) = [note for note in notes if "--memory" in note]
+    assert why in note
+
+
+def test_the_memory_that_there_is_can_be_told() -> None:
+    assert 16 * MIB < memory_limits.available_bytes() < 1 << 50
+
+
+def _group(folder: Path, files: dict[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(f"{text}\n")
+
+
+def test_the_limit_of_a_control_group_counts_and_that_of_every_one_around_it(
+    tmp_path: Path,
+) -> None:
+    process, groups = tmp_path / "self", tmp_path / "cgroup"
+    process.mkdir()
+    (process / "cgroup").write_text("0::/job/step\n")
+    _group(groups / "job/step", {"memory.max": "max", "memory.current": "700"})
+    _group(
+        groups / "job",
+        {
+            "memory.max": "9000",
+            "memory.current": "4000",
+            "memory.stat": "anon 2500\ninactive_file 1000\nactive_file 500",
+        },
+    )
+    assert memory_limits.room(groups, process) == (
+        6500,
+        "are left of what its container or job may have",
+    )
+    _group(groups / "job/step", {"memory.max": "600"})  # lowered below what is used
+    assert memory_limits.room(groups, process).bytes == 0
+
+
+def test_the_limit_of_a_control_group_of_version_1_counts_also_where_only_its_root_shows(
+    tmp_path: Path,
+) -> None:
+    process, groups = tmp_path / "self", tmp_path / "cgroup"
+    process.mkdir()
+    (process / "cgroup").write_text("4:cpu,memory:/docker/abc\n1:cpuset:/docker/abc\n")
+    limit = {"memory.limit_in_bytes": "9000", "memory.usage_in_bytes": "4000"}
+    _group(groups / "memory", {**limit, "memory.stat": "inactive_file 1\ntotal_inactive_file 1500"})
+    assert memory_limits.room(groups, process).bytes == 6500
+    _group(groups / "memory", {"memory.limit_in_bytes": "9223372036854771712"})
+    assert memory_limits.room(groups, process).bound == "are free"
+
+
+def test_a_leaf_that_the_limit_of_address_space_does_not_hold_is_refused_before_any_work(
+    claiming: Path, tmp_path: Path
+) -> None:
+    document = claiming / "params.w" / ".zarray"
+    fields = json.loads(document.read_text())
+    document.write_text(json.dumps({**fields, "shape": [1 << 29], "chunks": [1 << 29]}))
+    (tmp_path / "place").mkdir()
+    words = [
+        "-m",
+        "surgery_cli",
+        "rescale",
+        str(claiming),
+        str(tmp_path / "place" / "new"),
+        "params",
+        "--by",
+        "2",
+    ]
+    ended = subprocess.run(
+        ["bash", "-c", 'ulimit -v 2500000; exec "$@"', "-", sys.executable, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert ended.returncode == 3, ended.stderr
+    assert "are left of what it may map (`ulimit -v`)" in ended.stderr
+    assert "one chunk of 2.0 GiB" in ended.stderr
+    assert list((tmp_path / "place").iterdir()) == []
