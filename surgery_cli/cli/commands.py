@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -166,9 +167,16 @@ def _read_plan(file: str, settings: list[str] | None) -> Plan:
 
 
 def run_plan(
-    source: str, destination: str, plan: Plan, options: Options, output: Output, *, dry_run: bool
+    source: str,
+    destination: str,
+    plan: Plan,
+    options: Options,
+    output: Output,
+    *,
+    dry_run: bool,
+    reworded: Callable[[str], str] = str,
 ) -> int:
-    """Apply a plan, or with ``dry_run`` print what that would do."""
+    """Apply a plan, or with ``dry_run`` print what that would do; the notes as ``reworded`` puts them."""
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import preview
 
@@ -176,12 +184,14 @@ def run_plan(
         found = surgery.plan(
             source, plan, destination=destination, options=options, say=saying(output)
         )
+        found.notes = list(map(reworded, found.notes))
         _print_preview(found, output)
         return 0
     with progress(output) as listener:
         report = surgery.apply(
             source, destination, plan, options=options, listener=listener, say=saying(output)
         )
+    report.notes = list(map(reworded, report.notes))
     if output.json or not output.quiet:
         print_document(report, output, partial(preview.render, verbose=output.verbose))
     return 0

@@ -13,7 +13,7 @@ from surgery_cli.cli import options
 from surgery_cli.cli.completion import complete_leaf
 from surgery_cli.cli.groups import with_parameters
 from surgery_cli.cli.options import Output
-from surgery_cli.cli.spelling import option_name
+from surgery_cli.cli.spelling import in_options, option_name, said_in_options
 from surgery_cli.operations.table import operations
 
 if TYPE_CHECKING:
@@ -51,8 +51,17 @@ def edit_command(name: str) -> Callable[..., int]:
         if "optimizer" in {f.name for f in fields_of(kind)}:
             values["optimizer"] = draft.optimizer
         settings = options.settings_of(set)
-        plan = plan_of([operation_from_options(name, values, settings=settings)])
-        return run_plan(source, destination, plan, draft, output, dry_run=dry_run)
+        with said_in_options(kind):
+            plan = plan_of([operation_from_options(name, values, settings=settings)])
+            return run_plan(
+                source,
+                destination,
+                plan,
+                draft,
+                output,
+                dry_run=dry_run,
+                reworded=lambda text: in_options(text, kind),
+            )
 
     command.__name__ = name
     command.__doc__ = inspect.getdoc(kind)

@@ -1,11 +1,18 @@
-"""How operations are spelled on the command line."""
+"""How operations are spelled on the command line, and what is said of them there."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
+from surgery_cli.errors import PlanError, SurgeryError
 from surgery_cli.operations.base import Operation
+from surgery_cli.operations.table import operations
 
 if TYPE_CHECKING:
     from surgery_cli.plan import Field
@@ -23,6 +30,96 @@ def option_name(field: Field) -> str:
     """
     name = field.name.removesuffix("s") if field.is_mapping else field.name
     return "--" + name.replace("_", "-")
+
+
+_SPAN: Final = re.compile(r"`([a-z_]+)(?::|: ([^`]+))?`")
+_BY_PLAN: Final = re.compile(r" \((?:in a plan `[^`]*`|`[^`]*` in a plan)\)")
+_SHARED: Final = ("optimizer", "optimizer_kind", "params", "seed")
+"""Fields of plans that are options of every writing command."""
+
+
+def in_options(text: str, kind: type[Operation]) -> str:
+    """What is said to users of plans, as said to one who typed the operation as a command.
+
+    `cast: true` is `--cast` there, `at: params` is `params`, `except` is `--except`. What only a plan can hold stays.
+
+    >>> from surgery_cli.operations.rescale import Rescale
+    >>> in_options("`by` is 0: use `by: 1.0`, or `optimizer: keep` or `reset`", Rescale)
+    '`--by` is 0: use `--by 1.0`, or `--optimizer keep` or `reset`'
+    """
+    from surgery_cli.plan import fields_of
+
+    own = {field.name: field for field in fields_of(kind)}
+    every = {f.name: f for other in operations().values() for f in fields_of(other)} | own
+
+    def spelled(span: re.Match[str]) -> str:
+        name, value = span.groups()
+        if name in _SHARED and (value is not None or name != "params"):  # `params` alone is a tree
+            return f"`{_shared_option(name, value)}`"
+        # a name alone may be any word: only the operation's own are sure to be meant
+        field = own.get(name) if value is None else every.get(name)
+        if field is None:
+            return span[0]
+        return f"`{_typed(field, value)}`"
+
+    return _SPAN.sub(spelled, _BY_PLAN.sub("", text))
+
+
+def _typed(field: Field, value: str | None) -> str:
+    """A field with its value in a plan's spelling (None if it is only named), as it is typed."""
+    if value is None:
+        return "AT" if field.name == "at" else option_name(field)
+    read = _read(value)
+    if field.name == "at":
+        return _joined(read if isinstance(read, list) else [read])
+    if isinstance(read, bool) and not field.is_flag:
+        return f"{option_name(field)} {str(read).lower()}"
+    return _joined(_option_words(field, read)) or f"{field.name}: {value}"
+
+
+def _shared_option(name: str, value: str | None) -> str:
+    option = "--" + name.replace("_", "-")
+    if value is None:
+        return option
+    read = _read(value)
+    pairs = read.items() if isinstance(read, dict) else [("", read)]
+    texts = [f"{node}={text}" if node else text for node, text in pairs]
+    return _joined([word for text in texts for word in (option, text)])
+
+
+def _read(value: str) -> Any:
+    """The value of a field as a plan would read it; what is no YAML (`*`, `…`) as it stands."""
+    from surgery_cli.plan.yaml_text import parse_yaml
+
+    try:
+        return parse_yaml(f"value: {value}", "advice").value["value"]
+    except PlanError:
+        return value
+
+
+def _joined(words: list[Any]) -> str:
+    """Words as a shell takes them; a placeholder stays bare."""
+    import shlex
+
+    return " ".join("…" if word == "…" else shlex.quote(str(word)) for word in words)
+
+
+@contextlib.contextmanager
+def said_in_options(kind: type[Operation]) -> Iterator[None]:
+    """Let errors that arise in the block advise options of the operation's command instead of fields of a plan."""
+    try:
+        yield
+    except SurgeryError as error:
+        error.problems = tuple(
+            msgspec.structs.replace(
+                problem,
+                what=in_options(problem.what, kind),
+                why=in_options(problem.why, kind),
+                fix=in_options(problem.fix, kind),
+            )
+            for problem in error.problems
+        )
+        raise
 
 
 def example_command(kind: type[Operation]) -> str:

@@ -134,14 +134,14 @@ as: weights
             raise PlanError(
                 f"'{name}' cannot be the name of an item",
                 why="an item is a directory of the step; names begin with a letter and have no slash",
-                fix="choose one with `as` (`--as`)",
+                fix="choose one with `as`",
                 field="as",
             )
         if name in draft.items.taken or name in draft.items.names or name in draft.items.made:
             raise PlanError(
                 f"the step holds '{name}' already",
                 why="everything in a step has a name of its own",
-                fix="choose another name with `as` (`--as`)",
+                fix="choose another name with `as`",
                 field="as",
             )
         return name
@@ -226,7 +226,7 @@ def _twins_elsewhere(draft: Draft, node: LeafPath) -> list[Slot]:
 
 def _refuse_broken(draft: Draft, node: LeafPath) -> None:
     """Refuse to move out what leaves a hole: an element of a list, a part of params or of optimizer state."""
-    fix = "`keep: true` (`--keep`) leaves it where it is as well"
+    fix = "`keep: true` leaves it where it is as well"
     if isinstance(node[-1], int):
         raise PlanError(
             f"'{node}' is an element of a list",

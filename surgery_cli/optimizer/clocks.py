@@ -60,7 +60,7 @@ def _half_reset(
     path: LeafPath, clock: Clock, kept: list[Slot], driven: int, recipe: LeafRecipe
 ) -> Problem:
     by_reset = recipe.policy == "reset"  # of `reset-optimizer`, which takes no policy
-    leave = "take `clocks` (`--clocks`) out, or reset all its slots: `reset-optimizer` without a pattern"
+    leave = "take `clocks: true` out, or reset all its slots: `reset-optimizer` without a pattern"
     warm = "leave it and use `optimizer: warm` for the edit, or reset them all: `reset-optimizer` with `clocks: true`"
     others = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
     return Problem(

@@ -81,7 +81,7 @@ def _torn(slot: Slot, what: str, name: str) -> PlanError:
         what,
         why=f"'{slot.node}' mirrors '{slot.root}' leaf by leaf, and the optimizer needs both alike",
         fix=f"{name} '{slot.param}', and its twins follow; or the whole '{slot.node}';"
-        " or say `twins: named` (`--twins named`)",
+        " or say `twins: named`",
         path=str(slot.path),
         field="at",
     )

@@ -103,7 +103,7 @@ def test_a_seed_that_a_plan_could_not_hold_is_refused_as_an_option_too(
     refused = surgery(*words, "--seed", seed)
 
     assert refused.code == 2
-    assert refused.err.startswith("error: `seed` must be a whole number, at least 0")
+    assert refused.err.startswith("error: `--seed` must be a whole number, at least 0")
     assert not (tmp_path / "new").exists()
 
 

@@ -145,7 +145,7 @@ def test_a_count_is_not_set_back_alone(surgery, saved, tmp_path):
 
     assert result.code == 2
     assert "would start anew" in result.err
-    assert "optimizer: warm" in result.err
+    assert "`--optimizer warm`" in result.err
     assert not (tmp_path / "new").exists()
 
 

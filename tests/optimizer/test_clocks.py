@@ -117,7 +117,7 @@ def test_a_partial_reset_with_clocks_is_refused() -> None:
     with pytest.raises(PlanError, match="would start anew") as caught:
         resolved("adam", ResetOptimizer(at="params/Dense_0", clocks=True))
     (problem,) = caught.value.problems
-    assert problem.fix.startswith("take `clocks` (`--clocks`) out, or reset all its slots")
+    assert problem.fix.startswith("take `clocks: true` out, or reset all its slots")
     assert "warm" not in problem.fix
     assert resolved("adam", ResetOptimizer(at="params/Dense_0")).changed
     assert resolved("adam", ResetOptimizer(clocks=True)).changed
@@ -192,7 +192,7 @@ def test_a_count_whose_state_leaves_out_every_param_may_restart() -> None:
             "`optimizer: warm` for the edit",
             [Reinit(at="params", init="zeros", optimizer="warm")],
         ),
-        (ResetOptimizer(), "`clocks: true` (`--clocks`)", [ResetOptimizer(clocks=True)]),
+        (ResetOptimizer(), "`clocks: true`", [ResetOptimizer(clocks=True)]),
         (
             ResetOptimizer(at="params/Dense_0"),
             "of all its slots (no pattern) with `clocks: true`",
