@@ -215,12 +215,29 @@ def test_a_sparkline_tells_an_empty_bin_from_a_nearly_empty_one():
     assert sparkline([]) == ""
 
 
+@pytest.mark.parametrize(
+    ("operation", "twins", "said"),
+    [
+        ("average", {"warm": 30}, "30 warm (first moments 0, second moments kept)"),
+        ("reinit", {"warm": 4}, "4 warm (first moments 0, second moments at their mean)"),
+        ("rescale", {"keep": 2, "carried": 1}, "2 keep (as they were), 1 carried (edited like"),
+        ("replace", {"donor": 2}, "2 donor (taken with their params)"),
+        ("reinit", {"reset": 2}, "2 reset (as the optimizer starts them)"),
+        ("rename", {"moved": 1200}, "twins: 1,200 moved\n"),
+    ],
+)
+def test_a_preview_says_what_becomes_of_twins(operation, twins, said):
+    edit = reports.EditLine(operation=operation, summary="params", leaves=2, twins=twins)
+
+    assert said in plain(preview.render, preview_of(edits=[edit]))
+
+
 def test_a_preview_has_a_line_per_edit_then_notes_then_removed_then_bytes():
     assert plain(preview.render, preview_of()) == (
         "/runs/mnist → /runs/new\n"
         "  step 500 (newest of 2)\n"
         "\n"
-        "  1  rescale  params/**/kernel by 0.5  3 leaves    2.0 KiB  twins: 6 transform\n"
+        "  1  rescale  params/**/kernel by 0.5  3 leaves    2.0 KiB  twins: 6 transform (scaled to match)\n"
         "  2  delete   ema                        1 leaf  no values\n"
         "\n"
         "  note: 2 slots are kept: their power is not sure\n"

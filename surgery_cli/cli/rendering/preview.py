@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from surgery_cli.cli.rendering.page import Cell, Page, Row
 from surgery_cli.cli.rendering.words import (
     counted,
@@ -9,6 +11,7 @@ from surgery_cli.cli.rendering.words import (
     leaves_text,
     shown_path,
 )
+from surgery_cli.operations.table import operations
 from surgery_cli.quantities import byte_text
 from surgery_cli.reports import ChangedLeaf, EditLine, Preview, Report
 
@@ -50,8 +53,31 @@ def _render_way(document: Preview, page: Page) -> None:
         page.line("no edits: a plain copy", indent=2)
 
 
+_MEANINGS: Final = {
+    "transform": "scaled to match",
+    "keep": "as they were",
+    "reset": "as the optimizer starts them",
+    "carried": "edited like their params",
+    "donor": "taken with their params",
+}
+"""What becomes of twins, for those policies whose names do not say it."""
+
+
+def _meaning(policy: str, operation: str) -> str:
+    """What the policy does to twins under this edit, in brackets; '' where its name says it."""
+    if policy == "warm":
+        kind = operations().get(operation)
+        is_new = kind is not None and getattr(kind, "ignores_leaf", False)
+        second = "at their mean" if is_new else "kept"
+        return f" (first moments 0, second moments {second})"
+    return f" ({_MEANINGS[policy]})" if policy in _MEANINGS else ""
+
+
 def _edit_row(number: int, edit: EditLine) -> Row:
-    twins = ", ".join(f"{count:,} {policy}" for policy, count in edit.twins.items())
+    twins = ", ".join(
+        f"{count:,} {policy}{_meaning(policy, edit.operation)}"
+        for policy, count in edit.twins.items()
+    )
     return (
         Cell(str(number), "faint", right=True),
         Cell(edit.operation, "strong"),
