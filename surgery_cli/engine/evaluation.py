@@ -13,7 +13,7 @@ from surgery_cli.engine import operands
 from surgery_cli.engine.grid import (
     Window,
     block_shape,
-    decoded_bytes,
+    kept_bytes,
     relative,
     window_shape,
     windows,
@@ -269,11 +269,12 @@ def working_bytes(recipe: LeafRecipe, block: tuple[int, ...], tile_elements: int
     widths += [step.measured_from.spec.dtype for step in recipe.steps if step.measured_from]
     read = count * max(map(item_bytes, widths))
     origin = recipe.steps[0].before if recipe.steps else recipe.spec
-    stored = read if recipe.origin is None else max(read, decoded_bytes(origin, block))
+    is_read = recipe.origin is not None and len(origin.shape) == len(block)
+    kept = kept_bytes(origin, block) if is_read else 0
     has_tiles = tile_elements is not None
     beside = sum(operands.working_bytes(step, block, has_tiles=has_tiles) for step in recipe.steps)
     # a sum over many operands is taken in tiles of its own
     alone = [step for step in recipe.steps if operands.are_kept(step)]
     is_tiled = len(alone) == len(recipe.steps) and not is_whole(recipe)
     tile = min(count, tile_elements) if is_tiled and tile_elements else count
-    return stored + max(read, beside) + (tile * TEMPORARY_BYTES if alone else 0)
+    return kept + max(kept, read) + max(read, beside) + (tile * TEMPORARY_BYTES if alone else 0)

@@ -248,6 +248,7 @@ class Execution:
             self._batch = None
 
     def _commit(self, batch: _Batch) -> None:
+        wait(batch.tasks)  # one that is still written would fail once the transaction is gone
         try:
             for task in batch.tasks:
                 task.result()

@@ -14,23 +14,6 @@ taken over blocks, and so depend on nothing but the leaf."""
 Window = tuple[slice, ...]
 
 
-def decoded_bytes(spec: LeafSpec, block: tuple[int, ...]) -> int:
-    """Bytes of the stored chunks that must be decoded to read a block, wherever it stands in the grid.
-
-    >>> from surgery_cli.tree.specs import LeafKind
-    >>> leaf = LeafSpec(kind=LeafKind.ARRAY, shape=(64, 8), dtype="float32", chunk_shape=(32, 8))
-    >>> decoded_bytes(leaf, (4, 8)), decoded_bytes(leaf, (32, 8)), decoded_bytes(leaf, (40, 8))
-    (2048, 1024, 2048)
-    """
-    chunk = spec.chunk_shape or (1,) * len(block)
-    count = item_bytes(spec.dtype)
-    for size, part, whole in zip(spec.shape, block, chunk, strict=True):
-        one = max(whole, 1)
-        straddled = part // one if part % one == 0 else -(-part // one) + 1
-        count *= min(straddled * one, size)
-    return count
-
-
 def block_shape(
     spec: LeafSpec, write_shape: tuple[int, ...] | None, limit: int = BLOCK_BYTES
 ) -> tuple[int, ...]:
@@ -57,6 +40,24 @@ def block_shape(
         if block[axis] < shape[axis]:
             break
     return tuple(block)
+
+
+def kept_bytes(spec: LeafSpec, block: tuple[int, ...]) -> int:
+    """Bytes of the decoded chunks that are kept between blocks, wherever these stand; 0 if blocks are whole chunks.
+
+    >>> from surgery_cli.tree.specs import LeafKind
+    >>> leaf = LeafSpec(kind=LeafKind.ARRAY, shape=(64, 8), dtype="float32", chunk_shape=(32, 8))
+    >>> kept_bytes(leaf, (4, 8)), kept_bytes(leaf, (32, 8)), kept_bytes(leaf, (40, 8))
+    (2048, 0, 2048)
+    """
+    if spec.chunk_shape is None:
+        return 0
+    count = 1
+    for size, part, chunk in zip(spec.shape, block, spec.chunk_shape, strict=True):
+        one = max(chunk, 1)
+        touched = part // one if part % one == 0 else -(-part // one) + 1
+        count *= min(touched * one, size)
+    return count * item_bytes(spec.dtype) if count > math.prod(block) else 0
 
 
 def windows(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[Window]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from surgery_cli.draft import Operand, Step
-from surgery_cli.engine.grid import Window, decoded_bytes, relative
+from surgery_cli.engine.grid import Window, kept_bytes, relative
 from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.tree.specs import is_complex, item_bytes
 
@@ -89,9 +89,8 @@ def working_bytes(step: Step, block: tuple[int, ...], *, has_tiles: bool) -> int
     if not step.operands:
         return 0
     parts = [_part_bytes(operand, block) for operand in step.operands]
-    decoded = [decoded_bytes(o.spec, _part(o, block)) for o in step.operands]
-    kept = sum(whole for part, whole in zip(parts, decoded, strict=True) if whole > part)
-    stored = max(kept, *parts)
+    kept = [kept_bytes(operand.spec, _part(operand, block)) for operand in step.operands]
+    stored = sum(kept) + max(*kept, *parts)
     if are_kept(step):
         return sum(parts) + stored
     sums = SUM_BYTES * (2 if is_complex(step.before.dtype) else 1)

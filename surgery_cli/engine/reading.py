@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from surgery_cli.engine.grid import Window, block_shape, decoded_bytes, windows
+from surgery_cli.engine.grid import Window, block_shape, kept_bytes, windows
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, item_bytes
 
@@ -43,11 +43,13 @@ def read_values(source: Readable, path: LeafPath, window: Window | None = None) 
 
 
 def reading_bytes(spec: LeafSpec, block: tuple[int, ...] | None = None) -> int:
-    """Bytes in memory while a leaf is read block by block: its chunks as stored and decoded, and the block."""
+    """Bytes in memory while a leaf is read block by block: as stored and as read, and chunks that are kept."""
     if not spec.has_array:
         return 0
     shape = block_shape(spec, spec.write_shape) if block is None else block
-    return decoded_bytes(spec, shape) + math.prod(shape) * item_bytes(spec.dtype)
+    read = math.prod(shape) * item_bytes(spec.dtype)
+    kept = kept_bytes(spec, shape)
+    return kept + max(kept, read) + read
 
 
 def value_blocks(source: Readable, path: LeafPath, spec: LeafSpec) -> Iterator[Values]:

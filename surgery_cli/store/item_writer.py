@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from surgery_cli.store.file_writers import (
     write_aggregate,
 )
 from surgery_cli.store.item import FileItem, PytreeItem, ReadBefore
-from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf
+from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.links import Linker
 from surgery_cli.store.listing import Listing
 from surgery_cli.store.ocdbt import OcdbtStore
@@ -58,6 +58,13 @@ def open_writer(plan: ItemPlan, target: Path, linker: Linker, *, compact: bool) 
     if plan.item.layout == "flax msgpack":
         return MsgpackWriter(plan, target)
     return ConvertingWriter(plan, target, linker)
+
+
+def copied_leaves(plan: ItemPlan, *, compact: bool) -> Sequence[PlannedLeaf]:
+    """The leaves whose stored values pass through memory, encoded, on their way into a database."""
+    if not isinstance(plan.item, PytreeItem) or isinstance(plan.item.store, PerLeafStore):
+        return ()
+    return plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW) if compact else plan.of(Way.RAW)
 
 
 class PytreeWriter:

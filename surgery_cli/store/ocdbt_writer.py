@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from surgery_cli.errors import WriteError
 from surgery_cli.store.array_writing import open_for_writing, store_block, write_file
@@ -23,6 +23,17 @@ if TYPE_CHECKING:
 
 RAW_BATCH_BYTES = 64 << 20
 """Encoded bytes that one transaction holds when they are copied without decoding."""
+
+
+_COPIES: Final = 3
+"""So often a value is in memory while TensorStore takes it over: as it was read, and twice more."""
+
+
+def copying_bytes(leaf: PlannedLeaf) -> int:
+    """Bytes in memory while the largest stored value of a leaf is copied into a database without being decoded."""
+    array = leaf.origin_array
+    values = array.values or leaf.origin_store.stored_values(array.name).values()
+    return _COPIES * max(map(len, values), default=0)
 
 
 class OcdbtWriter:

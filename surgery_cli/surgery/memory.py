@@ -14,7 +14,9 @@ from surgery_cli.operations.base import Cut, Operation
 from surgery_cli.operations.factors import ScaleByMeasured
 from surgery_cli.quantities import byte_text
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.item_writer import copied_leaves
 from surgery_cli.store.memory_limits import room
+from surgery_cli.store.ocdbt_writer import copying_bytes
 from surgery_cli.store.sidecar_edits import write_shape
 from surgery_cli.tree.specs import LeafSpec, item_bytes
 
@@ -22,13 +24,13 @@ _ALWAYS_TRIED_BYTES: Final = 128 << 20
 """What needs no more than this is not refused by a look at the machine, and no budget is cut to less."""
 
 
-def check_memory(plans: Mapping[str, ItemPlan], device: str) -> None:
+def check_memory(plans: Mapping[str, ItemPlan], compact: Mapping[str, bool], device: str) -> None:
     """Refuse what this process has no memory for, before any of it is asked for.
 
     Raises:
         CheckpointError: a leaf, or a stored chunk of one, is declared larger than the memory that can be had.
     """
-    needed, leaf = _most_at_once(plans, device)
+    needed, leaf = _most_at_once(plans, compact, device)
     if leaf is None or needed <= _ALWAYS_TRIED_BYTES:
         return
     there = room()
@@ -46,22 +48,30 @@ def bytes_to_use(memory_bytes: int) -> int:
     return min(memory_bytes, max(room().bytes, _ALWAYS_TRIED_BYTES))
 
 
-def memory_notes(plans: Mapping[str, ItemPlan], memory_bytes: int, device: str) -> list[str]:
-    """Where the budget cannot be kept: which leaf takes how much, and why."""
-    needed, leaf = _most_at_once(plans, device)
+def memory_notes(
+    plans: Mapping[str, ItemPlan], compact: Mapping[str, bool], memory_bytes: int, device: str
+) -> list[str]:
+    """Where the budget cannot be kept: which leaf takes how much, and why; ``compact`` says which items are."""
+    needed, leaf = _most_at_once(plans, compact, device)
     if leaf is None or needed <= memory_bytes:
         return []
-    sentence = f"'{leaf.draft_path}' takes about {byte_text(needed)} at once, more than `--memory` allows"
+    sentence = (
+        f"'{leaf.draft_path}' takes about {byte_text(needed)} at once, more than `--memory` allows"
+    )
     return [f"{sentence}: {_why_at_once(leaf)}; the run goes on with that much"]
 
 
-def _most_at_once(plans: Mapping[str, ItemPlan], device: str) -> tuple[int, PlannedLeaf | None]:
+def _most_at_once(
+    plans: Mapping[str, ItemPlan], compact: Mapping[str, bool], device: str
+) -> tuple[int, PlannedLeaf | None]:
     """The most bytes that a single leaf needs at once, and the leaf."""
     tile = HostKit.tile_elements if device == "host" else None
     most: tuple[int, PlannedLeaf | None] = (0, None)
-    for plan in plans.values():
-        for leaf in plan.of(Way.ENCODE):
-            needed = bytes_in_flight(leaf, tile)
+    for name, plan in plans.items():
+        needs = [(leaf, bytes_in_flight(leaf, tile)) for leaf in plan.of(Way.ENCODE)]
+        copied = copied_leaves(plan, compact=compact[name])
+        needs += [(leaf, copying_bytes(leaf)) for leaf in copied]
+        for leaf, needed in needs:
             if needed > most[0]:
                 most = needed, leaf
     return most
@@ -69,6 +79,8 @@ def _most_at_once(plans: Mapping[str, ItemPlan], device: str) -> tuple[int, Plan
 
 def _why_at_once(leaf: PlannedLeaf) -> str:
     """Why a leaf takes what it takes, in a sentence."""
+    if leaf.way is not Way.ENCODE:
+        return "it is copied as it is stored, one chunk at a time"
     for step in leaf.recipe.steps:
         if step.operation.cut is Cut.WHOLE:
             return f"`{_typed_name(step.operation)}` needs the whole leaf at once"

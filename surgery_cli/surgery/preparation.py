@@ -163,7 +163,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         (text for _, text in choices.values() if text), "the format is one file, written anew"
     )
     compact = {name: chosen for name, (chosen, _) in choices.items()}
-    check_memory(plans, options.device)
+    check_memory(plans, compact, options.device)
     return Prepared(checkpoint, draft, sources, plans, references, compact, reason, looked)
 
 

@@ -68,7 +68,7 @@ def preview_fields(
     notes += [look.sentence for look in prepared.looked] + list(draft.notes)
     notes += dropped_item_notes(prepared.checkpoint, draft)
     notes += unread_notes(prepared.plans) + dead_notes(prepared.references, prepared.compact)
-    notes += memory_notes(prepared.plans, options.memory_bytes, options.device)
+    notes += memory_notes(prepared.plans, prepared.compact, options.memory_bytes, options.device)
     removed = [str(path) for path in draft.removed]
     notes += [
         f"'{item.directory.name}': {item.layout} is only read; the result is an Orbax directory"

@@ -1,0 +1,69 @@
+"""A run takes no more memory beside its start than its preview says, where leaves are stored in one large chunk."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+MIB = 1 << 20
+SHAPE = (2560, 4096)  # 40 MiB
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``one`` has its leaf in one chunk, ``many`` and ``many3`` (zarr 3) in chunks of 1 MiB."""
+    folder = tmp_path_factory.mktemp("promised")
+    for seed, (name, chunk_bytes) in enumerate([("one", None), ("many", MIB), ("many3", MIB)]):
+        values = np.random.default_rng(seed).standard_normal(SHAPE, np.float32)
+        tree = {"w": jax.numpy.asarray(values), "b": jax.numpy.arange(4.0)}
+        chunks = jax.tree.map(lambda _, n=chunk_bytes: ocp.SaveArgs(chunk_byte_size=n), tree)
+        handler = ocp.PyTreeCheckpointHandler(use_zarr3=name == "many3")
+        with ocp.Checkpointer(handler) as checkpointer:
+            checkpointer.save(folder / name, args=ocp.args.PyTreeSave(tree, save_args=chunks))
+    return folder
+
+
+RUN = """
+import re, sys
+from surgery_cli.__main__ import main
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code
+status = open("/proc/self/status").read()  # what `getrusage` says was the parent's, before the program began
+sys.stderr.write(re.search(r"VmHWM:\\s*(\\d+) kB", status)[1])
+"""
+
+
+def _run(folder: Path, words: list[str]) -> tuple[str, int]:
+    """What surgery prints, and the most bytes of memory that its process had."""
+    command = [sys.executable, "-c", RUN, *words, "--memory", "1MiB", "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout, int(done.stderr.split()[-1]) * 1024
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["rescale", "one", "NEW", "w", "--by", "0.5"],
+        ["compact", "one", "NEW"],
+        ["average", "many", "NEW", "w", "--with", "one"],
+        ["replace", "many3", "NEW", "w", "--with", "one"],
+        ["reinit", "one", "NEW", "w", "--init", "lecun_normal"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_the_peak_is_within_what_was_said(saved: Path, tmp_path: Path, words: list[str]) -> None:
+    words = [word.replace("NEW", str(tmp_path / "new")) for word in words]
+    preview, base = _run(saved, [*words, "--dry-run"])
+    said = [re.search(r"takes about ([0-9.]+) MiB", note) for note in json.loads(preview)["notes"]]
+    (promised,) = [float(found[1]) * MIB for found in said if found]
+    _, peak = _run(saved, words)
+    started = 24 * MIB  # what is loaded only when values are read: codecs, threads and their stacks
+    assert 40 * MIB < peak - base < promised + started
