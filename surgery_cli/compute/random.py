@@ -78,7 +78,7 @@ def orthogonal(seed: int, at: Place, column_axis: int, *, is_delta: bool) -> Flo
     rest = [size for axis, size in enumerate(shape) if axis != column_axis % len(shape)]
     kernel = np.moveaxis(matrix.reshape(*rest, columns), -1, column_axis)
     if not is_delta:
-        return kernel
+        return np.ascontiguousarray(kernel)
     leaf = np.zeros(whole)
     leaf[tuple((size - 1) // 2 for size in whole[:-2])] = kernel
     return leaf
@@ -87,10 +87,18 @@ def orthogonal(seed: int, at: Place, column_axis: int, *, is_delta: bool) -> Flo
 def _orthonormal(key: tuple[int, int], rows: int, columns: int) -> Floats:
     """The Q of a normal matrix, with the signs of R's diagonal taken out: uniformly distributed."""
     tall = (max(rows, columns), min(rows, columns))
-    elements = np.arange(math.prod(tall), dtype=np.uint64)
-    q, r = np.linalg.qr(_normal(_bits(elements, key)).reshape(tall))
-    q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
-    return q.T if rows < columns else q
+    q, r = np.linalg.qr(_normals(key, tall))
+    q *= np.where(np.diagonal(r) < 0, -1.0, 1.0)
+    return np.ascontiguousarray(q.T) if rows < columns else q
+
+
+def _normals(key: tuple[int, int], shape: tuple[int, int]) -> Floats:
+    """A standard normal matrix, drawn a piece at a time: the temporaries of a draw are ten times its values."""
+    values = np.empty(math.prod(shape))
+    for start in range(0, values.size, _PIECE):
+        elements = np.arange(start, min(start + _PIECE, values.size), dtype=np.uint64)
+        values[start : start + _PIECE] = _normal(_bits(elements, key))
+    return values.reshape(shape)
 
 
 def _pieces(

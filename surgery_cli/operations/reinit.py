@@ -102,8 +102,8 @@ class Reinit(LeafOperation, tag="reinit", kw_only=True, frozen=True):
             drawn = kit.apply(lambda: kit.xp.full(at.shape, values.scale, dtype="float64"))
         elif values.distribution in initializers.ORTHOGONAL:
             is_delta = values.distribution == "delta_orthogonal"
-            matrix = kit.orthogonal(seed, at, values.column_axis, is_delta=is_delta)
-            drawn = values.scale * matrix
+            drawn = kit.orthogonal(seed, at, values.column_axis, is_delta=is_delta)
+            drawn *= values.scale
         else:
             drawn = kit.draw(values.distribution, seed, at, **values.bounds)
             drawn = drawn * values.scale + values.shift

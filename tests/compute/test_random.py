@@ -1,11 +1,12 @@
 """Random values by counter: the generator against its authors' vectors, the distributions against theory."""
 
 import statistics
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from surgery_cli.compute.random import draw, normal_quantile, philox
+from surgery_cli.compute.random import draw, normal_quantile, orthogonal, philox
 from surgery_cli.operations.base import Place
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -103,3 +104,27 @@ def test_truncated_values_stay_within_their_bounds_and_differ(lower: float, uppe
     assert values.min() >= lower
     assert values.max() <= upper
     assert len(np.unique(values)) > 900
+
+
+@pytest.mark.parametrize("shape", [(170, 200), (200, 170), (1, 5), (5, 1)])
+def test_an_orthogonal_matrix_is_the_q_of_the_normal_values_of_the_leaf(
+    shape: tuple[int, int],
+) -> None:
+    tall = (max(shape), min(shape))
+    q, r = np.linalg.qr(draw("normal", 3, place(tall, (0, 0), tall)))
+    expected = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
+    drawn = orthogonal(3, place(shape, (0, 0), shape), -1, is_delta=False)
+    np.testing.assert_array_equal(drawn, expected.T if shape[0] < shape[1] else expected)
+
+
+@pytest.mark.parametrize("column_axis", [0, -1])
+def test_drawing_an_orthogonal_matrix_takes_three_more_like_it_at_most(column_axis: int) -> None:
+    shape = (200, 600)
+    tracemalloc.start()
+    try:
+        drawn = orthogonal(0, place(shape, (0, 0), shape), column_axis, is_delta=False)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert drawn.flags.c_contiguous
+    assert peak < 4 * drawn.nbytes + (4 << 20)  # and the temporaries of a piece
