@@ -318,6 +318,7 @@ def _record(
         plan=plan.document(),
         leaves=[reports.as_builtins(leaf) for leaf in report.leaves],
         removed=report.removed,
+        notes=list(draft.notes),
         verified=verified | ({"probe": probed} if probed else {}),
         digests=digests,
         history=history_after(prepared.checkpoint, digests),

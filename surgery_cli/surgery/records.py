@@ -41,6 +41,8 @@ class Record(msgspec.Struct, kw_only=True):
     plan: dict[str, Any]
     leaves: list[dict[str, Any]]
     removed: list[str] = []
+    notes: list[str] = []
+    """What the preview said of the edits: the members of an average, slots that are kept."""
     verified: dict[str, Any] = {}
     digests: dict[str, LeafDigest] = {}
     history: list[dict[str, Any]] = []

@@ -1,5 +1,6 @@
 """Averaging over checkpoints, held against float64 NumPy, with Orbax's own checkpoints as members."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,10 @@ def test_the_weights_go_to_the_members_in_the_order_that_the_preview_says(
         found = manager.restore(40, args=ocp.args.StandardRestore())
     expected = _mean([40, 10, 20, 30], "w", [1.0, 2.0, 3.0, 0.5]).astype(np.float32)
     np.testing.assert_array_equal(np.asarray(found["params"]["w"]), expected)
+    record = json.loads((tmp_path / "mean/40/surgery.json").read_text())
+    assert (
+        "step 40 (the source) × 1, step 10 × 2, step 20 × 3, step 30 × 0.5" in record["notes"][-1]
+    )
 
 
 def test_twenty_members_are_one_short_note(members: list[Path]) -> None:
