@@ -15,6 +15,8 @@ from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
 from surgery_cli.operations.factors import find_leaf
 from surgery_cli.operations.members import (
     Member,
+    listed,
+    member_names,
     members_note,
     others_of,
     refuse_lacking,
@@ -69,7 +71,7 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
 
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
         others = self._others(scene)
-        self._check_weights(1 + len(others))
+        self._check_weights(member_names(others, self.steps, scene))
         is_edited = any(not draft.is_untouched(path) for path in named)
         refuse_repeated(others, scene, is_edited=is_edited)
         refuse_negative(draft, named, self.weights)
@@ -98,13 +100,13 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
         named = (self.with_,) if isinstance(self.with_, str) else self.with_
         return others_of(named, self.steps, scene)
 
-    def _check_weights(self, count: int) -> None:
+    def _check_weights(self, members: Sequence[str]) -> None:
         if not self.weights:
             return
-        if len(self.weights) != count:
+        if len(self.weights) != len(members):
             raise PlanError(
-                f"{len(self.weights)} weights for {count} members",
-                why="the checkpoint that is edited is the first member",
+                f"{len(self.weights)} weights for {len(members)} members",
+                why=f"the members are {listed(members)}",
                 fix="give one weight for each member, or none for equal ones",
                 field="weights",
             )

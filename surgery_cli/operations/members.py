@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -176,28 +177,37 @@ def members_note(
     others: Sequence[Member], weights: Sequence[float], steps: str, scene: Scene
 ) -> str:
     """The sentence of the preview that says who the members are, in the order of the weights."""
-    source = scene.source
-    sources = [source, *(member.source for member in others)]
-    own_steps = set(source.steps.values())
-    if all(member.source.address in own_steps for member in others):
-        names = [f"step {one.step}" for one in sources]
-    else:
-        names = [f"'{name}'" for name in short_names([one.address for one in sources])]
-    names[0] += f" (the source{_outside(source, steps)})"
+    names = member_names(others, steps, scene)
     if weights:
         shown = [f"{name} × {weight:g}" for name, weight in zip(names, weights, strict=True)]
         return f"members of the average, with their weights: {', '.join(shown)}"
+    return f"{len(names)} members of the average, of equal weight: {listed(names)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names with commas, the first of very many."""
     shown = names if len(names) <= _MOST_NAMED else names[: _MOST_NAMED - 4]
-    rest = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
-    return f"{len(names)} members of the average, of equal weight: {', '.join(shown)}{rest}"
+    more = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
+    return ", ".join(shown) + more
 
 
-def _outside(source: Source, steps: str) -> str:
-    """What to add if the source, a member in any case, lies outside of the range."""
-    if not steps or source.step is None:
-        return ""
-    first, last = map(int, steps.split(".."))
-    return "" if first <= source.step <= last else f", though outside of {steps}"
+def member_names(others: Sequence[Member], steps: str, scene: Scene) -> list[str]:
+    """All members in the order of the weights: steps of the own run, or as much of their paths as tells them apart.
+
+    Of a source that lies outside of the range of ``steps``, a member in any case, that is said.
+    """
+    source = scene.source
+    own_steps = set(source.steps.values())
+    if all(member.source.address in own_steps for member in others):
+        names = [f"step {source.step}", *(f"step {member.source.step}" for member in others)]
+        first, last = map(int, steps.split("..")) if steps else (0, math.inf)
+        is_outside = source.step is not None and not first <= source.step <= last
+        names[0] += f" (the source, though outside of {steps})" if is_outside else " (the source)"
+        return names
+    addresses = [source.address, *(member.source.address for member in others)]
+    names = [f"'{name}'" for name in short_names(addresses)]
+    names[0] += " (the source)"
+    return names
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

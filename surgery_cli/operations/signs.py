@@ -10,6 +10,7 @@ from surgery_cli.draft import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.roots import is_optimizer_name
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import is_floating
 
 FOLLOWING: Final = (
     "first moments then start at 0 and second moments stay (with `optimizer: keep` all stay)"
@@ -27,7 +28,8 @@ def refuse_negative(draft: Draft, named: Sequence[LeafPath], weights: Sequence[f
     total = math.fsum(weights)
     if all(weight / total >= 0 for weight in weights):
         return
-    reasons = {path: reason for path in named if (reason := _why_not(path, draft))}
+    floating = [path for path in named if is_floating(draft.leaves[path].spec.dtype)]
+    reasons = {path: reason for path in floating if (reason := _why_not(path, draft))}
     if not reasons:
         return
     path, reason = next(iter(reasons.items()))

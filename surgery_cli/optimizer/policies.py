@@ -306,10 +306,11 @@ def _refuse_policy(edit: LeafOperation, policy: str | None) -> None:
             fix="use `optimizer: reset` or `keep`",
             field="optimizer",
         )
-    if edit.ignores_leaf and policy == "transform":
+    if edit.default_policy == "warm" and policy == "transform":
         raise PlanError(
             f"`optimizer: transform` has nothing to follow in '{edit.name}'",
-            why="the new values do not come from the old ones",
+            why="the new values do not come from the old ones"
+            + ("" if edit.ignores_leaf else " alone"),
             fix="use `optimizer: warm`, `reset` or `keep`",
             field="optimizer",
         )

@@ -187,6 +187,14 @@ def test_the_preview_names_every_member_with_the_weight_that_it_gets(run: Path) 
     )
 
 
+def test_a_wrong_count_of_weights_names_the_members(run: Path) -> None:
+    with pytest.raises(PlanError, match="3 weights for 4 members") as caught:
+        _plan(run, at="params", steps="10..40", weights=[1.0, 2.0, 3.0])
+
+    (problem,) = caught.value.problems
+    assert problem.why == "the members are step 40 (the source), step 10, step 20, step 30"
+
+
 def test_the_weights_go_to_the_members_in_the_order_that_the_preview_says(
     run: Path, tmp_path: Path
 ) -> None:
@@ -364,6 +372,15 @@ def test_params_alone_take_negative_weights_and_second_moments_stay(
     moments, kept = found["opt_state"][0], before["opt_state"][0]
     np.testing.assert_array_equal(moments["nu"]["layer_0"]["w"], kept["nu"]["layer_0"]["w"])
     assert not np.any(moments["mu"]["layer_0"]["w"])
+
+
+def test_no_factor_takes_the_twins_along(adams: list[Path]) -> None:
+    with pytest.raises(PlanError, match="has nothing to follow in 'average'") as caught:
+        _plan(adams[0], at="params", with_=str(adams[1]), optimizer="transform")
+
+    (problem,) = caught.value.problems
+    assert problem.why == "the new values do not come from the old ones alone"
+    assert problem.fix == "use `optimizer: warm`, `reset` or `keep`"
 
 
 def test_first_moments_and_weights_below_0_that_all_are_take_part(adams: list[Path]) -> None:
