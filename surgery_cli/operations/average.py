@@ -15,6 +15,7 @@ from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
 from surgery_cli.operations.factors import find_leaf
 from surgery_cli.operations.members import (
     Member,
+    copies_note,
     listed,
     member_names,
     members_note,
@@ -94,7 +95,12 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
         after = super().rewrite(draft, scene)
         if after.leaves == draft.leaves:  # an optional edit that names nothing
             return after
-        return after.noting(members_note(self._others(scene), self.weights, self.steps, scene))
+        others = self._others(scene)
+        notes = (
+            members_note(others, self.weights, self.steps, scene),
+            copies_note(others, self.steps, scene),
+        )
+        return after.noting(*filter(None, notes))
 
     def _others(self, scene: Scene) -> list[Member]:
         named = (self.with_,) if isinstance(self.with_, str) else self.with_

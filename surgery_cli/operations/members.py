@@ -184,6 +184,18 @@ def members_note(
     return f"{len(names)} members of the average, of equal weight: {listed(names)}"
 
 
+def copies_note(others: Sequence[Member], steps: str, scene: Scene) -> str:
+    """The sentence about members that are copies of one another, as far as metadata shows; '' if none are."""
+    sources = [scene.source, *(member.source for member in others)]
+    alike: dict[str, list[str]] = {}
+    for name, source in zip(member_names(others, steps, scene), sources, strict=True):
+        alike.setdefault(source.fingerprint, []).append(name)
+    copies = [" and ".join(names) for names in alike.values() if len(names) > 1]
+    if not copies:
+        return ""
+    return f"members that are copies of one another count once each: {', '.join(copies)}"
+
+
 def listed(names: Sequence[str]) -> str:
     """Names with commas, the first of very many."""
     shown = names if len(names) <= _MOST_NAMED else names[: _MOST_NAMED - 4]

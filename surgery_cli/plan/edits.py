@@ -234,6 +234,8 @@ def _problem(
         and _fits([culprit], shapes_of(kind)[name].annotation)
     ):
         fix = f"write it as a list: `{name}: [{shown(culprit)}]`"
+    elif not fix and field.type_text.startswith("text like"):
+        fix = field.description.rstrip(".")
     elif not fix and "text" in field.type_text and isinstance(culprit, bool | int | float):
         fix = f'if it is a name, put it in quotes: "{shown(culprit)}"'
     return Problem(what, fix=fix, field=name)

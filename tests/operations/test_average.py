@@ -1,6 +1,7 @@
 """Averaging over checkpoints, held against float64 NumPy, with Orbax's own checkpoints as members."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,14 @@ def test_members_of_one_name_are_told_apart_by_the_directories_above(tmp_path: P
     assert note.endswith("of equal weight: 'a/ckpt' (the source), 'b/ckpt'")
 
 
+def test_copies_of_one_checkpoint_are_pointed_out(members: list[Path], tmp_path: Path) -> None:
+    copy = shutil.copytree(members[1], tmp_path / "copy")
+
+    notes = _plan(members[0], at="params", with_=[str(members[1]), str(copy)]).notes
+
+    assert notes[-1] == "members that are copies of one another count once each: 'm1' and 'copy'"
+
+
 def test_a_source_outside_of_the_range_is_said_to_be_a_member(run: Path) -> None:
     note = _plan(run, step=40, at="params", steps="10..30").notes[-1]
 
@@ -284,7 +293,7 @@ def test_a_leaf_that_the_plan_has_changed_may_be_averaged_with_the_stored_one(
     ("steps", "message", "fix"),
     [
         ("40..10", "the range 40..10 is turned around", "`steps: 10..40`"),
-        ("10-30", "`steps` must be text like `100..500`", ""),
+        ("10-30", "`steps` must be text like `100..500`", "`A..B`: the steps from A to B"),
         ("40..40", "no step but 40, the source itself, lies in 40..40", "some of the others"),
         ("41..99", "no step lies in 41..99", "some of the others"),
     ],
