@@ -273,8 +273,20 @@ def working_bytes(recipe: LeafRecipe, block: tuple[int, ...], tile_elements: int
     kept = kept_bytes(origin, block) if is_read else 0
     has_tiles = tile_elements is not None
     beside = sum(operands.working_bytes(step, block, has_tiles=has_tiles) for step in recipe.steps)
+    if is_whole(recipe):  # what was stored has been decoded by the time that the whole is computed
+        given = 0 if any(step.operation.ignores_leaf for step in recipe.steps) else read
+        computing = max(map(_temporary_bytes, recipe.steps), default=0)
+        return kept + max(kept, given) + max(given, beside, computing)
     # a sum over many operands is taken in tiles of its own
     alone = [step for step in recipe.steps if operands.are_kept(step)]
-    is_tiled = len(alone) == len(recipe.steps) and not is_whole(recipe)
-    tile = min(count, tile_elements) if is_tiled and tile_elements else count
+    tile = count
+    if len(alone) == len(recipe.steps) and tile_elements:
+        tile = min(count, tile_elements)
     return kept + max(kept, read) + max(read, beside) + (tile * TEMPORARY_BYTES if alone else 0)
+
+
+def _temporary_bytes(step: Step) -> int:
+    """What a step takes that computes a whole leaf at once: as its operation knows, else as any might."""
+    leaf = step.before if step.measured_from is None else step.measured_from.spec
+    known = step.operation.temporary_bytes(leaf) if step.operation.cut is Cut.WHOLE else None
+    return leaf.size * TEMPORARY_BYTES if known is None else known

@@ -309,6 +309,13 @@ class LeafOperation(Operation):
         """The axes that a measurement reduces, counted from the first; all of them by default."""
         return tuple(range(ndim))
 
+    def temporary_bytes(self, leaf: LeafSpec) -> int | None:
+        """For WHOLE: the most that ``measure`` or ``compute`` hold at once beside the block that they are given.
+
+        ``leaf`` is what is measured, or computed. None if that is not known; the engine then assumes much.
+        """
+        return None
+
     def selectable(self, spec: LeafSpec) -> bool:
         from surgery_cli.tree.specs import LeafKind
 

@@ -242,6 +242,9 @@ class ScaleByMeasured(LeafOperation, tag="scale_by_measured", kw_only=True, froz
     def step_on_twin(self, path: LeafPath, spec: LeafSpec, scene: Scene, param: LeafRecipe) -> Step:
         return Step(self, path, spec, self.output(spec), measured_from=param)
 
+    def temporary_bytes(self, leaf: LeafSpec) -> int | None:
+        return self.measure_of.temporary_bytes(leaf)
+
     def measure(self, block: Any, kit: Kit, at: Place) -> Any:
         return self.measure_of.measure(block, kit, at)
 

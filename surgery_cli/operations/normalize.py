@@ -12,7 +12,7 @@ from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place
 from surgery_cli.operations.factors import ScaleByMeasured
 from surgery_cli.operations.settings import check_finite, resolve_axes
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.tree.specs import LeafSpec, is_complex
 
 if TYPE_CHECKING:
     from surgery_cli.optimizer.slots import Slot
@@ -52,6 +52,15 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
     @property
     def combine(self) -> str:
         return {"l1": "add", "l2": "hypot", "rms": "hypot"}.get(self.norm, "maximum")
+
+    def temporary_bytes(self, leaf: LeafSpec) -> int | None:
+        """Of `spectral`: the leaf in float64 (or complex128) three times, and twice the smaller Gram matrix."""
+        width = 16 if is_complex(leaf.dtype) else 8
+        axes = self.measured_axes(len(leaf.shape))
+        columns = leaf.shape[-1 if self.axis is None else axes[-1]]
+        rows = leaf.size // columns if self.axis is None else leaf.shape[axes[0]]
+        grams = leaf.size // (rows * columns) * min(rows, columns) ** 2
+        return width * (3 * leaf.size + 2 * grams)
 
     def leaves_alone(self, spec: LeafSpec) -> bool:
         return spec.size == 0 and self.on_zero == "keep"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -70,6 +71,12 @@ class Reinit(LeafOperation, tag="reinit", kw_only=True, frozen=True):
     @property
     def cut(self) -> Cut:
         return Cut.WHOLE if self.init in initializers.ORTHOGONAL else Cut.ELEMENTWISE
+
+    def temporary_bytes(self, leaf: LeafSpec) -> int | None:
+        """Of an orthogonal matrix in float64: the normal values, the factors, and copies that NumPy and LAPACK make."""
+        if self.init == "delta_orthogonal":
+            return 8 * (leaf.size + 5 * math.prod(leaf.shape[-2:]))
+        return 8 * 5 * leaf.size
 
     def leaves_alone(self, spec: LeafSpec) -> bool:
         return spec.has_array and spec.size == 0

@@ -17,8 +17,11 @@ SHAPE = (2560, 4096)  # 40 MiB
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``one`` has its leaf in one chunk, ``many`` and ``many3`` (zarr 3) in chunks of 1 MiB."""
+    """``one`` has its leaf in one chunk, ``many`` and ``many3`` (zarr 3) in chunks of 1 MiB; ``matrix`` has 8 MiB."""
     folder = tmp_path_factory.mktemp("promised")
+    matrix = np.random.default_rng(9).standard_normal((1024, 2048), np.float32)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(folder / "matrix", {"w": matrix})
     for seed, (name, chunk_bytes) in enumerate([("one", None), ("many", MIB), ("many3", MIB)]):
         values = np.random.default_rng(seed).standard_normal(SHAPE, np.float32)
         tree = {"w": jax.numpy.asarray(values), "b": jax.numpy.arange(4.0)}
@@ -67,3 +70,25 @@ def test_the_peak_is_within_what_was_said(saved: Path, tmp_path: Path, words: li
     _, peak = _run(saved, words)
     started = 24 * MIB  # what is loaded only when values are read: codecs, threads and their stacks
     assert 40 * MIB < peak - base < promised + started
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["reinit", "matrix", "NEW", "w", "--init", "orthogonal"],
+        ["normalize", "matrix", "NEW", "w", "--norm", "spectral"],
+    ],
+    ids=lambda words: words[-1],
+)
+def test_the_peak_of_an_edit_that_needs_the_whole_leaf_is_near_what_was_said(
+    saved: Path, tmp_path: Path, words: list[str]
+) -> None:
+    words = [word.replace("NEW", str(tmp_path / "new")) for word in words]
+    preview, base = _run(saved, [*words, "--dry-run"])
+    (note,) = [note for note in json.loads(preview)["notes"] if "needs the whole leaf" in note]
+    found = re.search(r"takes about ([0-9.]+) MiB", note)
+    assert found is not None
+    promised = float(found[1]) * MIB
+    _, peak = _run(saved, words)
+    started = 24 * MIB
+    assert 0.6 * promised < peak - base < promised + started
