@@ -34,6 +34,7 @@ def option_name(field: Field) -> str:
 
 _SPAN: Final = re.compile(r"`([a-z_]+)(?::|: ([^`]+))?`")
 _BY_PLAN: Final = re.compile(r" \((?:in a plan `[^`]*`|`[^`]*` in a plan)\)")
+_TO_A_PLAN: Final = re.compile(r"(?<=` )to (?:the|a) plan\b")
 _SHARED: Final = ("optimizer", "optimizer_kind", "params", "seed")
 """Fields of plans that are options of every writing command."""
 
@@ -62,7 +63,8 @@ def in_options(text: str, kind: type[Operation]) -> str:
             return span[0]
         return f"`{_typed(field, value)}`"
 
-    return _SPAN.sub(spelled, _BY_PLAN.sub("", text))
+    plain = _TO_A_PLAN.sub("to a plan for `surgery apply`", _BY_PLAN.sub("", text))
+    return _SPAN.sub(spelled, plain)
 
 
 def _typed(field: Field, value: str | None) -> str:
@@ -98,10 +100,15 @@ def _read(value: str) -> Any:
 
 
 def _joined(words: list[Any]) -> str:
-    """Words as a shell takes them; a placeholder stays bare."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: Any) -> str:
+    """A word as a shell takes it; a placeholder in it is none of the shell's business."""
     import shlex
 
-    return " ".join("…" if word == "…" else shlex.quote(str(word)) for word in words)
+    bare = str(word).replace("…", "x")
+    return str(word) if shlex.quote(bare) == bare else shlex.quote(str(word))
 
 
 @contextlib.contextmanager

@@ -118,7 +118,14 @@ def test_notes_of_a_command_name_options_too(surgery, checkpoint, tmp_path):
         ("`reset-optimizer` with `clocks: true`", "`reset-optimizer` with `--clocks`"),
         ("add `--x` (in a plan `optimizer_kind: adamw`) if so", "add `--x` if so"),
         ("`to: true` does not fit", "`--to true` does not fit"),
-        ("add `slots: {opt_state/0: {power: 0}}` to a plan", None),
+        (
+            "add `slots: {opt_state/0: {power: 0}}` to the plan, behind a trust ratio",
+            "add `slots: {opt_state/0: {power: 0}}` to a plan for `surgery apply`, behind a trust ratio",
+        ),
+        (
+            "name it (`optimizer_kind: {opt_state/1: …}`)",
+            "name it (`--optimizer-kind opt_state/1=…`)",
+        ),
         ("`params` and `keep` may be words", None),
         ("did you mean `zeros`?", None),
     ],
