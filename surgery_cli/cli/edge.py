@@ -26,6 +26,10 @@ CLOSED_PIPE: Final = 128 + signal.SIGPIPE
 """What a shell reports for a program that SIGPIPE ended; as `git log | head` does."""
 
 
+_PATIENCE_SECONDS: Final = 1.0
+_STOPPING: Final = "stopping: what is in work now is finished first; nothing will be left behind"
+
+
 class Terminated(BaseException):
     """A signal asked the program to end; raised, so that whatever was begun is cleaned up."""
 
@@ -181,18 +185,43 @@ def _asks_for_json(arguments: Sequence[str]) -> bool:
 
 @contextlib.contextmanager
 def _catching_signals() -> Iterator[None]:
-    """While the block runs, a request to end is an exception, so that whatever was begun is cleaned up."""
+    """While the block runs, a request to end is an exception, so that whatever was begun is cleaned up.
+
+    Where that takes longer than a moment, it is said: a block that is being computed or written cannot be cut short.
+    """
 
     def end(number: int, _: FrameType | None) -> None:
+        if says_so:
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_SECONDS)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         raise Terminated(number)
 
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    # `nohup` has SIGHUP ignored, and so it stays
-    caught = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
-    for number in caught:
+    replaced = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        # `nohup` has SIGHUP ignored, and so it stays
+        if (handler := signal.getsignal(number)) in (signal.SIG_DFL, signal.default_int_handler)
+    }
+    says_so = signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+    if says_so:
+        signal.signal(signal.SIGALRM, _say_stopping)
+    for number in replaced:
         signal.signal(number, end)
     try:
         yield
     finally:
-        for number in caught:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in replaced.items():
+            signal.signal(number, handler)
+        if says_so:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def _say_stopping(_: int, __: FrameType | None) -> None:
+    """Say, in the middle of whatever the main thread does, why the program has not ended yet."""
+    # over a bar, if one is drawn; what is being written at this moment, or was closed, is let be
+    start = "\r\x1b[K" if sys.stderr.isatty() else ""
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        sys.stderr.write(f"{start}{_STOPPING}\n")
+        sys.stderr.flush()

@@ -1,9 +1,11 @@
 """What is said when a signal ends a command."""
 
+import os
 import signal
 
 import pytest
 
+from surgery_cli import surgery as use_cases
 from surgery_cli.cli import commands, edge
 from surgery_cli.store import staging
 
@@ -46,3 +48,40 @@ def test_a_signal_before_the_destination_stands_says_that_nothing_was_left(
     assert ended.code == 130
     assert ended.err.endswith("interrupted; nothing was left behind\n")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_end_that_has_to_wait_for_what_is_in_work_is_announced(
+    surgery, checkpoint, monkeypatch, number
+):
+    def busy(*_, **__):
+        try:
+            os.kill(os.getpid(), number)
+            raise AssertionError("the signal was not raised as an exception")
+        except (KeyboardInterrupt, edge.Terminated):
+            signal.pause()  # until the alarm
+            raise
+
+    monkeypatch.setattr(use_cases, "inspect", busy)
+    monkeypatch.setattr(edge, "_PATIENCE_SECONDS", 0.01)
+    ended = surgery("inspect", checkpoint)
+    assert ended.code == 128 + number
+    first, last = ended.err.splitlines()
+    assert first == "stopping: what is in work now is finished first; nothing will be left behind"
+    assert last.endswith("; nothing was left behind")
+
+
+def test_an_end_that_comes_at_once_is_not_announced_and_leaves_no_alarm(
+    surgery, checkpoint, monkeypatch
+):
+    def struck(*_, **__):
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("the signal was not raised as an exception")
+
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM)
+    monkeypatch.setattr(use_cases, "inspect", struck)
+    ended = surgery("inspect", checkpoint)
+    assert ended.code == 130
+    assert ended.err == "interrupted; nothing was left behind\n"
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM)) == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
