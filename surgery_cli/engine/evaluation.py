@@ -287,6 +287,8 @@ def working_bytes(recipe: LeafRecipe, block: tuple[int, ...], tile_elements: int
 
 def _temporary_bytes(step: Step) -> int:
     """What a step takes that computes a whole leaf at once: as its operation knows, else as any might."""
-    leaf = step.before if step.measured_from is None else step.measured_from.spec
+    param = step.measured_from
+    leaf = step.before if param is None else param.spec
     known = step.operation.temporary_bytes(leaf) if step.operation.cut is Cut.WHOLE else None
-    return leaf.size * TEMPORARY_BYTES if known is None else known
+    held = 0 if param is None else leaf.bytes
+    return held + (leaf.size * TEMPORARY_BYTES if known is None else known)
