@@ -19,6 +19,10 @@ class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     dtype: str
     bytes: int
     stored_bytes: int | None = None
+    chunk_shape: tuple[int, ...] | None = None
+    """The shape of a stored chunk, the least that can be decoded; None where the format has no chunks."""
+    write_shape: tuple[int, ...] | None = None
+    """The shape of what is stored and written whole: a shard of chunks, else a chunk."""
     type_text: str = ""
     spelling: str = ""
     """The unambiguous path, where it differs from ``path``."""

@@ -100,6 +100,8 @@ def _row(checkpoint: Checkpoint, path: LeafPath, surveyed: OptimizerSurvey) -> r
         dtype=spec.dtype,
         bytes=spec.bytes,
         stored_bytes=spec.stored_bytes,
+        chunk_shape=spec.chunk_shape,
+        write_shape=spec.write_shape,
         type_text=spec.type_text,
         spelling=spelling if spelling != text else "",
         twin_of=str(slot.param) if slot else None,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from surgery_cli import surgery as use_cases
@@ -47,6 +48,28 @@ def test_json_is_one_document_and_nothing_else(surgery, checkpoint):
     assert result.document["step"] == 500
     assert len(result.document["leaves"]) == 28
     assert result.err == ""
+
+
+def test_json_says_how_leaves_are_stored(surgery, tmp_path):
+    import orbax.checkpoint as ocp
+
+    tree = {"w": np.ones((4, 8), np.float32), "n": np.float32(1), "none": None}
+    arguments = {key: ocp.SaveArgs(chunk_byte_size=64) for key in tree}
+    handler = ocp.PyTreeCheckpointHandler(use_ocdbt=False, use_zarr3=True)
+    with ocp.Checkpointer(handler) as checkpointer:
+        args = ocp.args.PyTreeSave(tree, save_args=arguments)
+        checkpointer.save(tmp_path / "stored", args=args)
+
+    def stored():
+        leaves = surgery("inspect", tmp_path / "stored", "--json").document["leaves"]
+        return {row["path"]: (row.get("chunk_shape"), row.get("write_shape")) for row in leaves}
+
+    assert stored() == {"w": ([4, 4], [4, 4]), "n": ([], []), "none": (None, None)}
+    document = tmp_path / "stored" / "w" / "zarr.json"
+    fields = json.loads(document.read_text())
+    fields["chunk_grid"]["configuration"]["chunk_shape"] = [4, 8]  # a shard of two chunks
+    document.write_text(json.dumps(fields))
+    assert stored()["w"] == ([4, 4], [4, 8])
 
 
 def test_an_edit_is_previewed_applied_and_found_by_diff(surgery, checkpoint, tmp_path):
