@@ -163,6 +163,21 @@ def test_a_directory_without_a_record_beside_it_removes_a_stale_one(flat, tmp_pa
     assert not stale.exists()
 
 
+def test_without_digests_on_record_all_is_read_and_nothing_compared(tmp_path):
+    flat = tmp_path / "flat"
+    with ocp.PyTreeCheckpointer(use_ocdbt=False) as checkpointer:
+        checkpointer.save(flat, {"w": np.arange(4, dtype=np.float32)})
+    verdict = surgery.verify(str(flat))
+    assert (verdict.agrees, verdict.checked, verdict.unchecked) == (True, 0, 1)
+    assert verdict.against == "nothing: no digests are on record"
+    (note,) = verdict.notes
+    assert note.startswith("every leaf was read and decoded, but no digest on record tells")
+    (flat / "w" / "0").write_bytes(b"not what zstd writes")
+    verdict = surgery.verify(str(flat))
+    assert [(finding.path, finding.what) for finding in verdict.findings] == [("w", "unreadable")]
+    assert verdict.notes == []
+
+
 def test_the_recorded_plan_can_be_run_again(flat, tmp_path):
     options = surgery.Options(seed=7, optimizer="keep")
     apply(flat, tmp_path / "out", "reinit", options, at="w", init="normal")

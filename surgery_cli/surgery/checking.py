@@ -30,6 +30,11 @@ _NO_DIGEST: Final = (
     "`surgery inspect --digests --json` makes a manifest of all"
 )
 
+_NOTHING_TO_COMPARE: Final = (
+    "every leaf was read and decoded, but no digest on record tells whether its values are right; "
+    "`surgery inspect --digests --json` makes a manifest of all"
+)
+
 
 def verify(
     argument: str,
@@ -74,7 +79,7 @@ def verify(
             strict=True,
         )
     known = digests_on_record(checkpoint)
-    against = "nothing on record: every byte is read"
+    against = "nothing: no digests are on record"
     if known is not None:
         against = "digests in surgery.json"
     return _bytes(
@@ -186,6 +191,7 @@ def _bytes(
         meter.advance(spec.bytes, text)
     findings += [_finding(key, "missing") for key in known if key not in present]
     unchecked = len(tree) - checked
+    note = _NO_DIGEST if checked else _NOTHING_TO_COMPARE
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
         against=against,
@@ -193,7 +199,7 @@ def _bytes(
         findings=findings,
         checked=checked,
         unchecked=unchecked,
-        notes=[_NO_DIGEST] if unchecked and not findings else [],
+        notes=[note] if unchecked and not findings else [],
     )
 
 

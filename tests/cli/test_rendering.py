@@ -358,7 +358,7 @@ def test_nothing_checked_is_not_called_agreement():
     first = plain(verdict.render, document).splitlines()[0]
 
     assert first == (
-        "0 leaves checked, 2 unchecked: nothing was found wrong, and nothing was checked"
+        "0 leaves checked, 2 unchecked: nothing was found wrong, but nothing could be compared"
     )
 
 
