@@ -159,8 +159,11 @@ def apply(
             record = _record(prepared, plan, done, report, written, probed)
             write_record(record_path(written), record)
             staging.commit()
-    except OSError as error:
-        raise write_failed(str(target), error) from error
+    except (OSError, CheckpointError) as error:
+        _check_there(prepared)
+        if isinstance(error, OSError):
+            raise write_failed(str(target), error) from error
+        raise
     except MemoryError as error:
         raise WriteError(
             "there is not enough memory",
@@ -241,8 +244,27 @@ def _check_expected(prepared: Prepared, options: Options) -> None:
     )
 
 
+def _check_there(prepared: Prepared) -> None:
+    """The source and every donor must still stand where they stood when the draft was made.
+
+    Raises:
+        CheckpointError: one of them is gone: an old step that a training script has deleted, say.
+    """
+    for source in prepared.sources.values():
+        is_tree = isinstance(source, Checkpoint)
+        places = source.location.items.values() if is_tree else [source.place_on_disk]
+        for place in places:
+            if not place.exists():
+                raise CheckpointError(
+                    f"'{place}' is gone",
+                    why="it was removed or moved while it was read",
+                    fix="nothing was left behind; put it back, or name another checkpoint or step",
+                )
+
+
 def _check_unchanged(prepared: Prepared) -> None:
     """The source and every donor must be what they were when the draft was made."""
+    _check_there(prepared)
     for source in prepared.sources.values():
         if not source.is_unchanged():
             raise CheckpointError(

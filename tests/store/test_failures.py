@@ -257,6 +257,44 @@ def test_a_source_that_changes_underneath_stops_the_run(source: Path, tmp_path: 
     assert list((tmp_path / "place").iterdir()) == []
 
 
+def test_a_source_that_is_removed_or_moved_underneath_is_said_to_be_gone(
+    source: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    for take_away in (lambda: source.rename(tmp_path / "moved"), lambda: shutil.rmtree(source)):
+        with pytest.raises(CheckpointError) as caught:
+            surgery.apply(
+                str(source), str(place / "new"), RESCALE, listener=_on_first_event(take_away)
+            )
+        (problem,) = caught.value.problems
+        assert problem.what == f"'{source}' is gone"
+        assert "removed or moved" in problem.why
+        assert list(place.iterdir()) == []
+        if (tmp_path / "moved").exists():
+            (tmp_path / "moved").rename(source)
+
+
+def test_a_step_that_a_training_script_deletes_underneath_is_said_to_be_gone(
+    tmp_path: Path,
+) -> None:
+    root, place = tmp_path / "run", tmp_path / "place"
+    place.mkdir()
+    options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False)
+    with ocp.CheckpointManager(root, options=options) as manager:
+        for step in (1, 2):
+            manager.save(step, args=ocp.args.StandardSave(TREE))
+    with pytest.raises(CheckpointError) as caught:
+        surgery.apply(
+            f"{root}@1",
+            str(place / "new"),
+            RESCALE,
+            listener=_on_first_event(lambda: shutil.rmtree(root / "1")),
+        )
+    assert caught.value.problems[0].what == f"'{root / '1' / 'default'}' is gone"
+    assert list(place.iterdir()) == []
+
+
 REFUSALS: dict[str, tuple[dict[str, Any], type[Exception]]] = {
     "no match": ({"op": "rescale", "at": "nothing", "by": "2"}, PlanError),
     "zero norm": ({"op": "normalize", "at": "layers/0"}, ValueRefusal),
