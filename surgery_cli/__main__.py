@@ -8,10 +8,16 @@ def main() -> None:
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from surgery_cli.cli.heap import leave
     from surgery_cli.cli.main import run
 
     signal.signal(signal.SIGINT, handler)
-    run()
+    try:
+        run()
+    except SystemExit as ended:
+        if not isinstance(ended.code, int):
+            raise
+        leave(ended.code)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
-"""How this process keeps memory, and when it looks for garbage."""
+"""How this process keeps memory, when it looks for garbage, and that it leaves without tidying up."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
+import os
 import sys
-from typing import Final
+import threading
+from typing import Final, NoReturn
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -42,3 +45,16 @@ def collect_rarely() -> None:
     half of what is done with them.
     """
     gc.set_threshold(_ALLOCATIONS, 20, 100)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process. Its objects are not freed one by one, which takes a fifth of the time of a small edit.
+
+    Where other threads still run, or JAX was loaded, whose devices want to be closed, it ends in the usual way.
+    """
+    if threading.active_count() > 1 or "jax" in sys.modules:
+        sys.exit(code)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # whoever read it went away
+            stream.flush()
+    os._exit(code)

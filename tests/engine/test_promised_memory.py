@@ -34,9 +34,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 RUN = """
 import re, sys
-from surgery_cli.__main__ import main
+from surgery_cli.cli.main import run
 try:
-    main()
+    run()
 except SystemExit as ended:
     assert not ended.code
 status = open("/proc/self/status").read()  # what `getrusage` says was the parent's, before the program began

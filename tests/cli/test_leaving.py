@@ -1,0 +1,41 @@
+"""How the process ends: at once, with all that it printed, unless something wants to be closed."""
+
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import atexit, sys, threading
+from surgery_cli.cli.heap import leave
+
+atexit.register(print, "tidied up")
+stop = threading.Event()
+{before}
+sys.stdout.write("x" * 100_000 + " all printed ")
+leave(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "is_tidied"),
+    [
+        ("", False),
+        ("sys.modules['jax'] = sys", True),
+        ("threading.Timer(0.2, print, ['thread done']).start()", True),
+    ],
+    ids=["alone", "with JAX", "with a thread"],
+)
+def test_all_that_was_printed_arrives_and_the_code_is_kept(before: str, is_tidied: bool) -> None:
+    command = [sys.executable, "-c", SCRIPT.format(before=before)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout.startswith("x" * 100_000 + " all printed ")
+    assert ("tidied up" in done.stdout) is is_tidied
+
+
+def test_a_long_answer_reaches_a_pipe_whole() -> None:
+    command = [sys.executable, "-m", "surgery_cli", "schema"]
+    through_pipe = subprocess.run(command, capture_output=True, check=True).stdout
+    assert through_pipe.endswith(b"}\n")
+    assert len(through_pipe) > 10_000
