@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from surgery_cli import reports
@@ -15,7 +14,6 @@ from surgery_cli.engine.execution import Executed, Execution
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import (
     CheckpointError,
-    DestinationError,
     PlanError,
     SurgeryError,
     WriteError,
@@ -25,11 +23,17 @@ from surgery_cli.quantities import byte_text
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item_plan import Way
 from surgery_cli.store.links import Linker, LinkMode
-from surgery_cli.store.location import locate
-from surgery_cli.store.staging import Staging, check_destination, recover_old, set_aside_of
+from surgery_cli.store.staging import Staging
 from surgery_cli.store.step_writer import StepWriter
 from surgery_cli.store.write_failures import write_failed
 from surgery_cli.surgery.contract import Say
+from surgery_cli.surgery.ends import (
+    check_target,
+    check_there,
+    check_unchanged,
+    path_of,
+    restore_set_aside,
+)
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.naming import document_names
 from surgery_cli.surgery.preparation import Options, Prepared, effective, prepare
@@ -62,13 +66,13 @@ def preview(
     Raises:
         SurgeryError: everything that is wrong, as far as metadata shows.
     """
-    target = None if destination is None else _path_of(destination)
+    target = None if destination is None else path_of(destination)
     plan = effective(plan, options)
     check_probe(options)
     prepared = prepare(source, plan, options, say)
     _check_expected(prepared, options)
     if target is not None:
-        _check_destination(target, prepared, force=options.force)
+        check_target(target, prepared, force=options.force)
         _check_space(prepared, target, options)
     fields = preview_fields(prepared, plan, destination, options)
     if options.probe is not None:
@@ -95,13 +99,13 @@ def apply(
     from surgery_cli.compute.kits import open_kit
 
     started = time.monotonic()
-    target = _path_of(destination)
+    target = path_of(destination)
     plan = effective(plan, options)
     check_probe(options)
     prepared = prepare(source, plan, options, say)
     _check_expected(prepared, options)
-    restored = _restore_set_aside(target, prepared, say)
-    _check_destination(target, prepared, force=options.force)
+    restored = restore_set_aside(target, prepared, say)
+    check_target(target, prepared, force=options.force)
     _check_space(prepared, target, options)
     kit = open_kit(options.device, options.mesh)
     gate = None
@@ -136,7 +140,7 @@ def apply(
             )
             done = execution.run(list(writer.items.values()))
             writer.finish()
-            _check_unchanged(prepared)
+            check_unchanged(prepared)
             written = verify_result(
                 staging.new,
                 prepared.draft,
@@ -159,8 +163,9 @@ def apply(
             record = _record(prepared, plan, done, report, written, probed)
             write_record(record_path(written), record)
             staging.commit()
-    except (OSError, CheckpointError) as error:
-        _check_there(prepared)
+    except (OSError, SurgeryError) as error:
+        # what is gone may have been taken for damage, or a chunk of it for zeros
+        check_there(prepared)
         if isinstance(error, OSError):
             raise write_failed(str(target), error) from error
         raise
@@ -172,53 +177,6 @@ def apply(
         ) from error
     report.seconds = round(time.monotonic() - started, 3)
     return report
-
-
-def _check_destination(target: Path, prepared: Prepared, *, force: bool) -> None:
-    """Nothing that is read may be written: not the source, and no donor; and nothing but a checkpoint is replaced.
-
-    Raises:
-        DestinationError: the destination cannot be used.
-    """
-    for source in prepared.sources.values():
-        check_destination(target, source.place_on_disk, force=force)
-    if force and target.exists() and not target.is_symlink():
-        _check_replaced(target)
-
-
-def _check_replaced(target: Path) -> None:
-    """Refuse to remove what is no checkpoint, and whose name was given by mistake; an empty directory may go."""
-    if target.is_dir() and not any(target.iterdir()):
-        return
-    try:
-        locate(str(target.absolute()))
-    except SurgeryError as error:
-        problem = error.problems[0]
-        raise DestinationError(
-            f"`--force` would remove '{target}', which is no checkpoint that can be read",
-            why=problem.what + (f"; {problem.why}" if problem.why else ""),
-            fix=f"name another directory, or remove it first: `rm -r {quote(str(target))}`",
-        ) from None
-
-
-def _path_of(destination: str) -> Path:
-    if not destination:  # an empty path would be the working directory
-        raise DestinationError(
-            "the path of the destination is empty", fix="name the directory that is to be made"
-        )
-    return Path(destination)
-
-
-def _restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None:
-    """Give back its name to what an interrupted ``--force`` set aside, and say so at once."""
-    set_aside = set_aside_of(target)
-    sources = [source.place_on_disk.resolve() for source in prepared.sources.values()]
-    if set_aside is None or set_aside.resolve() in sources:
-        return None
-    restored = recover_old(target)
-    if restored is not None:
-        say(f"restored '{restored}', which an interrupted run had set aside as '{set_aside.name}'")
-    return restored
 
 
 def _check_expected(prepared: Prepared, options: Options) -> None:
@@ -242,36 +200,6 @@ def _check_expected(prepared: Prepared, options: Options) -> None:
         why=f"it is {prepared.draft.digest} now: the plan or the options have changed",
         fix="run `surgery plan` again and look at what it says",
     )
-
-
-def _check_there(prepared: Prepared) -> None:
-    """The source and every donor must still stand where they stood when the draft was made.
-
-    Raises:
-        CheckpointError: one of them is gone: an old step that a training script has deleted, say.
-    """
-    for source in prepared.sources.values():
-        is_tree = isinstance(source, Checkpoint)
-        places = source.location.items.values() if is_tree else [source.place_on_disk]
-        for place in places:
-            if not place.exists():
-                raise CheckpointError(
-                    f"'{place}' is gone",
-                    why="it was removed or moved while it was read",
-                    fix="nothing was left behind; put it back, or name another checkpoint or step",
-                )
-
-
-def _check_unchanged(prepared: Prepared) -> None:
-    """The source and every donor must be what they were when the draft was made."""
-    _check_there(prepared)
-    for source in prepared.sources.values():
-        if not source.is_unchanged():
-            raise CheckpointError(
-                f"'{source.place_on_disk}' changed while it was read",
-                why="its metadata or data files are not what they were at the start",
-                fix="wait until whatever writes to it has ended, then run the command again",
-            )
 
 
 def _check_space(prepared: Prepared, destination: Path, options: Options) -> None:
