@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surgery_cli.store.array_writing import open_for_writing, store_block
+from surgery_cli.store.array_writing import open_for_writing
 from surgery_cli.store.arrays import Window, new_context
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.links import Linker
@@ -62,12 +62,13 @@ class PerLeafWriter:
             array = self._opened.get(leaf.name)
             if array is None:
                 array = self._opened[leaf.name] = self._array(leaf)
-        store_block(array, window, values)
+        with write_errors(str(leaf.draft_path)):  # without a transaction, it is on disk afterwards
+            array[window].write(values, can_reference_source_data_indefinitely=True).result()
 
     def _array(self, leaf: PlannedLeaf) -> ts.TensorStore:
         kvstore = {"driver": "file", "path": f"{self.target / leaf.name}/"}
         exists = (self.target / leaf.name / DOCUMENT_NAMES[self.zarr]).exists()
-        with write_errors(leaf.name):
+        with write_errors(str(leaf.draft_path)):
             array: ts.TensorStore = open_for_writing(
                 self.zarr, kvstore, leaf.document, self._context, create=not exists
             )

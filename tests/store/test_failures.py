@@ -160,8 +160,21 @@ def test_a_file_that_cannot_be_written_is_exit_4_and_leaves_nothing(
     assert ended.returncode == 4, ended.stderr
     assert "Traceback" not in ended.stderr
     assert len(ended.stderr.strip().splitlines()) <= 3
+    assert "File too large" in ended.stderr
     assert list((tmp_path / "place").iterdir()) == []
     assert everything_of(source) == before
+
+
+@pytest.mark.parametrize("source", [False], ids=["leaves"], indirect=True)
+def test_a_chunk_that_cannot_be_written_is_reported_by_the_name_of_its_leaf(
+    source: Path, tmp_path: Path
+) -> None:
+    ended = _with_small_files(source, tmp_path / "new")
+    assert ended.stderr.splitlines() == [
+        "error: writing 'w' failed",
+        "  File too large",
+        "  nothing was left behind; mend the cause and run the command again",
+    ]
 
 
 def _in_the_way(folder: Path) -> None:
