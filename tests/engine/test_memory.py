@@ -15,7 +15,9 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
 from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.store import memory_limits
+from surgery_cli.store import claims, memory_limits
+from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.tree.paths import LeafPath
 
 MIB = 1 << 20
 
@@ -39,6 +41,24 @@ def test_a_claimed_terabyte_is_refused_before_memory_is_asked_for(claiming: Path
         surgery.inspect(str(claiming), stats=True)
 
     assert "a chunk of 1.0 TiB, " in caught.value.problems[0].why
+
+
+def test_a_chunk_that_is_kept_is_not_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", {"w": np.arange(64, dtype=np.float32)})
+    checkpoint = open_checkpoint(str(tmp_path / "source"))
+    monkeypatch.setattr(claims, "_SMALL", 0)
+    left = [memory_limits.Room(256, "are free"), memory_limits.Room(0, "are free")]
+    monkeypatch.setattr(claims, "room", lambda: left.pop(0))
+
+    for start in range(0, 64, 16):  # the first of them takes all the memory that there is
+        block = checkpoint.read(LeafPath(("w",)), (slice(start, start + 16),))
+        np.testing.assert_array_equal(block, np.arange(start, start + 16))
+
+    with pytest.raises(CheckpointError, match="does not fit into memory"):
+        checkpoint.read(LeafPath(("w",)), (slice(0, 16),))
 
 
 def test_an_edit_that_would_make_a_terabyte_at_once_is_refused_by_the_plan(claiming: Path) -> None:
