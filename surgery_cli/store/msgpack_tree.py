@@ -28,6 +28,7 @@ from surgery_cli.store.msgpack_scan import (
     Scan,
     scan_file,
 )
+from surgery_cli.store.write_failures import write_failed
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
@@ -141,9 +142,7 @@ def write_msgpack(
                 _write_part(file, source, part)
             return file.tell()
     except OSError as error:
-        raise WriteError(
-            f"'{destination}' could not be written", why=error.strerror or str(error)
-        ) from error
+        raise write_failed(destination.name, error) from error
 
 
 def in_kind(value: Any, spec: LeafSpec, code: int | None = None) -> Any:

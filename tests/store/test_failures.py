@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import flax.serialization
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
@@ -175,6 +176,17 @@ def test_a_chunk_that_cannot_be_written_is_reported_by_the_name_of_its_leaf(
         "  File too large",
         "  nothing was left behind; mend the cause and run the command again",
     ]
+
+
+def test_a_msgpack_file_that_cannot_be_written_is_reported_by_the_name_of_the_destination(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "checkpoint_5"
+    source.write_bytes(flax.serialization.msgpack_serialize({"w": VALUES}))
+    ended = _with_small_files(source, tmp_path / "new")
+    assert ended.returncode == 4
+    assert ended.stderr.splitlines()[:2] == ["error: writing 'new' failed", "  File too large"]
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint_5"]
 
 
 def _in_the_way(folder: Path) -> None:
