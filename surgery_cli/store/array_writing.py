@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from surgery_cli.errors import WriteError
 from surgery_cli.store.arrays import VALUES_POOL, Window
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf
+from surgery_cli.store.write_failures import write_errors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,13 +72,8 @@ def open_for_writing(
 
 def store_block(array: Any, window: Window, values: np.ndarray[Any, Any]) -> None:
     """Write a block. TensorStore refers to ``values`` until they are committed; they must not change."""
-    try:
+    with write_errors(array.kvstore.path if array.kvstore else "an array"):
         array[window].write(values, can_reference_source_data_indefinitely=True).result()
-    except (ValueError, OSError) as error:
-        raise WriteError(
-            f"writing '{array.kvstore.path if array.kvstore else ''}' failed",
-            why=str(error).split("\n", 1)[0][:300],
-        ) from error
 
 
 def write_file(path: Path, content: bytes) -> None:

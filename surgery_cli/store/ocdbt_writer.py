@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from surgery_cli.errors import WriteError
 from surgery_cli.store.array_writing import open_for_writing, store_block, write_file
 from surgery_cli.store.arrays import Window, new_context
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
@@ -17,6 +16,7 @@ from surgery_cli.store.links import Linker
 from surgery_cli.store.ocdbt import OcdbtStore
 from surgery_cli.store.stored_values import whole
 from surgery_cli.store.survey import DONOR_PREFIX, MANIFEST, Survey, database_folders
+from surgery_cli.store.write_failures import write_errors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +67,7 @@ class OcdbtWriter:
             references = plan.of(Way.MOVE, Way.GRAFT)
         # an array that is written goes with the transaction that begins to write it
         stays = {leaf.name for leaf in plan.of(Way.KEEP, Way.ENCODE)}
-        with _write_errors(self.target):
+        with write_errors(self.target.name):
             self._refer(references, stays)
             self._copy_raw(raw)
 
@@ -187,7 +187,9 @@ class OcdbtWriter:
         """Delete in a transaction what the clone has under a name; other arrays may lie below its prefix."""
         import tensorstore as ts
 
-        if not self._is_new and name in self.store.arrays:
+        if self._is_new or name not in self.store.arrays:
+            return
+        with write_errors(name):
             database = ts.KvStore.open(database_spec(self.target), context=self.context).result()
             inside = database.with_transaction(transaction)
             _wait([inside.write(f"{name}/{key}", None) for key in self.store.arrays[name].keys])
@@ -197,8 +199,14 @@ class OcdbtWriter:
         """One atomic transaction: TensorStore holds its bytes in memory until the end."""
         import tensorstore as ts
 
-        with _write_errors(self.target), ts.Transaction(atomic=True) as transaction:
+        transaction = ts.Transaction(atomic=True)
+        try:
             yield _OcdbtBatch(self, transaction)
+        except BaseException:
+            transaction.abort()
+            raise
+        with write_errors(self.target.name):
+            transaction.commit_async().result()
 
     def finish(self) -> None:
         """Drop the history that our own commits made, and the files that nothing refers to any more."""
@@ -239,14 +247,15 @@ class _OcdbtBatch:
     def _array(self, leaf: PlannedLeaf) -> Any:
         writer = self._writer
         kvstore = {**writer.new_database_spec(), "path": f"{leaf.name}/"}
-        return open_for_writing(
-            writer.zarr,
-            kvstore,
-            leaf.document,
-            writer.context,
-            create=leaf.name in self._begun,
-            transaction=self._transaction,
-        )
+        with write_errors(leaf.name):
+            return open_for_writing(
+                writer.zarr,
+                kvstore,
+                leaf.document,
+                writer.context,
+                create=leaf.name in self._begun,
+                transaction=self._transaction,
+            )
 
 
 def _deletions(inside: Any, store: OcdbtStore, name: str) -> list[Any]:
@@ -272,19 +281,6 @@ def _remove_empty(folder: Path) -> None:
             os.rmdir(path)
         except OSError:
             continue  # not empty
-
-
-@contextmanager
-def _write_errors(directory: Path) -> Iterator[None]:
-    """TensorStore reports whatever fails in a commit, a full disk among it, as a ValueError."""
-    try:
-        yield
-    except ValueError as error:
-        raise WriteError(
-            f"writing '{directory.name}' failed",
-            why=str(error).split("\n", 1)[0][:300],
-            fix="nothing was left behind; mend the cause and run the command again",
-        ) from error
 
 
 def _wait(futures: list[Any]) -> None:
