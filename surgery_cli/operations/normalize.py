@@ -56,6 +56,8 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
     def temporary_bytes(self, leaf: LeafSpec) -> int | None:
         """Of `spectral`: the leaf in float64 (or complex128) three times, and twice the smaller Gram matrix."""
         width = 16 if is_complex(leaf.dtype) else 8
+        if not leaf.size:
+            return 0
         axes = self.measured_axes(len(leaf.shape))
         columns = leaf.shape[-1 if self.axis is None else axes[-1]]
         rows = leaf.size // columns if self.axis is None else leaf.shape[axes[0]]

@@ -217,3 +217,11 @@ def refusal(edit: LeafOperation, shape: tuple[int, ...] = (2, 3)) -> Problem:
 )
 def test_settings_that_no_leaf_can_take_come_with_a_remedy(edit: LeafOperation, fix: str) -> None:
     assert fix in refusal(edit).fix
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0), (2, 0, 3)])
+def test_the_spectral_norm_of_a_leaf_without_elements_takes_no_memory(
+    shape: tuple[int, ...],
+) -> None:
+    empty = LeafSpec(kind=LeafKind.ARRAY, shape=shape, dtype="float32")
+    assert Normalize(norm="spectral").temporary_bytes(empty) == 0
