@@ -223,5 +223,5 @@ def test_settings_that_no_leaf_can_take_come_with_a_remedy(edit: LeafOperation, 
 def test_the_spectral_norm_of_a_leaf_without_elements_takes_no_memory(
     shape: tuple[int, ...],
 ) -> None:
-    empty = LeafSpec(kind=LeafKind.ARRAY, shape=shape, dtype="float32")
+    empty = spec_of(np.ones(shape, np.float32))
     assert Normalize(norm="spectral").temporary_bytes(empty) == 0
