@@ -18,9 +18,7 @@ _HORIZON: Final = 200
 """Steps among which the extreme one is looked for."""
 
 _BY_EDIT: Final = "`optimizer: warm` for the edit avoids it"
-_BY_RESET: Final = (
-    "`reset-optimizer` of all its slots (no pattern) with `clocks: true` avoids it"
-)
+_BY_RESET: Final = "`reset-optimizer` of all its slots (no pattern) with `clocks: true` avoids it"
 _BY_LEAVING: Final = f"leave them as they are; {_BY_RESET}"
 
 
