@@ -193,7 +193,7 @@ def copies_note(others: Sequence[Member], steps: str, scene: Scene) -> str:
     copies = [" and ".join(names) for names in alike.values() if len(names) > 1]
     if not copies:
         return ""
-    return f"members that are copies of one another count once each: {', '.join(copies)}"
+    return f"some members are copies of one another, and each of them counts: {', '.join(copies)}"
 
 
 def listed(names: Sequence[str]) -> str:

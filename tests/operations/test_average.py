@@ -234,7 +234,7 @@ def test_copies_of_one_checkpoint_are_pointed_out(members: list[Path], tmp_path:
 
     notes = _plan(members[0], at="params", with_=[str(members[1]), str(copy)]).notes
 
-    assert notes[-1] == "members that are copies of one another count once each: 'm1' and 'copy'"
+    assert notes[-1] == "some members are copies of one another, and each of them counts: 'm1' and 'copy'"
 
 
 def test_a_source_outside_of_the_range_is_said_to_be_a_member(run: Path) -> None:
