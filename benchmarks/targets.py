@@ -108,4 +108,4 @@ def print_targets(measured: list[Row], leaf_bytes: int) -> None:
         limit = f"{sign} {target.limit:g} {target.unit}"
         lines.append(f"  {target.work:42}{figure:9.2f}   {limit:12}{'' if is_reached else 'NO'}")
     if lines:
-        print(f"\n{'what must be reached':44}{'figure':>9}", *lines, sep="\n")
+        print(f"\n{'what must be reached at 1.6 GB':44}{'figure':>9}", *lines, sep="\n")
