@@ -63,10 +63,11 @@ class ChunkKeeper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._contexts: dict[str, ts.Context] = {}
-        self._unread: dict[str, int] = {}
+        self._read: dict[str, int] = {}
+        """Elements read of each array, from the first block to the last; blocks that need nothing kept count too."""
 
-    def context(self, parent: ts.Context, name: str, elements: int, bytes_kept: int) -> ts.Context:
-        """A context for an array of so many elements, whose cache has room for ``bytes_kept`` of its chunks."""
+    def context(self, parent: ts.Context, name: str, bytes_kept: int) -> ts.Context:
+        """A context for an array, whose cache has room for ``bytes_kept`` of its chunks."""
         import tensorstore as ts
 
         with self._lock:
@@ -74,7 +75,6 @@ class ChunkKeeper:
                 limit = bytes_kept + bytes_kept // 8  # what the cache counts beside the values
                 pool = {VALUES_POOL: {"total_bytes_limit": limit}}
                 self._contexts[name] = ts.Context(pool, parent=parent)
-                self._unread[name] = elements
             return self._contexts[name]
 
     def holds(self, name: str) -> bool:
@@ -82,12 +82,12 @@ class ChunkKeeper:
         with self._lock:
             return name in self._contexts
 
-    def count_read(self, name: str, elements: int) -> None:
-        """So many elements were read; once that is all of them, the chunks go."""
+    def count_read(self, name: str, elements: int, of: int) -> None:
+        """So many elements ``of`` an array were read; once that is all of them, its chunks go."""
         with self._lock:
-            self._unread[name] = self._unread.get(name, 0) - elements
-            if self._unread[name] <= 0:
-                self._unread.pop(name)
+            self._read[name] = self._read.get(name, 0) + elements
+            if self._read[name] >= of:
+                self._read.pop(name)
                 self._contexts.pop(name, None)
 
 
@@ -197,18 +197,15 @@ def read_array(store: ArrayStore, name: str, window: Window | None = None) -> np
     if not store.chunk_keeper.holds(name):  # else its chunks have their memory
         check_claim(document, name, store.directory, block)
     kept = 0 if window is None else _bytes_decoded_again(document, window)
-    context = None
-    if kept:
-        elements = math.prod(document.shape)
-        context = store.chunk_keeper.context(store.context, name, elements, kept)
-    array = open_array(store, name, context)
+    context = store.chunk_keeper.context(store.context, name, kept) if kept else None
     try:
+        array = open_array(store, name, context)
         values = (array if window is None else array[window]).read(order="C").result()
     except (ValueError, OSError) as error:
         raise damaged(store, name, error) from error
     finally:
-        if kept:
-            store.chunk_keeper.count_read(name, math.prod(block))
+        if window is not None:
+            store.chunk_keeper.count_read(name, math.prod(block), math.prod(document.shape))
     return np.asarray(values)
 
 

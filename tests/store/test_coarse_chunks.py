@@ -12,6 +12,9 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.engine import grid
 from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.store.arrays import read_array
+from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.store.item import PytreeItem
 
 SHAPE = (2560, 2048)
 LEAF_BYTES = 4 * 2560 * 2048
@@ -94,3 +97,20 @@ def test_what_the_chunk_takes_is_in_the_preview(fine: str, coarse: str) -> None:
     without = surgery.plan(fine, plan, options=surgery.Options(memory_bytes=16 << 20))
     assert not any("--memory" in note for note in with_room.notes)
     assert any("--memory" in note for note in without.notes)
+
+
+def test_chunks_are_let_go_once_all_was_read_also_where_a_block_is_whole_chunks(
+    tmp_path: Path,
+) -> None:
+    values = np.arange(32, dtype=np.float32).reshape(8, 4)
+    item = open_checkpoint(_save(tmp_path / "saved", values, 64)).items[""]
+    assert isinstance(item, PytreeItem)
+    assert item.store is not None
+    chunk = item.store.arrays["w"].document.chunk_shape
+    assert chunk == (4, 4)
+    for _ in range(2):
+        for rows in (slice(0, 3), slice(3, 4), slice(4, 8)):
+            assert item.store.chunk_keeper.holds("w") is (rows.start > 0)
+            found = read_array(item.store, "w", (rows, slice(0, 4)))
+            np.testing.assert_array_equal(found, values[rows])
+        assert not item.store.chunk_keeper.holds("w")
