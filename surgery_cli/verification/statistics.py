@@ -58,12 +58,16 @@ def _statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
         low, high = min(low, float(values.min())), max(high, float(values.max()))
         # Chan, Golub, LeVeque (1979): joining the moments of two parts
         part_mean = float(values.mean())
+        if not np.isfinite(part_mean):  # their sum is larger than the largest float64
+            part_mean = float((values / values.size).sum())
         delta = part_mean - mean
         total = count + values.size
         values -= part_mean
         np.square(values, out=values)
-        spread += float(values.sum()) + delta * delta * count * values.size / total
-        mean += delta * values.size / total
+        spread += float(values.sum())
+        if count:
+            spread += delta * delta * count * values.size / total
+        mean += delta * (values.size / total)
         count = total
     if not count:
         nan = float("nan")
@@ -71,13 +75,14 @@ def _statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
             mean=nan, std=nan, min=nan, max=nan, norm=0.0, zeros=zeros, non_finite=bad, histogram=[]
         )
     histogram = np.zeros(BINS, np.int64)
-    if high > low:
-        width = (high / 2 - low / 2) / BINS  # halves: a range may be wider than the largest float64
+    half = high / 2 - low / 2  # a range may be wider than the largest float64
+    if half > 0:
         for tile in _tiles(blocks()):
             values = _finite(tile)
             values *= 0.5
             values -= low / 2
-            values /= width
+            values /= half
+            values *= BINS
             bins = values.astype(np.intp)
             np.minimum(bins, BINS - 1, out=bins)
             histogram += np.bincount(bins, minlength=BINS)

@@ -75,10 +75,11 @@ class _Tally:
             scale = np.maximum(np.abs(x), np.abs(y)).astype(np.float64)
             apart = ~same & ~(distance <= self._atol + self._rtol * scale)
             relative = np.where(apart & (scale > 0), distance / np.where(scale > 0, scale, 1.0), 0)
+            relative = np.where(np.isnan(relative), np.inf, relative)  # infinity, or NaN
         if not apart.any():
             return None
         self._differing += int(apart.sum())
-        self._max_rel = max(self._max_rel, float(np.nanmax(relative)))
+        self._max_rel = max(self._max_rel, float(relative.max()))
         at = int(np.argmax(np.where(apart, distance, -1.0)))
         if distance[at] <= self._max_abs:
             return None

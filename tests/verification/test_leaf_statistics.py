@@ -75,3 +75,17 @@ def test_the_values_themselves_are_left_as_they_are() -> None:
     values = DRAWN.copy()
     statistics(lambda: [values])
     np.testing.assert_array_equal(values, DRAWN)
+
+
+@pytest.mark.parametrize("values", [[1e200, 2e200, 3e200], [1.7e308] * 3, [-1.7e308, 1.7e308]])
+def test_squares_that_overflow_make_spread_and_norm_infinite(values: list[float]) -> None:
+    found = statistics(lambda: [np.float64(values)])
+    assert found.norm == np.inf
+    assert found.mean == pytest.approx(np.mean(np.float64(values) / 4) * 4)
+    assert not np.isnan(found.std)
+
+
+@pytest.mark.parametrize("values", [[0.0, 5e-324], [0.0, 1e-323], [0.0, 1e-320]])
+def test_a_range_of_denormal_numbers_has_a_histogram(values: list[float]) -> None:
+    found = statistics(lambda: [np.float64(values)])
+    assert sum(found.histogram) == 2

@@ -84,3 +84,9 @@ def test_a_number_without_axes_is_compared() -> None:
     found = _between(np.array(1, np.int32), np.array(3, np.int32))
     assert found is not None
     assert (found.where, found.max_abs) == ((), 2.0)
+
+
+def test_an_infinity_is_infinitely_far_from_a_number() -> None:
+    found = _between(np.float32([1, np.inf, 3]), np.float32([1, 2, 3]))
+    assert found is not None
+    assert (found.max_abs, found.max_rel, found.where) == (np.inf, np.inf, (1,))
