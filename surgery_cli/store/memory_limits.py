@@ -55,7 +55,7 @@ def _left_in_cgroups(cgroups: Path, own: Path) -> Iterator[int]:
     Pages of files that can be dropped count as free.
     """
     for line in _text(own).splitlines():
-        number, controllers, name = line.split(":", 2)
+        number, controllers, name = (*line.split(":", 2), "", "")[:3]
         if number == "0":
             root, limit, used, prefix = cgroups, "memory.max", "memory.current", ""
         elif "memory" in controllers.split(","):
@@ -76,7 +76,7 @@ def _left_in_cgroups(cgroups: Path, own: Path) -> Iterator[int]:
 def _droppable(folder: Path, prefix: str) -> int:
     names = (f"{prefix}inactive_file", f"{prefix}active_file")
     lines = (line.split() for line in _text(folder / "memory.stat").splitlines())
-    return sum(int(words[1]) for words in lines if words[0] in names)
+    return sum(int(words[1]) for words in lines if len(words) == 2 and words[0] in names)
 
 
 def _left_to_map(statm: Path) -> int | None:
@@ -94,8 +94,8 @@ def _left_to_map(statm: Path) -> int | None:
 
 
 def _text(path: Path) -> str:
-    """What a file of the system says; nothing where it does not exist."""
+    """What a file of the system says; nothing where it does not exist. Control groups may have any name."""
     try:
-        return path.read_text(encoding="ascii")
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return ""

@@ -1,6 +1,7 @@
 """Memory that there is: what a plan needs is held against every limit, before any of it is asked for."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -175,6 +176,16 @@ def test_the_limit_of_a_control_group_of_version_1_counts_also_where_only_its_ro
     assert memory_limits.room(groups, process).bytes == 6500
     _group(groups / "memory", {"memory.limit_in_bytes": "9223372036854771712"})
     assert memory_limits.room(groups, process).bound == "are free"
+
+
+def test_control_groups_of_any_name_and_lines_of_any_form_are_read(tmp_path: Path) -> None:
+    process, groups = tmp_path / "self", tmp_path / "cgroup"
+    process.mkdir()
+    (process / "cgroup").write_bytes(b"no group\n0::/a/b\xfcro.slice\n")
+    folder = groups / "a" / os.fsdecode(b"b\xfcro.slice")
+    stat = "anon\n\ninactive_file 500\nactive_file\n"
+    _group(folder, {"memory.max": "9000", "memory.current": "4000", "memory.stat": stat})
+    assert memory_limits.room(groups, process).bytes == 5500
 
 
 def test_a_leaf_that_the_limit_of_address_space_does_not_hold_is_refused_before_any_work(
