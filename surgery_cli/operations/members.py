@@ -126,9 +126,11 @@ def refuse_repeated(others: Sequence[Member], scene: Scene, *, is_edited: bool) 
 
 def _repeated(member: Member, double: Member) -> PlanError:
     address = member.source.address
+    fix = "name it once"
     if double.name == SOURCE:
         what = f"'{address}' would count twice: it is the source"
         why = "the checkpoint that is edited is the first member in any case"
+        fix = "leave it out (`steps` without `with` are those of the source's own run, the source left out)"
     else:
         what = f"'{address}' stands twice among the members"
         texts = dict.fromkeys(m.text for m in (double, member))
@@ -136,7 +138,7 @@ def _repeated(member: Member, double: Member) -> PlanError:
     return PlanError(
         what,
         why=why,
-        fix="name it once; to count it double give it a weight of 2, with one weight for each member in `weights`",
+        fix=f"{fix}; to count it double give it a weight of 2, with one weight for each member in `weights`",
     )
 
 

@@ -234,7 +234,10 @@ def test_copies_of_one_checkpoint_are_pointed_out(members: list[Path], tmp_path:
 
     notes = _plan(members[0], at="params", with_=[str(members[1]), str(copy)]).notes
 
-    assert notes[-1] == "some members are copies of one another, and each of them counts: 'm1' and 'copy'"
+    assert (
+        notes[-1]
+        == "some members are copies of one another, and each of them counts: 'm1' and 'copy'"
+    )
 
 
 def test_a_source_outside_of_the_range_is_said_to_be_a_member(run: Path) -> None:
@@ -408,6 +411,8 @@ _WHOLE, _NUMBER = np.ones((3, 2), np.float32), np.ones((), np.float32)
         ({"opt_state": [{"odd": {"w": _WHOLE}}]}, "nothing tells what odd is"),
         ({"opt_state": {"hyperparams": {"learning_rate": _NUMBER}}}, "perhaps a learning rate"),
         ({"batch_stats": {"norm": {"mean": _WHOLE, "var": _WHOLE}}}, "it holds variances"),
+        ({"bn": {"mean": _WHOLE, "var": _WHOLE}}, "it holds variances"),
+        ({"bn": {"mean": {"value": _WHOLE}, "var": {"value": _WHOLE}}}, "it holds variances"),
     ],
 )
 def test_negative_weights_are_refused_where_nobody_knows_what_may_be_negative(
