@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -25,6 +26,9 @@ BUG: Final = 70
 CLOSED_PIPE: Final = 128 + signal.SIGPIPE
 """What a shell reports for a program that SIGPIPE ended; as `git log | head` does."""
 
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What a stream says that takes no more; with the name of a file it would be about that file."""
 
 _PATIENCE_SECONDS: Final = 1.0
 _STOPPING: Final = "stopping: what is in work now is finished first; nothing will be left behind"
@@ -127,7 +131,19 @@ def _guarded(act: Callable[[], int], is_json: bool) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - a bug keeps its traceback
+        if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
+            return _report_unwritten(error)
         return _report_bug(error, is_json)
+
+
+def _report_unwritten(error: OSError) -> int:
+    """For what Typer prints by itself: the help, the version."""
+    from surgery_cli.cli.printing import discard, print_problems, unwritten
+
+    discard(sys.stdout)
+    problem = unwritten(error)
+    print_problems(problem.problems, is_json=False)
+    return problem.exit_code
 
 
 def _report_usage(error: typer.TyperException, is_json: bool) -> int:

@@ -54,11 +54,16 @@ def _writing() -> Iterator[None]:
         raise
     except OSError as error:
         discard(sys.stdout)
-        raise WriteError(
-            "standard output cannot be written",
-            why=error.strerror or str(error),
-            fix="what the command did to checkpoints is done; only its report is missing",
-        ) from None
+        raise unwritten(error) from None
+
+
+def unwritten(error: OSError) -> WriteError:
+    """The error for a report that did not get out."""
+    return WriteError(
+        "standard output cannot be written",
+        why=error.strerror or str(error),
+        fix="what the command did to checkpoints is done; only its report is missing",
+    )
 
 
 def discard(*streams: TextIO) -> None:
@@ -69,16 +74,29 @@ def discard(*streams: TextIO) -> None:
 
 
 def print_problems(problems: Sequence[Problem], *, is_json: bool) -> None:
-    """Problems for people on standard error; with ``--json`` as the one document on standard output instead."""
+    """Problems for people on standard error; with ``--json`` as the one document on standard output instead.
+
+    What one stream does not take is said on the other; what neither takes, the exit code alone tells.
+    """
     if is_json:
         from surgery_cli.reports import Failure, as_builtins
 
-        print_json(as_builtins(Failure(problems=list(problems))))
-        return
+        try:
+            print_json(as_builtins(Failure(problems=list(problems))))
+        except WriteError as error:
+            problems = [*problems, *error.problems]
+        else:
+            return
     from surgery_cli.cli.rendering.page import page_on
     from surgery_cli.cli.rendering.problems import render
 
-    render(problems, page_on(sys.stderr))
+    try:
+        render(problems, page_on(sys.stderr))
+        sys.stderr.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        discard(sys.stderr)
 
 
 @contextlib.contextmanager

@@ -318,15 +318,28 @@ def test_a_closed_pipe_is_quiet(checkpoint):
     assert process.stderr == b""
 
 
-def test_a_full_disk_under_standard_output_is_no_bug(checkpoint):
+@pytest.mark.parametrize("words", [["inspect", "HERE"], ["--help"], ["rescale", "--help"]])
+def test_a_full_disk_under_standard_output_is_no_bug(checkpoint, words):
+    words = [os.fspath(checkpoint) if word == "HERE" else word for word in words]
     with Path("/dev/full").open("w") as full:
         process = subprocess.run(
-            [sys.executable, "-m", "surgery_cli", "inspect", os.fspath(checkpoint)],
+            [sys.executable, "-m", "surgery_cli", *words],
             stdout=full, stderr=subprocess.PIPE, check=False,
         )  # fmt: skip
 
     assert process.returncode == 4
     assert process.stderr.startswith(b"error: standard output cannot be written\n")
+
+
+@pytest.mark.parametrize(("options", "full"), [([], "stderr"), (["--json"], "stdout")])
+def test_an_error_keeps_its_exit_code_where_nobody_can_read_it(options, full):
+    with Path("/dev/full").open("w") as nowhere:
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, full: nowhere}
+        command = [sys.executable, "-m", "surgery_cli", "inspect", "not-there", *options]
+        process = subprocess.run(command, **streams, check=False)
+
+    assert process.returncode == 2
+    assert full == "stderr" or process.stderr.startswith(b"error: 'not-there' does not exist\n")
 
 
 def test_standard_streams_that_were_closed_neither_fail_nor_end_up_in_the_result(
