@@ -339,7 +339,7 @@ def test_an_error_keeps_its_exit_code_where_nobody_can_read_it(options, full):
         process = subprocess.run(command, **streams, check=False)
 
     assert process.returncode == 2
-    assert full == "stderr" or process.stderr.startswith(b"error: 'not-there' does not exist\n")
+    assert full == "stderr" or b"not-there' does not exist" in process.stderr
 
 
 def test_standard_streams_that_were_closed_neither_fail_nor_end_up_in_the_result(
