@@ -126,15 +126,21 @@ class OcdbtStore:
 
     @cached_property
     def shared_prefixes(self) -> frozenset[str]:
-        """Names below whose prefix other arrays lie (keys with slashes): `x` where there is `x/y`."""
+        """Names below whose prefix other arrays have keys (names with slashes): `x` where there is `x/y`.
+
+        In zarr 3 also `x/c` where there is `x`, whose chunks lie there.
+        """
         names = self.arrays
-        return frozenset(
+        found = {
             name[:at]
             for name in names
             if "/" in name
             for at in range(len(name))
             if name[at] == "/" and name[:at] in names
-        )
+        }
+        if self.zarr == 3:
+            found.update(name for name in names if name.endswith("/c") and name[:-2] in names)
+        return frozenset(found)
 
     def files_of(self, arrays: Iterable[StoredArray]) -> set[str]:
         """The data files that hold values of these arrays, or nodes of the tree."""

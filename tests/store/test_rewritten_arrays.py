@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import orbax.checkpoint as ocp
+import pytest
 
 from surgery_cli import surgery
 from surgery_cli.plan import operation_from_options, plan_of
@@ -49,3 +50,31 @@ def test_nothing_is_left_of_the_array_that_stood_there(tmp_path: Path) -> None:
     restored, store = _edited(tmp_path, tree, edits)
     np.testing.assert_array_equal(restored["w"], 2 * tree["n"])
     assert set(store.arrays["w"].keys) == {".zarray", "0"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "fields", "left"),
+    [
+        ("delete", {"at": "c%2Fc"}, {"c"}),
+        ("delete", {"at": "c"}, {"c/c"}),
+        ("rename", {"at": "c%2Fc", "to": "d"}, {"c", "d"}),
+        ("rename", {"at": "c", "to": "d"}, {"c/c", "d"}),
+        ("rescale", {"at": "c%2Fc", "by": 1.0}, {"c", "c/c"}),
+    ],
+)
+def test_a_leaf_that_is_called_like_the_chunks_of_another_leaves_them_alone(
+    tmp_path: Path, operation: str, fields: dict[str, Any], left: set[str]
+) -> None:
+    tree = {"c": _values(64, 64), "c/c": _values(32, 32), "other": _values(5)}
+    plan = plan_of([operation_from_options(operation, fields)])
+    handler = ocp.PyTreeCheckpointHandler(use_zarr3=True)
+    with ocp.Checkpointer(handler) as checkpointer:
+        checkpointer.save(tmp_path / "source", args=ocp.args.PyTreeSave(tree))
+        new = tmp_path / "new"
+        options = surgery.Options(compact="never")
+        surgery.apply(str(tmp_path / "source"), str(new), plan, options=options)
+        restored = checkpointer.restore(new)
+    assert set(restored) == {*left, "other"}
+    for name, values in restored.items():
+        was = "c/c" if name == "d" and "c" in left else "c" if name == "d" else name
+        np.testing.assert_array_equal(values, tree[was])
