@@ -48,7 +48,7 @@ def collect_rarely() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process. Its objects are not freed one by one, which takes a fifth of the time of a small edit.
+    """End the process. Its objects are not freed one by one, which takes a tenth of the time of a small edit.
 
     Where other threads still run, or JAX was loaded, whose devices want to be closed, it ends in the usual way.
     """

@@ -126,7 +126,7 @@ class ArrayStore(Protocol):
         """What is stored below the array's name, by key in order, its document among them.
 
         Raises:
-            OSError: it is not there.
+            CheckpointError: it is not there.
         """
 
     def identity(self, name: str) -> Hashable:

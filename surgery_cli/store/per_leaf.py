@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from surgery_cli.store.arrays import ChunkKeeper, StoredArray, new_context
 from surgery_cli.store.listing import check_link
 from surgery_cli.store.sidecars import ARRAY_METADATAS, PROCESS_FILE
-from surgery_cli.store.stored_values import FileRange, StoredValue
+from surgery_cli.store.stored_values import StoredValue, whole_file
 from surgery_cli.store.zarr import DOCUMENT_NAMES, parse
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class PerLeafStore:
 
     def stored_values(self, name: str) -> dict[str, StoredValue]:
         files = {key: self.directory / name / key for key in sorted(self.arrays[name].keys)}
-        return {key: FileRange(file, 0, file.stat().st_size) for key, file in files.items()}
+        return {key: whole_file(file) for key, file in files.items()}
 
     def identity(self, name: str) -> Hashable:
         found = []

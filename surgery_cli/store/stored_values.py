@@ -25,6 +25,18 @@ class FileRange(msgspec.Struct, frozen=True):
         return self.length
 
 
+def whole_file(path: Path) -> FileRange:
+    """A value that has a file of its own.
+
+    Raises:
+        CheckpointError: the file is not there.
+    """
+    try:
+        return FileRange(path, 0, path.stat().st_size)
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
 StoredValue: TypeAlias = bytes | FileRange
 """A stored value, inline in a database's tree or where it lies."""
 
@@ -60,12 +72,17 @@ def _read(value: FileRange, start: int, count: int) -> bytes:
     except OSError as error:
         raise unreadable(value.path, error) from None
     if len(found) < count:
-        raise CheckpointError(
-            f"'{value.path}' is truncated",
-            why=f"a value at {value.offset:,} has {value.length:,} bytes there",
-            fix="copy the checkpoint again from where it was whole",
-        )
+        raise truncated(value.path, value.offset, value.length)
     return found
+
+
+def truncated(path: Path, offset: int, length: int) -> CheckpointError:
+    """The error for a file that ends before a value in it does."""
+    return CheckpointError(
+        f"'{path}' is truncated",
+        why=f"a value at {offset:,} has {length:,} bytes there",
+        fix="copy the checkpoint again from where it was whole",
+    )
 
 
 def are_same(a: StoredValue, b: StoredValue) -> bool:

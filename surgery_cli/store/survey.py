@@ -14,6 +14,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.listing import check_link
+from surgery_cli.store.stored_values import truncated
 from surgery_cli.store.zarr import DOCUMENT_NAMES
 
 MANIFEST = "manifest.ocdbt"
@@ -136,11 +137,7 @@ class Survey:
                     stream.seek(extent.offset)
                     found[name] = stream.read(extent.length)
                     if len(found[name]) != extent.length:
-                        raise CheckpointError(
-                            f"'{self.directory / file}' is truncated",
-                            why=f"a value at {extent.offset:,} has {extent.length:,} bytes there",
-                            fix="copy the checkpoint again from where it was whole",
-                        )
+                        raise truncated(self.directory / file, extent.offset, extent.length)
         return found
 
     @cached_property

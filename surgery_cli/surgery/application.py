@@ -73,8 +73,10 @@ def preview(
     _check_expected(prepared, options)
     if target is not None:
         check_target(target, prepared, force=options.force)
-        _check_space(prepared, target, options)
-    fields = preview_fields(prepared, plan, destination, options)
+    estimate = costs(prepared, options, target)
+    if target is not None:
+        _check_space(prepared, target, estimate)
+    fields = preview_fields(prepared, plan, destination, options, estimate)
     if options.probe is not None:
         fields["notes"].append(
             f"the probe of {options.probe} runs on the result, once that is written"
@@ -106,7 +108,8 @@ def apply(
     _check_expected(prepared, options)
     restored = restore_set_aside(target, prepared, say)
     check_target(target, prepared, force=options.force)
-    _check_space(prepared, target, options)
+    estimate = costs(prepared, options, target)
+    _check_space(prepared, target, estimate)
     kit = open_kit(options.device, options.mesh)
     gate = None
     if options.probe is not None:
@@ -114,7 +117,7 @@ def apply(
 
         gate = open_gate(prepared.checkpoint, options, say)
     linker = Linker(LinkMode(options.link))
-    fields = preview_fields(prepared, plan, destination, options)
+    fields = preview_fields(prepared, plan, destination, options, estimate)
     if restored is not None:
         fields["notes"].insert(0, f"restored '{restored}', which an interrupted run had set aside")
     meter = Meter(listener, "writing", _value_bytes(prepared))
@@ -202,8 +205,7 @@ def _check_expected(prepared: Prepared, options: Options) -> None:
     )
 
 
-def _check_space(prepared: Prepared, destination: Path, options: Options) -> None:
-    estimate = costs(prepared, options, destination)
+def _check_space(prepared: Prepared, destination: Path, estimate: Mapping[str, int]) -> None:
     check_space(
         destination,
         estimate["bytes_written"] + estimate["bytes_copied"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from surgery_cli.compute.host import HostKit
 from surgery_cli.engine.execution import bytes_in_flight
@@ -24,13 +24,20 @@ _ALWAYS_TRIED_BYTES: Final = 128 << 20
 """What needs no more than this is not refused by a look at the machine, and no budget is cut to less."""
 
 
-def check_memory(plans: Mapping[str, ItemPlan], compact: Mapping[str, bool], device: str) -> None:
+class Need(NamedTuple):
+    """The most bytes that a single leaf takes at once, and the leaf; None if nothing passes through memory."""
+
+    bytes: int
+    leaf: PlannedLeaf | None
+
+
+def check_memory(need: Need) -> None:
     """Refuse what this process has no memory for, before any of it is asked for.
 
     Raises:
         CheckpointError: a leaf, or a stored chunk of one, is declared larger than the memory that can be had.
     """
-    needed, leaf = _most_at_once(plans, compact, device)
+    needed, leaf = need
     if leaf is None or needed <= _ALWAYS_TRIED_BYTES:
         return
     there = room()
@@ -48,11 +55,9 @@ def bytes_to_use(memory_bytes: int) -> int:
     return min(memory_bytes, max(room().bytes, _ALWAYS_TRIED_BYTES))
 
 
-def memory_notes(
-    plans: Mapping[str, ItemPlan], compact: Mapping[str, bool], memory_bytes: int, device: str
-) -> list[str]:
-    """Where the budget cannot be kept: which leaf takes how much, and why; ``compact`` says which items are."""
-    needed, leaf = _most_at_once(plans, compact, device)
+def memory_notes(need: Need, memory_bytes: int) -> list[str]:
+    """Where the budget cannot be kept: which leaf takes how much, and why."""
+    needed, leaf = need
     if leaf is None or needed <= memory_bytes:
         return []
     sentence = (
@@ -61,19 +66,17 @@ def memory_notes(
     return [f"{sentence}: {_why_at_once(leaf)}; the run goes on with that much"]
 
 
-def _most_at_once(
-    plans: Mapping[str, ItemPlan], compact: Mapping[str, bool], device: str
-) -> tuple[int, PlannedLeaf | None]:
-    """The most bytes that a single leaf needs at once, and the leaf."""
+def most_at_once(plans: Mapping[str, ItemPlan], compact: Mapping[str, bool], device: str) -> Need:
+    """What the leaf takes that takes most; ``compact`` says which items are."""
     tile = HostKit.tile_elements if device == "host" else None
-    most: tuple[int, PlannedLeaf | None] = (0, None)
+    most = Need(0, None)
     for name, plan in plans.items():
         needs = [(leaf, bytes_in_flight(leaf, tile)) for leaf in plan.of(Way.ENCODE)]
         copied = copied_leaves(plan, compact=compact[name])
         needs += [(leaf, copying_bytes(leaf)) for leaf in copied]
         for leaf, needed in needs:
-            if needed > most[0]:
-                most = needed, leaf
+            if needed > most.bytes:
+                most = Need(needed, leaf)
     return most
 
 

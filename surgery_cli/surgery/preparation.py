@@ -17,7 +17,7 @@ from surgery_cli.store.item_plan import ItemPlan
 from surgery_cli.store.step_writer import draft_items, plan_items
 from surgery_cli.store.strategy import Costs, costs_of_references, is_compact
 from surgery_cli.surgery.contract import Say, check_draft, read_script
-from surgery_cli.surgery.memory import check_memory
+from surgery_cli.surgery.memory import Need, check_memory, most_at_once
 from surgery_cli.surgery.optimizers import (
     Look,
     look_at_hidden_twins,
@@ -98,6 +98,7 @@ class Prepared(msgspec.Struct, frozen=True):
     reason: str
     looked: list[Look]
     """What was read beyond the metadata, and what it told."""
+    need: Need
 
 
 def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None) -> Prepared:
@@ -163,8 +164,9 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         (text for _, text in choices.values() if text), "the format is one file, written anew"
     )
     compact = {name: chosen for name, (chosen, _) in choices.items()}
-    check_memory(plans, compact, options.device)
-    return Prepared(checkpoint, draft, sources, plans, references, compact, reason, looked)
+    need = most_at_once(plans, compact, options.device)
+    check_memory(need)
+    return Prepared(checkpoint, draft, sources, plans, references, compact, reason, looked, need)
 
 
 def open_source(text: str) -> Checkpoint | ArrayFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +61,20 @@ def costs(prepared: Prepared, options: Options, destination: Path | None) -> dic
 
 
 def preview_fields(
-    prepared: Prepared, plan: Plan, destination: str | None, options: Options
+    prepared: Prepared,
+    plan: Plan,
+    destination: str | None,
+    options: Options,
+    estimate: Mapping[str, int],
 ) -> dict[str, Any]:
+    """The fields of a preview; ``estimate`` are the ``costs``."""
     draft = prepared.draft
     names = document_names(draft.texts)
     notes = inference_notes(prepared.checkpoint) + link_notes(prepared.checkpoint)
     notes += [look.sentence for look in prepared.looked] + list(draft.notes)
     notes += dropped_item_notes(prepared.checkpoint, draft)
     notes += unread_notes(prepared.plans) + dead_notes(prepared.references, prepared.compact)
-    notes += memory_notes(prepared.plans, prepared.compact, options.memory_bytes, options.device)
+    notes += memory_notes(prepared.need, options.memory_bytes)
     removed = [str(path) for path in draft.removed]
     notes += [
         f"'{item.directory.name}': {item.layout} is only read; the result is an Orbax directory"
@@ -101,7 +107,7 @@ def preview_fields(
         ),
         "notes": notes,
         "chosen": prepared.checkpoint.location.chosen,
-        **costs(prepared, options, Path(destination) if destination is not None else None),
+        **estimate,
     }
 
 

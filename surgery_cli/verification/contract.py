@@ -212,9 +212,7 @@ def _gathered(found: list[Breach], stored: TreeSpec) -> list[Breach]:
 
 def _likeness(breach: Breach) -> tuple[str, str, str]:
     """What makes leaves differ in the same way: shapes do not matter."""
-    sides = (breach.stored, breach.wanted)
-    assert all(isinstance(side, LeafSpec) for side in sides)
-    return (breach.what, *(_sort_text(side) for side in sides))  # type: ignore[return-value]
+    return breach.what, _sort_text(breach.stored), _sort_text(breach.wanted)
 
 
 def _sort_text(spec: Subtree | None) -> str:
