@@ -7,7 +7,9 @@ from functools import cache
 
 from surgery_cli.draft import Draft
 from surgery_cli.errors import PlanError, Problem
+from surgery_cli.tree import json_pointer
 from surgery_cli.tree.paths import LeafPath, nearest
+from surgery_cli.tree.specs import LeafKind
 
 
 def refuse_unstorable(draft: Draft, items: Collection[str] = ()) -> None:
@@ -26,6 +28,7 @@ def refuse_unstorable(draft: Draft, items: Collection[str] = ()) -> None:
     if not fresh:
         return
     problems = [problem for path in fresh if (problem := _bad_key(path))]
+    problems += [_unaddressed(path) for path in fresh if _is_text_without_address(draft, path)]
     problems += _alike(draft, set(fresh))
     if items:
         problems += [_no_item(path, items) for path in fresh if str(path[0]) not in items]
@@ -45,6 +48,21 @@ def _bad_key(path: LeafPath) -> Problem | None:
                 field="to",
             )
     return None
+
+
+def _is_text_without_address(draft: Draft, path: LeafPath) -> bool:
+    is_text = draft.leaves[path].spec.kind is LeafKind.STRING
+    return is_text and not json_pointer.is_addressable(str(path))
+
+
+def _unaddressed(path: LeafPath) -> Problem:
+    return Problem(
+        f"the text '{path}' could not be restored",
+        why="Orbax finds text leaves by JSON Pointer, in which a `~` must be followed by 0 or 1",
+        fix="choose a name without `~`",
+        path=str(path),
+        field="to",
+    )
 
 
 @cache

@@ -26,6 +26,7 @@ from surgery_cli.store.sidecars import (
     stored_name,
 )
 from surgery_cli.store.survey import MANIFEST, Survey
+from surgery_cli.tree import json_pointer
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
@@ -122,8 +123,8 @@ class PytreeItem:
             return StoredLeaf(LeafSpec(kind=LeafKind.EMPTY, empty=value_type))
         kind = kind_of(value_type, self.sidecars.key_impls.get(name))
         if kind is LeafKind.STRING:
-            if name not in (self.sidecars.strings or {}):
-                raise self._missing(path, f"`{STRINGS}` has no entry for it")
+            if json_pointer.text_at(self.sidecars.strings, name) is None:
+                raise self._missing(path, f"`{STRINGS}` has no text where Orbax looks for it")
             return StoredLeaf(LeafSpec(kind=kind, dtype="str"))
         if self.store is not None and name in self.store.arrays:
             return self._stored(name, kind)
@@ -252,7 +253,7 @@ class PytreeItem:
             assert self.aggregate is not None
             return self.aggregate.read(path, window)
         if leaf.spec.kind is LeafKind.STRING:
-            return (self.sidecars.strings or {})[stored_name(path)]
+            return json_pointer.text_at(self.sidecars.strings, stored_name(path))
         return None
 
     def open(self, path: LeafPath) -> Any:

@@ -27,6 +27,7 @@ from surgery_cli.store.sidecars import (
     sharding_key,
     stored_name,
 )
+from surgery_cli.tree import json_pointer
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 
@@ -256,11 +257,12 @@ def _array_entry(item: PytreeItem, leaf: PlannedLeaf, old_name: str) -> Entry:
 
 
 def _write_strings(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
-    texts: dict[str, Any] = {}
-    for leaf in plan.leaves:
-        if leaf.spec.kind is LeafKind.STRING and leaf.origin is not None and leaf.origin_path:
-            texts[stored_name(leaf.path)] = leaf.origin.read(leaf.origin_path)
+    texts = [
+        (stored_name(leaf.path), leaf.origin.read(leaf.origin_path))
+        for leaf in plan.leaves
+        if leaf.spec.kind is LeafKind.STRING and leaf.origin is not None and leaf.origin_path
+    ]
     if texts:
-        write_file(target / STRINGS, json.dumps(texts).encode())
+        write_file(target / STRINGS, json.dumps(json_pointer.document_of(texts)).encode())
     elif item.sidecars.strings is not None:
         (target / STRINGS).unlink(missing_ok=True)

@@ -73,7 +73,8 @@ class Sidecars:
         self.metadata: dict[str, Any] | None = self._metadata_without_tree()
         """``_METADATA`` but for its tree, of which ``values`` are what is needed."""
         self.sharding: dict[str, str] | None = self._json(SHARDING)
-        self.strings: dict[str, str] | None = self._json(STRINGS)
+        self.strings: dict[str, Any] | None = self._json(STRINGS)
+        """Text leaves, where their stored names lead as JSON Pointers."""
 
     def _json(self, name: str) -> dict[str, Any] | None:
         raw = self._read(name)
