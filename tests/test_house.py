@@ -12,6 +12,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = REPOSITORY / "surgery_cli"
 
 FLOORS = {
+    "addresses": 0,
     "errors": 0,
     "quantities": 0,
     "tree": 0,

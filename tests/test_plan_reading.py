@@ -200,13 +200,13 @@ def test_anchors_and_aliases_repeat_values():
 def test_relative_paths_are_relative_to_the_plan(tmp_path, monkeypatch):
     (tmp_path / "plans").mkdir()
     (tmp_path / "plans" / "p.yaml").write_text(
-        "sources: {a: ../ck, b: /abs@3, c: 'gs://b/c', d: ~/d, e: 's3://x'}\n"
+        "sources: {a: ../ck, b: /abs@3, c: 'file:///b/c%20d', d: ~/d, e: file}\n"
         "edits:\n"
         "- {op: put, at: x, with: a}\n"
         "- {op: put, at: x, with: f.npz:k//v}\n"
         "- {op: put, at: x, with: ./0}\n"
         "- {op: put, at: x, with: 0}\n"
-        "- {op: scale, at: a, by: gs://b/f.npy}\n"
+        "- {op: scale, at: a, by: ./gs:/f.npy}\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/users/me")
@@ -215,13 +215,13 @@ def test_relative_paths_are_relative_to_the_plan(tmp_path, monkeypatch):
     assert plan.sources == {
         "a": f"{here}/../ck",
         "b": "/abs@3",
-        "c": "gs://b/c",
+        "c": "/b/c d",
         "d": "/users/me/d",
-        "e": "s3://x",
+        "e": f"{here}/file",
     }
     assert [e.with_ for e in plan.edits[:4]] == ["a", f"{here}/f.npz:k//v", f"{here}/0", 0]
     assert plan.edits[4].at == "a"
-    assert plan.edits[4].by == "gs://b/f.npy"
+    assert plan.edits[4].by == f"{here}/gs:/f.npy"
 
 
 def test_an_empty_path_is_refused():

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from surgery_cli.addresses import LocalAddress, local_object
+
 if TYPE_CHECKING:
     from surgery_cli.surgery import ProbeOptions
 
@@ -54,9 +56,10 @@ def calling(
         typer.Option("--grad", help="Gradients at every call of the model and of params, too."),
     ] = False,
     loss: Annotated[
-        str | None,
+        LocalAddress | None,
         typer.Option(
             "--loss",
+            parser=local_object,
             metavar="FILE.py:NAME",
             help="With `--grad`, called as loss(output, **inputs); else a random projection of the output.",
         ),

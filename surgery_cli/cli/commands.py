@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from surgery_cli.addresses import LocalAddress, local_address
 from surgery_cli.cli.groups import taking
 from surgery_cli.cli.options import (
     Checkpoint,
@@ -28,7 +29,9 @@ from surgery_cli.cli.options import (
     Step,
     drafting,
     output,
+    read_address,
     settings_of,
+    written_address,
 )
 from surgery_cli.cli.printing import print_document, print_json, progress, saying
 
@@ -88,8 +91,13 @@ def plan(
     plan: PlanFile,
     *,
     to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="DST", help="Check that DST can be written, too."),
+        LocalAddress | None,
+        typer.Option(
+            "--to",
+            parser=written_address,
+            metavar="DST",
+            help="Check that DST can be written, too.",
+        ),
     ] = None,
     set: Settings = None,
     draft: Options,
@@ -251,14 +259,22 @@ def verify(
     checkpoint: Checkpoint,
     *,
     like: Annotated[
-        str | None,
-        typer.Option("--like", metavar="OTHER", help="Compare structure and dtypes with OTHER."),
+        LocalAddress | None,
+        typer.Option(
+            "--like",
+            parser=read_address,
+            metavar="OTHER",
+            help="Compare structure and dtypes with OTHER.",
+        ),
     ] = None,
     like_init: LikeInit = None,
     like_manifest: Annotated[
-        Path | None,
+        LocalAddress | None,
         typer.Option(
-            "--like-manifest", metavar="FILE", help="Compare with `inspect --digests --json`."
+            "--like-manifest",
+            parser=local_address,
+            metavar="FILE",
+            help="Compare with `inspect --digests --json`.",
         ),
     ] = None,
     strict: Annotated[
@@ -279,7 +295,7 @@ def verify(
             item=item,
             like=like,
             like_init=like_init,
-            like_manifest=like_manifest,
+            like_manifest=None if like_manifest is None else Path(like_manifest),
             listener=listener,
             say=saying(output),
         )

@@ -7,32 +7,50 @@ receives what the group makes of them as one argument.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 import typer
 
+from surgery_cli.addresses import LocalAddress, local_address, local_input, local_object
 from surgery_cli.cli.calling import calling
 from surgery_cli.cli.completion import complete_checkpoint, complete_leaf
 from surgery_cli.cli.groups import taking
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import CheckpointError, PlanError
 
 if TYPE_CHECKING:
     from surgery_cli.surgery import Options, ProbeOptions
 
 
-def _directory(metavar: str, help: str) -> Any:
+def _directory(metavar: str, help: str, parser: Callable[[str], LocalAddress]) -> Any:
     return typer.Argument(
-        metavar=metavar, help=help, autocompletion=complete_checkpoint, show_default=False
+        metavar=metavar,
+        help=help,
+        autocompletion=complete_checkpoint,
+        show_default=False,
+        parser=parser,
     )
 
 
-Source = Annotated[str, _directory("SRC", "The checkpoint to edit; `ROOT@N` is step N of a root.")]
-Destination = Annotated[str, _directory("DST", "Where the new checkpoint appears.")]
-Checkpoint = Annotated[str, _directory("CKPT", "The checkpoint; `ROOT@N` is step N of a root.")]
-CheckpointA = Annotated[str, _directory("A", "A checkpoint.")]
-CheckpointB = Annotated[str, _directory("B", "The one to compare it with.")]
+read_address: Final = partial(local_address, refusal=CheckpointError)
+written_address: Final = partial(local_address, is_written=True)
+"""What the options that name a file or directory are parsed by; ``local_address`` for files, ``local_input`` too."""
+
+Source = Annotated[
+    LocalAddress,
+    _directory("SRC", "The checkpoint to edit; `ROOT@N` is step N of a root.", read_address),
+]
+Destination = Annotated[
+    LocalAddress, _directory("DST", "Where the new checkpoint appears.", written_address)
+]
+Checkpoint = Annotated[
+    LocalAddress,
+    _directory("CKPT", "The checkpoint; `ROOT@N` is step N of a root.", read_address),
+]
+CheckpointA = Annotated[LocalAddress, _directory("A", "A checkpoint.", read_address)]
+CheckpointB = Annotated[LocalAddress, _directory("B", "The one to compare it with.", read_address)]
 Patterns = Annotated[
     list[str] | None,
     typer.Argument(
@@ -43,8 +61,9 @@ Patterns = Annotated[
     ),
 ]
 PlanFile = Annotated[
-    str,
+    LocalAddress,
     typer.Argument(
+        parser=local_address,
         metavar="PLAN",
         help="The plan: .yaml, .toml or .json; `-` is standard input.",
         show_default=False,
@@ -66,9 +85,10 @@ Settings = Annotated[
     ),
 ]
 LikeInit = Annotated[
-    str | None,
+    LocalAddress | None,
     typer.Option(
         "--like-init",
+        parser=local_object,
         metavar="FILE.py:FUNCTION",
         help="Your script's function: check that it can restore the result.",
     ),
@@ -178,17 +198,19 @@ def drafting(
         typer.Option("--allow-non-finite", help="Accept NaN and infinities that SRC did not have."),
     ] = False,
     probe: Annotated[
-        str | None,
+        LocalAddress | None,
         typer.Option(
             "--probe",
+            parser=local_object,
             metavar="FILE.py:MODEL",
             help="Run your model on SRC and the result first; new NaN or infinities stop the commit.",
         ),
     ] = None,
     input: Annotated[
-        list[str] | None,
+        list[LocalAddress] | None,
         typer.Option(
             "--input",
+            parser=local_input,
             metavar="[NAME=]SPEC",
             help="The probe's batch: `float32[8,28,28,1]` or a file `batch.npz`; repeatable.",
             show_default=False,
@@ -204,9 +226,10 @@ def drafting(
         ),
     ] = None,
     model_b: Annotated[
-        str | None,
+        LocalAddress | None,
         typer.Option(
             "--model-b",
+            parser=local_object,
             metavar="FILE.py:MODEL",
             help="The probe's model of the result, where the edit makes it another.",
         ),

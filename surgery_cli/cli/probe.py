@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from surgery_cli.addresses import LocalAddress, local_input, local_object
 from surgery_cli.cli.calling import calling
 from surgery_cli.cli.groups import taking
 from surgery_cli.cli.options import (
@@ -18,6 +19,8 @@ from surgery_cli.cli.options import (
     Params,
     Step,
     output,
+    read_address,
+    written_address,
 )
 from surgery_cli.cli.printing import print_document
 
@@ -32,15 +35,19 @@ def probe(
     checkpoint: Checkpoint,
     *,
     model: Annotated[
-        str,
+        LocalAddress,
         typer.Option(
-            "--model", metavar="FILE.py:NAME", help="The model; arguments as in `CNN(features=16)`."
+            "--model",
+            parser=local_object,
+            metavar="FILE.py:NAME",
+            help="The model; arguments as in `CNN(features=16)`.",
         ),
     ],
     input: Annotated[
-        _Words,
+        list[LocalAddress] | None,
         typer.Option(
             "--input",
+            parser=local_input,
             metavar="[NAME=]SPEC",
             help="`float32[8,28,28,1]`, `int32[8,128]<1000`, or a file `batch.npz`; repeatable.",
         ),
@@ -59,9 +66,10 @@ def probe(
         str, typer.Option("--run", metavar="NAME", help="Run a method or submodule on its own.")
     ] = "",
     model_input: Annotated[
-        _Words,
+        list[LocalAddress] | None,
         typer.Option(
             "--model-input",
+            parser=local_input,
             metavar="[NAME=]SPEC",
             help="With `--run` of what only exists inside a compact method: the whole model's input.",
         ),
@@ -74,15 +82,21 @@ def probe(
         bool, typer.Option("--shapes", help="Everything from shapes alone; no tensor is read.")
     ] = False,
     against: Annotated[
-        str | None,
+        LocalAddress | None,
         typer.Option(
-            "--against", metavar="CKPT", help="Compare with this checkpoint, call by call."
+            "--against",
+            parser=read_address,
+            metavar="CKPT",
+            help="Compare with this checkpoint, call by call.",
         ),
     ] = None,
     model_b: Annotated[
-        str | None,
+        LocalAddress | None,
         typer.Option(
-            "--model-b", metavar="FILE.py:NAME", help="The model of the other checkpoint."
+            "--model-b",
+            parser=local_object,
+            metavar="FILE.py:NAME",
+            help="The model of the other checkpoint.",
         ),
     ] = None,
     tolerance: Annotated[
@@ -95,13 +109,21 @@ def probe(
         ),
     ] = None,
     save: Annotated[
-        str | None,
-        typer.Option("--save", metavar="FILE.npz", help="Write the shown values, whole."),
+        LocalAddress | None,
+        typer.Option(
+            "--save",
+            parser=written_address,
+            metavar="FILE.npz",
+            help="Write the shown values, whole.",
+        ),
     ] = None,
     plot: Annotated[
-        str | None,
+        LocalAddress | None,
         typer.Option(
-            "--plot", metavar="FILE.svg", help="Draw scales by depth: .svg, .png or .pdf."
+            "--plot",
+            parser=written_address,
+            metavar="FILE.svg",
+            help="Draw scales by depth: .svg, .png or .pdf.",
         ),
     ] = None,
     seed: Annotated[

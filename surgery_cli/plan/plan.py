@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from surgery_cli.addresses import local_address
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.base import Operation, OptimizerPolicy
 from surgery_cli.plan.edits import Misfit, converted, selection_problems
@@ -140,13 +140,15 @@ def path_value(value: Any, directory: str, sources: Collection[str]) -> Any:
 
 
 def absolute(text: str, directory: str) -> str:
-    """A path of a plan made absolute; addresses (`gs://…`) and suffixes (`@STEP`, `:ENTRY`) stay as they are.
+    """A path of a plan made absolute; suffixes (`@STEP`, `:ENTRY`) stay as they are.
 
-    >>> absolute("runs/big@1000", "/plans"), absolute("./f.npz:a", "/plans"), absolute("s3://b/c", "/plans")
-    ('/plans/runs/big@1000', '/plans/f.npz:a', 's3://b/c')
+    >>> absolute("runs/big@1000", "/plans"), absolute("./f.npz:a", "/plans"), absolute("file:///c", "/plans")
+    ('/plans/runs/big@1000', '/plans/f.npz:a', '/c')
+
+    Raises:
+        PlanError: it is an address of elsewhere.
     """
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text):
-        return text
+    text = local_address(text)
     while text.startswith("./"):
         text = text[2:].lstrip("/")
     if text.startswith("~"):

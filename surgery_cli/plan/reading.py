@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 import msgspec
 
+from surgery_cli.addresses import local_address
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.plan.edits import Misfit, build, converted
 from surgery_cli.plan.fields import fields_of
 from surgery_cli.plan.formats import FORMATS, parse
-from surgery_cli.plan.plan import SHARED, Origin, Plan, absolute, path_value
+from surgery_cli.plan.plan import SHARED, Origin, Plan, path_value
 from surgery_cli.plan.text import PlanText, Position, nearest_fix, shown
 from surgery_cli.plan.variables import Variables
 
@@ -56,8 +57,8 @@ def read_plan(
         text = parse(given, "YAML", "standard input")
         directory = str(Path.cwd())
     else:
-        path = Path(path_or_dash)
-        text = parse(_file_text(path), _format(path), path_or_dash)
+        path = Path(local_address(path_or_dash))
+        text = parse(_file_text(path), _format(path), str(path))
         directory = str(path.parent.absolute())
     if text.value is None:
         text = msgspec.structs.replace(text, value={})
@@ -221,7 +222,16 @@ class _Reader:
                     why=f"`{name}: {shown(text)}`",
                     fix="`sources: {donor: runs/big@1000}`",
                 )
-        return {name: absolute(text, self.directory) for name, text in given.items()}
+        return {name: self._place(("sources", name), text, ()) for name, text in given.items()}
+
+    def _place(self, position: Position, value: Any, sources: Collection[str]) -> Any:
+        """A path, or several, made absolute; an address of elsewhere is a problem."""
+        try:
+            return path_value(value, self.directory, sources)
+        except PlanError as error:
+            for problem in error.problems:
+                self.refuse(position, problem.what, why=problem.why, fix=problem.fix)
+            return value
 
     def _edit(self, at: int, values: Any, sources: Mapping[str, str]) -> Operation | None:
         here: Position = ("edits", at)
@@ -251,7 +261,7 @@ class _Reader:
                 )
                 unfilled.add(key)
             elif key in fields:
-                fields[key] = path_value(fields[key], self.directory, sources)
+                fields[key] = self._place((*here, key), fields[key], sources)
         edit, faults = build(kind, fields, unfilled=unfilled)
         for fault in faults:
             why = f"in edit {at + 1} (`{name}`)" + (

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from surgery_cli.addresses import local_input
 from surgery_cli.errors import SurgeryError
 from surgery_cli.quantities import byte_text
 from surgery_cli.tree.specs import is_complex, is_floating, is_integer
@@ -49,7 +50,7 @@ def read_inputs(texts: Sequence[str], *, seed: int, shapes_only: bool = False) -
         SurgeryError: a text is neither a spec nor a file, a name stands twice, or an input is too large.
     """
     found: list[Input] = []
-    for position, text in enumerate(texts):
+    for position, text in enumerate(map(local_input, texts)):
         if match := _FILE.fullmatch(text):
             found += _from_file(text, match)
         elif match := _SPEC.fullmatch(text.strip()):

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from surgery_cli.addresses import local_object
 from surgery_cli.errors import SurgeryError
 from surgery_cli.tree.paths import nearest
 
@@ -47,9 +48,9 @@ def call_spec(text: str, example: str = _EXAMPLE) -> CallSpec:
     ``example`` is the advice of errors.
 
     Raises:
-        SurgeryError: it is not of that form, or the file is not there.
+        SurgeryError: it is not of that form, an address of elsewhere, or the file is not there.
     """
-    file, colon, expression = text.rpartition(".py:")
+    file, colon, expression = local_object(text).rpartition(".py:")
     if not colon:
         raise SurgeryError(f"'{text}' does not name an object of a Python file", fix=example)
     path = Path(f"{file}.py")

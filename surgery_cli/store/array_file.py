@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from surgery_cli.addresses import local_address
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.store import pointers, refusals
 from surgery_cli.store.arrays import Window
@@ -55,8 +56,8 @@ class ArrayFile:
     steps: Final[Mapping[int, str]] = MappingProxyType({})
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.path, entry = _split(text)
+        self.text = local_address(text, refusal=CheckpointError)
+        self.path, entry = _split(self.text)
         if not self.path.is_file():
             raise refusals.missing(self.path.absolute())
         if pointers.is_pointer(self.path):

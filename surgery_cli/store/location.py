@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from surgery_cli.addresses import local_address
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.store import foreign_files, pointers, refusals
 from surgery_cli.store.listing import (
@@ -92,9 +93,9 @@ def locate(
 
     Raises:
         PlanError: nothing stands there; there is no such step or item; ``step`` and ``@N`` disagree.
-        CheckpointError: what stands there is not a checkpoint, or an unfinished one.
+        CheckpointError: what stands there is not a checkpoint, or an unfinished one; or it is an address of elsewhere.
     """
-    refusals.refuse_address(text)
+    text = local_address(text, refusal=CheckpointError)
     if not text:
         raise PlanError("the path is empty", fix="name a checkpoint's directory or file")
     try:

@@ -26,40 +26,6 @@ from surgery_cli.tree.paths import nearest
 _DELETION_RECORD: Final = "_CHECKPOINT_DELETION"
 
 
-def refuse_address(text: str) -> None:
-    """Refuse the address of a cloud bucket, with the commands that copy both ways.
-
-    Raises:
-        CheckpointError: ``text`` begins with ``gs://``, ``s3://`` or another scheme.
-    """
-    scheme, found, rest = text.partition("://")
-    if not found or not scheme.isalnum():
-        return
-    name = rest.rstrip("/").rsplit("/", 1)[-1].partition("@")[0] or "checkpoint"
-    text = text.rstrip("/").removesuffix("@" + text.rpartition("@")[2])
-    parent = text.rsplit("/", 1)[0]
-    copying = {
-        "gs": ("gcloud storage cp -r", "gsutil -m cp -r"),
-        "s3": ("aws s3 cp --recursive", ""),
-    }.get(scheme.lower())
-    if copying is None:
-        raise CheckpointError(
-            f"'{text}' is an address, not a path",
-            why="surgery edits checkpoints on a local or mounted disk",
-            fix="copy the checkpoint here first, then name its directory",
-        )
-    command, other = copying
-    here, back = f"./{name}", f"{parent}/{name}-edited"
-    # `gcloud storage cp -r` copies a directory into its target, `aws s3 cp` its contents.
-    target = ("./", f"{parent}/") if scheme.lower() == "gs" else (here, back)
-    also = f" (or `{other}`)" if other else ""
-    raise CheckpointError(
-        f"'{text}' is in a bucket; surgery edits checkpoints on a local or mounted disk for now",
-        why=f"copy it here: `{command} {text} {target[0]}`{also}",
-        fix=f"and back when it is edited: `{command} {here}-edited {target[1]}`",
-    )
-
-
 def missing(path: Path) -> SurgeryError:
     """The error for a path at which nothing stands: names what is there instead."""
     parent = path.parent

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
+from surgery_cli.addresses import local_address
 from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.location import locate
@@ -41,16 +42,16 @@ def _check_replaced(target: Path) -> None:
 
 
 def path_of(destination: str) -> Path:
-    """The path of the destination as typed.
+    """The path of the destination.
 
     Raises:
-        DestinationError: it is empty.
+        DestinationError: it is empty, or an address of elsewhere.
     """
     if not destination:  # an empty path would be the working directory
         raise DestinationError(
             "the path of the destination is empty", fix="name the directory that is to be made"
         )
-    return Path(destination)
+    return Path(local_address(destination, is_written=True, refusal=DestinationError))
 
 
 def restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None:

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from surgery_cli.addresses import local_address
 from surgery_cli.draft import SOURCE, Draft
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.plan import Plan, replaced
 from surgery_cli.resolution import resolve
 from surgery_cli.store.array_file import SUFFIXES, ArrayFile
@@ -176,6 +177,7 @@ def open_source(text: str) -> Checkpoint | ArrayFile:
         CheckpointError: it is neither, or cannot be read.
         PlanError: nothing stands there.
     """
+    text = local_address(text, refusal=CheckpointError)
     path = Path(text).expanduser()
     if path.suffix in SUFFIXES and path.is_file():
         return ArrayFile(text)

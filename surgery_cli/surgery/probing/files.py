@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from surgery_cli import reports
+from surgery_cli.addresses import local_address
 from surgery_cli.errors import SurgeryError, WriteError
 from surgery_cli.probe.plotting import Curve, check_plot, draw
 from surgery_cli.surgery.probing.options import ProbeOptions
@@ -19,8 +20,11 @@ def check_files(options: ProbeOptions, session: Session) -> None:
     """Refuse files that cannot be written, before anything is computed.
 
     Raises:
-        SurgeryError: a suffix is wrong, a folder is not there, or the file would stand in the checkpoint.
+        SurgeryError: a suffix is wrong, a folder is not there, the file is an address of elsewhere or would stand in
+            the checkpoint.
     """
+    for target in filter(None, (options.save, options.plot)):
+        local_address(target, is_written=True)
     if options.save is not None and Path(options.save).suffix != ".npz":
         raise SurgeryError(
             f"'{options.save}' does not end in .npz",

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from surgery_cli import reports
+from surgery_cli.addresses import local_address
 from surgery_cli.compute.devices import choose_device, parse_device
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.user_code import UserObject, load_object
@@ -102,10 +103,10 @@ def _with_files(found: reports.Probe, probed: Probed, options: ProbeOptions) -> 
             leaves = probed.session.binding.leaves
             of_variables = probed.gradients.variable_values
             values |= {f"gradient:{leaves[s]}": v for s, v in of_variables.items() if s in leaves}
-        save_values(Path(options.save), values)
+        save_values(Path(local_address(options.save)), values)
         files.append(options.save)
     if options.plot is not None:
-        draw_probe(Path(options.plot), found)
+        draw_probe(Path(local_address(options.plot)), found)
         files.append(options.plot)
     return msgspec.structs.replace(found, files=files)
 

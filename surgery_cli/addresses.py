@@ -1,0 +1,120 @@
+"""Text that names a file or directory: a path of this machine, or an address that is refused. Parsed here alone."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NewType
+from urllib.parse import unquote
+
+from surgery_cli.errors import PlanError, SurgeryError
+
+LocalAddress = NewType("LocalAddress", str)
+"""Text that names a place on this machine, with its suffixes (`@STEP`, `:ENTRY`, `:NAME`): no address of elsewhere."""
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_HERE: Final = ("", "localhost")
+_NAMED: Final = re.compile(r"[A-Za-z_][\w.]*=")
+_FILE_WITH_PART: Final = re.compile(
+    r"(.*?\.(?:py|npz|npy|safetensors|ya?ml|toml|json|msgpack))(?::.*)?"
+)
+
+
+def local_address(
+    text: str, *, is_written: bool = False, refusal: type[SurgeryError] = PlanError
+) -> LocalAddress:
+    """The place that ``text`` names; ``file:///…`` is the path in it, percent-decoded.
+
+    ``is_written``: something is to be made there, so that a refusal says how to bring it there.
+
+    >>> local_address("runs/big@1000"), local_address("file://localhost/my%20runs"), local_address("./gs:")
+    ('runs/big@1000', '/my runs', './gs:')
+
+    Raises:
+        refusal: it is an address of another place, in a bucket (then with the commands that copy) or elsewhere.
+    """
+    found = _SCHEME.match(text)
+    if found is None:
+        return LocalAddress(text)
+    scheme = found[1].lower()
+    if scheme == "file":
+        return _path_in(text, text[found.end() :], refusal)
+    if scheme in _COPYING:
+        raise _in_bucket(text, scheme, refusal, is_written=is_written)
+    raise refusal(
+        f"'{text}' is an address, not a path",
+        why="surgery reads and writes on a local or mounted disk",
+        fix="write to a path here, and bring the result there afterwards"
+        if is_written
+        else "copy it here first, then name its path",
+    )
+
+
+def local_input(text: str) -> LocalAddress:
+    """As ``local_address`` for text that may have a name in front: ``x=batch.npz``. Raises as it."""
+    named = _NAMED.match(text)
+    name = named[0] if named else ""
+    return LocalAddress(name + local_address(text[len(name) :]))
+
+
+def local_object(text: str) -> LocalAddress:
+    """As ``local_address`` for ``FILE.py:NAME``: only the file is percent-decoded. Raises as it."""
+    file, colon, name = text.rpartition(".py:")
+    return LocalAddress(f"{local_address(f'{file}.py')}:{name}") if colon else local_address(text)
+
+
+def _path_in(text: str, rest: str, refusal: type[SurgeryError]) -> LocalAddress:
+    """The path in what follows ``file://``."""
+    host, slash, path = rest.partition("/")
+    if host.lower() not in _HERE or not slash:
+        raise refusal(
+            f"'{text}' names a file of the machine '{host}'" if host else f"'{text}' has no path",
+            why="a local path begins after `file://` with a slash of its own",
+            fix=f"e.g. `file:///{host}{slash}{path}`, or the path alone",
+        )
+    try:
+        return LocalAddress(f"/{unquote(path, errors='strict')}")
+    except UnicodeDecodeError:
+        raise refusal(
+            f"the path in '{text}' is not UTF-8",
+            why="TensorStore opens names in UTF-8 only",
+            fix="rename the file or directory",
+        ) from None
+
+
+_COPYING: Final = {
+    "gs": ("gcloud storage cp", "-r"),
+    "s3": ("aws s3 cp", "--recursive"),
+}
+"""What copies from and to buckets, and its option for directories."""
+
+
+def _in_bucket(
+    text: str, scheme: str, refusal: type[SurgeryError], *, is_written: bool
+) -> SurgeryError:
+    """The error for an address in a bucket, with the commands that copy there and back."""
+    file = _FILE_WITH_PART.fullmatch(text)
+    place = (file[1] if file else re.sub(r"@[0-9]+$", "", text)).rstrip("/")
+    parent, _, name = place.rpartition("/")
+    name = name if parent.count("/") > 1 else "checkpoint"  # the bucket itself has no name to keep
+    command, recursive = _COPYING[scheme]
+    # `gcloud storage cp -r` copies a directory into its target, `aws s3 cp` its contents
+    into = scheme == "gs"
+    folder = f"{parent}/" if into else place
+    if is_written:
+        copies = command if file else f"{command} {recursive}"
+        what, why = "writes to a local or mounted disk", f"write it here first: './{name}'"
+        fix = f"and copy it when it is done: `{copies} ./{name} {folder}`"
+    elif file:
+        what, why = (
+            "reads from a local or mounted disk",
+            f"copy it here: `{command} {place} ./{name}`",
+        )
+        fix = f"and name './{name}'"
+    else:
+        what = "edits checkpoints on a local or mounted disk"
+        also = f" (or `gsutil -m cp -r {place} ./`)" if scheme == "gs" else ""
+        here = "./" if into else f"./{name}"
+        back = folder if into else f"{place}-edited"
+        why = f"copy it here: `{command} {recursive} {place} {here}`{also}"
+        fix = f"and back when it is edited: `{command} {recursive} ./{name}-edited {back}`"
+    return refusal(f"'{text}' is in a bucket; surgery {what} for now", why=why, fix=fix)

@@ -1,0 +1,172 @@
+"""Addresses of elsewhere are refused wherever a file or directory is named: everywhere that the registries list."""
+
+import re
+import shlex
+
+import pytest
+import typer
+
+from surgery_cli.cli.main import app
+from surgery_cli.cli.spelling import example_command, option_name
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.table import operations
+from surgery_cli.plan import fields_of, read_plan
+
+PLACES = re.compile(
+    r"SRC|DST|CKPT|A|B|PLAN|OTHER|ROOT|DIR|FOLDER|PATH|PLACE|BROKEN|.*FILE.*|.*SPEC|.*CKPT.*|DONOR"
+)
+"""How metavars say that a place is meant. An option of another metavar that takes one is to be given one of these."""
+
+NO_PLACES = {("probe", "--until")}
+"""Paths of modules."""
+
+FORMS = {"FILE.py": "{}/train.py:create(path='x')", "SPEC": "x={}/batch.npz:images"}
+
+
+def commands():
+    group = typer.main.get_command(app)
+    context = typer.Context(group)
+    return {name: group.get_command(context, name) for name in group.list_commands(context)}
+
+
+def places():
+    """Every argument and option of every command that names a file or directory."""
+    found = [(name, p.opts[0], p) for name, made in commands().items() for p in made.params]
+    return [
+        (name, option)
+        for name, option, parameter in found
+        if PLACES.fullmatch(str(parameter.metavar)) and (name, option) not in NO_PLACES
+    ]
+
+
+def written_as(parameter, address):
+    for mark, form in FORMS.items():
+        if mark in parameter.metavar:
+            return form.format(address)
+    return address
+
+
+def line_with(command, wanted, address):
+    """A command line of all required parameters, with the address for the wanted one."""
+    words = []
+    for parameter in command.params:
+        is_wanted = parameter.opts[0] == wanted
+        is_option = parameter.param_type_name == "option"
+        if not (is_wanted or parameter.required):
+            continue
+        value = written_as(parameter, address) if is_wanted else "train.py:f" if is_option else "x"
+        words += [parameter.opts[0], value] if is_option else [value]
+    return words
+
+
+@pytest.mark.parametrize(("name", "wanted"), places())
+@pytest.mark.parametrize("scheme", ["S3", "hf+x.y-z"])
+def test_every_place_of_every_command_refuses_an_address(
+    surgery, tmp_path, monkeypatch, name, wanted, scheme
+):
+    monkeypatch.chdir(tmp_path)
+    address = f"{scheme}://bucket/runs/big"
+    ended = surgery(name, *line_with(commands()[name], wanted, address))
+
+    assert ended.code in (2, 3), ended
+    kind = "is in a bucket" if scheme == "S3" else "is an address, not a path"
+    assert f"{address}" in ended.err.splitlines()[0]
+    assert kind in ended.err.splitlines()[0]
+    assert ("`aws s3 cp " in ended.err) == (scheme == "S3")
+    assert list(tmp_path.iterdir()) == []
+
+
+def place_fields():
+    return [(name, field) for name, kind in operations().items() for field in kind.path_fields]
+
+
+@pytest.mark.parametrize(("name", "field"), place_fields())
+def test_every_edit_command_refuses_an_address_for_its_files(
+    surgery, checkpoint, tmp_path, monkeypatch, name, field
+):
+    monkeypatch.chdir(tmp_path)
+    kind = operations()[name]
+    option = option_name(next(f for f in fields_of(kind) if f.name == field))
+    words = shlex.split(example_command(kind))[1:]
+    words[1:3] = [str(checkpoint), str(tmp_path / "new")]
+    given = [at for at, word in enumerate(words) if word == option]
+    for at in reversed(given):
+        del words[at : at + 2]
+    ended = surgery(*words, option, "gs://bucket/factors.npz")
+    assert ended.code == 2
+    assert "'gs://bucket/factors.npz' is in a bucket" in ended.err
+    assert "`gcloud storage cp gs://bucket/factors.npz ./factors.npz`" in ended.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "field"), place_fields())
+def test_every_field_of_plans_that_holds_a_place_refuses_an_address(tmp_path, name, field):
+    plan = tmp_path / "p.yaml"
+    plan.write_text(
+        f"edits:\n- op: {name}\n  at: params/w\n  {field}: 's3://bucket/x'\n", encoding="utf-8"
+    )
+    with pytest.raises(PlanError) as refused:
+        read_plan(str(plan))
+    (problem,) = [p for p in refused.value.problems if "is in a bucket" in p.what]
+    assert (problem.file, problem.line, problem.field) == (str(plan), 4, field)
+
+
+def test_sources_of_plans_refuse_addresses_with_their_lines(tmp_path):
+    plan = tmp_path / "p.yaml"
+    plan.write_text("sources:\n  a: runs/a\n  b: gs://bucket/b\n  c: hf://c/d\n", encoding="utf-8")
+    with pytest.raises(PlanError) as refused:
+        read_plan(str(plan))
+    assert [(p.line, p.field) for p in refused.value.problems] == [(3, "b"), (4, "c")]
+
+
+@pytest.mark.parametrize("start", ["file://", "file://localhost", "FILE://"])
+def test_a_file_address_is_the_local_path_everywhere(surgery, checkpoint, tmp_path, start):
+    place = tmp_path / "my runs é"
+    place.mkdir()
+    (place / "p.yaml").write_text(
+        f"sources: {{donor: '{start}{checkpoint}@250'}}\n"
+        "edits:\n- {op: replace, at: params/Dense_0, with: donor}\n"
+    )
+    quoted = f"{start}{tmp_path}/my%20runs%20%C3%A9"
+    done = surgery(
+        "apply", f"{start}{checkpoint}@500", f"{quoted}/new", f"{quoted}/p.yaml", "--json"
+    )
+    assert done.code == 0, done.err
+    assert sorted(path.name for path in place.iterdir()) == ["new", "p.yaml"]
+    compared = surgery("diff", f"{quoted}/new", f"{start}{checkpoint}@250", "params/Dense_0/kernel")
+    assert compared.code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("file://host/runs", "names a file of the machine 'host'"),
+        ("file://runs", "names a file of the machine 'runs'"),
+        ("file://", "has no path"),
+        ("file:///%ff", "is not UTF-8"),
+        ("file:///%00", "is not a path"),
+    ],
+)
+def test_a_file_address_that_is_no_path_is_refused(surgery, text, said):
+    refused = surgery("inspect", text)
+    assert refused.code in (2, 3)
+    assert said in refused.err
+
+
+def test_a_folder_called_like_a_scheme_is_named_with_a_dot(
+    surgery, checkpoint, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert surgery("compact", checkpoint, "./gs:").code == 0
+    assert surgery("inspect", "./gs:").code == 0
+    assert surgery("inspect", "./gs://").code == 0
+    assert surgery("inspect", "gs:").code == 0
+
+
+def test_what_is_to_be_written_in_a_bucket_gets_the_command_that_copies_it_there(
+    surgery, checkpoint
+):
+    refused = surgery("compact", checkpoint, "gs://bucket/runs/new")
+    assert refused.code == 2
+    assert "write it here first: './new'" in refused.err
+    assert "`gcloud storage cp -r ./new gs://bucket/runs/`" in refused.err
