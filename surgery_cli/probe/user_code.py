@@ -20,6 +20,7 @@ import msgspec
 
 from surgery_cli.addresses import local_object
 from surgery_cli.errors import SurgeryError
+from surgery_cli.probe.search_path import SearchPath
 from surgery_cli.tree.paths import nearest
 
 Say = Callable[[str], None]
@@ -119,26 +120,26 @@ class UserObject:
         self.folder = _import_root(self.file)
         self.name = f"{spec.file}:{spec.name}"
         self._siblings: dict[str, ModuleType] = {}
+        self._path = SearchPath([str(self.folder), str(self.file.parent)])
         self.value: Any = None
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """While the block runs: folder first on ``sys.path``, ``sys.argv`` the file, prints on standard error.
+        """While the block runs: its folders first on ``sys.path``, ``sys.argv`` the file, prints on standard error.
 
         Modules that stand beside the file are forgotten afterwards and known again in the next block, so that two
         models whose siblings have the same names do not meet.
         """
-        before = (sys.path[:], sys.argv[:], sys.dont_write_bytecode)
+        before = (sys.argv[:], sys.dont_write_bytecode)
         hidden = {n: m for n, m in sys.modules.items() if n in self._siblings}
-        sys.path[:0] = list(dict.fromkeys([str(self.folder), str(self.file.parent)]))
         sys.argv[:] = [str(self.file)]
         sys.dont_write_bytecode = True
         sys.modules.update(self._siblings)
         try:
-            with contextlib.redirect_stdout(sys.stderr):
+            with self._path.standing(), contextlib.redirect_stdout(sys.stderr):
                 yield
         finally:
-            sys.path[:], sys.argv[:], sys.dont_write_bytecode = before
+            sys.argv[:], sys.dont_write_bytecode = before
             self._siblings = {n: m for n, m in sys.modules.items() if self._is_sibling(n, m)}
             for name in self._siblings:
                 del sys.modules[name]
@@ -154,7 +155,7 @@ class UserObject:
         path = Path(place)
         if name.startswith(("surgery_cli", "surgery_user_")) or "site-packages" in path.parts:
             return False
-        return path.is_relative_to(self.folder)
+        return path.is_relative_to(self.folder) or self._path.holds(path)
 
     def load(self) -> None:
         """Import the file and look the name up.

@@ -36,6 +36,25 @@ _TRIED: Final = 20
 _EXAMPLE: Final = "name a function: `train.py:create_state`, or `train.py:create_state(10)`"
 
 
+_SHAPES_ALONE: Final = {
+    (
+        "Tracer",
+        "Concretization",
+    ): "the function is evaluated on shapes alone (`jax.eval_shape`), where values cannot be"
+    " read: leave data and printing out of it",
+    (
+        "set_mesh",
+    ): "the function is evaluated on shapes alone (`jax.eval_shape`), where no mesh can be set, and none is"
+    " needed: set it at the top of the file, or name a function that makes the state without it",
+    (
+        "Number of devices",
+        "number of devices",
+    ): "the script's mesh has more devices than this machine: set"
+    " `XLA_FLAGS=--xla_force_host_platform_device_count=N` with N its devices, all on the CPU",
+}
+"""What makes a function fail that works where the script runs, by what the errors say of it; what to do."""
+
+
 class Script(msgspec.Struct, frozen=True):
     """What the script's function returns, and how the user named it."""
 
@@ -74,13 +93,16 @@ def read_script(text: str, *, say: Say = lambda _: None, device: str = "host") -
 
 
 def _explained(problem: Problem) -> Problem:
-    """Say why a function that works when it runs may fail on shapes."""
-    if "Tracer" not in problem.why and "Concretization" not in problem.why:
-        return problem
-    fix = (
-        "the function is evaluated on shapes alone (`jax.eval_shape`), where values cannot be read"
+    """Say why a function that works when it runs may fail on shapes, or on this machine."""
+    fix = next(
+        (
+            text
+            for signs, text in _SHAPES_ALONE.items()
+            if any(sign in problem.why for sign in signs)
+        ),
+        problem.fix,
     )
-    return msgspec.structs.replace(problem, fix=f"{fix}: leave data and printing out of it")
+    return msgspec.structs.replace(problem, fix=fix)
 
 
 def _refuse_single_leaf(abstract: AbstractTree, user: UserObject) -> None:

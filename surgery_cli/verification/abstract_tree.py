@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,20 +20,29 @@ class AbstractTree(msgspec.Struct, frozen=True):
     """The leaves of a pytree as Orbax would store them, and the classes of the nodes above them.
 
     ``classes`` are qualified names, such as ``optax._src.transform.ScaleByAdamState``. ``unboxed`` gives, for leaves
-    of NNX modules (which scripts save with or without the last key ``value``), the path without it. ``optimizers`` are
-    the transformations that made the optimizer states, by the path of the state; more than one if several fit it.
+    of NNX modules (which scripts save with or without the last key ``value``), the path without it. ``of_objects`` are
+    the paths where a script saves an NNX object itself, not its state: tuples stay tuples, and empties stand beside the
+    leaves, given with their specs.
+    ``optimizers`` are the transformations that made the optimizer states, by the path of the state; more than one if
+    several fit it.
     """
 
     tree: TreeSpec
     classes: dict[LeafPath, str] = {}
     unboxed: dict[LeafPath, LeafPath] = {}
+    of_objects: dict[LeafPath, LeafSpec | None] = {}
     optimizers: dict[LeafPath, list[Optimizer]] = {}
 
     def saved_as(self, stored: TreeSpec) -> TreeSpec:
-        """The tree, with modules' variables spelled as ``stored`` spells them."""
-        return self.tree.mapped(
-            lambda path: self.unboxed[path] if self.unboxed.get(path) in stored else path
-        )
+        """The tree, with what stands in modules spelled as ``stored`` spells it."""
+        objects = {_texts(path): path for path in self.of_objects if path in stored}
+
+        def place(path: LeafPath) -> LeafPath:
+            boxless = self.unboxed.get(path)
+            return boxless if boxless in stored else objects.get(_texts(path), path)
+
+        empties = {path: spec for path, spec in self.of_objects.items() if spec and path in stored}
+        return TreeSpec({**empties, **self.tree.mapped(place)})
 
     def placed(self, place: Callable[[LeafPath], LeafPath | None]) -> AbstractTree:
         """The tree with other paths; what gets none is left out."""
@@ -47,6 +56,7 @@ class AbstractTree(msgspec.Struct, frozen=True):
             TreeSpec(moved(self.tree)),
             moved(self.classes),
             moved({path: boxless for path, boxless in unboxed.items() if boxless is not None}),
+            moved(self.of_objects),
             moved(self.optimizers),
         )
 
@@ -74,7 +84,7 @@ def abstract_tree(function: Callable[[], Any]) -> AbstractTree:
 
 def described(pytree: Any) -> AbstractTree:
     """The leaves and classes of a pytree of arrays, tracers, ``ShapeDtypeStruct``, numbers and strings."""
-    found = AbstractTree(TreeSpec({}), {}, {}, {})
+    found = AbstractTree(TreeSpec({}), {}, {}, {}, {})
     leaves: dict[LeafPath, LeafSpec] = {}
     holders = Holders()
     _walk(pytree, LeafPath(), leaves, found, holders, is_module=False)
@@ -95,6 +105,7 @@ def _walk(
     if nnx is not None and isinstance(node, nnx.Pytree) and not isinstance(node, nnx.Variable):
         if not is_module:
             holders.add_module(path, node)
+            found.of_objects.update(_as_object(node, path))
         node, is_module = nnx.state(node), True  # scripts save a module's state
     elif not is_module:
         holders.add(path, node)
@@ -111,6 +122,22 @@ def _walk(
         if is_variable and len(children) == 1:
             found.unboxed[path / (key,)] = path
         _walk(child, path / (key,), leaves, found, holders, is_module=is_module)
+
+
+def _texts(path: LeafPath) -> tuple[str, ...]:
+    return tuple(map(str, path))
+
+
+def _as_object(node: Any, path: LeafPath) -> Iterator[tuple[LeafPath, LeafSpec | None]]:
+    """The leaves of an NNX object as a pytree, with the specs of those that are empty: no ``nnx.state`` has them."""
+    children = children_of(node)
+    if not children:
+        yield path, LeafSpec(kind=LeafKind.EMPTY, empty=_empty_name(node))
+    for key, child in children:
+        if key is None:
+            yield path, None
+        else:
+            yield from _as_object(child, path / (key,))
 
 
 def _empty_name(node: Any) -> str:

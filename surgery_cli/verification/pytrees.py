@@ -17,14 +17,12 @@ def stored_leaves(pytree: Any, path: LeafPath = LeafPath()) -> Iterator[tuple[Le
             yield from stored_leaves(child, path / (key,))
 
 
-def children_of(node: Any) -> Iterator[tuple[Key | None, Any]]:
+def children_of(node: Any) -> list[tuple[Key | None, Any]]:
     """The children of a pytree node with their keys as Orbax stores them; ``(None, node)`` for a leaf."""
     import jax
 
-    for keys, child in jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda x: x is not node)[
-        0
-    ]:
-        yield (_stored_key(keys[0]) if keys else None), child
+    found = jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda x: x is not node)[0]
+    return [((_stored_key(keys[0]) if keys else None), child) for keys, child in found]
 
 
 def _stored_key(key: Any) -> Key:

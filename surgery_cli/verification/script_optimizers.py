@@ -24,9 +24,14 @@ class Optimizer(msgspec.Struct, frozen=True):
 
 
 def is_transformation(value: Any) -> bool:
-    """True for what optax makes: something with ``init`` and ``update``. It is no part of a checkpoint."""
+    """True for what optax makes: something with ``init`` and ``update``. It is no part of a checkpoint.
+
+    What holds arrays is, whatever its methods are called: ``nnx.Rngs`` answers to every name with a stream.
+    """
+    if isinstance(value, Mapping | type):
+        return False
     named = all(callable(getattr(value, name, None)) for name in ("init", "update"))
-    return named and not isinstance(value, Mapping | type)
+    return named and not any(hasattr(leaf, "dtype") for _, leaf in stored_leaves(value))
 
 
 class Holders:

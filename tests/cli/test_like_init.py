@@ -134,6 +134,16 @@ def needs_width(width):
     return other_head(width)
 
 
+def sets_a_mesh():
+    with jax.set_mesh(jax.make_mesh((1,), ("data",))):
+        return create_state()
+
+
+def wants_devices():
+    jax.make_mesh((64,), ("data",))
+    return create_state()
+
+
 def raises():
     raise RuntimeError("the data set is not here")
 
@@ -485,6 +495,8 @@ def test_a_function_that_names_no_item_is_told_how(surgery, step_of_items):
     [
         ("raises", ["RuntimeError: the data set is not here", 'raise RuntimeError("the data']),
         ("reads_a_value", ["shapes alone", "float(create_state()"]),
+        ("sets_a_mesh", ["shapes alone", "set it at the top of the file", "with jax.set_mesh("]),
+        ("wants_devices", ["more devices than this machine", "device_count=N"]),
         ("other_haed", ["has no 'other_haed'", "train.py:other_head"]),
         ("needs_width", ["needs 'width'", "needs_width(width=…)"]),
         ("returns_an_object", ["returns a 'type'", "config"]),

@@ -142,6 +142,25 @@ def test_two_models_with_siblings_of_one_name_do_not_meet(write):
     assert (first.call(), second.call(), first.call()) == (1, 2, 1)
 
 
+@pytest.mark.parametrize("call", ["insert(0, path)", "insert(1, path)", "append(path)"])
+def test_a_function_finds_what_the_file_put_on_the_search_path(write, call):
+    """Two files of one name in two libraries do not meet either."""
+    before = sys.path[:]
+    for name in ("one", "two"):
+        write(f"{name}/lib/parts.py", f"NAME = '{name}'\n")
+        text = f"""
+            import sys, pathlib
+            path = str(pathlib.Path(__file__).parent / "lib")
+            sys.path.{call}
+            def lazily():
+                from parts import NAME
+                return NAME
+            """
+        assert loaded(write(f"{name}/train.py", text), "lazily") == name
+    assert sys.path == before
+    assert "parts" not in sys.modules
+
+
 def test_a_file_inside_a_package_is_imported_from_the_packages_root(write):
     write("project/__init__.py", "")
     write("project/models/__init__.py", "")

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import orbax.checkpoint as ocp
 import pytest
-from flax import nnx
+from flax import nnx, struct
 from flax.core import FrozenDict
 from flax.training.train_state import TrainState
 
@@ -205,6 +205,20 @@ def net_and_optimizer():
     return {"model": net, "optimizer": nnx.Optimizer(net, optax.adam(0.1), wrt=nnx.Param)}
 
 
+def random_streams():
+    return {"net": Net(), "rngs": nnx.Rngs(0, dropout=1)}
+
+
+class Average(struct.PyTreeNode):
+    """Arrays of which methods are called as those of an optax transformation."""
+
+    values: Any
+
+    def init(self): ...
+
+    def update(self): ...
+
+
 def states(modules):
     return jax.tree.map(nnx.state, modules, is_leaf=lambda x: isinstance(x, nnx.Pytree))
 
@@ -242,6 +256,18 @@ PYTREES = {
         lambda x: jax.tree.map(
             nnx.to_pure_dict, states(x), is_leaf=lambda y: isinstance(y, nnx.State)
         ),
+    ),
+    "states of random streams": (random_streams, states),
+    "a random stream, saved as it is": (lambda: {"rngs": nnx.Rngs(0)}, lambda x: x),
+    "methods called as those of a transformation": (
+        lambda: {"average": Average({"w": jnp.ones(3)})},
+        lambda x: x,
+    ),
+    "an NNX optimizer, saved as it is": (
+        lambda: {
+            "o": nnx.Optimizer(nnx.Linear(2, 2, rngs=nnx.Rngs(0)), optax.adam(0.1), wrt=nnx.Param)
+        },
+        lambda x: x,
     ),
     "numbers, text and keys": (
         lambda: {"n": 3, "x": 0.5, "name": "adam", "key": jax.random.key(0), "odd": np.zeros(2)},
