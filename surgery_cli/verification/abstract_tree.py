@@ -39,7 +39,9 @@ class AbstractTree(msgspec.Struct, frozen=True):
 
         def place(path: LeafPath) -> LeafPath:
             boxless = self.unboxed.get(path)
-            return boxless if boxless in stored else objects.get(_texts(path), path)
+            if boxless is not None and boxless in stored:
+                return boxless
+            return objects.get(_texts(path), path)
 
         empties = {path: spec for path, spec in self.of_objects.items() if spec and path in stored}
         return TreeSpec({**empties, **self.tree.mapped(place)})
