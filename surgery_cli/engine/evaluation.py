@@ -99,11 +99,6 @@ class Evaluation:
             self._only_block = None
         return np.ascontiguousarray(values).reshape(window_shape(window))
 
-    def origin_block(self, window: Window) -> Values | None:
-        """What was stored where the block stands; None if the leaf is made of nothing stored."""
-        origin = self.recipe.origin
-        return None if origin is None else self._read(origin, window)
-
     def _after(self, count: int, window: Window) -> Values:
         """The values of a block after the first ``count`` steps.
 

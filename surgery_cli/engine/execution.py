@@ -23,6 +23,7 @@ from surgery_cli.store.item_writer import ItemWriter
 from surgery_cli.store.sidecar_edits import write_shape
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import item_bytes
+from surgery_cli.verification.checked_source import CheckedSource, Recorded
 from surgery_cli.verification.digests import Digester, LeafDigest
 from surgery_cli.verification.finite import check_finite
 
@@ -80,8 +81,14 @@ class Execution:
         memory_bytes: int,
         meter: Meter,
         allow_non_finite: bool = False,
+        recorded: Mapping[str, Recorded] | None = None,
     ) -> None:
-        self._sources = {name: CountedSource(source) for name, source in sources.items()}
+        """Nothing is read yet; ``recorded``: the digests on record that what is read must agree with, by source."""
+        known = recorded or {}
+        self._counted = {name: CountedSource(source) for name, source in sources.items()}
+        self._sources = {
+            name: CheckedSource(source, known.get(name)) for name, source in self._counted.items()
+        }
         self._kit = kit
         self._meter = meter
         self._allow_non_finite = allow_non_finite
@@ -121,7 +128,16 @@ class Execution:
     @property
     def read_bytes(self) -> int:
         """Bytes of values that were read so far, measurements included."""
-        return sum(source.read_bytes for source in self._sources.values())
+        return sum(source.read_bytes for source in self._counted.values())
+
+    def check_sources(self) -> int:
+        """Hold every leaf that was read against its digest on record; how many have one, and agree.
+
+        Raises:
+            CheckpointError: one does not.
+        """
+        limit = self.budget.limit
+        return sum(source.complete(limit) for source in self._sources.values())
 
     def _inline_values(self, writer: ItemWriter) -> None:
         """Values that are packed into a file: each is computed when its turn to be written comes."""
@@ -208,17 +224,20 @@ class Execution:
         origin = leaf.recipe.origin
         is_ours = origin is not None and origin.source == SOURCE
         if not self._allow_non_finite and (leaf.recipe.steps or not is_ours):
-            before = evaluation.origin_block if is_ours else partial(self._replaced_block, leaf)
-            check_finite(leaf.draft_path, values, partial(before, window))
+            path = origin.path if origin is not None and is_ours else leaf.draft_path
+            check_finite(leaf.draft_path, values, partial(self._stood_there, path, window))
         with self._lock:
             self.executed.written_bytes += values.nbytes
             self._meter.advance(values.nbytes, str(leaf.draft_path))
         return values
 
-    def _replaced_block(self, leaf: PlannedLeaf, window: Window) -> np.ndarray[Any, Any] | None:
-        """What the source has where a leaf from elsewhere goes; None if it has nothing there, or of another shape."""
+    def _stood_there(self, path: LeafPath, window: Window) -> np.ndarray[Any, Any] | None:
+        """What the source has where a block goes; None if it has nothing there, or of another shape.
+
+        It is looked at, not used: what is replaced because it is damaged must not refuse the run.
+        """
         try:
-            return np.asarray(self._sources[SOURCE].read(leaf.draft_path, window))
+            return np.asarray(self._counted[SOURCE].read(path, window))
         except (KeyError, IndexError, ValueError):
             return None
 

@@ -68,3 +68,5 @@ class Report(Preview, kw_only=True):
     """Their names, relative to the destination."""
     checked: int
     """Edited leaves that were read back and compared."""
+    sources_checked: int = 0
+    """Leaves of the source and of donors that were read, have a digest on record, and agree with it."""

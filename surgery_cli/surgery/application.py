@@ -20,7 +20,6 @@ from surgery_cli.errors import (
 )
 from surgery_cli.plan import Plan
 from surgery_cli.quantities import byte_text
-from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item_plan import Way
 from surgery_cli.store.links import Linker, LinkMode
 from surgery_cli.store.staging import Staging
@@ -45,9 +44,11 @@ from surgery_cli.surgery.records import (
     history_after,
     new_record,
     record_path,
+    recorded_in,
     write_record,
 )
 from surgery_cli.surgery.space import check_space, files_of_leaves
+from surgery_cli.verification.digests import LeafDigest
 from surgery_cli.verification.result import verify_result
 
 
@@ -122,6 +123,7 @@ def apply(
         fields["notes"].insert(0, f"restored '{restored}', which an interrupted run had set aside")
     meter = Meter(listener, "writing", _value_bytes(prepared))
     memory_bytes = bytes_to_use(options.memory_bytes)
+    recorded = recorded_in(prepared.sources)
     try:
         with Staging(target, force=options.force) as staging:
             writer = StepWriter(
@@ -140,9 +142,11 @@ def apply(
                 memory_bytes=memory_bytes,
                 meter=meter,
                 allow_non_finite=options.allow_non_finite,
+                recorded=recorded,
             )
             done = execution.run(list(writer.items.values()))
             writer.finish()
+            fields["sources_checked"] = execution.check_sources()
             check_unchanged(prepared)
             written = verify_result(
                 staging.new,
@@ -163,7 +167,10 @@ def apply(
                 fields["notes"].append(probed)
                 read += passed.bytes_read
             report = _report(fields, prepared.draft, done, read, linker, writer, started)
-            record = _record(prepared, plan, done, report, written, probed)
+            digests = digests_after(
+                prepared.checkpoint, written, prepared.draft, done.digests, recorded
+            )
+            record = _record(prepared, plan, digests, report, probed)
             write_record(record_path(written), record)
             staging.commit()
     except (OSError, SurgeryError) as error:
@@ -253,15 +260,17 @@ def _report(
 def _record(
     prepared: Prepared,
     plan: Plan,
-    done: Executed,
+    digests: Mapping[str, LeafDigest],
     report: reports.Report,
-    written: Checkpoint,
     probed: str,
 ) -> Record:
     """What ``surgery.json`` says of this run; the source's own record goes into the history."""
     draft = prepared.draft
-    verified = {"structure": len(draft.leaves), "read_back": report.checked}
-    digests = digests_after(prepared.checkpoint, written, draft, done.digests)
+    verified: dict[str, Any] = {
+        "structure": len(draft.leaves),
+        "read_back": report.checked,
+        "sources_checked": report.sources_checked,
+    }
     return new_record(
         source=str(prepared.checkpoint.location.root),
         source_fingerprint=prepared.checkpoint.fingerprint,
@@ -272,6 +281,6 @@ def _record(
         removed=report.removed,
         notes=list(draft.notes),
         verified=verified | ({"probe": probed} if probed else {}),
-        digests=digests,
+        digests=dict(digests),
         history=history_after(prepared.checkpoint, digests),
     )

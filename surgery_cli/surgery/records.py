@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 
 from surgery_cli import __version__
-from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.draft import Draft
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.listing import Listing, holds_pytree
 from surgery_cli.store.step_items import step_items
 from surgery_cli.store.step_writer import RECORD
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.verification.checked_source import Recorded
 from surgery_cli.verification.digests import LeafDigest
 
 PACKAGES = ("orbax-checkpoint", "tensorstore", "numpy", "jax", "flax", "optax")
@@ -103,7 +104,7 @@ def record_key(checkpoint: Checkpoint, path: LeafPath) -> str:
     return LeafPath((name, *inner)).spelling if has_several_trees(checkpoint) else inner.spelling
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=256)  # the members of an average are asked in turn
 def has_several_trees(checkpoint: Checkpoint) -> bool:
     """True if the step that holds the record has several trees."""
     return len(trees_of_step(checkpoint)) > 1
@@ -157,28 +158,53 @@ def digests_on_record(checkpoint: Checkpoint) -> dict[str, LeafDigest] | None:
     return {key: digest for key, digest in record.digests.items() if key.startswith(chosen)}
 
 
+def recorded_in(sources: Mapping[str, Any]) -> dict[str, Recorded]:
+    """What is on record of the sources of a draft that have records, by their names.
+
+    Raises:
+        CheckpointError: a record cannot be read.
+    """
+    found = {}
+    for name, source in sources.items():
+        if isinstance(source, Checkpoint) and (digest_of := _digests_by_path(source)) is not None:
+            found[name] = Recorded(source.address, digest_of, source.tree.__getitem__)
+    return found
+
+
+def _digests_by_path(checkpoint: Checkpoint) -> Callable[[LeafPath], LeafDigest | None] | None:
+    record = read_record(checkpoint)
+    if record is None:
+        return None
+    digests = record.digests
+    return lambda path: digests.get(record_key(checkpoint, path))
+
+
 def digests_after(
-    source: Checkpoint, written: Checkpoint, draft: Draft, edited: Mapping[LeafPath, LeafDigest]
+    source: Checkpoint,
+    written: Checkpoint,
+    draft: Draft,
+    edited: Mapping[LeafPath, LeafDigest],
+    recorded: Mapping[str, Recorded],
 ) -> dict[str, LeafDigest]:
     """The digests that are true of the new checkpoint, by its own record keys.
 
-    Those of written leaves; those on record of leaves that were taken as they are, under their new paths; and those of
-    items that were not chosen.
+    Those of written leaves; those on record of leaves that were taken as they are, from the source or a donor, under
+    their new paths; and those of items that were not chosen.
     """
-    old = read_record(source)
-    known = old.digests if old is not None else {}
     found: dict[str, LeafDigest] = {}
     for path, recipe in draft.leaves.items():
         origin = recipe.origin
         if path in edited:
             found[record_key(written, path)] = edited[path]
-        elif known and recipe.is_by_reference and origin is not None and origin.source == SOURCE:
-            digest = known.get(record_key(source, origin.path))
+        elif recipe.is_by_reference and origin is not None and origin.source in recorded:
+            digest = recorded[origin.source].digest_of(origin.path)
             if digest is not None:
                 found[record_key(written, path)] = digest
+    old = read_record(source)
     chosen = set(source.items)
     unchosen = [name for name in trees_of_step(source) if name not in chosen]
     carried = tuple(f"{LeafPath((name,)).spelling}/" for name in unchosen)
+    known = old.digests if old is not None else {}
     return found | {key: digest for key, digest in known.items() if key.startswith(carried)}
 
 

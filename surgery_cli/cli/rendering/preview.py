@@ -137,6 +137,9 @@ def _render_outcome(report: Report, page: Page, *, verbose: bool) -> None:
     checked = (
         f"{leaves_text(report.checked)} read back" if report.checked else "nothing to read back"
     )
+    if report.sources_checked:
+        count = leaves_text(report.sources_checked)
+        checked += f", {count} agreed with digests on record when read"
     page.line(
         Cell("verified", "good") if report.verified else Cell("NOT VERIFIED", "bad"),
         f": the tree is as planned, {checked}; {duration_text(report.seconds)}",
