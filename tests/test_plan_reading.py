@@ -2,13 +2,21 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
 from plan_operations import KINDS, Convert, Move, Norm, Put, Scale
 
 from surgery_cli.errors import PlanError, Problem
-from surgery_cli.plan import plan_from_document, plan_of, read_plan
+from surgery_cli.operations.table import operations
+from surgery_cli.plan import (
+    fields_of,
+    operation_from_options,
+    plan_from_document,
+    plan_of,
+    read_plan,
+)
 
 YAML_PLAN = """\
 # a comment
@@ -177,16 +185,67 @@ def test_standard_input_is_yaml_and_so_json_too():
         ("-.inf", float("-inf")),
         ("yes", "/yes"),
         ("off", "/off"),
-        ("1_000", "/1_000"),
         ("1:30", "/1:30"),
         ("2020-01-01", "/2020-01-01"),
-        ("'3'", "/3"),
-        ("!!str 3", "/3"),
+        ("1/3", 1 / 3),
+        ("-2.5 / 1e-3", -2500.0),
+        ("'3/4'", 0.75),
     ],
 )
 def test_unquoted_text_means_what_the_core_schema_of_yaml_1_2_says(text, value):
     expected = f"{Path.cwd()}{value}" if isinstance(value, str) else value
     assert read(edit(f"by: {text}")).edits[0].by == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why", "fix"),
+    [
+        ("'3'", "YAML reads a number in quotes as text", "write `3` without quotes"),
+        ("!!str 3", "YAML reads a number in quotes as text", "write `3` without quotes"),
+        ("1_000", "YAML numbers are digits", "write `1000`"),
+        ("inf", "a finite number is needed", "write `1.0`"),
+        ("1/0", "it divides by 0", "write a number"),
+        ("1e999/1e-999", "it is beyond what a float64 holds", "write a number"),
+        ("1e99999999/3", "it is beyond what a float64 holds", "write a number"),
+    ],
+)
+def test_text_that_was_meant_as_a_number_and_is_none_is_refused_where_it_stands(text, why, fix):
+    found = problem(edit(f"by: {text}"))
+    assert why in found.why
+    assert found.fix.startswith(fix)
+    assert (found.field, found.line) == ("by", 4)
+
+
+def test_a_fraction_that_is_also_a_path_must_be_spelled_as_one_of_them(tmp_path):
+    (tmp_path / "1" / "500").mkdir(parents=True)
+    file = tmp_path / "p.yaml"
+    file.write_text("edits: [{op: put, at: x, with: 1/500}]")
+    with pytest.raises(
+        PlanError, match=r"is the number 0\.002, and something of that name"
+    ) as caught:
+        read_plan(str(file), kinds=KINDS)
+    assert caught.value.problems[0].fix == "write `./1/500` for what stands there, or `0.002`"
+    for text, value in (("./1/500", f"{tmp_path}/1/500"), ("0.002", 0.002), ("1/501", 1 / 501)):
+        file.write_text(f"edits: [{{op: put, at: x, with: {text}}}]")
+        assert read_plan(str(file), kinds=KINDS).edits[0].with_ == value
+
+
+def test_every_number_of_every_operation_may_be_a_fraction():
+    seen = []
+    for name, kind in operations().items():
+        given = {
+            f.name: {"init": "normal", "to": "bfloat16"}.get(f.name, "x")
+            for f in fields_of(kind)
+            if f.required
+        }
+        for field in (f for f in fields_of(kind) if re.search(r"(?<!whole )number", f.type_text)):
+            document = {"op": name, **given, field.name: ["3/4"] if field.is_list else "3/4"}
+            (planned,) = read_plan("-", stdin=io.StringIO(json.dumps({"edits": [document]}))).edits
+            (typed,) = plan_of([operation_from_options(name, {**given, field.name: "3/4"})]).edits
+            for edit_ in (planned, typed):
+                assert getattr(edit_, field.attribute) in (0.75, (0.75,)), (name, field.name)
+            seen.append(f"{name} {field.name}")
+    assert {"rescale by", "replace with", "average weights", "normalize to"} <= set(seen)
 
 
 def test_anchors_and_aliases_repeat_values():

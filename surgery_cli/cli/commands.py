@@ -31,6 +31,7 @@ from surgery_cli.cli.options import (
     output,
     read_address,
     settings_of,
+    tolerance_of,
     written_address,
 )
 from surgery_cli.cli.printing import print_document, print_json, progress, saying
@@ -221,10 +222,10 @@ def diff(
         bool, typer.Option("--structure", help="Compare paths, kinds, shapes and dtypes only.")
     ] = False,
     rtol: Annotated[
-        float, typer.Option("--rtol", metavar="X", min=0.0, help="Relative tolerance.")
+        float, typer.Option("--rtol", metavar="X", parser=tolerance_of, help="Relative tolerance.")
     ] = 0.0,
     atol: Annotated[
-        float, typer.Option("--atol", metavar="X", min=0.0, help="Absolute tolerance.")
+        float, typer.Option("--atol", metavar="X", parser=tolerance_of, help="Absolute tolerance.")
     ] = 0.0,
     step: Step = None,
     item: Item = None,

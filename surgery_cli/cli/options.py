@@ -6,6 +6,7 @@ receives what the group makes of them as one argument.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -32,6 +33,24 @@ def _directory(metavar: str, help: str, parser: Callable[[str], LocalAddress]) -
         show_default=False,
         parser=parser,
     )
+
+
+def tolerance_of(text: str | float) -> float:
+    """How far two numbers may be apart: `1e-5`, `1/3`.
+
+    Raises:
+        ValueError: it is no number, or negative, or NaN, which would let everything through.
+    """
+    from surgery_cli.plan.numbers import fraction
+
+    try:
+        number = fraction(str(text))
+        number = float(text) if number is None else number
+    except (ValueError, PlanError):
+        number = math.nan
+    if not number >= 0:
+        raise ValueError(f"'{text}' is no number from 0 on, such as 1e-5")
+    return number
 
 
 read_address: Final = partial(local_address, refusal=CheckpointError)
@@ -221,7 +240,7 @@ def drafting(
         typer.Option(
             "--tolerance",
             metavar="X",
-            min=0.0,
+            parser=tolerance_of,
             help="Stop, too, if the probe's outputs are further apart, relative.",
         ),
     ] = None,

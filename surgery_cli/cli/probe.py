@@ -20,6 +20,7 @@ from surgery_cli.cli.options import (
     Step,
     output,
     read_address,
+    tolerance_of,
     written_address,
 )
 from surgery_cli.cli.printing import print_document
@@ -104,7 +105,7 @@ def probe(
         typer.Option(
             "--tolerance",
             metavar="X",
-            min=0.0,
+            parser=tolerance_of,
             help="How far the outputs may be apart, relative: 1e-5 for float32, 2e-2 for bfloat16.",
         ),
     ] = None,

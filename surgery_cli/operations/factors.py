@@ -16,7 +16,6 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_integer
 _ENTRY = re.compile(r"(.+\.(?:npz|safetensors)):(.+)")
 _HAS_ENTRIES = (".npz", ".safetensors")
 _ARRAY_FILES = (".npy", *_HAS_ENTRIES)
-_YAML_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
 
 def split_entry(text: str) -> tuple[str, str | None]:
@@ -59,29 +58,6 @@ def find_leaf(text: str, source: Source, wanted: str, *, field: str) -> LeafPath
     )
 
 
-def number_meant(text: str) -> PlanError | None:
-    """What to say about text that stands where nothing else does, if a number was meant; None if not.
-
-    >>> print(number_meant("/plans/1_000"))
-    '1_000' is text, not a number
-      YAML numbers are digits with a point and an exponent, without `_`
-      write `1000`
-    """
-    name = text.rsplit("/", 1)[-1]
-    try:
-        value = float(name)
-    except ValueError:
-        return None
-    plain = name.replace("_", "").strip()
-    why = "YAML numbers are digits with a point and an exponent, without `_`"
-    if not -math.inf < value < math.inf:
-        why, plain = "a finite number is needed", "1.0"
-    elif _YAML_NUMBER.fullmatch(name):
-        why = "YAML reads a number in quotes as text"
-    fix = f"write `{plain}`" + (" without quotes" if plain == name else "")
-    return PlanError(f"'{name}' is text, not a number", why=why, fix=fix)
-
-
 def _open_factor(file: str, scene: Scene) -> tuple[str, Source]:
     """What ``by`` names.
 
@@ -93,15 +69,10 @@ def _open_factor(file: str, scene: Scene) -> tuple[str, Source]:
     except MissingError as error:
         if file.endswith(_ARRAY_FILES):
             raise
-        meant = number_meant(file)
-        problem = meant.problems[0] if meant else error.problems[0]
-        name = file.rsplit("/", 1)[-1]
         raise PlanError(
-            f"`by` takes a number or an array file; '{name}' is neither",
-            why=problem.why if meant else problem.what,
-            fix=problem.fix
-            if meant
-            else "give a number, or a `.npy`, `.npz` or `.safetensors` file",
+            f"`by` takes a number or an array file; '{file}' is neither",
+            why=error.problems[0].what,
+            fix="give a number, or a `.npy`, `.npz` or `.safetensors` file",
             field="by",
         ) from None
 

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft import Draft, LeafRecipe, LeafRef
-from surgery_cli.errors import Gathering, MissingError, PlanError
+from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.operations.cast import step_to
-from surgery_cli.operations.factors import find_leaf, number_meant, split_entry
+from surgery_cli.operations.factors import find_leaf, split_entry
 from surgery_cli.operations.settings import check_fits
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating, is_integer
@@ -85,7 +85,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
                 field="from",
             )
         selected = scene.select(self, draft)
-        name, source = _opened(file, scene)
+        name, source = scene.open(file)
         changed: dict[LeafPath, LeafRecipe] = {}
         gathering = Gathering()
         for path in selected:
@@ -149,21 +149,6 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
             )
         after = msgspec.structs.replace(spec, stored_bytes=None)
         return LeafRecipe(origin, donor).then(step_to(path, donor, after))
-
-
-def _opened(file: str, scene: Scene) -> tuple[str, Source]:
-    """The source that ``with`` names.
-
-    Raises:
-        PlanError: it names none; if a number was meant, how to write it.
-    """
-    try:
-        return scene.open(file)
-    except MissingError:
-        meant = number_meant(file)
-        if meant is None:
-            raise
-        raise PlanError(msgspec.structs.replace(meant.problems[0], field="with")) from None
 
 
 def _is_node(text: str, source: Source) -> bool:

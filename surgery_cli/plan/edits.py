@@ -9,7 +9,8 @@ import msgspec
 
 from surgery_cli.errors import PlanError, Problem, SurgeryError
 from surgery_cli.operations.base import Operation
-from surgery_cli.plan.fields import fields_of, shapes_of
+from surgery_cli.plan.fields import fields_of, shapes_of, takes_numbers
+from surgery_cli.plan.numbers import with_fractions
 from surgery_cli.plan.text import Position, nearest_fix, shown
 from surgery_cli.tree.paths import PathPattern, nearest
 
@@ -187,6 +188,12 @@ def converted(kind: type[msgspec.Struct], name: str, value: Any) -> Any:
         Misfit: the value has another type, or lies outside of what is allowed.
     """
     annotation = shapes_of(kind)[name].annotation
+    is_path = name in getattr(kind, "path_fields", ())  # `number_or_path` looks at those
+    if takes_numbers(kind, name) and not is_path:
+        try:
+            value = with_fractions(value)
+        except PlanError as error:
+            raise Misfit(msgspec.structs.replace(error.problems[0], field=name)) from None
     try:
         return msgspec.convert(value, annotation)
     except (msgspec.ValidationError, OverflowError) as error:

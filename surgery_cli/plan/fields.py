@@ -100,6 +100,7 @@ def _field(member: Any, shape: _Shape, is_common: bool) -> Field:
 
 
 _LISTS: Final = (types.VarTupleType, types.ListType, types.TupleType)
+_SEQUENCES: Final = (types.VarTupleType, types.ListType)
 _CHOICES: Final = re.compile(r"\^\(([\w|.-]+)\)\$")
 _BOUNDS: Final = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 _PLURALS: Final = {"whole number": "whole numbers", "number": "numbers", "text": "texts"}
@@ -122,6 +123,19 @@ def _alternatives(described: types.Type) -> list[types.Type]:
 def alternatives_of(kind: type[msgspec.Struct], name: str) -> list[types.Type]:
     """What the field ``name`` may be, apart from left out."""
     return _alternatives(shapes_of(kind)[name].described)
+
+
+@cache
+def takes_numbers(kind: type[msgspec.Struct], name: str) -> bool:
+    """True if the field ``name`` may be a number with a fraction, or a list of such."""
+    parts = alternatives_of(kind, name)
+    items = [
+        item
+        for part in parts
+        if isinstance(part, _SEQUENCES)
+        for item in _alternatives(part.item_type)
+    ]
+    return any(isinstance(part, types.FloatType) for part in (*parts, *items))
 
 
 def _description(described: types.Type) -> str:

@@ -14,7 +14,8 @@ from surgery_cli.addresses import local_address
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.base import Operation, OptimizerPolicy
 from surgery_cli.plan.edits import Misfit, converted, selection_problems
-from surgery_cli.plan.fields import fields_of
+from surgery_cli.plan.fields import fields_of, takes_numbers
+from surgery_cli.plan.numbers import number_or_path
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,17 +125,33 @@ def replaced(plan: Plan, **shared: Any) -> Plan:
 
 
 def _with_absolute_paths(edit: Operation, directory: str, sources: Collection[str]) -> Operation:
-    attributes = {f.attribute: f.name for f in fields_of(type(edit))}
-    values = {a: getattr(edit, a) for a, name in attributes.items() if name in edit.path_fields}
+    kind = type(edit)
+    attributes = {f.attribute: f.name for f in fields_of(kind) if f.name in kind.path_fields}
     return msgspec.structs.replace(
-        edit, **{a: path_value(value, directory, sources) for a, value in values.items()}
+        edit,
+        **{
+            attribute: path_value(kind, name, getattr(edit, attribute), directory, sources)
+            for attribute, name in attributes.items()
+        },
     )
 
 
-def path_value(value: Any, directory: str, sources: Collection[str]) -> Any:
-    """The value of a field that may hold a path, with text that is no source's name made absolute."""
+def path_value(
+    kind: type[Operation], name: str, value: Any, directory: str, sources: Collection[str]
+) -> Any:
+    """The value of the field ``name`` that may hold a path, with text that is no source's name made absolute.
+
+    Raises:
+        PlanError: the text was meant as a number, as far as the field takes one.
+    """
     if isinstance(value, list | tuple):
-        return type(value)(path_value(part, directory, sources) for part in value)
+        return type(value)(path_value(kind, name, part, directory, sources) for part in value)
+    if isinstance(value, str) and takes_numbers(kind, name):
+        try:
+            value = number_or_path(value, directory, sources)
+        except PlanError as error:
+            problem = msgspec.structs.replace(error.problems[0], field=name)
+            raise PlanError(problem) from None
     is_path = isinstance(value, str) and value and value not in sources
     return absolute(value, directory) if is_path else value
 

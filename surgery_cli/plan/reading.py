@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -13,10 +13,10 @@ from surgery_cli.addresses import local_address
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
-from surgery_cli.plan.edits import Misfit, build, converted
+from surgery_cli.plan.edits import Fault, Misfit, build, converted
 from surgery_cli.plan.fields import fields_of
 from surgery_cli.plan.formats import FORMATS, parse
-from surgery_cli.plan.plan import SHARED, Origin, Plan, path_value
+from surgery_cli.plan.plan import SHARED, Origin, Plan, absolute, path_value
 from surgery_cli.plan.text import PlanText, Position, nearest_fix, shown
 from surgery_cli.plan.variables import Variables
 
@@ -222,12 +222,12 @@ class _Reader:
                     why=f"`{name}: {shown(text)}`",
                     fix="`sources: {donor: runs/big@1000}`",
                 )
-        return {name: self._place(("sources", name), text, ()) for name, text in given.items()}
+        return {name: self._place(("sources", name), text) for name, text in given.items()}
 
-    def _place(self, position: Position, value: Any, sources: Collection[str]) -> Any:
-        """A path, or several, made absolute; an address of elsewhere is a problem."""
+    def _place(self, position: Position, value: str) -> str:
+        """A path made absolute; an address of elsewhere is a problem."""
         try:
-            return path_value(value, self.directory, sources)
+            return absolute(value, self.directory)
         except PlanError as error:
             for problem in error.problems:
                 self.refuse(position, problem.what, why=problem.why, fix=problem.fix)
@@ -251,19 +251,15 @@ class _Reader:
             return None
         kind = self.kinds[name]
         fields = {key: value for key, value in values.items() if key != "op"}
-        for key in set(kind.path_fields) - unfilled:
-            if fields.get(key) == "":
-                self.refuse(
-                    (*here, key),
-                    f"`{key}` is empty",
-                    why=f"in edit {at + 1} (`{name}`)",
-                    fix="name a file, a checkpoint or a source",
-                )
+        faults = []
+        for key in (set(kind.path_fields) & set(fields)) - unfilled:
+            try:
+                fields[key] = self._path(kind, key, fields[key], sources)
+            except PlanError as error:
                 unfilled.add(key)
-            elif key in fields:
-                fields[key] = self._place((*here, key), fields[key], sources)
-        edit, faults = build(kind, fields, unfilled=unfilled)
-        for fault in faults:
+                faults.append(Fault(error.problems[0], (key,)))
+        edit, more = build(kind, fields, unfilled=unfilled)
+        for fault in faults + more:
             why = f"in edit {at + 1} (`{name}`)" + (
                 f": {fault.problem.why}" if fault.problem.why else ""
             )
@@ -272,6 +268,14 @@ class _Reader:
                 msgspec.structs.replace(fault.problem, why=why, file=self.text.file, line=line)
             )
         return edit
+
+    def _path(self, kind: type[Operation], key: str, value: Any, sources: Mapping[str, str]) -> Any:
+        """The value of a field that may hold a path, relative to the plan file. Raises as `path_value`."""
+        if value == "":
+            raise PlanError(
+                f"`{key}` is empty", fix="name a file, a checkpoint or a source", field=key
+            )
+        return path_value(kind, key, value, self.directory, sources)
 
     def _refuse_operation(self, here: Position, name: Any, *, is_given: bool) -> None:
         number = here[1] + 1 if isinstance(here[1], int) else here[1]

@@ -10,13 +10,20 @@ import msgspec
 
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
-from surgery_cli.plan.fields import fields_of, shapes_of
+from surgery_cli.plan.fields import fields_of, shapes_of, takes_numbers
+from surgery_cli.plan.numbers import FRACTION
 from surgery_cli.plan.plan import SHARED, Plan
 
 _VARIABLE: Final = {
     "description": "A variable: from `--set name=value`, else from `vars`.",
     "type": "string",
     "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_.-]*\}$",
+}
+
+_FRACTION: Final = {
+    "description": "A number as a fraction: `1/3`.",
+    "type": "string",
+    "pattern": rf"^{FRACTION}$",
 }
 
 
@@ -45,6 +52,7 @@ def schema(*, kinds: Mapping[str, type[Operation]] | None = None) -> dict[str, A
         "additionalProperties": False,
         "$defs": {
             "variable": _VARIABLE,
+            "fraction": _FRACTION,
             **{name: _operation(kind) for name, kind in known.items()},
         },
     }
@@ -108,6 +116,8 @@ def _property(kind: type[msgspec.Struct], name: str) -> dict[str, Any]:
         if field.choices and "pattern" in way:
             del way["pattern"]
             way["enum"] = list(field.choices)  # what editors offer
+    if takes_numbers(kind, name) and {"type": "string"} not in ways:
+        ways = [*ways, {"$ref": "#/$defs/fraction"}]
     if {"type": "string"} not in ways:
         ways = [*ways, {"$ref": "#/$defs/variable"}]
     described = {"description": field.description} if field.description else {}

@@ -10,7 +10,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.plan.text import PlanText, Position, refuse_twice, shown, with_pairs_joined
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+FLOAT: Final = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _WORDS: Final = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -18,7 +18,7 @@ _WORDS: Final = {
     **{s + w: float(s + "inf") for s in ("", "+", "-") for w in (".inf", ".Inf", ".INF")},
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
-_LONGEST_NUMBER: Final = 1000
+LONGEST_NUMBER: Final = 1000
 _MOST_VALUES: Final = 1_000_000
 _QUOTES_HELP: Final = (
     "put single quotes around text that begins with `*`, `[`, `{`, `!` or `&`, "
@@ -38,11 +38,11 @@ def scalar(text: str) -> Any:
     """
     if text in _WORDS:
         return _WORDS[text]
-    if len(text) > _LONGEST_NUMBER:
+    if len(text) > LONGEST_NUMBER:
         return text
     if _INTEGER.fullmatch(text):
         return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
-    return float(text) if _FLOAT.fullmatch(text) else text
+    return float(text) if re.fullmatch(FLOAT, text) else text
 
 
 def parse_yaml(text: str, file: str) -> PlanText:

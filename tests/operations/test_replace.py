@@ -9,7 +9,7 @@ import pytest
 from value_edits import ArrayScene, ArraySource, draft_of, edited, path_of, spec_of
 
 from surgery_cli.draft import LeafRef
-from surgery_cli.errors import MissingError, PlanError
+from surgery_cli.errors import PlanError
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.replace import Replace
 from surgery_cli.tree.paths import LeafPath
@@ -159,21 +159,6 @@ def test_a_file_of_several_arrays_asks_for_the_entry() -> None:
     with pytest.raises(PlanError, match=r"'f\.npz' has no leaf 'params/a/kernel'") as caught:
         grafts(Replace(at="params/a/kernel", with_="f.npz"), TREE, f__npz=several)
     assert caught.value.problems[0].fix == "name an entry, as `f.npz:w`; it has 'w', 'v'"
-
-
-class EmptyDisk(ArrayScene):
-    """A scene in which nothing stands at any path."""
-
-    def open(self, text: str) -> tuple[str, ArraySource]:
-        raise MissingError(f"'{text}' does not exist")
-
-
-def test_a_number_in_quotes_is_told_apart_from_a_missing_file() -> None:
-    with pytest.raises(PlanError, match="'2' is text, not a number") as caught:
-        Replace(at="params/a/bias", with_="/plans/2").rewrite(draft_of(TREE), EmptyDisk())
-    assert caught.value.problems[0].fix == "write `2` without quotes"
-    with pytest.raises(MissingError, match="'/plans/donor' does not exist"):
-        Replace(at="params/a/bias", with_="/plans/donor").rewrite(draft_of(TREE), EmptyDisk())
 
 
 def test_every_leaf_that_is_missing_or_of_another_shape_is_reported_at_once() -> None:

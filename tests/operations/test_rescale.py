@@ -172,16 +172,14 @@ class EmptyDisk(ArrayScene):
     [
         ("abc", "'/plans/abc' does not exist", "give a number, or a `.npy`"),
         ("yes", "'/plans/yes' does not exist", "give a number, or a `.npy`"),
-        ("2", "YAML reads a number in quotes as text", "write `2` without quotes"),
-        ("1_000", "YAML numbers are digits", "write `1000`"),
-        ("inf", "a finite number is needed", "write `1.0`"),
+        ("scales/3", "'/plans/scales/3' does not exist", "give a number, or a `.npy`"),
     ],
 )
 def test_text_that_is_no_factor_says_what_a_factor_is(by: str, why: str, fix: str) -> None:
     with pytest.raises(PlanError) as caught:
         edited(Rescale(by=f"/plans/{by}"), KERNEL, scene=EmptyDisk())
     (problem,) = caught.value.problems
-    assert problem.what == f"`by` takes a number or an array file; '{by}' is neither"
+    assert problem.what == f"`by` takes a number or an array file; '/plans/{by}' is neither"
     assert problem.why.startswith(why)
     assert problem.fix.startswith(fix)
     assert problem.field == "by"
