@@ -12,6 +12,7 @@ import typer
 
 from surgery_cli.addresses import LocalAddress, local_address
 from surgery_cli.cli.groups import taking
+from surgery_cli.cli.option_values import settings_of, tolerance_of
 from surgery_cli.cli.options import (
     Checkpoint,
     CheckpointA,
@@ -30,8 +31,6 @@ from surgery_cli.cli.options import (
     drafting,
     output,
     read_address,
-    settings_of,
-    tolerance_of,
     written_address,
 )
 from surgery_cli.cli.printing import print_document, print_json, progress, saying

@@ -12,6 +12,7 @@ import typer
 from surgery_cli.cli import options
 from surgery_cli.cli.completion import complete_leaf
 from surgery_cli.cli.groups import with_parameters
+from surgery_cli.cli.option_values import settings_of
 from surgery_cli.cli.options import Output
 from surgery_cli.cli.spelling import in_options, option_name, said_in_options
 from surgery_cli.operations.table import operations
@@ -50,7 +51,7 @@ def edit_command(name: str) -> Callable[..., int]:
         values = {fields[key].name: value for key, value in given.items() if value is not False}
         if "optimizer" in {f.name for f in fields_of(kind)}:
             values["optimizer"] = draft.optimizer
-        settings = options.settings_of(set)
+        settings = settings_of(set)
         with said_in_options(kind):
             plan = plan_of([operation_from_options(name, values, settings=settings)])
             return run_plan(

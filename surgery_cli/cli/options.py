@@ -6,9 +6,7 @@ receives what the group makes of them as one argument.
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
@@ -19,7 +17,8 @@ from surgery_cli.addresses import LocalAddress, local_address, local_input, loca
 from surgery_cli.cli.calling import calling
 from surgery_cli.cli.completion import complete_checkpoint, complete_leaf
 from surgery_cli.cli.groups import taking
-from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.cli.option_values import kinds_of, memory_of, tolerance_of
+from surgery_cli.errors import CheckpointError
 
 if TYPE_CHECKING:
     from surgery_cli.surgery import Options, ProbeOptions
@@ -33,24 +32,6 @@ def _directory(metavar: str, help: str, parser: Callable[[str], LocalAddress]) -
         show_default=False,
         parser=parser,
     )
-
-
-def tolerance_of(text: str | float) -> float:
-    """How far two numbers may be apart: `1e-5`, `1/3`.
-
-    Raises:
-        ValueError: it is no number, or negative, or NaN, which would let everything through.
-    """
-    from surgery_cli.plan.numbers import fraction
-
-    try:
-        number = fraction(str(text))
-        number = float(text) if number is None else number
-    except (ValueError, PlanError):
-        number = math.nan
-    if not number >= 0:
-        raise ValueError(f"'{text}' is no number from 0 on, such as 1e-5")
-    return number
 
 
 read_address: Final = partial(local_address, refusal=CheckpointError)
@@ -269,7 +250,7 @@ def drafting(
         seed=seed,
         device=device,
         mesh=mesh,
-        memory_bytes=bytes_of(memory, "memory"),
+        memory_bytes=memory_of(memory),
         link=link,
         compact=compact,
         force=force,
@@ -279,87 +260,3 @@ def drafting(
         tolerance=tolerance,
         probe_options=msgspec.structs.replace(probe_options, model_b=model_b),
     )
-
-
-_SIZE: Final = re.compile(
-    r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(?:([KMGT])(iB|i|B)?|B)?\s*", re.IGNORECASE
-)
-
-
-def bytes_of(text: str, field: str) -> int:
-    """A size as people write it; `GiB`, `Gi` and `G` are 1024³ bytes, `GB` is 1000³.
-
-    >>> bytes_of("4GiB", "memory"), bytes_of("1.5 kB", "memory"), bytes_of("512", "memory")
-    (4294967296, 1500, 512)
-
-    Raises:
-        PlanError: it is not a size, or is less than a byte.
-    """
-    found = _SIZE.fullmatch(text)
-    size = 0
-    if found is not None:
-        power = " KMGT".index(found[2].upper()) if found[2] else 0
-        base = 1000 if (found[3] or "").upper() == "B" else 1024
-        size = int(float(found[1]) * base**power)
-    if not size:
-        raise PlanError(
-            f"'{text}' is not a size",
-            why="a size is a number and a unit: KiB, MiB, GiB, TiB, or kB, MB, GB, TB",
-            fix=f"e.g. `--{field} 4GiB`",
-            field=field,
-        )
-    return size
-
-
-def settings_of(texts: Sequence[str] | None) -> dict[str, str]:
-    """What `--set` was given, as a mapping.
-
-    Raises:
-        PlanError: one has no `=`, or one name stands twice.
-    """
-    found: dict[str, str] = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise PlanError(
-                f"`--set` takes NAME=VALUE, not '{text}'", fix="e.g. `--set by=0.5`", field="set"
-            )
-        if name in found:
-            raise PlanError(
-                f"`--set` gives '{name}' twice",
-                why=f"'{found[name]}' and '{value}'",
-                fix="keep one of them",
-                field="set",
-            )
-        found[name] = value
-    return found
-
-
-def kinds_of(texts: Sequence[str] | None) -> str | dict[str, str] | None:
-    """What `--optimizer-kind` was given: one name for the whole tree, or names by node ("" for all other nodes).
-
-    >>> kinds_of(["adamw"]), kinds_of(["opt_state/1=adamw", "sgd"])
-    ('adamw', {'opt_state/1': 'adamw', '': 'sgd'})
-
-    Raises:
-        PlanError: one has no name, or one node is given twice.
-    """
-    found: dict[str, str] = {}
-    for text in texts or ():
-        node, equals, name = text.rpartition("=")
-        if not name or (equals and not node):
-            raise PlanError(
-                f"`--optimizer-kind` takes KIND or AT=KIND, not '{text}'",
-                fix="e.g. `--optimizer-kind adamw`, or `--optimizer-kind opt_state/1=adamw`",
-                field="optimizer_kind",
-            )
-        if node in found:
-            where = f"for '{node}' " if node else ""
-            raise PlanError(
-                f"`--optimizer-kind` is given twice {where}".rstrip(),
-                why=f"'{found[node]}' and '{name}'",
-                fix="keep one of them, or say which node each is for: `--optimizer-kind AT=KIND`",
-                field="optimizer_kind",
-            )
-        found[node] = name
-    return found[""] if found.keys() == {""} else found or None

@@ -12,6 +12,7 @@ import typer
 from surgery_cli.addresses import LocalAddress, local_input, local_object
 from surgery_cli.cli.calling import calling
 from surgery_cli.cli.groups import taking
+from surgery_cli.cli.option_values import tolerance_of
 from surgery_cli.cli.options import (
     Checkpoint,
     Item,
@@ -20,7 +21,6 @@ from surgery_cli.cli.options import (
     Step,
     output,
     read_address,
-    tolerance_of,
     written_address,
 )
 from surgery_cli.cli.printing import print_document

@@ -9,7 +9,8 @@ import pytest
 from surgery_cli import surgery as use_cases
 from surgery_cli.cli.edits import SHARED_WITH_PLANS
 from surgery_cli.cli.groups import options_of
-from surgery_cli.cli.options import bytes_of, drafting, output
+from surgery_cli.cli.option_values import bytes_of, memory_of, tolerance_of
+from surgery_cli.cli.options import drafting, output
 from surgery_cli.cli.spelling import example_command, option_name
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
@@ -189,3 +190,23 @@ def test_a_size_is_a_number_and_a_unit(text, size):
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(PlanError, match="is not a size"):
         bytes_of(text, "memory")
+
+
+@pytest.mark.parametrize("text", ["1", "10", "10B", "5KiB", "1023KiB"])
+def test_memory_that_is_less_than_anything_takes_is_refused(text):
+    with pytest.raises(PlanError, match="is less than anything takes") as caught:
+        memory_of(text)
+    assert "`--memory 1MiB`" in caught.value.problems[0].fix
+
+
+@pytest.mark.parametrize("option", ["--rtol", "--atol"])
+@pytest.mark.parametrize("text", ["nan", "-1e-6", "1/0", "much"])
+def test_a_tolerance_that_is_no_number_is_refused(surgery, option, text):
+    code, _, error = surgery("diff", "a", "b", f"{option}={text}")
+    assert code == 2
+    assert f"'{text}' is no number from 0 on" in error
+
+
+def test_a_tolerance_may_be_a_fraction():
+    assert tolerance_of("1/3") == 1 / 3
+    assert tolerance_of("1e-5") == 1e-5

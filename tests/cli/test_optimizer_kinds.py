@@ -8,7 +8,7 @@ import optax
 import orbax.checkpoint as ocp
 import pytest
 
-from surgery_cli.cli.options import kinds_of
+from surgery_cli.cli.option_values import kinds_of
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.kept import extreme_step
 

@@ -1,0 +1,130 @@
+"""What is typed behind options, read: tolerances, sizes, pairs of names and values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from surgery_cli.errors import PlanError
+
+
+def tolerance_of(text: str | float) -> float:
+    """How far two numbers may be apart: `1e-5`, `1/3`.
+
+    Raises:
+        ValueError: it is no number, or negative, or NaN, which would let everything through.
+    """
+    from surgery_cli.plan.numbers import fraction
+
+    try:
+        number = fraction(str(text))
+        number = float(text) if number is None else number
+    except (ValueError, PlanError):
+        number = math.nan
+    if not number >= 0:
+        raise ValueError(f"'{text}' is no number from 0 on, such as 1e-5")
+    return number
+
+
+_LEAST_MEMORY: Final = 1 << 20
+
+
+def memory_of(text: str) -> int:
+    """What `--memory` allows, in bytes. Raises as `bytes_of`, and for `10`, which are ten bytes."""
+    size = bytes_of(text, "memory")
+    if size < _LEAST_MEMORY:
+        number = text.strip().rstrip("bB ")
+        unit = f"`--memory {number}GiB` or " if number.isdigit() else ""
+        raise PlanError(
+            f"`--memory {text}` is less than anything takes: {size:,} bytes",
+            why="a size is a number and a unit; the least is 1MiB",
+            fix=f"write {unit}`--memory 1MiB`",
+            field="memory",
+        )
+    return size
+
+
+_SIZE: Final = re.compile(
+    r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(?:([KMGT])(iB|i|B)?|B)?\s*", re.IGNORECASE
+)
+
+
+def bytes_of(text: str, field: str) -> int:
+    """A size as people write it; `GiB`, `Gi` and `G` are 1024³ bytes, `GB` is 1000³.
+
+    >>> bytes_of("4GiB", "memory"), bytes_of("1.5 kB", "memory"), bytes_of("512", "memory")
+    (4294967296, 1500, 512)
+
+    Raises:
+        PlanError: it is not a size, or is less than a byte.
+    """
+    found = _SIZE.fullmatch(text)
+    size = 0
+    if found is not None:
+        power = " KMGT".index(found[2].upper()) if found[2] else 0
+        base = 1000 if (found[3] or "").upper() == "B" else 1024
+        size = int(float(found[1]) * base**power)
+    if not size:
+        raise PlanError(
+            f"'{text}' is not a size",
+            why="a size is a number and a unit: KiB, MiB, GiB, TiB, or kB, MB, GB, TB",
+            fix=f"e.g. `--{field} 4GiB`",
+            field=field,
+        )
+    return size
+
+
+def settings_of(texts: Sequence[str] | None) -> dict[str, str]:
+    """What `--set` was given, as a mapping.
+
+    Raises:
+        PlanError: one has no `=`, or one name stands twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise PlanError(
+                f"`--set` takes NAME=VALUE, not '{text}'", fix="e.g. `--set by=0.5`", field="set"
+            )
+        if name in found:
+            raise PlanError(
+                f"`--set` gives '{name}' twice",
+                why=f"'{found[name]}' and '{value}'",
+                fix="keep one of them",
+                field="set",
+            )
+        found[name] = value
+    return found
+
+
+def kinds_of(texts: Sequence[str] | None) -> str | dict[str, str] | None:
+    """What `--optimizer-kind` was given: one name for the whole tree, or names by node ("" for all other nodes).
+
+    >>> kinds_of(["adamw"]), kinds_of(["opt_state/1=adamw", "sgd"])
+    ('adamw', {'opt_state/1': 'adamw', '': 'sgd'})
+
+    Raises:
+        PlanError: one has no name, or one node is given twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts or ():
+        node, equals, name = text.rpartition("=")
+        if not name or (equals and not node):
+            raise PlanError(
+                f"`--optimizer-kind` takes KIND or AT=KIND, not '{text}'",
+                fix="e.g. `--optimizer-kind adamw`, or `--optimizer-kind opt_state/1=adamw`",
+                field="optimizer_kind",
+            )
+        if node in found:
+            where = f"for '{node}' " if node else ""
+            raise PlanError(
+                f"`--optimizer-kind` is given twice {where}".rstrip(),
+                why=f"'{found[node]}' and '{name}'",
+                fix="keep one of them, or say which node each is for: `--optimizer-kind AT=KIND`",
+                field="optimizer_kind",
+            )
+        found[node] = name
+    return found[""] if found.keys() == {""} else found or None
