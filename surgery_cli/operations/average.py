@@ -24,6 +24,7 @@ from surgery_cli.operations.members import (
     refuse_repeated,
 )
 from surgery_cli.operations.signs import refuse_negative
+from surgery_cli.operations.underflow import may_lose, refuse_lost
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating
 
@@ -131,7 +132,15 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
         for name, weight in zip(at.operands, others, strict=True):
             total = kit.add_scaled(total, kit.put(at.operands[name], at.before), weight)
         # divided once, at the end: the mean of equal members is exactly what each of them is
-        return kit.quotient(total, math.fsum((first, *others)), at.after.dtype)
+        divisor = math.fsum((first, *others))
+        smallest = min(abs(weight) for weight in (first, *others) if weight)
+        if not may_lose(smallest / abs(divisor), at.after.dtype):
+            return kit.quotient(total, divisor, at.after.dtype)
+        mean = kit.apply(lambda: total / divisor)
+        new = kit.cast(mean, at.after.dtype)
+        fix = "cast the members to a wider dtype first, or leave the leaf out with `except`"
+        kit.apply(lambda: refuse_lost(mean, new, at, fix=fix, least=0.0))
+        return new
 
 
 def _check_fits(path: LeafPath, spec: LeafSpec, text: str, other: LeafSpec) -> None:

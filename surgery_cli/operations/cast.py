@@ -12,13 +12,22 @@ from surgery_cli.draft import Step
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.base import Kit, LeafOperation, Place
 from surgery_cli.operations.settings import LARGEST, integer_range
-from surgery_cli.operations.underflow import LEAST_COUNTED, PARTS, ROUNDING
+from surgery_cli.operations.underflow import LEAST_COUNTED, PARTS, refuse_lost
 from surgery_cli.tree.paths import LeafPath, nearest
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating, is_integer
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64))
 _COMPLEX = ("complex64", "complex128")
-_NAMES = (*LARGEST, *_COMPLEX, *_INTEGERS)
+_UNSTORABLE = ("float8_e4m3", "uint4")
+"""What NumPy has with ml_dtypes, and TensorStore does not."""
+_NAMES = tuple(n for n in (*LARGEST, *_COMPLEX, *_INTEGERS) if n not in _UNSTORABLE)
+_WITHOUT_INFINITIES = (
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e4m3b11fnuz",
+    "float8_e5m2fnuz",
+)
+_WAY_OUT = "use bfloat16, leave the optimizer state out with `except: opt_state`, or say `underflow: keep` in a `cast`"
 
 
 class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
@@ -51,6 +60,7 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
             close = nearest(self.to, _NAMES) or ["float32", "bfloat16"]
             raise PlanError(
                 f"'{self.to}' is no dtype that a leaf can be cast to",
+                why="no store holds it" if self.to in _UNSTORABLE else "",
                 fix=f"perhaps {' or '.join(close)}",
                 field="to",
             )
@@ -86,8 +96,9 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
             where = "" if whole else f" in the block at {list(at.start)} alone"
             raise ValueRefusal(
                 f"'{at.path}' does not fit {self.to}",
-                why=f"{count} of its values{where} lie beyond {_limits(self.to)}",
-                fix="choose a wider dtype, or rescale the leaf first",
+                why=f"{count} of its values{where} lie beyond {_limits(self.to)}"
+                + (", and it has no infinities" if self.to in _WITHOUT_INFINITIES else ""),
+                fix="choose a wider dtype, rescale the leaf first, or leave it out with `except`",
                 path=str(at.path),
             )
         if self.underflow == "error" and not is_integer(self.to):
@@ -97,30 +108,9 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
     def _check_underflow(self, old: Any, new: Any, at: Place) -> None:
         """Refuse zeros that are more than rounding, by the values of this block."""
         part, to = (PARTS.get(dtype, dtype) for dtype in (at.before.dtype, self.to))
-        if LEAST_COUNTED.get(part, 0.0) >= LEAST_COUNTED.get(to, 1.0):
-            return
-        is_zero = new == 0
-        if not is_zero.any():
-            return
-        size = abs(old)
-        lost = is_zero & (size != 0) & (size >= LEAST_COUNTED.get(part, 0.0))
-        if not lost.any():
-            return
-        count = int(lost.sum())
-        # -0.0 is not below 0; complex numbers have no sign
-        if is_complex(self.to) or bool((old < 0).any()):
-            largest = float(size[~_is_not_finite(old)].max())
-            if float(size[lost].max()) <= largest * ROUNDING[to]:
-                return
-        whole = at.shape == at.before.shape
-        where = "" if whole else f" in the block at {list(at.start)} alone"
-        raise ValueRefusal(
-            f"'{at.path}' does not fit {self.to}",
-            why=f"{count} of its {old.size} values{where} are not 0 and would become 0, the smallest"
-            f" {float(size[lost].min()):.3g}",
-            fix="use bfloat16, leave the optimizer state out with `except: opt_state`, or say `underflow: keep`",
-            path=str(at.path),
-        )
+        least = LEAST_COUNTED.get(part, 0.0)
+        if least < LEAST_COUNTED.get(to, 1.0):
+            refuse_lost(old, new, at, fix=_WAY_OUT, least=least)
 
 
 def recast(spec: LeafSpec, dtype: str) -> LeafSpec:
@@ -148,9 +138,11 @@ def _wrapped(old: Any, new: Any) -> Any:
 
 
 def _overflowed(old: Any, new: Any) -> Any:
-    """Where finite numbers became infinite or NaN."""
+    """Where finite numbers became infinite or NaN, or infinities NaN (some dtypes have no infinities)."""
     bad = _is_not_finite(new)
-    return bad & ~_is_not_finite(old) if bad.any() else bad
+    if not bad.any():
+        return bad
+    return (bad & ~_is_not_finite(old)) | ((new != new) & (old == old))  # noqa: PLR0124 - NaN alone differs from itself
 
 
 def _is_not_finite(values: Any) -> Any:

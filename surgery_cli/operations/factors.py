@@ -139,8 +139,12 @@ def smallest_factor(factor: Any, kit: Kit, power: int = 1) -> float:
     ``factor``: an array, [any shape].
     """
     far = math.inf if power > 0 else 0.0
-    size = kit.apply(lambda x: kit.xp.where(x == 0, far, abs(x)), factor)
-    base = float(size.min() if power > 0 else size.max())
+
+    def extreme(x: Any) -> Any:
+        size = kit.xp.where(x == 0, far, abs(x))
+        return size.min() if power > 0 else size.max()
+
+    base = float(kit.apply(extreme, factor))
     try:
         return math.inf if math.isnan(base) else base**power
     except (OverflowError, ZeroDivisionError):  # of a negative power: the product is far too large

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.settings import check_finite, check_fits, resolve_axes
+from surgery_cli.operations.settings import check_above_zero, check_finite, check_fits, resolve_axes
 from surgery_cli.tree.paths import nearest
 from surgery_cli.tree.specs import LeafSpec, is_complex
 
@@ -100,6 +100,16 @@ def resolve(init: str, given: Mapping[str, Any], spec: LeafSpec) -> Values:
             fix="use `init: zeros`, or take the values from a file with `replace`",
             field="init",
         )
+    values = _drawn(init, settings, spec)
+    # the elements of an orthogonal matrix get smaller as it gets larger
+    rows = max(spec.shape[-2:]) if init in ORTHOGONAL else 1
+    field = "stddev" if "stddev" in settings else "scale"
+    check_above_zero(values.scale / math.sqrt(rows), spec, field)
+    return values
+
+
+def _drawn(init: str, settings: Mapping[str, Any], spec: LeafSpec) -> Values:
+    """What an initializer that draws random values draws."""
     if init in ORTHOGONAL:
         _check_orthogonal(init, settings, spec)
         return Values(init, settings["scale"], column_axis=settings["column_axis"])

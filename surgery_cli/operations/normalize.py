@@ -9,8 +9,9 @@ from msgspec import Meta
 
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place
-from surgery_cli.operations.factors import ScaleByMeasured
+from surgery_cli.operations.factors import ScaleByMeasured, smallest_factor
 from surgery_cli.operations.settings import check_finite, resolve_axes
+from surgery_cli.operations.underflow import refuse_lost_products
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, is_complex
 
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
-    """Scale leaves so that their norm, over all axes or over given ones, is 1 or another number."""
+    """Scale leaves so that their norm, over all axes or over given ones, is 1 or another number.
+
+    A norm that would turn values into zeros, or infinities, of their dtype is refused.
+    """
 
     norm: Annotated[
         Literal["l1", "l2", "max", "rms", "spectral"],
@@ -137,7 +141,10 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         factor = at.window(at.measured)
-        return kit.in_float32(block, lambda x: x * factor)
+        new = kit.in_float32(block, lambda x: x * factor)
+        fix = "reach a larger norm, or cast the leaf to a wider dtype first"
+        refuse_lost_products(block, new, smallest_factor(factor, kit), kit, at, fix=fix)
+        return new
 
     def carry(self, slot: Slot) -> tuple[LeafOperation, ...] | None:
         if slot.relation in ("one", "hole") or slot.power == 0:

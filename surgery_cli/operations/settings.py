@@ -23,6 +23,21 @@ LARGEST = {
 }
 """The largest finite value of every floating dtype that a leaf can be cast to."""
 
+SMALLEST = {
+    "float64": 2.0**-1074,
+    "float32": 2.0**-149,
+    "bfloat16": 2.0**-133,
+    "float16": 2.0**-24,
+    "float8_e3m4": 2.0**-6,
+    "float8_e4m3": 2.0**-9,
+    "float8_e4m3fn": 2.0**-9,
+    "float8_e4m3fnuz": 2.0**-10,
+    "float8_e4m3b11fnuz": 2.0**-13,
+    "float8_e5m2": 2.0**-16,
+    "float8_e5m2fnuz": 2.0**-17,
+}
+"""The smallest value above 0 of each of them."""
+
 _COMPLEX_PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
@@ -57,7 +72,7 @@ def check_fits(value: float, spec: LeafSpec, field: str) -> None:
     """See that a leaf can be filled with a number.
 
     Raises:
-        PlanError: it is not finite, or too large, or no integer where the leaf holds integers.
+        PlanError: it is not finite, too large, not 0 and would be, or no integer where the leaf holds integers.
     """
     check_finite(value, field)
     if is_integer(spec.dtype):
@@ -70,6 +85,7 @@ def check_fits(value: float, spec: LeafSpec, field: str) -> None:
         part = _COMPLEX_PARTS[spec.dtype] if is_complex(spec.dtype) else spec.dtype
         largest = LARGEST.get(part, math.inf)
         if abs(value) <= largest:
+            check_above_zero(value, spec, field)
             return
         why = f"the largest value it holds is {largest:g}"
         fix = "write a smaller number, or cast the leaf first to a wider dtype"
@@ -79,6 +95,22 @@ def check_fits(value: float, spec: LeafSpec, field: str) -> None:
         fix=fix,
         field=field,
     )
+
+
+def check_above_zero(value: float, spec: LeafSpec, field: str) -> None:
+    """See that a number is still there after rounding to the leaf's dtype.
+
+    Raises:
+        PlanError: it is not 0, and would be.
+    """
+    smallest = SMALLEST.get(_COMPLEX_PARTS.get(spec.dtype, spec.dtype), 0.0)
+    if value and abs(value) <= smallest / 2:  # a tie goes to 0, which is even
+        raise PlanError(
+            f"`{field}: {value:g}` would become 0 in {spec.type_text}",
+            why=f"the smallest value above 0 that it holds is {smallest:.3g}",
+            fix="write 0 if that is meant, else a larger number, or cast the leaf first to a wider dtype",
+            field=field,
+        )
 
 
 def resolve_axes(axis: int | tuple[int, ...], ndim: int, field: str) -> tuple[int, ...]:

@@ -7,7 +7,9 @@ from typing import Any
 
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place
+from surgery_cli.operations.settings import check_fits
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
 
 
 class FillFresh(LeafOperation, tag="fill_fresh", kw_only=True, frozen=True):
@@ -15,6 +17,11 @@ class FillFresh(LeafOperation, tag="fill_fresh", kw_only=True, frozen=True):
 
     value: float
     ignores_leaf = True
+
+    def output(self, spec: LeafSpec) -> LeafSpec:
+        super().output(spec)
+        check_fits(self.value, spec, "fill")
+        return spec
 
     def filled(self, before: float | None) -> float | None:
         return self.value
@@ -54,4 +61,17 @@ class FillMean(LeafOperation, tag="fill_mean", kw_only=True, frozen=True):
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         mean = at.window(at.measured)
-        return kit.in_float32(block, lambda x: kit.xp.broadcast_to(mean.astype(x.dtype), x.shape))
+        new = kit.in_float32(block, lambda x: kit.xp.broadcast_to(mean.astype(x.dtype), x.shape))
+        if bool(kit.apply(_is_lost, mean, new)):
+            raise ValueRefusal(
+                f"the mean of '{at.path}' would become 0 in {at.after.dtype}",
+                why=f"it is {float(mean.reshape(-1)[0]):.3g}, and training divides by its root",
+                fix="use `optimizer: keep` or `reset` for this edit, or cast the slot first to a wider dtype",
+                path=str(at.path),
+            )
+        return new
+
+
+def _is_lost(mean: Any, new: Any) -> Any:
+    """Whether elements that are all the same number, which is not 0, have become 0."""
+    return ((mean != 0) & (new.reshape(-1)[:1] == 0)).any()

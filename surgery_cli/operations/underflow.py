@@ -1,4 +1,4 @@
-"""Products that are too small for their dtype: values that matter do not become 0 without a word."""
+"""Results that are too small for their dtype: values that count do not become 0 without a word."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.operations.base import Kit, Place
+from surgery_cli.tree.specs import is_complex
 
 PARTS: Final = {"complex64": "float32", "complex128": "float64"}
 """The dtype of the parts of complex numbers."""
@@ -27,37 +28,59 @@ ROUNDING: Final = {
 
 
 def may_lose(smallest: float, dtype: str) -> bool:
-    """True if a factor of this size makes 0 of the smallest normal number of the dtype."""
-    return smallest <= ROUNDING.get(PARTS.get(dtype, dtype), 1.0)
+    """True if a factor of this size makes 0 of the smallest number of the dtype that counts."""
+    part = PARTS.get(dtype, dtype)
+    return smallest <= (ROUNDING[part] if part in LEAST_COUNTED else 0.5)
 
 
-def refuse_lost_products(old: Any, new: Any, smallest: float, kit: Kit, at: Place) -> None:
+def refuse_lost_products(
+    old: Any, new: Any, smallest: float, kit: Kit, at: Place, *, fix: str = ""
+) -> None:
     """Refuse zeros in ``new``, the products of ``old`` and factors of at least ``smallest`` in size, that are a loss.
 
-    They are no loss beside other values of the block that are so much larger that rounding changes those by more.
+    Raises:
+        ValueRefusal: values that count would become 0; ``fix`` is what to do instead.
+    """
+    if may_lose(smallest, at.after.dtype):
+        fix = fix or (
+            "use a factor nearer to 1, or cast the leaf to a wider dtype first;"
+            " if it follows an edit of its param, `optimizer: warm` or `reset` for it"
+        )
+        kit.apply(lambda old, new: refuse_lost(old, new, at, fix=fix), kit.widened(old), new)
+
+
+def refuse_lost(old: Any, new: Any, at: Place, *, fix: str, least: float | None = None) -> None:
+    """Refuse zeros in ``new`` for values of ``old`` that count, by the values of this block.
+
+    In a block without negative values all count: an optimizer divides by the roots of second moments. Elsewhere those
+    do that are larger than what rounding takes from the largest. Below ``least`` (that of the leaf's dtype) none does.
 
     Raises:
-        ValueRefusal: values that matter would become 0.
+        ValueRefusal: values that count would become 0; ``fix`` is what to do instead.
     """
-    if not may_lose(smallest, at.after.dtype):
-        return
     dtype = PARTS.get(at.after.dtype, at.after.dtype)
-
-    def look(old: Any, new: Any) -> tuple[int, float, float]:
-        size = abs(old)
-        is_lost = (new == 0) & (size != 0) & (size >= LEAST_COUNTED.get(dtype, 0.0))
-        if not is_lost.any():
-            return 0, 0.0, 0.0
-        finite = kit.xp.where(size < float("inf"), size, 0)
-        return int(is_lost.sum()), float(kit.xp.where(is_lost, size, 0).max()), float(finite.max())
-
-    count, greatest, largest = kit.apply(look, kit.widened(old), new)
-    if not count or greatest <= largest * ROUNDING.get(dtype, 1.0):
+    is_zero = new == 0
+    if not is_zero.any():
         return
+    size = abs(old)
+    lost = (
+        is_zero
+        & (size != 0)
+        & (size >= (LEAST_COUNTED.get(dtype, 0.0) if least is None else least))
+    )
+    count = int(lost.sum())
+    if not count:
+        return
+    # -0.0 is not below 0; complex numbers have no sign
+    if is_complex(at.after.dtype) or bool((old < 0).any()):
+        largest = float(size[size < float("inf")].max())
+        if float(size[lost].max()) <= largest * ROUNDING.get(dtype, 1.0):
+            return
     where = "" if at.shape == at.before.shape else f" in the block at {list(at.start)} alone"
     raise ValueRefusal(
-        f"'{at.path}' would be lost to zeros in {at.after.dtype}",
-        why=f"{count} of its {old.size} values{where} are not 0 and would become 0, the largest {greatest:.3g}",
-        fix="use a factor nearer to 1; if this leaf follows an edit of its param, `optimizer: warm` or `reset` for it",
+        f"'{at.path}' does not fit {at.after.dtype}: values would be lost to zeros",
+        why=f"{count} of its {old.size} values{where} are not 0 and would become 0, the smallest"
+        f" {float(size[lost].min()):.3g}",
+        fix=fix,
         path=str(at.path),
     )

@@ -57,12 +57,15 @@ def check_finite(path: LeafPath, values: Values, before: Callable[[], Values | N
     assert bad is not None
     old = before()
     was_bad = non_finite(old) if old is not None and old.shape == values.shape else None
-    new = bad if was_bad is None else bad & ~was_bad
+    new = bad
+    if was_bad is not None and old is not None:
+        # an infinity that becomes NaN is lost as well; NaN alone differs from itself
+        new = (bad & ~was_bad) | ((values != values) & (old == old))  # noqa: PLR0124
     count = int(new.sum())
     if count:
         raise ValueRefusal(
             f"'{path}' would have {count} new non-finite value{'s' if count > 1 else ''}",
-            why="the edit makes NaN or infinity where the source is finite",
+            why="the edit makes NaN or infinity where the source is finite, or NaN of an infinity",
             fix="change the edit, or add `--allow-non-finite` if that is meant",
             path=str(path),
         )

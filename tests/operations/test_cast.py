@@ -13,7 +13,6 @@ NARROW = [
     np.float16,
     ml_dtypes.bfloat16,
     ml_dtypes.float8_e3m4,
-    ml_dtypes.float8_e4m3,
     ml_dtypes.float8_e4m3fn,
     ml_dtypes.float8_e4m3fnuz,
     ml_dtypes.float8_e4m3b11fnuz,

@@ -220,7 +220,9 @@ def test_zeros_that_are_meant_and_values_that_rounding_would_lose_may_go() -> No
     masked = edited(Rescale(by="scale.npy"), SQUARES, scene=scene)
     np.testing.assert_array_equal(masked[:, 0], 0)
     assert (masked[:, 1] > 0).all()
-    wide = np.array([1.0, 1e-37, 0.0], np.float32)
-    np.testing.assert_array_equal(edited(Rescale(by=1e-10), wide), np.float32([1e-10, 0, 0]))
+    wide = np.array([-1.0, 1e-37, 0.0], np.float32)
+    np.testing.assert_array_equal(edited(Rescale(by=1e-10), wide), np.float32([-1e-10, 0, 0]))
+    with pytest.raises(ValueRefusal, match="lost to zeros"):  # squares: training divides by each
+        edited(Rescale(by=1e-10), abs(wide))
     subnormal = np.full(3, 1e-45, np.float32)
     assert not edited(Rescale(by=0.25), subnormal).any()

@@ -1,0 +1,174 @@
+"""No edit makes 0 of values that count, or NaN and infinities of what is none, in any dtype by any factor."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorstore as ts
+from value_edits import KERNEL, ArrayScene, ArraySource, edited, followed
+
+from surgery_cli.errors import PlanError, ValueRefusal
+from surgery_cli.operations.average import Average
+from surgery_cli.operations.base import LeafOperation
+from surgery_cli.operations.cast import _NAMES, Cast
+from surgery_cli.operations.factors import ScaleByMeasured, ScaleByPower
+from surgery_cli.operations.normalize import Normalize
+from surgery_cli.operations.reinit import Reinit
+from surgery_cli.operations.replace import Replace
+from surgery_cli.operations.rescale import Rescale
+from surgery_cli.operations.set import Set
+from surgery_cli.operations.settings import LARGEST, SMALLEST
+from surgery_cli.operations.slot_steps import FillFresh, FillMean
+from surgery_cli.operations.table import operations
+from surgery_cli.verification.finite import check_finite
+
+FLOATS = [name for name in LARGEST if name in _NAMES]
+FACTORS = [1e-300, 1e-60, 1e-30, 1e-8, 1e-3, 0.1, 0.5, 2.0, 1e4, 1e30, 1e60, 1e300]
+LEAVES = {
+    "squares": lambda rng: 10.0 ** rng.uniform(-12, 0, (4, 6)),
+    "signed": lambda rng: rng.normal(size=(4, 6)),
+}
+
+
+def dtype_of(name: str) -> Any:
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def rescaled(leaf: Any, x: float) -> Any:
+    return edited(Rescale(by=x), leaf)
+
+
+def rescaled_by_an_array(leaf: Any, x: float) -> Any:
+    scene = ArrayScene(scale__npy=ArraySource({"": np.full((6,), x)}))
+    return edited(Rescale(by="scale.npy"), leaf, scene=scene)
+
+
+def followed_by_power(leaf: Any, x: float) -> Any:
+    scene = ArrayScene(scale__npy=ArraySource({"": np.full((6,), x)}))
+    twin = ScaleByPower(by="scale.npy", power=-2, even=True, param=KERNEL)
+    return followed(twin, leaf, np.ones((4, 6), np.float32), scene=scene)
+
+
+def followed_by_measurement(leaf: Any, x: float) -> Any:
+    param = np.full((4, 6), np.float32(min(x, 1e30)))
+    return followed(ScaleByMeasured(measure_of=Normalize(), power=-2), leaf, param)
+
+
+def averaged(leaf: Any, x: float) -> Any:
+    other = ArraySource({str(KERNEL): np.zeros((4, 6), leaf.dtype)})
+    edit = Average(with_="other", weights=(x, 1.0))
+    return edited(edit, leaf, scene=_Members(other=other))
+
+
+class _Members(ArrayScene):
+    source = ArraySource({})
+
+
+VALUES: dict[type[LeafOperation], list[Callable[[Any, float], Any]]] = {
+    Rescale: [rescaled, rescaled_by_an_array],
+    ScaleByPower: [followed_by_power],
+    ScaleByMeasured: [followed_by_measurement],
+    Normalize: [
+        lambda leaf, x: edited(Normalize(to=x), leaf),
+        lambda leaf, x: edited(Normalize(to=x, axis=0, norm="max"), leaf),
+    ],
+    Replace: [lambda leaf, x: edited(Replace(with_=x), leaf)],
+    Set: [lambda leaf, x: edited(Set(to=x), leaf[:1, :1])],
+    Reinit: [
+        lambda leaf, x: edited(Reinit(init="constant", value=x), leaf),
+        lambda leaf, x: edited(Reinit(init="normal", stddev=4 * x), leaf),
+        lambda leaf, x: edited(Reinit(init="orthogonal", scale=4 * x), leaf),
+    ],
+    Average: [averaged],
+    Cast: [lambda leaf, x: edited(Cast(to=leaf.dtype.name), leaf.astype(np.float64) * x)],
+    FillFresh: [lambda leaf, x: edited(FillFresh(value=x), leaf)],
+    FillMean: [lambda leaf, x: edited(FillMean(), leaf)],
+}
+
+
+def every_edit() -> Iterator[Any]:
+    for kind, edits in VALUES.items():
+        for number, edit in enumerate(edits):
+            for name in FLOATS:
+                yield pytest.param(edit, name, id=f"{kind.__name__}-{number}-{name}")
+
+
+def test_every_operation_on_values_is_swept() -> None:
+    listed = {kind for kind in operations().values() if issubclass(kind, LeafOperation)}
+    assert listed <= VALUES.keys()
+
+
+@pytest.mark.parametrize(("edit", "name"), list(every_edit()))
+def test_values_that_count_are_never_lost(edit: Callable[[Any, float], Any], name: str) -> None:
+    for kind, make in LEAVES.items():
+        with np.errstate(all="ignore"):
+            leaf = make(np.random.default_rng(0)).astype(dtype_of(name))
+        normal = float(ml_dtypes.finfo(dtype_of(name)).smallest_normal)
+        counted = abs(leaf.astype(np.float64)) >= (normal if name in HELD_AS_ZERO else 0)
+        counted &= leaf != 0
+        for x in FACTORS:
+            try:
+                with np.errstate(all="ignore"):
+                    new = edit(leaf, x)
+                check_finite(KERNEL, new, lambda leaf=leaf: leaf)
+            except (PlanError, ValueRefusal):
+                continue
+            assert np.isfinite(new.astype(np.float64)).all(), (kind, x)
+            assert new.any(), (kind, x)
+            if kind == "squares" and new.shape == leaf.shape and edit not in DRAWN:
+                assert (new[counted] != 0).all(), (kind, x)
+
+
+HELD_AS_ZERO = ("float64", "float32", "bfloat16")
+"""Devices take what is below the smallest normal number of these for 0."""
+DRAWN = VALUES[Reinit][1:]
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_a_number_is_refused_exactly_where_rounding_makes_it_zero(name: str) -> None:
+    leaf = np.ones(2, dtype_of(name))
+    smallest = float(ml_dtypes.finfo(leaf.dtype).smallest_subnormal)
+    assert SMALLEST[name] == smallest
+    if name == "float64":
+        return
+    for edit in (Replace, Set):
+        field = {"with_": 0.5 * smallest} if edit is Replace else {"to": 0.5 * smallest}
+        with pytest.raises(PlanError, match="would become 0"):
+            edited(edit(**field), leaf[:1])
+    assert edited(Replace(with_=0.51 * smallest), leaf).all()
+    assert not edited(Replace(with_=0), leaf).any()
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_an_infinity_stays_one_or_is_refused(name: str) -> None:
+    leaf = np.array([np.inf, 1.0, -1.0], np.float32)
+    with np.errstate(all="ignore"):
+        is_kept = np.isinf(leaf.astype(dtype_of(name)).astype(np.float32)[0])
+    if is_kept:
+        assert np.isinf(edited(Cast(to=name), leaf).astype(np.float32)[0])
+        return
+    with pytest.raises(ValueRefusal, match="no infinities"):
+        edited(Cast(to=name), leaf)
+
+
+def test_an_infinity_that_an_edit_turns_into_nan_is_refused() -> None:
+    leaf = np.array([np.inf, np.nan, 1.0], np.float32)
+    with pytest.raises(ValueRefusal, match="1 new non-finite value"):
+        check_finite(KERNEL, np.array([np.nan, np.nan, 1.0], np.float32), lambda: leaf)
+    check_finite(KERNEL, leaf, lambda: leaf)
+
+
+@pytest.mark.parametrize("driver", ["zarr", "zarr3"])
+@pytest.mark.parametrize("name", _NAMES)
+def test_a_cast_goes_to_dtypes_that_a_store_holds(name: str, driver: str) -> None:
+    spec = {"driver": driver, "kvstore": "memory://", "dtype": name}
+    assert ts.open(spec, create=True, shape=[2]).result().dtype.name == name
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3", "uint4", "float8", "bf16"])
+def test_a_dtype_that_no_store_holds_is_refused_from_metadata_with_the_nearest(name: str) -> None:
+    with pytest.raises(PlanError, match="no dtype that a leaf can be cast to") as caught:
+        edited(Cast(to=name), np.ones(2, np.float32))
+    assert any(known in caught.value.problems[0].fix for known in _NAMES)
