@@ -28,6 +28,7 @@ from surgery_cli.store.msgpack_scan import (
     Scan,
     scan_file,
 )
+from surgery_cli.store.t5x import refuse_array_specs
 from surgery_cli.store.write_failures import write_failed
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
@@ -48,7 +49,7 @@ class MsgpackFile:
     sequences. Text that begins with ``PLACEHOLDER://`` is a leaf of kind STRING like any other text.
 
     Raises:
-        CheckpointError: (on first use) the file is cut short, damaged, or not msgpack.
+        CheckpointError: (on first use) the file is cut short, damaged, not msgpack, or a T5X checkpoint's.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,9 +59,11 @@ class MsgpackFile:
     def scan(self) -> Scan:
         """Every leaf with its place in the file."""
         try:
-            return scan_file(self.path)
+            found = scan_file(self.path)
         except OSError as error:
             raise unreadable(self.path, error) from None
+        refuse_array_specs(self.path, found.leaves)
+        return found
 
     @cached_property
     def tree(self) -> TreeSpec:
