@@ -15,6 +15,7 @@ FLOORS = {
     "addresses": 0,
     "errors": 0,
     "quantities": 0,
+    "regular_files": 0,
     "tree": 0,
     "draft": 1,
     "operations": 1,

@@ -19,6 +19,7 @@ from surgery_cli.plan.formats import FORMATS, parse
 from surgery_cli.plan.plan import SHARED, Origin, Plan, absolute, path_value
 from surgery_cli.plan.text import PlanText, Position, nearest_fix, shown
 from surgery_cli.plan.variables import Variables
+from surgery_cli.regular_files import refuse_special
 
 TOP_LEVEL: Final = ("edits", *SHARED, "vars", "$schema")
 """The keys of a plan file; `$schema` is there for editors."""
@@ -109,6 +110,7 @@ def _file_text(path: Path) -> str:
                 file=str(path),
             )
         _format(path)
+        refuse_special(path, PlanError, file=str(path))
         return _decoded(path.read_bytes(), str(path))
     except FileNotFoundError:
         parent = path.parent

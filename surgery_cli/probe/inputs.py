@@ -14,6 +14,7 @@ import numpy as np
 from surgery_cli.addresses import local_input
 from surgery_cli.errors import SurgeryError
 from surgery_cli.quantities import byte_text
+from surgery_cli.regular_files import refuse_special
 from surgery_cli.tree.specs import is_complex, is_floating, is_integer
 
 _SPEC: Final = re.compile(
@@ -132,6 +133,7 @@ def _dtype(name: str, text: str) -> np.dtype[Any]:
 def _from_file(text: str, match: re.Match[str]) -> list[Input]:
     """Every entry of an ``.npz`` by its name, one entry, or the array of an ``.npy``."""
     path, name, entry = Path(match["file"]), match["name"] or "", match["entry"]
+    refuse_special(path, SurgeryError)
     try:
         loaded = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:

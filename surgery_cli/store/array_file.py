@@ -18,6 +18,7 @@ import msgspec
 
 from surgery_cli.addresses import local_address
 from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.regular_files import refuse_special
 from surgery_cli.store import pointers, refusals
 from surgery_cli.store.arrays import Window
 from surgery_cli.store.contiguous import ContiguousArray, Segment, known_dtype
@@ -58,6 +59,7 @@ class ArrayFile:
     def __init__(self, text: str) -> None:
         self.text = local_address(text, refusal=CheckpointError)
         self.path, entry = _split(self.text)
+        refuse_special(self.path)
         if not self.path.is_file():
             raise refusals.missing(self.path.absolute())
         if pointers.is_pointer(self.path):

@@ -108,8 +108,12 @@ class ArrayStore(Protocol):
         """TensorStore's JSON for the key-value store that holds the array's chunks."""
 
     @property
+    def data_files(self) -> list[str]:
+        """The files of all arrays, relative to the directory."""
+
+    @property
     def symbolic_links(self) -> list[str]:
-        """Data files, relative to the directory, that are symbolic links; they are read as what they lead to."""
+        """Data files that symbolic links lead to; they are read as what they lead to."""
 
     @property
     def context(self) -> ts.Context: ...

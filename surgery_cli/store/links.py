@@ -7,12 +7,15 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import sys
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
+from surgery_cli.regular_files import refuse_special
+from surgery_cli.store.boundary import Boundary
 from surgery_cli.store.listing import check_link
 
 _FICLONE = 0x40049409
@@ -38,8 +41,10 @@ class Carried(msgspec.Struct):
 class Linker:
     """Carries files of the source into the new checkpoint and counts what it did."""
 
-    def __init__(self, mode: LinkMode = LinkMode.AUTO) -> None:
+    def __init__(self, mode: LinkMode = LinkMode.AUTO, boundary: Boundary | None = None) -> None:
+        """``boundary``: a file that a link leads to outside of it is never hard-linked. None: there is no outside."""
         self.mode = mode
+        self.boundary = boundary
         self.carried = Carried()
         self._without_reflinks: set[tuple[int, int]] = set()
         """Filesystems, as source and target, that were asked for a reflink and have none."""
@@ -48,8 +53,13 @@ class Linker:
         """Make immutable ``source`` appear as ``target``, sharing its bytes if that is possible and allowed.
 
         A way that the system refuses (other device, permissions, link limits, no reflinks) falls back to the next.
+
+        Raises:
+            CheckpointError: ``source`` is no file.
         """
         status = source.stat()
+        if not stat.S_ISREG(status.st_mode):
+            refuse_special(source)
         size = status.st_size
         for way in self._ways():
             if way == "reflink" and self._reflink(source, target, status.st_dev):
@@ -62,7 +72,12 @@ class Linker:
         self.copy(source, target)
 
     def copy(self, source: Path, target: Path) -> None:
-        """Copy a file that may be replaced or edited later; its times and mode come along."""
+        """Copy a file that may be replaced or edited later; its times and mode come along.
+
+        Raises:
+            CheckpointError: ``source`` is no file.
+        """
+        refuse_special(source)
         shutil.copy2(source, target)
         self.carried.copied_bytes += target.stat().st_size
 
@@ -70,7 +85,7 @@ class Linker:
         """Copy a file or directory that is carried along as it is; symbolic links are read as files.
 
         Raises:
-            CheckpointError: a symbolic link leads in a circle.
+            CheckpointError: a symbolic link leads in a circle, or something is neither a file nor a directory.
         """
         check_link(source)
         if source.is_dir():
@@ -105,9 +120,12 @@ class Linker:
         return True
 
     def _hard_link(self, source: Path, target: Path) -> bool:
+        boundary = self.boundary
+        if boundary is not None and not boundary.holds(source):
+            return False
         try:
             # the file itself: Linux links a symbolic link as a link, whatever `follow_symlinks` says
-            os.link(os.path.realpath(source), target)
+            os.link(os.path.realpath(source) if boundary is None else boundary.real(source), target)
         except OSError as error:
             if error.errno in (
                 errno.EXDEV,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.regular_files import refuse_special
 
 STAGING_MARK: Final = ".surgery-tmp-"
 """In the name of a directory in which surgery builds: ``.<name>.surgery-tmp-<random>``."""
@@ -25,11 +26,15 @@ _STEP: Final = re.compile(r"(?:(?P<prefix>.+)_)?(?P<number>[0-9]{1,18})")
 
 
 class Listing(NamedTuple):
-    """Names in one directory. Symbolic links count as what they point to; one that dangles is a file."""
+    """Names in one directory. Symbolic links count as what they point to; one that dangles is a file.
+
+    ``special`` are those of the files that are none: pipes, sockets, devices.
+    """
 
     path: Path
     files: frozenset[str]
     folders: frozenset[str]
+    special: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, path: Path) -> Listing:
@@ -40,13 +45,26 @@ class Listing(NamedTuple):
         """
         files: set[str] = set()
         folders: set[str] = set()
+        special: set[str] = set()
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
-                    (folders if entry.is_dir() else files).add(entry.name)
+                    is_folder = entry.is_dir()
+                    (folders if is_folder else files).add(entry.name)
+                    if not (is_folder or entry.is_file()) and os.path.exists(entry.path):
+                        special.add(entry.name)
         except OSError as error:
             raise unreadable(path, error) from None
-        return cls(path, frozenset(files), frozenset(folders))
+        return cls(path, frozenset(files), frozenset(folders), frozenset(special))
+
+    def refuse_special(self) -> None:
+        """Refuse a directory in which something stands that is neither a file nor a directory.
+
+        Raises:
+            CheckpointError: so; it is named.
+        """
+        for name in sorted(self.special):
+            refuse_special(self.path / name)
 
     @property
     def is_empty(self) -> bool:
@@ -138,6 +156,7 @@ def beginning(path: Path, count: int) -> bytes:
     Raises:
         CheckpointError: it cannot be read.
     """
+    refuse_special(path)
     try:
         with path.open("rb") as file:
             return file.read(count)

@@ -11,6 +11,7 @@ import msgspec
 
 from surgery_cli.addresses import local_address
 from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.regular_files import refuse_special
 from surgery_cli.store import foreign_files, pointers, refusals
 from surgery_cli.store.listing import (
     Listing,
@@ -113,6 +114,7 @@ def locate(
         refusals.refuse_unfinished(real)
     address = text.rpartition("@")[0] if path != Path(text).expanduser() else ""
     wish = _Wish(text, real, step, item, link, address)
+    refuse_special(path)
     if real.is_file():
         return _file(wish)
     listing = Listing.of(real)
@@ -127,6 +129,7 @@ def locate(
         return _step(wish, listing)
     if steps:
         return _root(wish, listing, steps)
+    listing.refuse_special()
     if any(name.endswith(".safetensors") for name in listing.files):
         return _flat(wish, "file", {"": real}, "safetensors shards")
     raise _no_checkpoint(wish, listing, inside)
@@ -188,6 +191,7 @@ def _refuse_multihost_flax(path: Path) -> None:
 
 def _tree(wish: _Wish, listing: Listing) -> Location:
     """A tree at the root of the directory: a flat checkpoint, or an item inside a step."""
+    listing.refuse_special()
     pointers.refuse_pointers(wish.path)
     parent = Listing.of(wish.path.parent)
     handlers = item_handlers(parent)
@@ -288,6 +292,7 @@ def _chosen_items(
 ) -> tuple[StepItems, dict[str, Path], dict[str, Path], str]:
     """What is in the step, the trees to be edited, everything else, and a phrase that names the trees."""
     refusals.refuse_unfinished(step.path, below=wish.path)
+    step.refuse_special()
     inside = step_items(step)
     if inside.unfinished:
         raise CheckpointError(
@@ -304,6 +309,7 @@ def _chosen_items(
         others |= {name: path for name, path in items.items() if name != wish.item}
         items = {wish.item: items[wish.item]}
     for path in items.values():
+        Listing.of(path).refuse_special()
         pointers.refuse_pointers(path)
     names = ", ".join(f"'{name}'" for name in items)
     phrase = f"item{'s' if len(items) > 1 else ''} {names}"
@@ -358,6 +364,7 @@ def _root(wish: _Wish, listing: Listing, steps: list[Step]) -> Location:
     elif holds_pytree(within := Listing.of(path)):
         _refuse_item(base._replace(item=wish.item))
         refusals.refuse_unfinished(path, below=wish.path)
+        within.refuse_special()
         pointers.refuse_pointers(path)
         items, phrase, foreign = {"": path}, "one tree", foreign_in_item(within)
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from surgery_cli.store.arrays import ChunkKeeper, StoredArray, new_context
+from surgery_cli.store.boundary import linked
 from surgery_cli.store.stored_values import FileRange, StoredValue
 from surgery_cli.store.survey import MANIFEST, Extent, Survey
 from surgery_cli.store.zarr import DOCUMENT_NAMES, parse
@@ -121,8 +122,12 @@ class OcdbtStore:
         return self.survey.file_bytes() - self.survey.live_bytes()
 
     @property
+    def data_files(self) -> list[str]:
+        return list(self.survey.files)
+
+    @cached_property
     def symbolic_links(self) -> list[str]:
-        return [file for file in self.survey.files if (self.directory / file).is_symlink()]
+        return linked(self.directory, self.data_files)
 
     @cached_property
     def shared_prefixes(self) -> frozenset[str]:

@@ -8,7 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surgery_cli.regular_files import refuse_special
 from surgery_cli.store.arrays import ChunkKeeper, StoredArray, new_context
+from surgery_cli.store.boundary import linked
 from surgery_cli.store.listing import check_link
 from surgery_cli.store.sidecars import ARRAY_METADATAS, PROCESS_FILE
 from surgery_cli.store.stored_values import StoredValue, whole_file
@@ -71,13 +73,12 @@ class PerLeafStore:
         return found
 
     @property
+    def data_files(self) -> list[str]:
+        return [f"{name}/{key}" for name, array in self.arrays.items() for key in array.keys]
+
+    @cached_property
     def symbolic_links(self) -> list[str]:
-        return [
-            f"{name}/{key}"
-            for name, array in self.arrays.items()
-            for key in array.keys
-            if os.path.islink(f"{self.directory}/{name}/{key}")
-        ]
+        return linked(self.directory, self.data_files)
 
     @property
     def dead_bytes(self) -> int:
@@ -109,6 +110,8 @@ def _documents(directory: Path, prefix: str = "") -> Iterator[tuple[str, int]]:
     """
     for entry in sorted(os.scandir(directory), key=lambda e: e.name):
         if not entry.is_dir():
+            if not entry.is_file():
+                refuse_special(Path(entry.path))
             continue
         if entry.is_symlink():
             check_link(Path(entry.path))
@@ -134,6 +137,8 @@ def _own_files(folder: Path, key_start: str) -> Iterator[tuple[str, int]]:
     for entry in sorted(os.scandir(folder), key=lambda e: e.name):
         if entry.is_file():
             yield entry.name, entry.stat().st_size
+        elif not entry.is_dir():
+            refuse_special(Path(entry.path))  # a link that leads nowhere is a chunk that is missing
         elif entry.name == key_start or (not key_start and entry.name.isdigit()):
             yield from _chunk_files(Path(entry.path), f"{entry.name}/", key_start)
 
@@ -149,5 +154,7 @@ def _chunk_files(folder: Path, prefix: str, key_start: str) -> Iterator[tuple[st
             continue
         if entry.is_file():
             yield prefix + entry.name, entry.stat().st_size
+        elif not entry.is_dir():
+            refuse_special(Path(entry.path))
         else:
             yield from _chunk_files(Path(entry.path), f"{prefix}{entry.name}/", key_start)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.regular_files import refuse_special
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind
 
@@ -96,6 +97,7 @@ class Sidecars:
     def _read(self, name: str) -> bytes | None:
         path = self.directory / name
         if not path.is_file():
+            refuse_special(path)
             return None
         with _damage(path):
             if path.stat().st_size > MAX_SIDECAR_BYTES:

@@ -122,7 +122,9 @@ class Staging:
             for folder in reversed(missing):
                 folder.mkdir()
                 self._made_parents.append(folder)
-            self.directory.mkdir()
+            self.directory.mkdir(
+                0o700
+            )  # the source may be private; `follow_modes` comes before the name
         except OSError as error:
             self._remove_parents()
             raise WriteError(

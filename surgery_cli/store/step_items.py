@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.regular_files import refuse_special
 from surgery_cli.store.listing import Listing, holds_pytree, is_record, step_name, unfinished_name
 from surgery_cli.store.survey import DONOR_PREFIX, PROCESS_PREFIX
 
@@ -97,6 +98,7 @@ def item_handlers(step: Listing) -> dict[str, str] | str | None:
     if "_CHECKPOINT_METADATA" not in step.files:
         return None
     path = step.path / "_CHECKPOINT_METADATA"
+    refuse_special(path)
     try:
         document: Any = msgspec.json.decode(path.read_bytes())
     except (msgspec.DecodeError, OSError) as error:

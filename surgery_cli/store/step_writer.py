@@ -9,6 +9,7 @@ from pathlib import Path
 
 from surgery_cli.draft import SOURCE, Draft, DraftItems
 from surgery_cli.errors import PlanError, Problem
+from surgery_cli.regular_files import refuse_special
 from surgery_cli.store.array_writing import write_file
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item import Item, PytreeItem, ReadBefore
@@ -162,6 +163,13 @@ class StepWriter:
                 handlers.pop(name, None)
             write_file(path, json.dumps(document).encode())
 
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Names of the new checkpoint that are other ones in the source."""
+        location = self.checkpoint.location
+        is_new = self._as_step is not None and location.step_name is not None
+        return {self._step_name(location): str(location.step_name)} if is_new else {}
+
     def finish(self) -> None:
         for writer in self.items.values():
             writer.finish()
@@ -180,7 +188,11 @@ class StepWriter:
         if location.shape == "root":
             self.new.mkdir()
             # plain files beside the steps may be needed to resume (a config); directories there are logs of their own
-            strangers = [p for p in location.foreign if p.parent == location.root and p.is_file()]
+            strangers = [
+                p
+                for p in location.foreign
+                if p.parent == location.root and p.exists() and not p.is_dir()
+            ]
             for path in [*location.root_files, *strangers]:
                 self.linker.copy_tree(path, self.new / path.name)
             step = self.new / self._step_name(location)
@@ -226,7 +238,7 @@ def carried_bytes(checkpoint: Checkpoint) -> int:
     if location.shape in ("root", "step") and _is_directory_step(location):
         items = {path.name for path in location.items.values()}
         assert location.step_directory is not None
-        for entry in os.scandir(location.step_directory):
+        for entry in list(os.scandir(location.step_directory)):
             is_tree = entry.is_dir() and holds_pytree(Listing.of(Path(entry.path)))
             if entry.name not in items and not is_tree:
                 total += tree_bytes(Path(entry.path))
@@ -248,6 +260,7 @@ def unchosen_bytes(checkpoint: Checkpoint) -> int:
 def tree_bytes(path: Path) -> int:
     """Bytes of a file, or of everything in a directory."""
     check_link(path)
+    refuse_special(path)
     if not path.is_dir():
         return path.stat().st_size
     return sum(tree_bytes(path / name) for name in os.listdir(path))

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.regular_files import refuse_special
 from surgery_cli.store.listing import check_link
 from surgery_cli.store.stored_values import truncated
 from surgery_cli.store.zarr import DOCUMENT_NAMES
@@ -71,6 +72,7 @@ class Survey:
         self._leaf_nodes: dict[tuple[str, bytes], Values] = {}
         """The values of every leaf of the B-tree, by its location and what its keys begin with."""
         shared = {} if known is None else known.leaf_nodes_shared_with(directory)
+        refuse_special(directory / MANIFEST)
         try:
             self.manifest: dict[str, Any] = ts.ocdbt.dump(base).result()
             root = self.manifest["versions"][-1]["root"]
@@ -79,6 +81,7 @@ class Survey:
             while waiting or reading:
                 while waiting and len(reading) < _NODES_AT_ONCE:
                     node = waiting.popleft()
+                    refuse_special(directory / _extent(node[0]).file)
                     future = None if node in shared else ts.ocdbt.dump(base, node[0])
                     reading.append((*node, future))
                 location, prefix, future = reading.popleft()
@@ -163,6 +166,7 @@ class Survey:
         for file, extents in self.files.items():
             needed = max(e.offset + e.length for e in extents)
             path = self.directory / file
+            refuse_special(path)
             actual = path.stat().st_size if path.exists() else -1
             if actual < needed:
                 raise CheckpointError(

@@ -22,6 +22,7 @@ from surgery_cli.plan import Plan
 from surgery_cli.quantities import byte_text
 from surgery_cli.store.item_plan import Way
 from surgery_cli.store.links import Linker, LinkMode
+from surgery_cli.store.modes import follow_modes
 from surgery_cli.store.staging import Staging
 from surgery_cli.store.step_writer import StepWriter
 from surgery_cli.store.write_failures import write_failed
@@ -117,7 +118,7 @@ def apply(
         from surgery_cli.surgery.probing.gate import open_gate  # loads JAX
 
         gate = open_gate(prepared.checkpoint, options, say)
-    linker = Linker(LinkMode(options.link))
+    linker = Linker(LinkMode(options.link), prepared.boundary)
     fields = preview_fields(prepared, plan, destination, options, estimate)
     if restored is not None:
         fields["notes"].insert(0, f"restored '{restored}', which an interrupted run had set aside")
@@ -172,6 +173,7 @@ def apply(
             )
             record = _record(prepared, plan, digests, report, probed)
             write_record(record_path(written), record)
+            _follow_modes(prepared, writer, record_path(written))
             staging.commit()
     except (OSError, SurgeryError) as error:
         # what is gone may have been taken for damage, or a chunk of it for zeros
@@ -187,6 +189,19 @@ def apply(
         ) from error
     report.seconds = round(time.monotonic() - started, 3)
     return report
+
+
+def _follow_modes(prepared: Prepared, writer: StepWriter, record: Path) -> None:
+    """Who may not read the source, or a donor, may not read the result and its record either."""
+    follow_modes(
+        writer.new,
+        prepared.checkpoint.location.root,
+        renamed=writer.renamed,
+        donors=[
+            opened.place_on_disk for name, opened in prepared.sources.items() if name != SOURCE
+        ],
+        beside=[] if record.is_relative_to(writer.new) else [record],
+    )
 
 
 def _check_expected(prepared: Prepared, options: Options) -> None:

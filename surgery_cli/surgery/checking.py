@@ -15,6 +15,7 @@ from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.optimizer.survey import survey
 from surgery_cli.plan import plan_from_document
+from surgery_cli.regular_files import refuse_special
 from surgery_cli.resolution import resolve
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.contract import Held, Say, hold, items_of, read_script, with_commands
@@ -222,6 +223,7 @@ def _manifest(path: Path) -> dict[str, LeafDigest]:
     Raises:
         PlanError: the file cannot be read, or is no manifest.
     """
+    refuse_special(path, PlanError)
     try:
         document = msgspec.json.decode(path.read_bytes(), type=_Manifest)
     except OSError as error:

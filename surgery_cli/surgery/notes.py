@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 
 from surgery_cli.draft import SOURCE, Draft
 from surgery_cli.quantities import byte_text
+from surgery_cli.store.boundary import Boundary
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, Way
@@ -27,21 +28,35 @@ def inference_notes(checkpoint: Checkpoint) -> list[str]:
     ]
 
 
-def link_notes(checkpoint: Checkpoint) -> list[str]:
-    """A note for every item whose data files are symbolic links, as in hub caches."""
+def link_notes(checkpoint: Checkpoint, boundary: Boundary | None = None) -> list[str]:
+    """A note for every item whose data files are symbolic links, as in hub caches.
+
+    With a ``boundary``, one more for files outside of it: they are copied.
+    """
     notes = []
     for name, item in checkpoint.items.items():
-        links = item.store.symbolic_links if isinstance(item, PytreeItem) and item.store else []
-        if links:
-            shown = ", ".join(f"'{link}'" for link in links[:SHOWN_LINKS])
-            more = f" and {len(links) - SHOWN_LINKS} more" if len(links) > SHOWN_LINKS else ""
-            notes.append(
-                (f"item '{name}': " if name and len(checkpoint.items) > 1 else "")
-                + f"{len(links)} data files are symbolic links, read as the files they lead to: "
-                + shown
-                + more
-            )
+        store = item.store if isinstance(item, PytreeItem) else None
+        if store is None:
+            continue
+        about = f"item '{name}': " if name and len(checkpoint.items) > 1 else ""
+        links, outside = store.symbolic_links, []
+        if boundary is not None:
+            outside = boundary.outside(store.directory, store.data_files, links)
+        inside = sorted(set(links).difference(outside))
+        said = "symbolic links, read as the files they lead to"
+        notes += [f"{about}{_files(inside)} {said}: {_shown(inside)}"] * bool(inside)
+        said = "reached by symbolic links that lead out of the checkpoint, and copied"
+        notes += [f"{about}{_files(outside)} {said}: {_shown(outside)}"] * bool(outside)
     return notes
+
+
+def _files(files: Sequence[str]) -> str:
+    return "1 data file is" if len(files) == 1 else f"{len(files):,} data files are"
+
+
+def _shown(files: Sequence[str]) -> str:
+    more = f" and {len(files) - SHOWN_LINKS} more" if len(files) > SHOWN_LINKS else ""
+    return ", ".join(f"'{file}'" for file in files[:SHOWN_LINKS]) + more
 
 
 def dropped_item_notes(checkpoint: Checkpoint, draft: Draft) -> list[str]:

@@ -13,6 +13,7 @@ from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.plan import Plan, replaced
 from surgery_cli.resolution import resolve
 from surgery_cli.store.array_file import SUFFIXES, ArrayFile
+from surgery_cli.store.boundary import Boundary
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.item_plan import ItemPlan
 from surgery_cli.store.step_writer import draft_items, plan_items
@@ -92,6 +93,7 @@ class Prepared(msgspec.Struct, frozen=True):
     checkpoint: Checkpoint
     draft: Draft
     sources: dict[str, Any]
+    boundary: Boundary
     plans: dict[str, ItemPlan]
     references: dict[str, Costs]
     """For every item, what its leaves cost that are taken by reference."""
@@ -157,7 +159,8 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         if name != SOURCE:
             sources[name] = open_by_path(plan.sources.get(name, name))
     plans = plan_items(checkpoint, draft, sources)
-    references = {name: costs_of_references(item) for name, item in plans.items()}
+    boundary = Boundary(opened.place_on_disk for opened in sources.values())
+    references = {name: costs_of_references(item, boundary) for name, item in plans.items()}
     choices = {
         name: is_compact(item, references[name], options.compact) for name, item in plans.items()
     }
@@ -167,7 +170,9 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     compact = {name: chosen for name, (chosen, _) in choices.items()}
     need = most_at_once(plans, compact, options.device)
     check_memory(need)
-    return Prepared(checkpoint, draft, sources, plans, references, compact, reason, looked, need)
+    return Prepared(
+        checkpoint, draft, sources, boundary, plans, references, compact, reason, looked, need
+    )
 
 
 def open_source(text: str) -> Checkpoint | ArrayFile:

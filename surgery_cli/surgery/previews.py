@@ -40,7 +40,9 @@ def costs(prepared: Prepared, options: Options, destination: Path | None) -> dic
         if prepared.compact[name]:
             raw = plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW)
         else:
-            linked += prepared.references[name].linked_bytes
+            outside = prepared.references[name].outside_bytes
+            linked += prepared.references[name].linked_bytes - outside
+            copied += outside
         raw_bytes = sum(leaf.origin_array.stored_bytes for leaf in raw)
         written += raw_bytes
         read += raw_bytes
@@ -70,7 +72,9 @@ def preview_fields(
     """The fields of a preview; ``estimate`` are the ``costs``."""
     draft = prepared.draft
     names = document_names(draft.texts)
-    notes = inference_notes(prepared.checkpoint) + link_notes(prepared.checkpoint)
+    notes = inference_notes(prepared.checkpoint) + link_notes(
+        prepared.checkpoint, prepared.boundary
+    )
     notes += [look.sentence for look in prepared.looked] + list(draft.notes)
     notes += dropped_item_notes(prepared.checkpoint, draft)
     notes += unread_notes(prepared.plans) + dead_notes(prepared.references, prepared.compact)

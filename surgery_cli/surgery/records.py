@@ -15,6 +15,7 @@ import msgspec
 from surgery_cli import __version__
 from surgery_cli.draft import Draft
 from surgery_cli.errors import CheckpointError
+from surgery_cli.regular_files import refuse_special
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.listing import Listing, holds_pytree
 from surgery_cli.store.step_items import step_items
@@ -131,6 +132,7 @@ def read_record(checkpoint: Checkpoint) -> Record | None:
     """
     path = record_path(checkpoint)
     if not path.is_file():
+        refuse_special(path)
         return None
     try:
         return msgspec.json.decode(path.read_bytes(), type=Record)

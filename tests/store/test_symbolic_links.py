@@ -54,13 +54,49 @@ def test_a_checkpoint_of_links_is_edited_and_the_result_stands_without_them(
     np.testing.assert_array_equal(restored["b"], TREE["b"])
 
 
-def test_files_behind_links_are_shared_not_copied(tmp_path: Path) -> None:
+def test_files_behind_links_inside_the_checkpoint_are_shared(tmp_path: Path) -> None:
     source = _save(tmp_path / "source", ocdbt=False)
-    _moved_to_blobs(source, tmp_path / "blobs", relative=True)
-    options = surgery.Options(link="hard")
-    surgery.apply(str(source), str(tmp_path / "new"), RESCALE, options=options)
-    blobs = {blob.stat().st_ino for blob in (tmp_path / "blobs").iterdir()}
-    assert (tmp_path / "new" / "b" / "0").stat().st_ino in blobs
+    (source / "b" / "0").rename(source / "b" / "kept")
+    (source / "b" / "0").symlink_to("kept")
+    surgery.apply(str(source), str(tmp_path / "new"), RESCALE, options=surgery.Options(link="hard"))
+    assert (tmp_path / "new" / "b" / "0").samefile(source / "b" / "kept")
+
+
+@pytest.mark.parametrize("link", ["auto", "hard"])
+@pytest.mark.parametrize("of", ["files", "folders", "step"])
+@pytest.mark.parametrize("ocdbt", [True, False], ids=["ocdbt", "leaves"])
+def test_files_that_links_lead_to_elsewhere_are_copied_and_listed_before(
+    ocdbt: bool, of: str, link: Any, tmp_path: Path
+) -> None:
+    source = root = _save(tmp_path / "source", ocdbt=ocdbt)
+    away = tmp_path / "away"
+    if of == "files":
+        _moved_to_blobs(source, away, relative=True)
+    elif of == "folders":
+        away.mkdir()
+        for folder in [path for path in source.iterdir() if path.is_dir()]:
+            folder.rename(away / folder.name)
+            folder.symlink_to(away / folder.name)
+    else:
+        root = tmp_path / "root"
+        (root / "3").mkdir(parents=True)
+        source.rename(away)
+        (root / "3" / "default").symlink_to(away)
+    options = surgery.Options(link=link)
+    new = tmp_path / "new"
+    (note,) = [
+        note
+        for note in surgery.plan(str(root), RESCALE, options=options).notes
+        if "lead out of the checkpoint" in note
+    ]
+    assert "and copied: '" in note
+    before = {path.stat().st_ino for path in away.rglob("*") if path.is_file()}
+    report = surgery.apply(str(root), str(new), RESCALE, options=options)
+    after = {path.stat().st_ino for path in new.rglob("*") if path.is_file()}
+    assert not before & after
+    assert report.shared == []
+    written = new / "3" / "default" if of == "step" else new
+    np.testing.assert_array_equal(_restored(written)["b"], TREE["b"])
 
 
 @pytest.mark.parametrize("ocdbt", [True, False], ids=["ocdbt", "leaves"])
