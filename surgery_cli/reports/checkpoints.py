@@ -104,6 +104,11 @@ class Difference(Document, kw_only=True):
 
     a: str
     b: str
+    chosen_a: str
+    """A sentence that says what was opened of ``a``, and why."""
+    chosen_b: str
+    step_a: int | None
+    step_b: int | None
     only_in_a: list[str]
     only_in_b: list[str]
     changed: list[Change]

@@ -83,6 +83,10 @@ def diff(
     return reports.Difference(
         a=str(left.location.root),
         b=str(right.location.root),
+        chosen_a=left.location.chosen,
+        chosen_b=right.location.chosen,
+        step_a=left.location.step,
+        step_b=right.location.step,
         only_in_a=[names[path] for path in comparison.only_in_a if path in wanted],
         only_in_b=[names[path] for path in comparison.only_in_b if path in wanted],
         changed=changed,

@@ -74,8 +74,9 @@ class _Tally:
             distance = np.where(np.isnan(distance), np.inf, distance)
             scale = np.maximum(np.abs(x), np.abs(y)).astype(np.float64)
             apart = ~same & ~(distance <= self._atol + self._rtol * scale)
-            relative = np.where(apart & (scale > 0), distance / np.where(scale > 0, scale, 1.0), 0)
+            relative = distance / np.where(scale == 0, 1.0, scale)  # both are 0 where that is
             relative = np.where(np.isnan(relative), np.inf, relative)  # infinity, or NaN
+            relative = np.where(apart, relative, 0)
         if not apart.any():
             return None
         self._differing += int(apart.sum())

@@ -467,3 +467,15 @@ def test_an_interrupt_while_the_program_is_loaded_leaves_no_traceback():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+def test_a_difference_says_which_step_of_a_run_each_side_is(surgery, checkpoint):
+    found = surgery("diff", f"{checkpoint}@250", f"{checkpoint}@500", "step")
+    assert found.code == 1
+    lines = found.out.splitlines()
+    assert lines[0].startswith("a ")
+    assert lines[1] == "  step 250 (as asked of 2), item 'default'"
+    assert lines[3] == "  step 500 (as asked of 2), item 'default'"
+    document = json.loads(surgery("diff", f"{checkpoint}@250", f"{checkpoint}@500", "--json").out)
+    assert (document["step_a"], document["step_b"]) == (250, 500)
+    assert document["a"] == document["b"] == str(checkpoint)

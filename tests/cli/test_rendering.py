@@ -284,6 +284,10 @@ def test_a_difference_names_each_leaf_and_how_far_it_is_off():
     document = reports.Difference(
         a="/a",
         b="/b",
+        chosen_a="step 4 (as asked), item 'default'",
+        chosen_b="one tree",
+        step_a=4,
+        step_b=None,
         only_in_a=["x"],
         only_in_b=["y", "z"],
         changed=[
@@ -307,7 +311,9 @@ def test_a_difference_names_each_leaf_and_how_far_it_is_off():
 
     assert plain(difference.render, document) == (
         "a /a\n"
+        "  step 4 (as asked), item 'default'\n"
         "b /b\n"
+        "  one tree\n"
         "\n"
         "only in a: 1 leaf\n"
         "  x\n"

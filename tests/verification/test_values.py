@@ -68,7 +68,22 @@ def test_nan_equals_nan_and_is_as_far_as_can_be_from_a_number() -> None:
     b[150_000] = 1.0
     found = _between(a, b)
     assert found is not None
-    assert (found.where, found.max_abs) == ((150_000,), np.inf)
+    assert (found.where, found.max_abs, found.max_rel) == ((150_000,), np.inf, np.inf)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16, np.complex64])
+def test_relative_and_absolute_differences_are_never_0_beside_a_difference(dtype: type) -> None:
+    odd = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, 1e-40, -3.0], dtype)
+    a, b = (side.ravel().copy() for side in np.meshgrid(odd, odd))
+    for x, y in zip(a, b, strict=True):
+        found = _between(np.array([x]), np.array([y]))
+        is_same = x == y or (np.isnan(x) and np.isnan(y))
+        assert (found is None) == is_same, (x, y)
+        if found is not None:
+            assert found.max_abs > 0, (x, y)
+            assert found.max_rel > 0, (x, y)
+            if np.isnan(x) or np.isnan(y):
+                assert found.max_rel == np.inf
 
 
 def test_values_within_the_tolerances_agree() -> None:

@@ -11,8 +11,12 @@ _MOST_LINES = 100
 
 def render(document: Difference, page: Page, *, verbose: bool = False) -> None:
     """The document as text: what differs, leaf by leaf, then the count of what agrees."""
-    page.line(Cell("a ", "faint"), shown_path(document.a))
-    page.line(Cell("b ", "faint"), shown_path(document.b))
+    for side, path, chosen in (
+        ("a ", document.a, document.chosen_a),
+        ("b ", document.b, document.chosen_b),
+    ):
+        page.line(Cell(side, "faint"), shown_path(path))
+        page.line(chosen, indent=2)
     is_cut = page.is_terminal and not verbose
     for mark, paths in (("only in a", document.only_in_a), ("only in b", document.only_in_b)):
         if paths:
