@@ -23,7 +23,7 @@ DRIVES: Final = {
 
 
 def refuse_half_resets(draft: Draft) -> None:
-    """A clock goes back to its start only together with every slot that it drives, and never below it.
+    """A clock goes back to its start only together with every slot that it drives.
 
     Raises:
         PlanError: some of them go on; lists each such clock.
@@ -31,9 +31,6 @@ def refuse_half_resets(draft: Draft) -> None:
     problems: list[Problem] = []
     for path, recipe in draft.leaves.items():
         clock = draft.clock_at(path) if recipe.steps else None
-        number = filled_with(recipe) if clock is not None else None
-        if clock is not None and clock.drives in DRIVES and number is not None and number < 0:
-            problems.append(_negative(path, clock, number))
         if clock is None or clock.drives not in NEEDS_SLOTS or not is_fresh(recipe, clock):
             continue
         driven = [slot for slot in draft.slots.values() if path in slot.clocks]
@@ -44,16 +41,6 @@ def refuse_half_resets(draft: Draft) -> None:
             problems.append(_unknown_slots(path, clock))
     if problems:
         raise PlanError.of(problems)
-
-
-def _negative(path: LeafPath, clock: Clock, number: float) -> Problem:
-    return Problem(
-        f"'{path}' cannot be {number:g}",
-        why=f"it counts steps, for {DRIVES[clock.drives]}; optax counts from {clock.fresh}",
-        fix="set it to 0 or more",
-        path=str(path),
-        field="to",
-    )
 
 
 def _half_reset(

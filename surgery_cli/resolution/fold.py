@@ -12,6 +12,7 @@ from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation, Operation, Source
 from surgery_cli.optimizer import policies
 from surgery_cli.optimizer.clocks import refuse_half_resets
+from surgery_cli.optimizer.ranges import refuse_out_of_range
 from surgery_cli.optimizer.schedules import refuse_overwritten
 from surgery_cli.optimizer.survey import OptimizerSurvey, survey
 from surgery_cli.resolution.names import refuse_unstorable
@@ -69,6 +70,7 @@ def resolve(
     gathering.raise_if_any()
     refuse_unstorable(draft, draft.items.first_keys)
     refuse_half_resets(draft)
+    refuse_out_of_range(draft, surveyed.hyperparams if surveyed else {})
     refuse_overwritten(draft)
     fingerprints = {**draft.fingerprints, **stage.fingerprints}
     return msgspec.structs.replace(draft, fingerprints=fingerprints)

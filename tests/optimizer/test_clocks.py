@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import optax
 import pytest
@@ -213,10 +214,10 @@ def test_the_remedy_for_a_restart_is_one_that_the_edit_takes(
     assert restarts(resolved("adam", *follower, kind="adam")) == []
 
 
-@pytest.mark.parametrize("edit", [Set(at=COUNT, to=-1), Replace(at=COUNT, with_=-5)])
-def test_a_clock_that_drives_something_is_not_negative(edit: Operation) -> None:
-    """Adam at -1 divides by zero in its next step."""
+@pytest.mark.parametrize("at", [COUNT, "step"])
+@pytest.mark.parametrize("edit", [Set(to=-1), Replace(with_=-5)])
+def test_a_counter_is_not_negative(edit: Operation, at: str) -> None:
+    """Adam at -1 divides by zero in its next step; a loop at -5 repeats steps that it has not taken."""
     with pytest.raises(PlanError, match="cannot be -") as caught:
-        resolved("adam", edit)
-    assert caught.value.problems[0].path == COUNT
-    assert resolved("adam", Set(at="step", to=-1)).changed
+        resolved("adam", msgspec.structs.replace(edit, at=at))
+    assert caught.value.problems[0].path == at

@@ -1,0 +1,68 @@
+"""Hyperparameters that optax keeps in its state are not set to what the optimizer has no meaning for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from optax_registry import PARAMS, tree_of
+
+from surgery_cli.draft import Draft
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.set import Set
+from surgery_cli.plan import plan_of
+from surgery_cli.resolution import resolve
+
+NODE = "opt_state/hyperparams"
+
+
+class Stored:
+    """A checkpoint that is only a tree."""
+
+    fingerprint = "stored"
+
+    def __init__(self, state: Any) -> None:
+        self.tree = tree_of(state)
+
+
+def edited(name: str, to: float, optimizer: optax.GradientTransformation) -> Draft:
+    state = {"params": PARAMS, "opt_state": optimizer.init(PARAMS)}
+    plan = plan_of([Set(at=f"{NODE}/{name}", to=to)])
+    return resolve(plan, Stored(state), lambda text: pytest.fail(f"{text} was opened"))
+
+
+def adam(**given: float) -> Any:
+    return optax.inject_hyperparams(optax.adam)(learning_rate=0.1, **given)
+
+
+@pytest.mark.parametrize(
+    ("name", "to"),
+    [("learning_rate", -1), ("b1", 1.5), ("b2", 1), ("b1", -0.1), ("eps", -1e-8)],
+)
+def test_a_hyperparameter_out_of_its_range_is_refused(name: str, to: float) -> None:
+    with pytest.raises(PlanError, match="cannot be") as caught:
+        edited(name, to, adam(b1=0.9, b2=0.999, eps=1e-8))
+    (problem,) = caught.value.problems
+    assert problem.path == f"{NODE}/{name}"
+    assert problem.fix.startswith("set it to ")
+
+
+@pytest.mark.parametrize(
+    ("name", "to"),
+    [("learning_rate", 0), ("learning_rate", 3), ("b1", 0), ("b2", 0.9999), ("eps", 0)],
+)
+def test_one_within_its_range_is_set(name: str, to: float) -> None:
+    draft = edited(name, to, adam(b1=0.9, b2=0.999, eps=1e-8))
+    assert [str(path) for path in draft.changed] == [f"{NODE}/{name}"]
+
+
+def test_what_is_refused_makes_no_number_of_a_step() -> None:
+    """Optax itself: with `b2` at 1 the bias correction divides by 0."""
+    optimizer = adam(b1=0.9, b2=0.999)
+    state = optimizer.init({"w": jnp.ones(2)})
+    state.hyperparams["b2"] = jnp.asarray(1.0)
+    updates, _ = optimizer.update({"w": jnp.ones(2)}, state, {"w": jnp.ones(2)})
+    assert not np.isfinite(np.asarray(updates["w"])).all()
