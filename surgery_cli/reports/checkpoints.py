@@ -69,11 +69,14 @@ class Inspection(Document, kw_only=True):
     chosen: str
     """A sentence that says what was opened, and why."""
     leaves: list[LeafRow]
+    """Those that patterns name; all of them without patterns. Totals, ``parameters``, ``by_dtype`` are theirs."""
+    all_leaves: int
+    """How many leaves there are, named or not."""
     total_leaves: int
     total_bytes: int
     total_stored_bytes: int
     dead_bytes: int
-    """Bytes in data files that no leaf refers to."""
+    """Bytes in data files of the whole checkpoint that no leaf refers to."""
     parameters: int
     """Number of elements below the params root; 0 if there is none."""
     by_dtype: dict[str, int]

@@ -26,6 +26,16 @@ def refuse_pointers(directory: Path) -> None:
             raise pointer(path, directory)
 
 
+def refuse_pointer(path: Path) -> None:
+    """Refuse one file if it is a pointer; for files that are found not to hold what they should.
+
+    Raises:
+        CheckpointError: the file is a pointer, or cannot be read.
+    """
+    if is_pointer(path):
+        raise pointer(path, path.parent)
+
+
 def is_pointer(path: Path) -> bool:
     """True if the file is a Git-LFS pointer."""
     try:

@@ -18,6 +18,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.store.arrays import Window
 from surgery_cli.store.contiguous import ContiguousArray, Segment
 from surgery_cli.store.listing import unreadable
+from surgery_cli.store.pointers import refuse_pointer
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec, item_bytes
 
@@ -170,6 +171,7 @@ def read_header(path: Path) -> dict[LeafPath, ContiguousArray]:
             start = file.read(8)
             length = int.from_bytes(start, "little")
             if len(start) < 8 or length > min(size - 8, LARGEST_HEADER_BYTES):
+                refuse_pointer(path)
                 raise _refusal(path, f"a header of {length} bytes is declared in {size} bytes")
             header = file.read(length)
     except OSError as error:

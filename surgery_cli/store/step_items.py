@@ -10,6 +10,7 @@ import msgspec
 from surgery_cli.errors import CheckpointError
 from surgery_cli.regular_files import refuse_special
 from surgery_cli.store.listing import Listing, holds_pytree, is_record, step_name, unfinished_name
+from surgery_cli.store.pointers import refuse_pointer
 from surgery_cli.store.survey import DONOR_PREFIX, PROCESS_PREFIX
 
 STEP_SIDECARS: Final = frozenset({"_CHECKPOINT_METADATA", "commit_success.txt", "orbax.checkpoint"})
@@ -95,6 +96,8 @@ def item_handlers(step: Listing) -> dict[str, str] | str | None:
     Raises:
         CheckpointError: the file is not JSON.
     """
+    if "orbax.checkpoint" in step.files:  # only Orbax reads it
+        refuse_pointer(step.path / "orbax.checkpoint")
     if "_CHECKPOINT_METADATA" not in step.files:
         return None
     path = step.path / "_CHECKPOINT_METADATA"
@@ -102,6 +105,7 @@ def item_handlers(step: Listing) -> dict[str, str] | str | None:
     try:
         document: Any = msgspec.json.decode(path.read_bytes())
     except (msgspec.DecodeError, OSError) as error:
+        refuse_pointer(path)
         raise CheckpointError(
             f"'{path}' does not read",
             why=str(error),

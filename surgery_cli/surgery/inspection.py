@@ -77,13 +77,14 @@ def inspect(
         foreign_files=_foreign_names(checkpoint),
         chosen=location.chosen,
         leaves=rows,
+        all_leaves=len(tree),
         total_leaves=len(rows),
         total_bytes=sum(row.bytes for row in rows),
         total_stored_bytes=sum(row.stored_bytes or 0 for row in rows),
         dead_bytes=checkpoint.dead_bytes,
-        parameters=_parameters(checkpoint, surveyed),
+        parameters=_parameters(checkpoint, surveyed, named),
         by_dtype=_by_dtype(rows),
-        optimizer=_states(surveyed) if optimizer else None,
+        optimizer=_states(surveyed, named) if optimizer else None,
         notes=_notes(checkpoint) + (_questions(surveyed) if optimizer else []),
     )
 
@@ -112,11 +113,11 @@ def _row(checkpoint: Checkpoint, path: LeafPath, surveyed: OptimizerSurvey) -> r
     )
 
 
-def _states(surveyed: OptimizerSurvey) -> list[reports.OptimizerState]:
-    """The states that hold slots, in stored order."""
+def _states(surveyed: OptimizerSurvey, named: Collection[LeafPath]) -> list[reports.OptimizerState]:
+    """The states that hold slots among the ``named`` leaves, in stored order."""
     found: dict[LeafPath, reports.OptimizerState] = {}
-    for slot in surveyed.slots.values():
-        if not slot.in_optimizer or slot.relation == "hole":
+    for path, slot in surveyed.slots.items():
+        if path not in named or not slot.in_optimizer or slot.relation == "hole":
             continue
         owner = slot.node.parent
         if owner not in found:
@@ -148,8 +149,10 @@ def _add_statistics(row: reports.LeafRow, checkpoint: Checkpoint, path: LeafPath
         row.statistics = found
 
 
-def _parameters(checkpoint: Checkpoint, surveyed: OptimizerSurvey) -> int:
-    """How many numbers are trained: the elements of the arrays below the root of the params.
+def _parameters(
+    checkpoint: Checkpoint, surveyed: OptimizerSurvey, named: Collection[LeafPath]
+) -> int:
+    """How many numbers of the ``named`` leaves are trained: elements of arrays below the root of the params.
 
     A Flax NNX state stores all variables of a model as leaves called ``value``, without their types. There, integers,
     booleans and keys (counters and streams of random numbers) are left out, and so are ``mean`` and ``var`` of a module
@@ -163,7 +166,8 @@ def _parameters(checkpoint: Checkpoint, surveyed: OptimizerSurvey) -> int:
     return sum(
         spec.size
         for path, spec in below.items()
-        if spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
+        if path in named
+        and spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
         and not (is_nnx and _is_untrained_variable(path, spec, below))
     )
 

@@ -2,11 +2,13 @@
 
 import io
 import json
+import math
 import os
 import shlex
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -479,3 +481,29 @@ def test_a_difference_says_which_step_of_a_run_each_side_is(surgery, checkpoint)
     document = json.loads(surgery("diff", f"{checkpoint}@250", f"{checkpoint}@500", "--json").out)
     assert (document["step_a"], document["step_b"]) == (250, 500)
     assert document["a"] == document["b"] == str(checkpoint)
+
+
+def test_the_totals_of_a_filtered_inspection_are_those_of_its_leaves(surgery, checkpoint):
+    whole = surgery("inspect", checkpoint, "--json", "--optimizer").document
+    parts = [["params/Dense_0"], ["opt_state/0/mu", "step"], ["params", "opt_state/0/nu/Conv_*"]]
+    for patterns in parts:
+        found = surgery("inspect", checkpoint, *patterns, "--json", "--optimizer").document
+        rows = found["leaves"]
+        assert found["all_leaves"] == whole["total_leaves"]
+        assert found["total_leaves"] == len(rows)
+        assert found["total_bytes"] == sum(row["bytes"] for row in rows)
+        assert sum(found["by_dtype"].values()) == found["total_bytes"]
+        sizes = [math.prod(row["shape"]) for row in rows if row["path"].startswith("params/")]
+        assert found["parameters"] == sum(sizes)
+        slots = [row["slot"] for row in rows if "slot" in row]
+        counted = sum((Counter(state["slots"]) for state in found["optimizer"]), Counter())
+        assert counted == Counter(slots)
+
+
+def test_a_filtered_inspection_says_nothing_of_what_it_leaves_out(surgery, checkpoint):
+    shown = surgery("inspect", checkpoint, "params/Dense_0", "--optimizer").out
+    assert "2 of 28 leaves, 32.2 KiB" in shown
+    assert "8,256 parameters" in shown
+    assert "none among these leaves" in shown
+    assert "no learning rate is stored" not in shown
+    assert "no learning rate is stored" in surgery("inspect", checkpoint, "--optimizer").out

@@ -50,6 +50,7 @@ def inspection_of(*leaves, **more):
         "foreign_files": [],
         "chosen": "step 500 (newest of 2)",
         "leaves": list(leaves),
+        "all_leaves": len(leaves),
         "total_leaves": len(leaves),
         "total_bytes": sum(row.bytes for row in leaves),
         "total_stored_bytes": 0,

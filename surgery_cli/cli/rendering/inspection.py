@@ -33,7 +33,7 @@ def _render_optimizer(document: Inspection, states: list[OptimizerState], page: 
     if not states:
         has_clocks = any(row.clock not in (None, "nothing") for row in document.leaves)
         why = "slots are not known: no params stand beside them" if has_clocks else "none"
-        page.line(why, indent=2)
+        page.line(why if _is_whole(document) else "none among these leaves", indent=2)
     rows = []
     for state in states:
         slots = ", ".join(f"{count} {name}" for name, count in state.slots.items())
@@ -47,8 +47,14 @@ def _render_optimizer(document: Inspection, states: list[OptimizerState], page: 
     page.line()
     page.line(Cell("step counters and learning rates", "strong"))
     page.table(map(_number_row, numbers), indent=2)
-    if not any("learning" in (row.hyperparameter or "") for row in numbers):
+    has_rate = any("learning" in (row.hyperparameter or "") for row in numbers)
+    if not has_rate and _is_whole(document):
         page.line("no learning rate is stored: the training script sets it", indent=2)
+
+
+def _is_whole(document: Inspection) -> bool:
+    """False if patterns leave out a part of the checkpoint."""
+    return document.total_leaves == document.all_leaves
 
 
 def _number_row(row: LeafRow) -> list[Cell]:
@@ -76,7 +82,10 @@ def _render_header(document: Inspection, page: Page) -> None:
     page.line(document.chosen, indent=2)
     if document.layout not in document.chosen:
         page.line(f"stored as {document.layout}", indent=2)
-    sizes = [leaves_text(document.total_leaves), byte_text(document.total_bytes)]
+    count = leaves_text(document.total_leaves)
+    if not _is_whole(document):
+        count = f"{document.total_leaves:,} of {leaves_text(document.all_leaves)}"
+    sizes = [count, byte_text(document.total_bytes)]
     if document.total_stored_bytes:
         sizes.append(f"{byte_text(document.total_stored_bytes)} on disk")
     if document.parameters:
