@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft import Draft, LeafRecipe, Operand, Step, is_numeric
+from surgery_cli.draft import Draft, LeafRecipe, LeafRef, Operand, Step, is_numeric
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
 
 if TYPE_CHECKING:
     from surgery_cli.optimizer.slots import Slot
+    from surgery_cli.optimizer.survey import OptimizerSurvey
 
 OptimizerPolicy = Annotated[
     str, Meta(pattern="^(keep|transform|reset|warm)$", description="What becomes of the twins.")
@@ -174,6 +175,15 @@ class Scene(Protocol):
 
     def open(self, text: str) -> tuple[str, Source]:
         """A source by its name in the plan or by its path: the name under which the draft knows it, and itself."""
+
+    def survey_of(self, name: str, *, tell: bool = False) -> OptimizerSurvey:
+        """What the optimizer state of a source is, by the name under which the draft knows it; found once.
+
+        ``tell``: values may be read, where only they tell which optimizer keeps a state.
+        """
+
+    def number(self, ref: LeafRef) -> float | None:
+        """The value of a stored leaf with one element, such as a step count; None where it cannot be read."""
 
     def settle(self, params: Iterable[LeafPath], draft: Draft) -> None:
         """Raise PlanError if only the user can say which parts of the optimizer state belong to ``params``."""

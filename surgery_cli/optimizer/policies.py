@@ -11,6 +11,7 @@ from surgery_cli.draft import Draft, LeafRecipe, is_numeric
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.optimizer.beside import Beside
 from surgery_cli.optimizer.donors import Donors
+from surgery_cli.optimizer.grafts import Grafts, no_graft
 from surgery_cli.optimizer.kept import Kept
 from surgery_cli.optimizer.places import moved_slots, slot_moves, slots_after, slots_below
 from surgery_cli.optimizer.resets import refilled, taking_param
@@ -55,7 +56,8 @@ def carry_values(
     if preserves and edit.optimizer in (None, "keep", "transform"):
         return draft
     if any(slot.in_optimizer for param in edited for slot in draft.slots_of.get(param, ())):
-        _refuse_policy(edit, policy)
+        takes = any(_is_taken(param, draft, before) for param in edited)
+        _refuse_policy(edit, policy, takes=takes)
     carrying = _Carrying(draft, edit, before, policy, scene, frozenset(edited))
     gathering = Gathering()
     for param in edited:
@@ -92,9 +94,9 @@ class _Carrying:
         self._policy, self._scene, self._edited = policy, scene, edited
         self._donors = Donors(scene)
         self._kept: dict[LeafPath, Kept] = {}
-        self._refused: dict[LeafPath, Problem] = {}
+        self._refused: dict[tuple[object, ...], Problem] = {}
         self._beside = Beside(edit)
-        self._grafted: dict[str, int] = {}
+        self._grafts = Grafts()
 
     def follow(self, param: LeafPath) -> None:
         """Give every twin of the param its steps. Raises PlanError as ``carry_values``."""
@@ -109,7 +111,7 @@ class _Carrying:
             elif not is_named:
                 states.setdefault(slot.node.parent, []).append(slot)
         slots = [slot for state in states.values() for slot in state]
-        if self._policy is None and self._graft(param, slots):
+        if self._policy in (None, "transform") and self._graft(param, slots):
             return
         policy = self._policy or self._edit.default_policy
         restarts = policy == "reset"
@@ -257,24 +259,23 @@ class _Carrying:
     def _graft(self, param: LeafPath, slots: list[Slot]) -> bool:
         """Take the twins from where the param was taken; False if they are not all there."""
         origin = self._draft.leaves[param].origin
-        if not slots or origin is None or origin == self._before.leaves[param].origin:
+        if not slots or not _is_taken(param, self._draft, self._before) or origin is None:
             return False
-        grafted = self._donors.twins(origin, slots, self._draft)
-        if grafted is None:
-            return False
-        self.changed.update(grafted)
-        self._grafted[origin.source] = self._grafted.get(origin.source, 0) + len(grafted)
-        return True
+        taken = self._donors.twins(origin, slots, self._draft)
+        self.changed.update(taken.recipes)
+        self._grafts.add(origin.source, slots, taken)
+        if not taken.recipes and self._policy == "transform":
+            refusal = no_graft(param, origin, taken)
+            self._refused.setdefault((origin.source, refusal.why), refusal)
+            return True
+        return bool(taken.recipes)
 
     def notes(self) -> list[str]:
         """Sentences for the preview."""
         factor = getattr(self._edit, "by", None)
         scales = self._edit.default_policy == "transform"
         found = [kept.sentence(factor, scales=scales) for kept in self._kept.values()]
-        found += [
-            f"{_slots(n)} {'comes' if n == 1 else 'come'} from '{source}' with the params"
-            for source, n in self._grafted.items()
-        ]
+        found += self._grafts.notes(self._draft, self._edited)
         return found + self._beside.notes()
 
 
@@ -289,16 +290,18 @@ def _half_told(told: Slot, missing: Slot) -> Problem:
     )
 
 
-def _slots(count: int) -> str:
-    return f"{count} {'slot' if count == 1 else 'slots'}"
-
-
 def _is_zero(edit: LeafOperation) -> bool:
     return getattr(edit, "by", None) == 0
 
 
-def _refuse_policy(edit: LeafOperation, policy: str | None) -> None:
-    """Raise if nothing could follow the edit by this policy, whatever the optimizer."""
+def _is_taken(param: LeafPath, draft: Draft, before: Draft) -> bool:
+    """True for a param that the edit took from elsewhere."""
+    origin = draft.leaves[param].origin
+    return origin is not None and origin != before.leaves[param].origin
+
+
+def _refuse_policy(edit: LeafOperation, policy: str | None, *, takes: bool) -> None:
+    """Raise if nothing could follow the edit by this policy, whatever the optimizer; ``takes``: from a donor."""
     if _is_zero(edit) and policy in ("transform", "warm"):
         raise PlanError(
             f"a factor of 0 leaves nothing for `optimizer: {policy}` to follow",
@@ -306,7 +309,7 @@ def _refuse_policy(edit: LeafOperation, policy: str | None) -> None:
             fix="use `optimizer: reset` or `keep`",
             field="optimizer",
         )
-    if edit.default_policy == "warm" and policy == "transform":
+    if edit.default_policy == "warm" and policy == "transform" and not takes:
         raise PlanError(
             f"`optimizer: transform` has nothing to follow in '{edit.name}'",
             why="the new values do not come from the old ones"

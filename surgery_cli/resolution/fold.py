@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from surgery_cli.draft import SOURCE, Draft, DraftItems
+from surgery_cli.draft import SOURCE, Draft, DraftItems, LeafRef
 from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation, Operation, Source
 from surgery_cli.optimizer import policies
@@ -34,12 +34,15 @@ def resolve(
     params: str | None = None,
     items: DraftItems | None = None,
     surveyed: OptimizerSurvey | None = None,
+    survey_told: Callable[[Source], OptimizerSurvey] | None = None,
+    number: Callable[[Source, LeafPath], float | None] | None = None,
 ) -> Draft:
     """The draft that the plan makes of ``source``, from metadata alone.
 
     ``seed``, ``optimizer`` and ``params`` stand above the plan's own. ``open_source`` opens what the plan names by
     path; every donor is opened once. ``items`` are the trees of the step that is edited.
-    ``surveyed`` is a survey of the source's optimizer state, if one was made already.
+    ``surveyed`` is a survey of the source's optimizer state, if one was made already; ``survey_told`` makes that of a
+    source for which values may be read, and ``number`` reads a step count; nothing is read without them.
 
     Raises:
         PlanError: everything that is wrong with the plan, in its order, with file, line and field.
@@ -47,6 +50,8 @@ def resolve(
     """
     gathering = Gathering()
     stage = Stage(plan, source, open_source, seed=seed, optimizer=optimizer)
+    stage.survey_told = survey_told or stage.survey_told
+    stage.read_number = number or stage.read_number
     for name in plan.sources:
         with gathering.catching(field="sources"):
             stage.open(name)
@@ -76,6 +81,10 @@ def resolve(
     return msgspec.structs.replace(draft, fingerprints=fingerprints)
 
 
+def _survey(source: Source) -> OptimizerSurvey:
+    return survey(source.tree)
+
+
 class Stage:
     """What edits may look at while they rewrite the draft: selections, donors, settings (a ``Scene``)."""
 
@@ -98,6 +107,9 @@ class Stage:
         self._known: set[str] = set()
         """What consequences of reported problems say."""
         self.survey: OptimizerSurvey | None = None
+        self.survey_told: Callable[[Source], OptimizerSurvey] = _survey
+        self.read_number: Callable[[Source, LeafPath], float | None] = lambda *_: None
+        self._surveys: dict[tuple[str, bool], OptimizerSurvey] = {}
         self._named: list[LeafPath] | None = None
         self._is_shaken = False
         """True once an edit of places failed: what later edits name may be missing for that reason alone."""
@@ -147,6 +159,18 @@ class Stage:
             self._known.add(consequence.problems[0].what)
             raise consequence
         return opened
+
+    def survey_of(self, name: str, *, tell: bool = False) -> OptimizerSurvey:
+        if (name, tell) not in self._surveys:
+            make = self.survey_told if tell else _survey
+            self._surveys[name, tell] = make(self._source(name))
+        return self._surveys[name, tell]
+
+    def number(self, ref: LeafRef) -> float | None:
+        return self.read_number(self._source(ref.source), ref.path)
+
+    def _source(self, name: str) -> Source:
+        return self.source if name == SOURCE else self.open(name)[1]
 
     def policy(self, edit: Operation) -> str | None:
         return edit.optimizer or self._optimizer

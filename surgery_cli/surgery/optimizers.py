@@ -31,13 +31,18 @@ class Look(msgspec.Struct, frozen=True):
 
 
 def survey_state(
-    checkpoint: Checkpoint, plan: Plan, params: str | None, script: Script | None = None
+    checkpoint: Checkpoint,
+    plan: Plan,
+    params: str | None,
+    script: Script | None = None,
+    *,
+    needs_powers: bool = False,
 ) -> tuple[OptimizerSurvey, list[Look]]:
     """Survey the optimizer state of a checkpoint for a plan.
 
     With a script, its own optimizer is tried out on tiny params, which settles powers and initial values. Where then
     only values tell the kind of a node, a pair of its slots is read, and only if an edit of the plan needs to know: one
-    that scales.
+    that scales, or if ``needs_powers`` says so.
     """
     tried = try_out(script, checkpoint) if script is not None else Tried()
 
@@ -60,7 +65,8 @@ def survey_state(
     if script is not None and count:
         text = f"the optimizer of '{script.name}', tried out on tiny params, settles {count} slots"
         looks.append(Look(text, 0))
-    if not any(_needs_powers(edit, plan) for edit in plan.edits) or not found.telling_pairs:
+    needs_powers |= any(_needs_powers(edit, plan) for edit in plan.edits)
+    if not needs_powers or not found.telling_pairs:
         return found, looks
     told: dict[LeafPath, str] = {}
     for owner, (mu, nu) in found.telling_pairs.items():

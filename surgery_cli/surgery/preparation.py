@@ -27,6 +27,7 @@ from surgery_cli.surgery.optimizers import (
     survey_state,
 )
 from surgery_cli.surgery.probing.options import ProbeOptions
+from surgery_cli.surgery.states_apart import Comparison
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +139,8 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         survey_state(checkpoint, plan, options.params, script) if plan.edits else (None, [])
     )
 
+    apart = Comparison(checkpoint, plan, options.params, script)
+
     def drafted(plan: Plan) -> Draft:
         return resolve(
             plan,
@@ -148,6 +151,8 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
             params=options.params,
             items=draft_items(checkpoint),
             surveyed=surveyed,
+            survey_told=apart.survey,
+            number=apart.number,
         )
 
     draft = drafted(plan)
@@ -158,6 +163,8 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     for name in draft.fingerprints:
         if name != SOURCE:
             sources[name] = open_by_path(plan.sources.get(name, name))
+    looked += apart.look_at_donors_clocks(draft, sources)
+    looked += apart.looks
     plans = plan_items(checkpoint, draft, sources)
     boundary = Boundary(opened.place_on_disk for opened in sources.values())
     references = {name: costs_of_references(item, boundary) for name, item in plans.items()}

@@ -51,6 +51,13 @@ class Room:
         assert self.donor is not None
         return text, Donor(self.donor)
 
+    def survey_of(self, name: str, *, tell: bool = False) -> Any:
+        assert self.donor is not None
+        return survey(self.donor, kind="adam" if tell else None)
+
+    def number(self, ref: LeafRef) -> float:
+        return 7.0
+
     def policy(self, edit: Any) -> str | None:
         return edit.optimizer
 
@@ -207,7 +214,7 @@ def test_copies_of_params_take_the_very_values_of_a_new_param(chosen: str | None
 
 def test_a_replaced_param_brings_the_donors_slots() -> None:
     donor = train_state("adam")
-    after = edited(draft_of("adam"), Replace(at="params/Dense_0", with_="other"), donor)
+    after = edited(draft_of("adam", "adam"), Replace(at="params/Dense_0", with_="other"), donor)
     for field in ("mu", "nu"):
         path = LeafPath(("opt_state", 0, field, "Dense_0", "kernel"))
         assert after.leaves[path].origin == LeafRef("other", path)

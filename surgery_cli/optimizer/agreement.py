@@ -1,0 +1,105 @@
+"""Whether slots that were filled under one clock may go on under another: what the optimizer's next steps become."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import msgspec
+
+from surgery_cli.tree.paths import LeafPath
+
+USUAL_DECAY: Final = 0.999
+"""No optax factory whose clock corrects for a decay has a larger one unless it is told to."""
+
+_MOST: Final = 1.1
+"""How far steps may be from those that the slots' own clock would give, as a factor."""
+
+_CORRECTED: Final = 1.03
+"""How far one correction may be from another where decays are taken to be usual; RAdam's rectification doubles it."""
+
+
+class Clocked(msgspec.Struct, frozen=True):
+    """A clock under which slots go on, and what it and their own have counted; None where nobody knows."""
+
+    path: LeafPath
+    drives: str
+    theirs: float | None
+    ours: float | None
+
+    @property
+    def is_sure(self) -> bool:
+        """True if the next steps are as large as under the slots' own clock, whatever the decays.
+
+        A moment of decay b is divided by 1 - b^n at step n. Of two clocks, that differs by the quotient of the counts
+        at most, which b near 1 reaches; a decay that falls with the count does not differ more.
+        """
+        if self.theirs is None or self.ours is None:
+            return False
+        return self.theirs == self.ours or (self.drives != "cycle" and self._quotient(1.0) <= _MOST)
+
+    @property
+    def agrees(self) -> bool:
+        """True if that holds for all decays up to the usual one; see ``largest_decay``."""
+        return self.is_sure or self.largest_decay >= USUAL_DECAY
+
+    @property
+    def largest_decay(self) -> float:
+        """Up to which decay the next steps are as large as under the slots' own clock; 0 if for none.
+
+        >>> path = LeafPath(("count",))
+        >>> few, many = Clocked(path, "bias_correction", 3, 2000), Clocked(path, "bias_correction", 5000, 90000)
+        >>> few.agrees, many.agrees, round(many.largest_decay, 4)
+        (False, True, 0.9995)
+        """
+        if not self.theirs or not self.ours or self.drives not in ("bias_correction", "first_step"):
+            return 0.0
+        decays = (1 - 10 ** (-n / 10) for n in range(80, 0, -1))
+        return next((decay for decay in decays if self._quotient(decay) <= _CORRECTED), 0.0)
+
+    def _quotient(self, decay: float) -> float:
+        """The larger correction of a moment by the smaller, at the next step of both clocks."""
+        few, many = sorted((max(self.theirs or 0, 0) + 1, max(self.ours or 0, 0) + 1))
+        if decay == 1:
+            return many / few
+        return math.expm1(many * math.log(decay)) / math.expm1(few * math.log(decay))
+
+    def steps(self, b1: float, b2: float) -> float:
+        """How large the next steps of Adam are at their most different, in those that its own clock would give.
+
+        >>> Clocked(LeafPath(("count",)), "bias_correction", 3, 2000).steps(0.9, 0.999)
+        5.6...
+        """
+        theirs, ours = self.theirs or 0, self.ours or 0
+        found = [_corrected(theirs + k, ours + k, b1, b2) for k in range(1, 201)]
+        return max(found, key=lambda factor: abs(math.log(factor)))
+
+    @property
+    def shifted(self) -> str:
+        """What comes of slots that stay while their clock is set to ``ours``."""
+        if self.theirs is None or self.ours is None:
+            return "how many steps they have counted is not known"
+        said = f"they have counted {self.theirs:,.0f} steps, and it {self.ours:,.0f}"
+        if self.drives != "bias_correction":
+            return said
+        factor = self.steps(0.9, USUAL_DECAY)
+        return f"{said}, so that the next steps are {factor:.2g} times as large as usual (b1 = 0.9, b2 = {USUAL_DECAY})"
+
+    def sentence(self) -> str:
+        """Both counts in words, and what the difference does."""
+        if self.theirs is None or self.ours is None:
+            return f"what the clocks there and here ('{self.path}') have counted is not known"
+        counts = f"it has counted {self.theirs:,.0f} there, and '{self.path}' {self.ours:,.0f} here"
+        if self.drives != "bias_correction":
+            return counts
+        factor = self.steps(0.9, USUAL_DECAY)
+        if 1 / _MOST < factor < _MOST:
+            limit = f"{self.largest_decay:.4g}"
+            return f"{counts}: with a decay above {limit} the next steps would be of another size than there"
+        return f"{counts}: the next steps would be {factor:.2g} times as large as there (b1 = 0.9, b2 = {USUAL_DECAY})"
+
+
+def _corrected(theirs: float, ours: float, b1: float, b2: float) -> float:
+    """Adam's step under another clock: the moments are the same, their corrections are not."""
+    first = (1 - b1**theirs) / (1 - b1**ours)
+    return float(first / ((1 - b2**theirs) / (1 - b2**ours)) ** 0.5)

@@ -1,0 +1,167 @@
+"""Slots of a donor under the clock here, judged by optax: the steps that it then takes of the same gradient."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+
+LR = 1e-3
+
+
+def params():
+    return {name: {"w": jnp.linspace(-1.0, 1.0, 12).reshape(3, 4)} for name in ("a", "b")}
+
+
+def gradients(key):
+    noise = [jax.random.normal(k, (3, 4)) for k in jax.random.split(key, 2)]
+    return {name: {"w": 0.003 + 0.01 * one} for name, one in zip(("a", "b"), noise, strict=True)}
+
+
+@functools.cache
+def training(factory):
+    """The optimizer, and its training and its next steps as compiled functions."""
+    tx = getattr(optax, factory)(LR)
+
+    def one(key, carry):
+        made, state = carry
+        updates, state = tx.update(gradients(key), state, made)
+        return updates, (optax.apply_updates(made, updates), state)
+
+    @jax.jit
+    def train(steps, seed):
+        key = jax.random.key(seed)
+        start = params(), tx.init(params())
+        return jax.lax.fori_loop(
+            0, steps, lambda n, c: one(jax.random.fold_in(key, n), c)[1], start
+        )
+
+    @jax.jit
+    def sizes(state):
+        def size(carry, key):
+            updates, carry = one(key, carry)
+            return carry, jnp.linalg.norm(updates["b"]["w"])
+
+        start = state["params"], state["opt_state"]
+        return jax.lax.scan(size, start, jax.random.split(jax.random.key(7), 30))[1]
+
+    return train, sizes
+
+
+@functools.cache
+def trained(factory, steps, seed=0):
+    """A state after this many steps of an optax factory."""
+    made, state = training(factory)[0](steps, seed)
+    return {"params": made, "opt_state": state}
+
+
+def saved(path, state):
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(path, state)
+    return path
+
+
+def steps_of(factory, state):
+    """The sizes of the steps that layer b takes next under gradients that depend on nothing."""
+    return np.asarray(training(factory)[1](state))
+
+
+@pytest.fixture
+def graft(surgery, tmp_path):
+    """Layer b of a donor in a run: what the command says, and the state that Orbax restores."""
+
+    def graft(factory, here, there, *options, donor=None, at=("params/b",)):
+        run = saved(tmp_path / "run", trained(factory, here))
+        other = saved(tmp_path / "donor", trained(donor or factory, there, seed=1))
+        done = surgery("replace", run, tmp_path / "new", *at, "--with", other, *options, "--json")
+        if done.code:
+            return done, None
+        with ocp.StandardCheckpointer() as checkpointer:
+            return done, checkpointer.restore(tmp_path / "new", trained(factory, here))
+
+    return graft
+
+
+def policies(done):
+    return {leaf["policy"] for leaf in done.document["leaves"] if leaf.get("policy")}
+
+
+PAIRS = [
+    ("adam", 400, 3, False),
+    ("adam", 3, 400, False),
+    ("adam", 0, 400, False),
+    ("adam", 400, 400, True),
+    ("adam", 400, 430, True),
+    ("adam", 6000, 4000, True),
+    ("adam", 6000, 600, False),
+    ("radam", 400, 3, False),
+    ("radam", 11, 10, True),
+    ("radam", 6000, 4000, True),
+    ("adan", 400, 3, False),
+    ("adan", 11, 10, True),
+]
+
+
+@pytest.mark.parametrize(("factory", "here", "there", "is_taken"), PAIRS)
+def test_slots_are_taken_where_their_steps_stay_those_of_the_donor(
+    graft, factory, here, there, is_taken
+):
+    done, state = graft(factory, here, there, "--optimizer-kind", factory)
+    assert policies(done) == ({"donor"} if is_taken else {"warm"})
+    own = steps_of(factory, trained(factory, there, seed=1))
+    quotient = steps_of(factory, state) / own
+    if is_taken:
+        assert 1 / 1.1 < quotient.min() <= quotient.max() < 1.1
+        return
+    if there < here:  # what the donor's slots would have done
+        naive = {**state, "opt_state": trained(factory, here)["opt_state"]}
+        there_state = trained(factory, there, seed=1)["opt_state"]
+        naive["opt_state"] = jax.tree.map(
+            lambda ours, theirs: ours if ours.ndim == 0 else theirs, naive["opt_state"], there_state
+        )
+        assert np.abs(np.log(steps_of(factory, naive) / own)).max() > np.log(1.1)
+    notes = " ".join(done.document["notes"])
+    count = "'opt_state/0/t'" if factory == "adan" else "'opt_state/0/count'"
+    assert f"counted {there:,} there, and {count} {here:,} here" in notes
+    assert done.document["bytes_read"] > 0
+
+
+def test_a_whole_model_takes_its_slots_along_with_their_count(graft):
+    done, _ = graft("adam", 0, 400, "--optimizer-kind", "adam", at=("params",))
+    assert any("`replace` 'opt_state/0/count' from" in note for note in done.document["notes"])
+
+
+def test_with_the_count_named_the_run_resumes_as_the_donor_would(graft):
+    at = ("params", "opt_state/0/count")
+    done, state = graft("adam", 0, 400, "--optimizer-kind", "adam", at=at)
+    assert policies(done) == {"donor"}
+    own = steps_of("adam", trained("adam", 400, seed=1))
+    np.testing.assert_allclose(steps_of("adam", state), own, rtol=1e-6)
+
+
+def test_a_count_without_its_slots_is_said_with_what_it_does(graft):
+    done, _ = graft("adam", 0, 400, "--optimizer-kind", "adam", at=("opt_state/0/count",))
+    (note,) = [n for n in done.document["notes"] if "that it drives do not" in n]
+    assert "'opt_state/0/count' comes from" in note
+    assert "times as large as usual" in note
+
+
+@pytest.mark.parametrize(("here", "donor"), [("adam", "adamax"), ("adamax", "adam")])
+def test_slots_of_another_kind_are_not_taken_though_they_look_alike(graft, here, donor):
+    done, _ = graft(here, 400, 400, donor=donor)
+    assert policies(done) == {"warm"}
+    assert any("another kind" in n or "one kind" in n for n in done.document["notes"])
+
+
+@pytest.mark.parametrize(("there", "code"), [(400, 0), (3, 2)])
+def test_an_explicit_transform_takes_the_donors_slots_or_is_refused(graft, there, code):
+    options = ["--optimizer-kind", "adam", "--optimizer", "transform"]
+    done, _ = graft("adam", 400, there, *options)
+    assert done.code == code
+    if code:
+        (problem,) = done.document["problems"]
+        assert "cannot go on for 'params/b/w'" in problem["what"]
+        assert "counted 3 there" in problem["why"]
