@@ -14,6 +14,7 @@ class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """A leaf as ``inspect`` shows it; ``bytes`` in memory, ``stored_bytes`` on disk."""
 
     path: str
+    """As it prints; by its spelling where another leaf prints alike."""
     kind: str
     shape: tuple[int, ...]
     dtype: str
@@ -25,7 +26,7 @@ class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """The shape of what is stored and written whole: a shard of chunks, else a chunk."""
     type_text: str = ""
     spelling: str = ""
-    """The unambiguous path, where it differs from ``path``."""
+    """The unambiguous path, where it differs from what prints."""
     twin_of: str | None = None
     slot: str | None = None
     clock: str | None = None

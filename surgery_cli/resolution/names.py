@@ -8,7 +8,7 @@ from functools import cache
 from surgery_cli.draft import Draft
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.tree import json_pointer
-from surgery_cli.tree.paths import LeafPath, nearest
+from surgery_cli.tree.paths import LeafPath, nearest, stored_name
 from surgery_cli.tree.specs import LeafKind
 
 
@@ -27,7 +27,7 @@ def refuse_unstorable(draft: Draft, items: Collection[str] = ()) -> None:
         fresh = [path for path in draft.leaves if path not in stands]
     if not fresh:
         return
-    problems = [problem for path in fresh if (problem := _bad_key(path))]
+    problems = [problem for path in fresh if (problem := _bad_key(path, draft))]
     problems += [_unaddressed(path) for path in fresh if _is_text_without_address(draft, path)]
     problems += _alike(draft, set(fresh))
     if items:
@@ -36,9 +36,16 @@ def refuse_unstorable(draft: Draft, items: Collection[str] = ()) -> None:
         raise PlanError.of(problems)
 
 
-def _bad_key(path: LeafPath) -> Problem | None:
-    """A key of the path that would be lost or lead out of the checkpoint's directory."""
-    for key in path:
+def _bad_key(path: LeafPath, draft: Draft) -> Problem | None:
+    """A key of the path that would be lost or lead out of the checkpoint's directory.
+
+    Keys that a leaf brings along are as they are, unless its name as a whole would be worse than where it was.
+    """
+    origin = draft.leaves[path].origin
+    came_from = origin.path if origin is not None else LeafPath()
+    is_worse = bool(_fault(stored_name(path))) and not _fault(stored_name(came_from))
+    brought = 0 if is_worse else _shared_tail(path, came_from)
+    for key in path[: len(path) - brought]:
         if reason := _fault(str(key)):
             return Problem(
                 f"'{path}' cannot be stored",
@@ -48,6 +55,14 @@ def _bad_key(path: LeafPath) -> Problem | None:
                 field="to",
             )
     return None
+
+
+def _shared_tail(one: LeafPath, other: LeafPath) -> int:
+    """How many keys the two paths have in common, from the last one on."""
+    count = 0
+    while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:
+        count += 1
+    return count
 
 
 def _is_text_without_address(draft: Draft, path: LeafPath) -> bool:
@@ -82,7 +97,7 @@ def _alike(draft: Draft, fresh: Collection[LeafPath]) -> list[Problem]:
     stored: dict[str, LeafPath] = {}
     problems: list[Problem] = []
     for path in draft.leaves:
-        name = ".".join(map(str, path))
+        name = stored_name(path)
         other = stored.setdefault(name, path)
         if other is not path and (path in fresh or other in fresh):
             why = f"Orbax joins keys with dots, so both are '{name}', and one value would be lost"

@@ -23,11 +23,10 @@ from surgery_cli.store.sidecars import (
     STRINGS,
     Sidecars,
     kind_of,
-    stored_name,
 )
 from surgery_cli.store.survey import MANIFEST, Survey
 from surgery_cli.tree import json_pointer
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
 

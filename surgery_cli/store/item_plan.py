@@ -12,9 +12,8 @@ import msgspec
 from surgery_cli.draft import LeafRecipe
 from surgery_cli.store.arrays import ArrayStore, StoredArray
 from surgery_cli.store.item import Item, PytreeItem, StoredLeaf
-from surgery_cli.store.sidecars import stored_name
 from surgery_cli.store.zarr import ArrayDocument, new_document, revised
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafSpec
 
 

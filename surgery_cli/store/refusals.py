@@ -79,7 +79,7 @@ def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
             raise CheckpointError(
                 f"'{part}' is an unfinished save",
                 why="Orbax takes the suffix away once everything is written; what is inside may be incomplete",
-                fix="use an earlier step; delete this directory if no job is still writing it",
+                fix="use an earlier step; keep this one while nothing else has its values: all of them may be whole",
             )
         if part.name.startswith(".") and STAGING_MARK in part.name:
             raise CheckpointError(

@@ -25,9 +25,9 @@ from surgery_cli.store.sidecars import (
     entry_key,
     key_records,
     sharding_key,
-    stored_name,
 )
 from surgery_cli.tree import json_pointer
+from surgery_cli.tree.paths import stored_name
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 

@@ -37,11 +37,6 @@ MAX_SIDECAR_BYTES: Final = 1 << 30
 Entry = dict[str, Any]
 
 
-def stored_name(path: LeafPath) -> str:
-    """The name under which Orbax stores a leaf: its keys joined by dots."""
-    return ".".join(map(str, path))
-
-
 def sharding_key(name: str) -> str:
     """The key of a leaf in ``_sharding``: URL-safe base64 of its stored name."""
     return base64.urlsafe_b64encode(name.encode()).decode()

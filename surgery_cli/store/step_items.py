@@ -118,11 +118,14 @@ def item_handlers(step: Listing) -> dict[str, str] | str | None:
 
 
 def _handler_kind(handler: str | None) -> str | None:
-    """``pytree``, ``other``, or None for a handler that is not Orbax's own."""
+    """``pytree``, ``other``, or None where the handler does not tell: the user's own, or one that wraps any other.
+
+    Trees that v1 saved in parts (``partial.save``) are recorded with the handler of stateful objects.
+    """
     name = (handler or "").rsplit(".", 1)[-1]
     if "PyTree" in name or "Standard" in name:
         return "pytree"
-    known = ("Json", "Proto", "Array", "RandomKey", "Stateful", "Metrics", "Composite")
+    known = ("Json", "Proto", "Array", "RandomKey", "Metrics", "Composite")
     return "other" if name.startswith(known) or "RandomKey" in name else None
 
 

@@ -14,7 +14,7 @@ from surgery_cli.optimizer.survey import OptimizerSurvey, survey
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_writer import foreign_folders
-from surgery_cli.surgery.naming import named_leaves
+from surgery_cli.surgery.naming import Names, document_names, named_leaves
 from surgery_cli.surgery.notes import inference_notes, link_notes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating
@@ -49,7 +49,8 @@ def inspect(
     chosen = [path for path in tree if path in named]
     surveyed = survey(checkpoint.tree, params=params)
     meter = Meter(listener, "reading", sum(checkpoint.tree[path].bytes for path in chosen))
-    rows = [_row(checkpoint, path, surveyed) for path in chosen]
+    names = document_names(tree.texts)
+    rows = [_row(checkpoint, path, surveyed, names) for path in chosen]
 
     def add_values(number: int) -> None:
         row, path = rows[number], chosen[number]
@@ -89,13 +90,15 @@ def inspect(
     )
 
 
-def _row(checkpoint: Checkpoint, path: LeafPath, surveyed: OptimizerSurvey) -> reports.LeafRow:
+def _row(
+    checkpoint: Checkpoint, path: LeafPath, surveyed: OptimizerSurvey, names: Names
+) -> reports.LeafRow:
     spec = checkpoint.tree[path]
     slot = surveyed.slots.get(path)
     clock = surveyed.clocks.get(path)
     text, spelling = checkpoint.tree.texts[path], path.spelling
     return reports.LeafRow(
-        path=text,
+        path=names[path],
         kind=spec.kind.value,
         shape=spec.shape,
         dtype=spec.dtype,
@@ -105,7 +108,7 @@ def _row(checkpoint: Checkpoint, path: LeafPath, surveyed: OptimizerSurvey) -> r
         write_shape=spec.write_shape,
         type_text=spec.type_text,
         spelling=spelling if spelling != text else "",
-        twin_of=str(slot.param) if slot else None,
+        twin_of=names.get(slot.param, str(slot.param)) if slot else None,
         slot=slot.name if slot else None,
         clock=clock.drives if clock else None,
         drives=len(clock.slots) if clock else 0,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.resolution.selection import no_match
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import TreeSpec
 
+Names: TypeAlias = Mapping[LeafPath, str]
 
-def document_names(texts: Mapping[LeafPath, str]) -> Mapping[LeafPath, str]:
+
+def document_names(texts: Names) -> Names:
     """How a document names each leaf: as it prints, and where two print alike by the unambiguous spelling."""
     counts = Counter(texts.values())
     if len(counts) == len(texts):

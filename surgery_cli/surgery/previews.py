@@ -14,7 +14,7 @@ from surgery_cli.store.file_writers import CONVERTED_LAYOUT
 from surgery_cli.store.item_plan import Way, is_converted
 from surgery_cli.store.step_writer import carried_bytes, unchosen_bytes
 from surgery_cli.surgery.memory import memory_notes
-from surgery_cli.surgery.naming import document_names
+from surgery_cli.surgery.naming import Names, document_names
 from surgery_cli.surgery.notes import (
     dead_notes,
     dropped_item_notes,
@@ -71,7 +71,7 @@ def preview_fields(
 ) -> dict[str, Any]:
     """The fields of a preview; ``estimate`` are the ``costs``."""
     draft = prepared.draft
-    names = document_names(draft.texts)
+    names, sources = document_names(draft.texts), document_names(draft.source_tree.texts)
     notes = inference_notes(prepared.checkpoint) + link_notes(
         prepared.checkpoint, prepared.boundary
     )
@@ -79,7 +79,7 @@ def preview_fields(
     notes += dropped_item_notes(prepared.checkpoint, draft)
     notes += unread_notes(prepared.plans) + dead_notes(prepared.references, prepared.compact)
     notes += memory_notes(prepared.need, options.memory_bytes)
-    removed = [str(path) for path in draft.removed]
+    removed = [sources[path] for path in draft.removed]
     notes += [
         f"'{item.directory.name}': {item.layout} is only read; the result is an Orbax directory"
         f" ({CONVERTED_LAYOUT}, as `PyTreeCheckpointer` writes it)"
@@ -102,7 +102,7 @@ def preview_fields(
         "strategy": "compact" if any(prepared.compact.values()) else "copy-on-write",
         "strategy_reason": prepared.reason,
         "edits": edit_lines(draft, plan),
-        "leaves": [changed_leaf(draft, path, names[path]) for path in draft.changed],
+        "leaves": [changed_leaf(draft, path, names, sources) for path in draft.changed],
         "removed": removed,
         "by_reference": sum(
             leaf.way in (Way.KEEP, Way.MOVE, Way.GRAFT)
@@ -132,25 +132,26 @@ def edit_lines(draft: Draft, plan: Plan) -> list[reports.EditLine]:
     return lines
 
 
-def changed_leaf(draft: Draft, path: LeafPath, name: str) -> reports.ChangedLeaf:
-    """An output leaf, under its ``name`` in the document, with what it is made of."""
+def changed_leaf(draft: Draft, path: LeafPath, names: Names, sources: Names) -> reports.ChangedLeaf:
+    """An output leaf with what it is made of; ``names`` and ``sources``: how the document names leaves."""
     recipe = draft.leaves[path]
     origin = recipe.origin
     before = None
     where = None
     if origin is not None:
-        where = f"{origin.source}:{origin.path}" if origin.source != SOURCE else str(origin.path)
+        is_own = origin.source == SOURCE
+        where = sources[origin.path] if is_own else f"{origin.source}:{origin.path}"
     was = origin.path if origin is not None and origin.source == SOURCE else path
     if was in draft.source_tree:
         before = draft.source_tree[was].type_text
     slot = draft.slots.get(path)
     return reports.ChangedLeaf(
-        path=name,
+        path=names[path],
         from_=where,
         operations=[step.operation.name for step in recipe.steps],
         before=before,
         after=recipe.spec.type_text,
         policy=recipe.policy or None,
-        twin_of=str(slot.param) if slot else None,
+        twin_of=names.get(slot.param, str(slot.param)) if slot else None,
         moved=origin is not None and (origin.source != SOURCE or origin.path != path),
     )

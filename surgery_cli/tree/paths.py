@@ -63,6 +63,11 @@ class LeafPath(tuple[Key, ...]):
         return self[: len(node)] == node
 
 
+def stored_name(path: LeafPath) -> str:
+    """The name under which Orbax stores a leaf: its keys joined by dots."""
+    return ".".join(map(str, path))
+
+
 _SPELLED: Final = re.compile("%2[Ff]|%25")
 
 
