@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from surgery_cli.tree.series import folded
+
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that is wrong: what, why, and what to do about it.
@@ -55,7 +57,7 @@ class SurgeryError(Exception):
     def __str__(self) -> str:
         return "\n".join(
             "\n  ".join(line for line in (p.place + p.what, p.why, p.fix) if line)
-            for p in self.problems
+            for p in grouped(self.problems)
         )
 
 
@@ -114,11 +116,6 @@ class Gathering:
                 missing = {k: v for k, v in details.items() if getattr(problem, k) is None}
                 self.problems.append(msgspec.structs.replace(problem, **missing))
 
-    def raise_grouped(self) -> None:
-        """As ``raise_if_any``, with more than three problems of one cause as the first of them and a count."""
-        self.problems = grouped(self.problems)
-        self.raise_if_any()
-
     def raise_if_any(self) -> None:
         """Raise everything that was gathered as one error, the same words once; return if nothing was."""
         if self.problems:
@@ -127,37 +124,69 @@ class Gathering:
 
 _MOST_ALIKE = 3
 _SHAPE = re.compile(r"\[[\d, ]*\]")
+_QUOTED = re.compile(r"(?<!\w)'[^']*'|`[^`]*`")
 
 
 def grouped(problems: Sequence[Problem]) -> list[Problem]:
-    """The same problems in their order; more than three that differ in path and shapes alone become the first one.
+    """The same problems for a reader, in their order: more than three of one cause become the first of them.
 
-    Its ``why`` then says how many more leaves it stands for.
+    Problems have one cause if they differ in names in quotes and in shapes alone. The one that is left speaks of its
+    whole series (`layers_{0..11}/w`) where it is one; its ``why`` says how many more it stands for.
     """
     alike: dict[Problem, list[Problem]] = {}
-    for problem in problems:
+    for problem in dict.fromkeys(problems):
         alike.setdefault(_cause(problem), []).append(problem)
     kept: list[Problem] = []
     for group in alike.values():
-        if len(group) <= _MOST_ALIKE:
-            kept += group
-            continue
-        more = f"and so it is with {len(group) - 1} more leaves"
-        why = f"{group[0].why}; {more}" if group[0].why else more
-        kept.append(msgspec.structs.replace(group[0], why=why))
+        kept += group if len(group) <= _MOST_ALIKE else [_of_all(group)]
     return kept
 
 
 def _cause(problem: Problem) -> Problem:
-    """The problem without its path and without shapes."""
+    """The problem without names, numbers of places, and shapes."""
 
     def plain(text: str) -> str:
-        return _SHAPE.sub("[]", text.replace(f"'{problem.path}'", "''"))
+        return _SHAPE.sub(
+            "[]", _QUOTED.sub(lambda m: "''" if m[0][0] == "'" else _digitless(m[0]), text)
+        )
 
-    return msgspec.structs.replace(
-        problem,
-        what=plain(problem.what),
-        why=plain(problem.why),
-        fix=plain(problem.fix),
-        path=None,
+    texts = {name: plain(getattr(problem, name)) for name in ("what", "why", "fix")}
+    return msgspec.structs.replace(problem, path=None, line=None, **texts)
+
+
+def _digitless(text: str) -> str:
+    return re.sub(r"\d+", "#", text)
+
+
+def _of_all(group: Sequence[Problem]) -> Problem:
+    """One problem in the place of many: of the first and of those in its series, with the others counted."""
+    named = [tuple(_QUOTED.findall(_spoken(problem))) for problem in group]
+    kinds = [tuple(map(_digitless, names)) for names in named]
+    series = [at for at, kind in enumerate(kinds) if kind == kinds[0]]
+    said = _spoken(group[0])
+    for spans in zip(*(named[at] for at in series), strict=True):
+        together = folded(dict.fromkeys(spans))
+        if len(together) > 1:  # numbers that do not go together
+            series = series[:1]
+            said = _spoken(group[0])
+            break
+        said = said.replace(spans[0], together[0])
+    what, why, path = said.split("\0")
+    rest = len(group) - len(series)
+    others = folded(
+        f"'{problem.path}'" for at, problem in enumerate(group) if at not in series and problem.path
     )
+    more = f"and so it is with {rest} more" if rest else f"so it is with all {len(group)}"
+    if 0 < len(others) <= _MOST_ALIKE:
+        more += f": {', '.join(others)}"
+    return msgspec.structs.replace(
+        group[0],
+        what=what,
+        why=f"{why}; {more}" if why else more,
+        path=path[1:-1] if group[0].path else None,
+    )
+
+
+def _spoken(problem: Problem) -> str:
+    """What a problem says of its leaf, as one text whose parts can be told apart; advice must work as it stands."""
+    return "\0".join((problem.what, problem.why, f"'{problem.path}'"))

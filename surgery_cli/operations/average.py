@@ -89,7 +89,7 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
                     other = find_leaf(member.text, member.source, str(path), field="with")
                 _check_fits(path, spec, member.text, member.tree[other])
                 found.append(Operand(str(number), LeafRef(member.name, other), member.tree[other]))
-        gathering.raise_grouped()
+        gathering.raise_if_any()
         return tuple(found)
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:

@@ -244,6 +244,8 @@ class Operation(
     """True if twins follow only where a pattern names them (`keep`)."""
     refuses_torn_twins: ClassVar[bool] = False
     """True if the edit may name params with their own twins: it refuses by itself what parts them (`rename`)."""
+    takes_twins_apart: ClassVar[bool] = False
+    """True if the edit means the same whether twins follow or are named by a pattern of their own (`delete`)."""
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Names, as in the plan, of fields that may hold a path of a file or checkpoint: relative to the plan file."""
 
@@ -412,7 +414,7 @@ class LeafOperation(Operation):
                 continue
             with gathering.catching(path=str(path)):
                 changed[path] = recipe.then(self.step(path, recipe.spec, scene))
-        gathering.raise_grouped()
+        gathering.raise_if_any()
         return scene.carried(draft.with_leaves(changed), self, selected, draft)
 
 

@@ -1,13 +1,16 @@
-"""Leaves that an edit would put at one place, said of whole subtrees where that is so."""
+"""Leaves that an edit would put at one place, and subtrees that it joins, said of whole subtrees where that is so."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from surgery_cli.draft import Draft
 from surgery_cli.errors import Problem
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.series import folded
+from surgery_cli.tree.specs import LeafKind
 
 
 class Collision(NamedTuple):
@@ -63,17 +66,41 @@ def by_subtree(
     return list(found)
 
 
-def problem_of(found: Collision) -> Problem:
+def problem_of(found: Collision, *, is_copy: bool) -> Problem:
     """What to say of it, with the edit that would exchange the two where one of them stays."""
     first, second, place = found
     stays = place in (first, second)
     other = second if place == first else first
+    instead = f"or exchange them: `moves: {{{other}: {place}, {place}: {other}}}`"
+    if is_copy:
+        instead = "or copy to another place"
     return Problem(
         f"'{first}' and '{second}' would both stand at '{place}'",
         why="one of them would be lost",
-        fix=f"`delete` '{place}' first, or exchange them: `moves: {{{other}: {place}, {place}: {other}}}`"
+        fix=f"`delete` '{place}' first, {instead}"
         if stays
         else r"give each its own place; `\1` in `to` stands for the first wildcard",
         path=str(place),
         field="to",
     )
+
+
+def merge_notes(
+    draft: Draft, nodes: Mapping[LeafPath, LeafPath], leaving: Collection[LeafPath] = ()
+) -> list[str]:
+    """Sentences for the preview about nodes that go to where another node stands, whose leaves they join.
+
+    ``nodes`` are old places and new ones, ``leaving`` the leaves that do not stay where they are.
+    """
+    goals = {new for old, new in nodes.items() if old not in draft.leaves and old != new}
+    sizes = {len(goal) for goal in goals}
+    there: Counter[LeafPath] = Counter()
+    for path, recipe in draft.leaves.items():
+        if path not in leaving and recipe.spec.kind is not LeafKind.EMPTY:
+            there.update({LeafPath(path[:n]) for n in sizes} & goals)
+    notes: dict[str, None] = {}
+    for old, new in nodes.items():
+        if there[new] and old not in draft.leaves:
+            size = f"{there[new]} {'leaf' if there[new] == 1 else 'leaves'}"
+            notes[f"'{old}' joins what stands at '{new}': {size} there already"] = None
+    return folded(notes)

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from surgery_cli.draft import Draft
 from surgery_cli.operations.base import Scene
+from surgery_cli.operations.collisions import merge_notes
 from surgery_cli.operations.places import PlaceOperation, copied
 from surgery_cli.operations.rename import new_places
 
@@ -32,5 +33,6 @@ to: params/Dense_2
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         self.refuse_policy()
         selected = scene.select(self, draft)
-        copies = new_places(selected, dict.fromkeys(self.patterns, self.to), draft)
-        return copied(draft, copies, twins_as_named=self.twins == "named")
+        copies, nodes = new_places(selected, dict.fromkeys(self.patterns, self.to), draft)
+        after = copied(draft, copies, twins_as_named=self.twins == "named")
+        return after.noting(*merge_notes(draft, nodes))

@@ -25,6 +25,7 @@ class Delete(PlaceOperation, tag="delete"):
 op: delete
 at: params/Dense_1
 """
+    takes_twins_apart: ClassVar[bool] = True
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         self.refuse_policy()

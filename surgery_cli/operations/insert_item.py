@@ -18,8 +18,6 @@ from surgery_cli.operations.sequences import NodeKeys, indices_text, lists_in, r
 from surgery_cli.operations.targets import Places, Target
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, nearest
 
-_SHOWN = 4
-
 Recipes = Mapping[LeafPath, LeafRecipe]
 
 
@@ -222,7 +220,7 @@ def _refuse_misfit(leaves: Recipes, place: LeafPath) -> None:
 
 
 def _differences(place: LeafPath, standing: Recipes, arriving: Recipes) -> list[Problem]:
-    """What keeps one tree from standing in for the other, the first few."""
+    """What keeps one tree from standing in for the other."""
     found = []
     for tail in dict.fromkeys((*standing, *arriving)):
         old, new = standing.get(tail), arriving.get(tail)
@@ -238,8 +236,6 @@ def _differences(place: LeafPath, standing: Recipes, arriving: Recipes) -> list[
                     field="at",
                 )
             )
-    if len(found) > _SHOWN:
-        found[_SHOWN:] = [Problem(f"and {len(found) - _SHOWN} more like these")]
     return found
 
 

@@ -68,7 +68,9 @@ def copied(
     if not twins_as_named:
         refuse_torn_by_copies(draft, copies, carried)
     places = [(path, path) for path in draft.leaves] + list(carried.items())
-    leaves = _arranged(draft, places, set(carried.values()), asked=set(copies.values()))
+    leaves = _arranged(
+        draft, places, set(carried.values()), asked=set(copies.values()), is_copy=True
+    )
     slots = {path: slot for path, slot in draft.slots.items() if path in carried}
     more = msgspec.structs.replace(
         draft, leaves=leaves, slots={**draft.slots, **policies.moved_slots(slots, carried)}
@@ -171,6 +173,8 @@ def _arranged(
     places: Iterable[tuple[LeafPath, LeafPath]],
     fresh: Collection[LeafPath],
     asked: Collection[LeafPath],
+    *,
+    is_copy: bool = False,
 ) -> dict[LeafPath, LeafRecipe]:
     """Recipes under new paths; refuses two leaves on one path, and a ``fresh`` leaf above or below another.
 
@@ -186,14 +190,17 @@ def _arranged(
     if collisions:
         # twins collide because their params do, and follow them out of it
         collisions = [found for found in collisions if found.place in asked] or collisions
-        raise_all(problem_of(found) for found in by_subtree(collisions, places, draft.leaves))
-    problems: list[Problem] = []
+        raise_all(
+            problem_of(found, is_copy=is_copy)
+            for found in by_subtree(collisions, places, draft.leaves)
+        )
+    problems: dict[LeafPath, Problem] = {}
     nodes = nodes_above(origin)
     filled: set[LeafPath] = set()
-    for new in fresh:
+    for new in (path for path in origin if path in fresh):
         if new in nodes:
             below = next(path for path in origin if path != new and path.is_below(new))
-            problems.append(_nested(below, new, f"'{origin[new]}' would stand there as a leaf"))
+            problems[new] = _nested(below, new, f"'{origin[new]}' would stand there as a leaf")
         for depth in range(1, len(new)):
             above = LeafPath(new[:depth])
             if above not in origin:
@@ -202,8 +209,9 @@ def _arranged(
             if spec.empty == "Dict" and isinstance(new[depth], str):
                 filled.add(above)
             else:
-                problems.append(_nested(new, above, f"it is a leaf: {spec.type_text}"))
-    raise_all(problems)
+                problems[new] = _nested(new, above, f"it is a leaf: {spec.type_text}")
+    # here, too, twins follow their params out of it
+    raise_all([found for new, found in problems.items() if new in asked] or problems.values())
     return {new: draft.leaves[old] for new, old in origin.items() if new not in filled}
 
 

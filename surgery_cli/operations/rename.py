@@ -10,6 +10,7 @@ from msgspec import Meta
 from surgery_cli.draft import Draft
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
+from surgery_cli.operations.collisions import merge_notes
 from surgery_cli.operations.places import PlaceOperation, moved
 from surgery_cli.operations.targets import Places, Target
 from surgery_cli.tree.paths import LeafPath, PathPattern
@@ -62,7 +63,7 @@ to: params/head
                 field="to",
             )
         targets = self.moves or dict.fromkeys(self.patterns, self.to)
-        moves = new_places(scene.select(self, draft), targets, draft)
+        moves, nodes = new_places(scene.select(self, draft), targets, draft)
         if moves and all(old == new for old, new in moves.items()):
             raise PlanError(
                 f"'{next(iter(moves))}' already stands there",
@@ -70,13 +71,14 @@ to: params/head
                 fix="take this edit out of the plan",
                 field="moves" if self.moves else "to",
             )
-        return moved(draft, moves, twins_as_named=self.twins == "named")
+        notes = merge_notes(draft, nodes, leaving=moves)
+        return moved(draft, moves, twins_as_named=self.twins == "named").noting(*notes)
 
 
 def new_places(
     selected: list[LeafPath], targets: dict[str, str], draft: Draft
-) -> dict[LeafPath, LeafPath]:
-    """Where each of the ``selected`` leaves goes, by ``targets`` (pattern to text of the new path).
+) -> tuple[dict[LeafPath, LeafPath], dict[LeafPath, LeafPath]]:
+    """Where each of the ``selected`` leaves goes, by ``targets`` (pattern to text of the new path); and each node.
 
     Raises:
         PlanError: every target that cannot be read, and every leaf with two of them.
@@ -84,6 +86,7 @@ def new_places(
     places = Places(draft.leaves)
     texts = {path: draft.texts[path] for path in selected}
     found: dict[LeafPath, LeafPath] = {}
+    named: dict[LeafPath, LeafPath] = {}
     gathering = Gathering()
     for text, to in targets.items():
         pattern = PathPattern(text)
@@ -101,5 +104,6 @@ def new_places(
                         fix="name it once, or split the edit in two",
                         path=str(leaf),
                     )
+            named.update(nodes)
     gathering.raise_if_any()
-    return {leaf: found[leaf] for leaf in selected}
+    return {leaf: found[leaf] for leaf in selected}, named

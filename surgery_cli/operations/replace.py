@@ -94,7 +94,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
                 changed[path] = self._grafted(
                     path, draft.leaves[path].spec, LeafRef(name, found), source.tree[found]
                 )
-        gathering.raise_grouped()
+        gathering.raise_if_any()
         return scene.carried(draft.with_leaves(changed), self, selected, draft)
 
     def _counterpart(self, path: LeafPath, start: str, file: str, source: Source) -> LeafPath:

@@ -9,8 +9,6 @@ from surgery_cli.errors import PlanError, Problem
 from surgery_cli.optimizer.roots import is_optimizer_name
 from surgery_cli.tree.paths import LeafPath
 
-_SHOWN_PROBLEMS = 10
-
 
 class NodeKeys:
     """What stands below each node of a tree: a name, the indices."""
@@ -100,10 +98,7 @@ def nodes_above(leaves: Iterable[LeafPath]) -> set[LeafPath]:
 
 
 def raise_all(problems: Iterable[Problem]) -> None:
-    """Raise the problems together, the first few in full."""
+    """Raise the problems together."""
     found = list(problems)
-    if len(found) > _SHOWN_PROBLEMS:
-        rest = len(found) - _SHOWN_PROBLEMS
-        found[_SHOWN_PROBLEMS:] = [Problem(f"and {rest} more like these")]
     if found:
         raise PlanError.of(found)

@@ -11,8 +11,6 @@ from surgery_cli.errors import PlanError, Problem
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 
-_SHOWN_PROBLEMS = 5
-
 
 def slot_moves(
     draft: Draft, moves: Mapping[LeafPath, LeafPath], *, copying: bool = False
@@ -45,7 +43,7 @@ def slot_moves(
         elif place != slot.path:
             found[slot.path] = place
     if problems:
-        raise PlanError.of(problems[:_SHOWN_PROBLEMS])
+        raise PlanError.of(problems)
     return found
 
 

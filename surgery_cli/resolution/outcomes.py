@@ -20,6 +20,7 @@ def with_outcome(after: Draft, before: Draft, named: Collection[LeafPath] | None
         named = [p for p, recipe in after.leaves.items() if before.leaves.get(p) is not recipe]
     chosen = set(named)
     twins: Counter[str] = Counter()
+    staying = {id(recipe) for path, recipe in before.leaves.items() if path in after.leaves}
     changed_bytes = 0
     for path, recipe in after.leaves.items():
         old = before.leaves.get(path)
@@ -28,7 +29,8 @@ def with_outcome(after: Draft, before: Draft, named: Collection[LeafPath] | None
         if (old is not None and old.steps != recipe.steps) or (old is None and recipe.steps):
             changed_bytes += recipe.spec.bytes
         if path in after.slots and path not in chosen:
-            twins["moved" if old is None else recipe.policy or "moved"] += 1
+            arrived = "copied" if id(recipe) in staying else "moved"
+            twins[arrived if old is None else recipe.policy or "moved"] += 1
     gone = [path for path in before.slots if path not in after.leaves and path not in chosen]
     deleted = len(gone) - twins["moved"]
     if deleted > 0:

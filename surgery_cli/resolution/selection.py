@@ -43,7 +43,11 @@ def select(edit: Operation, draft: Draft) -> list[LeafPath]:
     _check_count(edit, selected, draft)
     follows = edit.is_literal or edit.refuses_torn_twins
     if edit.patterns and edit.twins != "named" and not follows:
-        _refuse_twice_named(draft, selected)
+        together = [selected]
+        if edit.takes_twins_apart:
+            together = [[path for path in selected if path in found] for found in named.values()]
+        for paths in together:
+            _refuse_twice_named(draft, paths)
     return selected
 
 

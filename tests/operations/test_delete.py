@@ -191,6 +191,24 @@ def test_a_pattern_without_match_deletes_nothing_if_that_is_allowed():
     assert draft.changed == []
 
 
+@pytest.mark.parametrize(
+    "at",
+    [
+        ("params", "opt_state"),
+        ("params/a", "opt_state/0/mu/a"),
+        ("params/a", "opt_state"),
+        ("opt_state/0/nu/a/kernel", "params/a"),
+    ],
+)
+def test_a_param_and_its_twins_may_be_named_side_by_side(at):
+    tree = adam({"a": {"kernel": W, "bias": B}, "b": {"kernel": W}})
+    tree["step"] = COUNT
+    draft = resolved(tree, Delete(at=at))
+    left = [str(path) for path in draft.leaves]
+    assert not [path for path in left if path.endswith(("a/kernel", "a/bias"))]
+    assert "step" in left
+
+
 def test_a_param_and_its_twin_by_one_pattern_is_refused():
     said = failure(adam({"a": {"kernel": W, "bias": B}}), Delete(at="**/kernel"))
     assert "'params/a/kernel'" in said

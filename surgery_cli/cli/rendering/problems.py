@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from surgery_cli.cli.rendering.page import Cell, Page
-from surgery_cli.errors import Problem
+from surgery_cli.errors import Problem, grouped
+
+_MOST_SAID = 20
 
 
 def render(problems: Sequence[Problem], page: Page) -> None:
-    """Every problem as text, with the place in the plan or the leaf that it is about."""
-    for problem in problems:
+    """The problems as text, each with the place in the plan or the leaf that it is about; those of one cause once."""
+    said = grouped(problems)
+    for problem in said[:_MOST_SAID]:
         page.line(Cell("error: ", "bad"), Cell(_place(problem)), Cell(problem.what, "strong"))
         # only a `why` has lines: those of the user's own code; a line end elsewhere is part of a name
         for line in filter(None, (*problem.why.split("\n"), problem.fix)):
             page.line(line, indent=2)
+    if len(said) > _MOST_SAID:
+        page.line(f"and {len(said) - _MOST_SAID:,} more; `--json` lists all of them")
     if len(problems) > 1:
         page.line(f"{len(problems):,} problems")
 

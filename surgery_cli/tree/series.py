@@ -1,0 +1,55 @@
+"""Texts that differ in numbers alone, said once: `layers_{0..11}/w`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Final
+
+_NUMBER: Final = re.compile(r"([0-9]+)")
+
+
+def folded(texts: Iterable[str]) -> list[str]:
+    """The same texts in their order, those of one series as one.
+
+    >>> folded(["head/w", "layers_0/w", "layers_1/w", "layers_2/w", "layers_10/w"])
+    ['head/w', 'layers_{0..2,10}/w']
+    >>> folded(["a/0/b/0", "a/1/b/1"]), folded(["a/0/b/0", "a/0/b/1", "a/1/b/0"])
+    (['a/{0,1}/b/{0,1}'], ['a/0/b/0', 'a/0/b/1', 'a/1/b/0'])
+    """
+    series: dict[tuple[str, ...], dict[tuple[str, ...], None]] = {}
+    for text in texts:
+        parts = _NUMBER.split(text)
+        series.setdefault(tuple(parts[::2]), {})[tuple(parts[1::2])] = None
+    return [text for words, rows in series.items() for text in _joined(words, list(rows))]
+
+
+def _joined(words: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Each row of numbers between the words, or all rows as one, where nothing else would be meant by that."""
+    columns = list(zip(*rows, strict=True))
+    varying = [column for column in columns if len(set(column)) > 1]
+    is_every_pair = prod(len(set(column)) for column in varying) == len(rows)
+    if not is_every_pair and any(column != varying[0] for column in varying):
+        return [_filled(words, row) for row in rows]
+    return [_filled(words, [_range(list(dict.fromkeys(column))) for column in columns])]
+
+
+def _filled(words: Sequence[str], numbers: Sequence[str]) -> str:
+    return "".join(word + number for word, number in zip(words, (*numbers, ""), strict=True))
+
+
+def _range(numbers: Sequence[str]) -> str:
+    """The numbers as a choice, three and more in a row as a range."""
+    if len(numbers) == 1:
+        return numbers[0]
+    if any(str(int(number)) != number for number in numbers):  # `007`
+        return f"{{{','.join(numbers)}}}"
+    runs: list[list[int]] = []
+    for number in sorted(map(int, numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    shown = [f"{run[0]}..{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs]
+    return f"{{{','.join(shown)}}}"

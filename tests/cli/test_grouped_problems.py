@@ -1,0 +1,127 @@
+"""Many problems of one cause are said once, as the series that they are; none is lost in JSON."""
+
+import re
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surgery_cli.errors import PlanError, Problem, grouped
+from surgery_cli.tree.series import folded
+
+
+def spelled_out(text):
+    """Every text that a folded one may stand for, each series of numbers on its own."""
+    found = re.search(r"\{([0-9.,]+)\}", text)
+    if found is None:
+        return {text}
+    numbers = []
+    for part in found[1].split(","):
+        first, _, last = part.partition("..")
+        numbers += range(int(first), int(last or first) + 1)
+    return {
+        whole
+        for number in numbers
+        for whole in spelled_out(f"{text[: found.start()]}{number}{text[found.end() :]}")
+    }
+
+
+@given(
+    st.lists(
+        st.builds("{}_{}/{}".format, *[st.sampled_from(part) for part in ("ab", range(12), "wb")])
+    )
+)
+def test_a_series_stands_for_its_texts_and_no_others(texts):
+    assert set().union(*map(spelled_out, folded(texts)), set()) == set(texts)
+
+
+@given(st.sets(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1))
+def test_two_numbers_are_folded_where_every_pair_is_there(pairs):
+    texts = {f"l{a}/h{b}" for a, b in pairs}
+    found = folded(sorted(texts))
+    if len(found) == 1 and any(a != b for a, b in pairs):
+        assert spelled_out(found[0]) == texts
+
+
+def test_numbers_with_zeros_in_front_are_listed():
+    assert folded(["a_007", "a_008", "a_010"]) == ["a_{007,008,010}"]
+
+
+def of_leaf(path, shape="[3]", fix="add `cast: true`"):
+    return Problem(f"'{path}' is float32{shape}", why="no cast", fix=fix, path=path)
+
+
+def test_problems_of_one_cause_become_one_that_speaks_of_all():
+    (said,) = grouped([of_leaf(f"p/{n}/w") for n in range(27)])
+    assert (said.what, said.path) == ("'p/{0..26}/w' is float32[3]", "p/{0..26}/w")
+    assert said.why == "no cast; so it is with all 27"
+
+
+def test_further_series_of_the_same_cause_are_named():
+    problems = [of_leaf(f"p/{n}/{name}") for n in range(12) for name in ("w", "b")]
+    (said,) = grouped(problems)
+    assert said.what == "'p/{0..11}/w' is float32[3]"
+    assert said.why == "no cast; and so it is with 12 more: 'p/{0..11}/b'"
+
+
+def test_names_that_are_no_series_are_counted():
+    (said,) = grouped([of_leaf(f"p/{name}/w") for name in ("conv", "dense", "head", "norm", "out")])
+    assert said.what == "'p/conv/w' is float32[3]"
+    assert said.why == "no cast; and so it is with 4 more"
+
+
+def test_few_problems_and_those_of_other_causes_stay_as_they_are():
+    few = [of_leaf(f"p/{n}/w") for n in range(3)]
+    others = [Problem("the disk is full"), Problem("`by` is 0", fix="use `by: 1`")]
+    assert grouped([*few, *others]) == [*few, *others]
+
+
+def test_advice_stays_a_command_that_works():
+    problems = [of_leaf(f"p/{n}/w", fix=f"`delete` 'p/{n}/w'") for n in range(5)]
+    assert grouped(problems)[0].fix == "`delete` 'p/0/w'"
+
+
+def test_an_error_says_each_cause_once_and_keeps_every_problem():
+    error = PlanError.of([of_leaf(f"p/{n}/w") for n in range(27)])
+    assert len(error.problems) == 27
+    assert str(error).count("is float32") == 1
+
+
+@pytest.fixture(scope="module")
+def layers(tmp_path_factory):
+    path = tmp_path_factory.mktemp("layers") / "source"
+    params = {
+        f"layers_{n}": {"kernel": np.ones((2, 3), np.float32), "steps": np.zeros((), np.int32)}
+        for n in range(27)
+    }
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(path, {"params": params})
+    return path
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("rescale", "params", "--by=2"),
+        ("rename", "params/*", "--to=params/x"),
+        ("rename", "params/layers_*/kernel", "--to=params/layers_\\1/steps"),
+        ("rename", "params/layers_*/kernel", "--to=params/layers_\\1/steps/x"),
+        ("copy", "params/layers_*/kernel", "--to=params/layers_\\1/steps"),
+        ("cast", "params/**", "--to=int8"),
+        ("normalize", "params/*/steps", "--axis=0"),
+        ("set", "params/*/kernel", "--to=1"),
+        ("replace", "params/*/kernel", "--with=1e40"),
+        ("reinit", "params/*/steps", "--init=lecun_normal"),
+        ("average", "params/*/steps", "--with=SELF", "--weights=1,2"),
+        ("replace", "params", "--with=SELF", "--from=elsewhere"),
+    ],
+    ids=" ".join,
+)
+def test_no_edit_says_one_cause_twenty_seven_times(surgery, layers, tmp_path, edit):
+    name, at, *options = [word.replace("SELF", str(layers)) for word in edit]
+    said = surgery(name, layers, tmp_path / "new", at, *options)
+    assert said.code == 2
+    assert said.err.count("error: ") <= 3, said.err
+    assert len(said.err.splitlines()) <= 12, said.err
