@@ -2,6 +2,8 @@
 #   make demo     edit three real checkpoints and resume their training
 #   make test     run the tests (ARGS="tests/test_plan.py -k rename" chooses)
 #   make check    lint, format, types, then the tests: what CI runs
+#   make oracle   hold what becomes of optimizer state against training itself, for every optimizer of optax (long)
+#   make check-all  make check, then the oracle
 #   make bench    measure edits beside restore-edit-save and cp -r (SIZE=1.6GB; ARGS="--device gpu" adds a device)
 #   make samples  train the sample checkpoints anew
 #   make clean    remove what the other targets made
@@ -11,7 +13,7 @@ INSTALLED := .venv/installed.stamp
 SIZE ?= 1.6GB
 ARGS ?=
 
-.PHONY: help demo test check lint bench samples clean
+.PHONY: help demo test check check-all oracle lint bench samples clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -29,6 +31,11 @@ lint: $(INSTALLED)
 
 check: lint
 	@$(MAKE) --no-print-directory test
+
+oracle: $(INSTALLED)
+	@PYTHONPATH=tests:tests/optimizer JAX_PLATFORMS=cpu $(BIN)/python -m oracle $(ARGS)
+
+check-all: check oracle
 
 bench: $(INSTALLED)
 	@$(BIN)/python benchmarks/bench.py --size $(SIZE) --json build/bench.json --picture build/bench.png $(ARGS)

@@ -24,3 +24,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="in tests/judge, all states in all layouts under all edits (2 minutes), not the chosen ones",
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table of the oracle (see tests/oracle), whichever process tried what."""
+    reports = [r for kind in ("passed", "failed") for r in terminalreporter.getreports(kind)]
+    found = [value for r in reports for name, value in r.user_properties if name == "oracle"]
+    if found:
+        from oracle.table import table
+
+        seed = found[0][0]
+        terminalreporter.section(f"oracle of training, sample {seed} (ORACLE_SEED={seed})")
+        terminalreporter.write_line(
+            table((name, verdict) for _, some in found for name, verdict in some)
+        )
