@@ -272,7 +272,8 @@ class _Carrying:
 
     def notes(self) -> list[str]:
         """Sentences for the preview."""
-        factor = getattr(self._edit, "by", None)
+        by = getattr(self._edit, "by", None)
+        factor = by if isinstance(by, int | float) else None  # an array has no one step to come
         scales = self._edit.default_policy == "transform"
         found = [kept.sentence(factor, scales=scales) for kept in self._kept.values()]
         found += self._grafts.notes(self._draft, self._edited)
