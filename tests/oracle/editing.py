@@ -26,7 +26,6 @@ from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
 from surgery_cli.surgery.contract import Script
 from surgery_cli.surgery.optimizers import survey_state
-from surgery_cli.surgery.preparation import Options
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.verification.abstract_tree import abstract_tree
@@ -130,7 +129,6 @@ def edited_on_disk(case: Case, done: Trained, folder: Path) -> Edited:
         str(folder / "source"),
         str(folder / "goal"),
         plan_of([edit], optimizer_kind=kind),
-        Options(),
     )
     target = jax.tree.map(ocp.utils.to_shape_dtype_struct, before)
     with ocp.StandardCheckpointer() as checkpointer:

@@ -5,6 +5,7 @@
 
 import os
 
+import numpy as np
 import pytest
 
 from oracle.__main__ import KNOWN
@@ -45,5 +46,5 @@ def test_on_disk_it_is_the_same(edit, tmp_path):
     done = both_trainings(case)
     in_memory, on_disk = edited(case, done), edited_on_disk(case, done, tmp_path)
     for path in in_memory.slots:
-        assert (in_memory.values[path] == on_disk.values[path]).all(), path
+        np.testing.assert_array_equal(in_memory.values[path], on_disk.values[path], str(path))
     assert set(in_memory.notes) <= set(on_disk.notes)
