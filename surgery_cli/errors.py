@@ -92,7 +92,7 @@ class CheckpointError(SurgeryError):
 
 
 class WriteError(SurgeryError):
-    """Writing failed, or what was written did not read back; nothing was left behind."""
+    """Writing failed, or what was written did not read back; ``fix`` says what is left."""
 
     exit_code = 4
 

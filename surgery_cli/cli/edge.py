@@ -64,10 +64,9 @@ def run_command(command: Command, arguments: Sequence[str]) -> int:
 def _say_ended(how: str) -> None:
     """Say what stands after a signal: nothing, or a destination that was whole before the signal came."""
     from surgery_cli.cli.rendering.words import escaped
-    from surgery_cli.store.staging import completed
+    from surgery_cli.store.staging import aftermath
 
-    stands = f"'{completed[-1]}' is complete, only its report is missing" if completed else ""
-    sys.stderr.write(escaped(f"{how}; {stands or 'nothing was left behind'}") + "\n")
+    sys.stderr.write(escaped(f"{how}; {aftermath()}") + "\n")
 
 
 def _open_standard_streams() -> None:

@@ -142,18 +142,18 @@ def path_value(
     """The value of the field ``name`` that may hold a path, with text that is no source's name made absolute.
 
     Raises:
-        PlanError: the text was meant as a number, as far as the field takes one.
+        PlanError: the text was meant as a number, as far as the field takes one, or is an address of elsewhere.
     """
     if isinstance(value, list | tuple):
         return type(value)(path_value(kind, name, part, directory, sources) for part in value)
-    if isinstance(value, str) and takes_numbers(kind, name):
-        try:
+    try:
+        if isinstance(value, str) and takes_numbers(kind, name):
             value = number_or_path(value, directory, sources)
-        except PlanError as error:
-            problem = msgspec.structs.replace(error.problems[0], field=name)
-            raise PlanError(problem) from None
-    is_path = isinstance(value, str) and value and value not in sources
-    return absolute(value, directory) if is_path else value
+        is_path = isinstance(value, str) and value and value not in sources
+        return absolute(value, directory) if is_path else value
+    except PlanError as error:
+        problem = msgspec.structs.replace(error.problems[0], field=name)
+        raise PlanError(problem) from None
 
 
 def absolute(text: str, directory: str) -> str:

@@ -9,6 +9,7 @@ from surgery_cli.reports.checkpoints import (
     OptimizerState,
     Verdict,
 )
+from surgery_cli.reports.cleaning import Cleaning, LeftoverRow
 from surgery_cli.reports.document import SCHEMA_VERSION, Document, Failure, as_builtins
 from surgery_cli.reports.edits import ChangedLeaf, EditLine, Preview, Report
 from surgery_cli.reports.probing import (
@@ -26,6 +27,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "Change",
     "ChangedLeaf",
+    "Cleaning",
     "Difference",
     "Document",
     "EditLine",
@@ -34,6 +36,7 @@ __all__ = [
     "FirstNonFinite",
     "Inspection",
     "LeafRow",
+    "LeftoverRow",
     "OptimizerState",
     "Preview",
     "Probe",

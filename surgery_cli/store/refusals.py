@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from surgery_cli.errors import CheckpointError, MissingError, SurgeryError
@@ -85,7 +86,7 @@ def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
             raise CheckpointError(
                 f"'{part}' is where an interrupted run of surgery was building",
                 why="it was never verified or moved into place",
-                fix=f"run the edit again; `rm -r '{part}'` removes it if no run is still going",
+                fix=f"run the edit again; `surgery clean {quote(str(part))}` removes it if no run is still going",
             )
         if part.name.endswith(SET_ASIDE_SUFFIX):
             whole = part.with_name(part.name.removesuffix(SET_ASIDE_SUFFIX))

@@ -10,85 +10,37 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from types import TracebackType
 from typing import Final, Self
 
-from surgery_cli.errors import DestinationError, WriteError
+from surgery_cli.errors import WriteError
+from surgery_cli.store.destination import already_there, real_path
 from surgery_cli.store.links import exchange, rename_exclusively
-from surgery_cli.store.listing import (
-    SET_ASIDE_SUFFIX,
-    STAGING_MARK,
-    is_leftover,
-    unfinished_name,
-)
-
-
-def check_destination(destination: Path, source: Path, *, force: bool) -> None:
-    """Refuse a destination that must not be written, before any work.
-
-    ``source`` is everything that must not change: the root that holds the step which is read.
-
-    Raises:
-        DestinationError: it exists (without ``force``), lies in the source, is the source, or holds it.
-    """
-    real, origin = _real(destination), source.resolve()
-    if unfinished_name(real.name) is not None or is_leftover(real.name):
-        raise DestinationError(
-            f"'{destination}' has the name of an unfinished save",
-            why="readers, this program among them, refuse such names",
-            fix="name another directory",
-        )
-    if real == origin:
-        raise DestinationError(
-            f"'{destination}' is the source itself",
-            why="the source is never written to",
-            fix="name another directory",
-        )
-    if origin in real.parents:
-        raise DestinationError(
-            f"'{destination}' lies inside the source '{origin}'",
-            why="the source is never written to",
-            fix="name a directory outside of it",
-        )
-    if real in origin.parents:
-        raise DestinationError(
-            f"'{destination}' holds the source '{origin}'",
-            why="replacing it would remove the source",
-            fix="name another directory",
-        )
-    if os.path.lexists(destination) and not force:
-        raise _exists(destination)
-    parent = real.parent
-    while not parent.exists():
-        parent = parent.parent
-    if not parent.is_dir():
-        raise DestinationError(
-            f"'{destination}' cannot be made", why=f"'{parent}' is not a directory"
-        )
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise DestinationError(
-            f"'{destination}' cannot be made",
-            why=f"'{parent}' is not writable",
-            fix="name a directory that you may write to",
-        )
-
-
-def _exists(destination: Path) -> DestinationError:
-    return DestinationError(
-        f"the destination '{destination}' exists",
-        why="nothing is overwritten unless that is asked for",
-        fix="name another, or add `--force` to replace it once the new one is complete",
-    )
-
-
-def _real(path: Path) -> Path:
-    """The path with its parents' symbolic links followed, its own not."""
-    absolute = Path(os.path.abspath(path))
-    return absolute.parent.resolve() / absolute.name
-
+from surgery_cli.store.listing import SET_ASIDE_SUFFIX, STAGING_MARK
+from surgery_cli.store.owners import OWNER_FILE, Owner, make_owned, name_before
 
 completed: Final[list[Path]] = []
-"""Destinations that got their names in this process: what a program that is interrupted late must say."""
+"""The destination of the last run in this process, if it got its name: what a run that ends late must say."""
+
+remaining: Final[list[Path]] = []
+"""What the last run in this process built, and could not remove."""
+
+NOTHING_LEFT: Final = "nothing was left behind"
+
+
+def aftermath() -> str:
+    """What stands now that the last run in this process has ended before its report."""
+    said = [f"'{path}' is complete, only its report is missing" for path in completed]
+    return "; ".join(said + remaining_notes()) or NOTHING_LEFT
+
+
+def remaining_notes() -> list[str]:
+    """What the last run in this process could not remove."""
+    return [
+        f"'{path}' could not be removed: `surgery clean {quote(str(path))}` once that is possible"
+        for path in remaining
+    ]
 
 
 class Staging:
@@ -99,7 +51,7 @@ class Staging:
     """
 
     def __init__(self, destination: Path, *, force: bool = False) -> None:
-        self.destination = _real(destination)
+        self.destination = real_path(destination)
         self.force = force
         self.directory = self.destination.with_name(
             f".{self.destination.name}{STAGING_MARK}{secrets.token_hex(4)}"
@@ -113,6 +65,8 @@ class Staging:
         return self.directory / self.destination.name
 
     def __enter__(self) -> Self:
+        completed.clear()
+        remaining.clear()
         missing = []
         parent = self.destination.parent
         while not parent.exists():
@@ -122,11 +76,9 @@ class Staging:
             for folder in reversed(missing):
                 folder.mkdir()
                 self._made_parents.append(folder)
-            self.directory.mkdir(
-                0o700
-            )  # the source may be private; `follow_modes` comes before the name
+            make_owned(self.directory)
         except OSError as error:
-            self._remove_parents()
+            self._remove()
             raise WriteError(
                 f"'{self.directory}' cannot be made", why=error.strerror or str(error)
             ) from error
@@ -146,7 +98,10 @@ class Staging:
 
     def _remove(self) -> None:
         """Remove what was built, unless it has got its name."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        for directory in (self.directory, name_before(self.directory, Owner.here())):
+            shutil.rmtree(directory, ignore_errors=True)
+            if os.path.lexists(directory):
+                remaining.append(directory)
         if not self._is_committed:
             self._remove_parents()
 
@@ -175,40 +130,61 @@ class Staging:
         return self.destination.with_name(f"{self.destination.name}.surgery.json")
 
     def _give_name(self) -> None:
+        """Let the old record go, the new checkpoint come, and then its record.
+
+        Whoever looks in between finds a checkpoint without a record, never one beside the record of another.
+        """
+        if not self.force and os.path.lexists(self.destination):
+            raise already_there(self.destination)
+        aside = self.directory / f"{OWNER_FILE}.record"
+        has_record = os.path.lexists(self._companion)
+        if has_record:
+            self._companion.rename(aside)
         try:
-            rename_exclusively(self.new, self.destination)
-        except FileExistsError:
-            if not self.force:
-                raise _exists(self.destination) from None
-            self._replace()
+            replaced = self._take_place()
+        except BaseException:
+            if has_record:
+                aside.rename(self._companion)
+            raise
         self._is_committed = True
         completed.append(self.destination)
         built = self.directory / self._companion.name
         if built.exists():
             sync_tree(built)
             built.replace(self._companion)
-        else:
-            self._companion.unlink(
-                missing_ok=True
-            )  # it would speak of the checkpoint that stood here
         sync_directory(self.destination.parent)
+        if replaced is not None:
+            remove(replaced)
         for folder in self._made_parents:
             sync_directory(folder.parent)
 
-    def _replace(self) -> None:
-        """Put the new in the place of the old; the old goes only once the new stands.
+    def _take_place(self) -> Path | None:
+        """Give the new checkpoint its name; what stood there, if that is still to be removed."""
+        try:
+            rename_exclusively(self.new, self.destination)
+        except FileExistsError:
+            if not self.force:
+                raise already_there(self.destination) from None
+            return self._replace()
+        return None
+
+    def _replace(self) -> Path | None:
+        """Put the new in the place of the old, which goes only once the new stands; returns where it is then.
 
         What an earlier interrupted replacement set aside goes too: it came before what is replaced now.
         """
         if (left := set_aside_of(self.destination)) is not None:
             remove(left)
         if exchange(self.new, self.destination):
-            return  # the old one now lies in the staging directory, and goes with it
+            return None  # the old one now lies in the staging directory, and goes with it
         old = self.destination.with_name(self.destination.name + SET_ASIDE_SUFFIX)
         self.destination.rename(old)
-        self.new.rename(self.destination)
-        sync_directory(self.destination.parent)
-        remove(old)
+        try:
+            self.new.rename(self.destination)
+        except OSError:
+            old.rename(self.destination)
+            raise
+        return old
 
 
 @contextmanager
@@ -228,7 +204,7 @@ def uninterrupted() -> Iterator[None]:
 
 def set_aside_of(destination: Path) -> Path | None:
     """``DST.surgery-old``, if an interrupted exchange left it."""
-    real = _real(destination)
+    real = real_path(destination)
     old = real.with_name(real.name + SET_ASIDE_SUFFIX)
     return old if os.path.lexists(old) else None
 
@@ -238,7 +214,7 @@ def recover_old(destination: Path) -> Path | None:
 
     Where something else stands at the destination by now, both are left as they are: whose it is cannot be told.
     """
-    real, old = _real(destination), set_aside_of(destination)
+    real, old = real_path(destination), set_aside_of(destination)
     if old is None or os.path.lexists(real):
         return None
     old.rename(real)

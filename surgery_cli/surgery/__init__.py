@@ -1,4 +1,4 @@
-"""The use cases: inspect, plan, apply, diff, verify, probe. The only wiring, and the Python API."""
+"""The use cases: inspect, plan, apply, diff, verify, probe, clean. The only wiring, and the Python API."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from surgery_cli.engine.progress import Listener, Progress
 from surgery_cli.surgery.application import apply
 from surgery_cli.surgery.application import preview as plan
 from surgery_cli.surgery.checking import verify
+from surgery_cli.surgery.cleaning import clean
 from surgery_cli.surgery.comparison import diff
 from surgery_cli.surgery.inspection import complete_path, inspect
 from surgery_cli.surgery.preparation import Options
@@ -20,6 +21,7 @@ __all__ = [
     "ProbeOptions",
     "Progress",
     "apply",
+    "clean",
     "complete_path",
     "diff",
     "inspect",

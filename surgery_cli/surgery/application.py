@@ -21,9 +21,10 @@ from surgery_cli.errors import (
 from surgery_cli.plan import Plan
 from surgery_cli.quantities import byte_text
 from surgery_cli.store.item_plan import Way
+from surgery_cli.store.leftovers import remove_dead
 from surgery_cli.store.links import Linker, LinkMode
 from surgery_cli.store.modes import follow_modes
-from surgery_cli.store.staging import Staging
+from surgery_cli.store.staging import Staging, remaining_notes
 from surgery_cli.store.step_writer import StepWriter
 from surgery_cli.store.write_failures import write_failed
 from surgery_cli.surgery.contract import Say
@@ -33,6 +34,7 @@ from surgery_cli.surgery.ends import (
     check_unchanged,
     path_of,
     restore_set_aside,
+    with_aftermath,
 )
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.naming import document_names
@@ -119,7 +121,9 @@ def apply(
 
         gate = open_gate(prepared.checkpoint, options, say)
     linker = Linker(LinkMode(options.link), prepared.boundary)
+    removed = remove_dead(target) if options.force else []
     fields = preview_fields(prepared, plan, destination, options, estimate)
+    fields["notes"] += [f"removed '{path}', which a killed run had left" for path in removed]
     if restored is not None:
         fields["notes"].insert(0, f"restored '{restored}', which an interrupted run had set aside")
     meter = Meter(listener, "writing", _value_bytes(prepared))
@@ -179,14 +183,17 @@ def apply(
         # what is gone may have been taken for damage, or a chunk of it for zeros
         check_there(prepared)
         if isinstance(error, OSError):
-            raise write_failed(str(target), error) from error
+            raise with_aftermath(write_failed(str(target), error)) from error
+        with_aftermath(error)
         raise
     except MemoryError as error:
-        raise WriteError(
+        refusal = WriteError(
             "there is not enough memory",
             why=str(error) or f"up to {byte_text(memory_bytes)} were in flight",
             fix="lower `--memory`, or run where there is more",
-        ) from error
+        )
+        raise with_aftermath(refusal) from error
+    report.notes += remaining_notes()
     report.seconds = round(time.monotonic() - started, 3)
     return report
 

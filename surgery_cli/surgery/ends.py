@@ -5,11 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
+import msgspec
+
 from surgery_cli.addresses import local_address
 from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError
 from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.store.destination import check_destination
 from surgery_cli.store.location import locate
-from surgery_cli.store.staging import check_destination, recover_old, set_aside_of
+from surgery_cli.store.staging import (
+    NOTHING_LEFT,
+    aftermath,
+    completed,
+    recover_old,
+    remaining,
+    set_aside_of,
+)
 from surgery_cli.surgery.contract import Say
 from surgery_cli.surgery.preparation import Prepared
 
@@ -66,6 +76,23 @@ def restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None
     return restored
 
 
+def with_aftermath(error: SurgeryError) -> SurgeryError:
+    """The error of a run that had begun to write, saying what stands now."""
+    if completed:
+        error.problems = tuple(msgspec.structs.replace(p, fix=aftermath()) for p in error.problems)
+    elif remaining:
+        error.problems = tuple(
+            msgspec.structs.replace(
+                p,
+                fix=p.fix.replace(NOTHING_LEFT, aftermath())
+                if NOTHING_LEFT in p.fix
+                else "; ".join(filter(None, (p.fix, aftermath()))),
+            )
+            for p in error.problems
+        )
+    return error
+
+
 def check_there(prepared: Prepared) -> None:
     """The source and every donor must still stand where they stood when the draft was made.
 
@@ -80,7 +107,7 @@ def check_there(prepared: Prepared) -> None:
                 raise CheckpointError(
                     f"'{place}' is gone",
                     why="it was removed or moved while it was read",
-                    fix="nothing was left behind; put it back, or name another checkpoint or step",
+                    fix=f"{NOTHING_LEFT}; put it back, or name another checkpoint or step",
                 )
 
 

@@ -12,7 +12,8 @@ from surgery_cli.store.boundary import Boundary
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, Way
-from surgery_cli.store.listing import STAGING_MARK
+from surgery_cli.store.leftovers import Leftover, leftovers_of
+from surgery_cli.store.owners import State
 from surgery_cli.store.strategy import WORTHWHILE_DEAD_BYTES, Costs
 
 SHOWN_LINKS = 3
@@ -99,17 +100,25 @@ def dead_notes(references: Mapping[str, Costs], compact: Mapping[str, bool]) -> 
     return [f"{byte_text(dead)} of the linked files are other leaves of a donor ({without})"]
 
 
-def leftover_notes(destination: Path) -> list[str]:
-    """What killed runs to the same destination have left beside it; it is named and not removed.
+def leftover_notes(destination: Path, *, force: bool) -> list[str]:
+    """What other runs to the same destination have beside it: those that were killed, and those that still go."""
+    target = quote(str(destination))
+    return [_leftover_note(left, target, force=force) for left in leftovers_of(destination)]
 
-    A run to it that is still going has such a directory too, which is why nothing is removed.
-    """
-    parent = destination.absolute().parent
-    if not parent.is_dir():
-        return []
-    begin = f".{destination.name}{STAGING_MARK}"
-    found = sorted(p for p in parent.iterdir() if p.name.startswith(begin))
-    return [
-        f"a run that was killed has left '{path}'; unless it still runs, remove it: `rm -r {quote(str(path))}`"
-        for path in found
-    ]
+
+def _leftover_note(left: Leftover, target: str, *, force: bool) -> str:
+    match left.state:
+        case State.LIVING:
+            number = left.owner.pid if left.owner else ""
+            return f"another run (process {number}) is writing to '{target}' now, in '{left.path}'"
+        case State.DEAD if force:
+            return f"a run that was killed has left '{left.path}'; `--force` removes it"
+        case State.DEAD:
+            return (
+                f"a run that was killed has left '{left.path}'; `surgery clean {target}` removes it"
+            )
+    of = f" of '{left.owner.host}'" if left.owner and left.owner.host else ""
+    return (
+        f"a run{of} that cannot be looked at from here has '{left.path}'; if it is over,"
+        f" `surgery clean {target} --stale` removes that"
+    )

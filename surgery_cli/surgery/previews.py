@@ -94,7 +94,7 @@ def preview_fields(
             "removed values may remain in linked data files; `--compact always` leaves them out"
         )
     if destination is not None:
-        notes += leftover_notes(Path(destination))
+        notes += leftover_notes(Path(destination), force=options.force)
     return {
         "source": str(prepared.checkpoint.location.root),
         "destination": destination,

@@ -70,7 +70,7 @@ def test_an_item_that_loses_all_leaves_is_said_to_go(surgery, two_items, tmp_pat
     assert [leaf["path"] for leaf in leaves] == ["w"]
 
 
-def test_what_a_killed_run_left_beside_the_destination_is_named_and_kept(
+def test_what_a_run_that_cannot_be_told_left_beside_the_destination_is_named_and_kept(
     surgery, checkpoint, tmp_path
 ):
     left = tmp_path / ".new.surgery-tmp-0123abcd"
@@ -79,9 +79,10 @@ def test_what_a_killed_run_left_beside_the_destination_is_named_and_kept(
     edit = ("rescale", checkpoint, tmp_path / "new", "**/kernel", "--by", "2", "--twins", "named")
     ended = surgery(*edit, "--json")
     assert ended.code == 0
-    named = [note for note in ended.document["notes"] if "killed" in note]
+    named = [note for note in ended.document["notes"] if "surgery-tmp" in note]
     assert len(named) == 1
-    assert f"`rm -r {left}`" in named[0]
+    assert f"'{left}'" in named[0]
+    assert f"`surgery clean {tmp_path / 'new'} --stale`" in named[0]
     assert left.is_dir()
 
 

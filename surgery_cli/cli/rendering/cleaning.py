@@ -1,0 +1,32 @@
+"""What `clean` prints."""
+
+from __future__ import annotations
+
+from surgery_cli.cli.rendering.page import Page
+from surgery_cli.quantities import byte_text
+from surgery_cli.reports import Cleaning, LeftoverRow
+
+_KEPT = {
+    "living": "is being written",
+    "elsewhere": "of a run on another machine, or before this one was started",
+    "unknown": "of a run that did not say which it is",
+}
+
+
+def render(document: Cleaning, page: Page) -> None:
+    """The document as text: one line for each directory."""
+    done = "would remove" if document.dry_run else "removed"
+    for row in document.removed:
+        page.line(f"{done} {row.path}: {byte_text(row.bytes)}{_owner(row)}")
+    for row in document.kept:
+        page.line(f"kept {row.path}: {_KEPT.get(row.state, row.state)}{_owner(row)}")
+    if not document.removed and not document.kept:
+        page.line("nothing was left by killed runs")
+    for note in document.notes:
+        page.line(note, indent=2)
+
+
+def _owner(row: LeftoverRow) -> str:
+    if row.pid is None:
+        return ""
+    return f" (process {row.pid}{f' on {row.host}' if row.host else ''})"

@@ -1,0 +1,28 @@
+"""The document of `clean`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from surgery_cli.reports.document import Document
+
+
+class LeftoverRow(msgspec.Struct, kw_only=True):
+    """A directory in which a run was building; ``state`` is ``dead``, ``living``, ``elsewhere`` or ``unknown``."""
+
+    path: str
+    state: str
+    bytes: int
+    """Of files that have no other name: what its removal gives back."""
+    host: str | None = None
+    pid: int | None = None
+
+
+class Cleaning(Document, kw_only=True):
+    """What killed runs had left. ``kept`` is what may belong to a run that still goes."""
+
+    path: str
+    removed: list[LeftoverRow]
+    kept: list[LeftoverRow]
+    dry_run: bool = False
+    notes: list[str] = []
