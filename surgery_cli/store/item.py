@@ -281,7 +281,7 @@ class PytreeItem:
             AGGREGATE,
             "_CHECKPOINT_METADATA",
         ]
-        names += [f"{ARRAY_METADATAS}/{file}" for file in self.sidecars.array_metadatas]
+        names += [f"{ARRAY_METADATAS}/{file}" for file in self.sidecars.array_metadata_files]
         for name in names:
             path = self.directory / name
             if path.is_file():

@@ -31,6 +31,36 @@ from surgery_cli.tree.paths import stored_name
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 
+def refuse_damaged_sidecars(plan: ItemPlan) -> None:
+    """Refuse an edit of an item whose small files are damaged, unless they can come along as they are.
+
+    Raises:
+        CheckpointError: the edit would have to write one anew, or Orbax could not restore the result as it is.
+    """
+    item = plan.item
+    if not isinstance(item, PytreeItem):
+        return
+    for file, why in item.sidecars.damaged.items():
+        path = item.directory / file
+        lost = "restores only to shardings that it is given"
+        if file != SHARDING:
+            lost = "restores typed PRNG keys as plain uint32, and all else as it is"
+        elif not _is_rewritten(item, plan):
+            continue
+        raise CheckpointError(
+            f"'{path}' is damaged, and a new checkpoint needs it",
+            why=why,
+            fix="copy the file again from where it was whole; or move it away, and Orbax " + lost,
+        )
+
+
+def _is_rewritten(item: PytreeItem, plan: ItemPlan) -> bool:
+    """True if the small files must say anything else than before."""
+    paths = {leaf.path for leaf in plan.leaves}
+    is_changed = any(not _stands_as_it_was(item, leaf) for leaf in plan.leaves)
+    return is_changed or any(path not in paths for path in item.tree)
+
+
 def write_sidecars(plan: ItemPlan, target: Path) -> None:
     """Write what the new tree needs of ``_METADATA``, ``_sharding``, ``array_metadatas`` and ``_strings.json``.
 
@@ -38,10 +68,7 @@ def write_sidecars(plan: ItemPlan, target: Path) -> None:
     """
     item = plan.item
     assert isinstance(item, PytreeItem)
-    changed = [leaf for leaf in plan.leaves if not _stands_as_it_was(item, leaf)]
-    paths = {leaf.path for leaf in plan.leaves}
-    gone = [path for path in item.tree if path not in paths]
-    if not changed and not gone:
+    if not _is_rewritten(item, plan):
         return
     _write_metadata(item, plan, target)
     _write_sharding(item, plan, target)

@@ -56,6 +56,20 @@ class _TreeEntry(msgspec.Struct, gc=False):
     value_metadata: msgspec.Raw
 
 
+class _ArrayRecord(msgspec.Struct, gc=False):
+    """An array in ``array_metadatas``."""
+
+    array_metadata: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.array_metadata.get("param_name"), str):
+            raise TypeError("param_name is no text")
+
+
+class _DamagedFileError(CheckpointError):
+    """A file is there, and it cannot be understood."""
+
+
 class Sidecars:
     """The parsed sidecars of an item directory; a file that is not there is None or empty.
 
@@ -66,9 +80,10 @@ class Sidecars:
         self.directory = directory
         self._known = known
         self._tree: msgspec.Raw | None = None
+        self._damaged: dict[str, str] = {}
         self.metadata: dict[str, Any] | None = self._metadata_without_tree()
         """``_METADATA`` but for its tree, of which ``values`` are what is needed."""
-        self.sharding: dict[str, str] | None = self._json(SHARDING)
+        self.sharding: dict[str, str] | None = self._expendable(SHARDING)
         self.strings: dict[str, Any] | None = self._json(STRINGS)
         """Text leaves, where their stored names lead as JSON Pointers."""
 
@@ -79,6 +94,20 @@ class Sidecars:
         with _damage(self.directory / name):
             document: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
             return document
+
+    def _expendable(self, name: str) -> dict[str, Any] | None:
+        """A file without which every leaf can be read: None if it is damaged, which is kept."""
+        try:
+            return self._json(name)
+        except _DamagedFileError as error:
+            self._damaged[name] = error.problems[0].why
+            return None
+
+    @property
+    def damaged(self) -> dict[str, str]:
+        """The files that are not understood, though every leaf can be read without them, and why."""
+        _ = self.array_entries
+        return self._damaged
 
     def _metadata_without_tree(self) -> dict[str, Any] | None:
         raw = self._read(METADATA)
@@ -101,27 +130,34 @@ class Sidecars:
 
     @cached_property
     def array_metadatas(self) -> dict[str, dict[str, Any]]:
-        """The documents of ``array_metadatas`` by file name, one for each process that wrote."""
+        """The documents of ``array_metadatas`` by file name, one for each process that wrote; not those damaged."""
+        found = {}
+        for name in self.array_metadata_files:
+            document = self._expendable(f"{ARRAY_METADATAS}/{name}")
+            if document is not None:
+                found[name] = document
+        return found
+
+    @cached_property
+    def array_metadata_files(self) -> list[str]:
+        """The names of the files in ``array_metadatas``, one for each process that wrote."""
         folder = self.directory / ARRAY_METADATAS
         if not folder.is_dir():
-            return {}
-        found = {}
-        for path in sorted(folder.iterdir()):
-            if not path.name.startswith(PROCESS_FILE):
-                continue
-            document = self._json(f"{ARRAY_METADATAS}/{path.name}")
-            if document is not None:
-                found[path.name] = document
-        return found
+            return []
+        return sorted(path.name for path in folder.iterdir() if path.name.startswith(PROCESS_FILE))
 
     @cached_property
     def array_entries(self) -> dict[str, Entry]:
         """What ``array_metadatas`` says of each array, by stored name."""
-        return {
-            entry["array_metadata"]["param_name"]: entry["array_metadata"]
-            for document in self.array_metadatas.values()
-            for entry in document.get("array_metadatas", [])
-        }
+        found: dict[str, Entry] = {}
+        for name, document in self.array_metadatas.items():
+            try:
+                entries = msgspec.convert(document.get("array_metadatas", []), list[_ArrayRecord])
+            except msgspec.ValidationError as error:
+                self._damaged[f"{ARRAY_METADATAS}/{name}"] = str(error)
+                continue
+            found |= {str(e.array_metadata["param_name"]): e.array_metadata for e in entries}
+        return found
 
     @cached_property
     def values(self) -> dict[LeafPath, Entry] | None:
@@ -195,7 +231,7 @@ def _damage(path: Path) -> Iterator[None]:
         yield
     except (msgspec.DecodeError, ValueError) as error:
         is_no_object = isinstance(error, msgspec.ValidationError)
-        raise CheckpointError(
+        raise _DamagedFileError(
             f"'{path}' cannot be understood",
             why="not a JSON object" if is_no_object else str(error),
             fix="it is damaged or truncated; copy the checkpoint again from where it was whole",

@@ -7,13 +7,20 @@ from typing import Any, Final
 
 import msgspec
 
-from surgery_cli.errors import CheckpointError
 from surgery_cli.regular_files import refuse_special
-from surgery_cli.store.listing import Listing, holds_pytree, is_record, step_name, unfinished_name
+from surgery_cli.store.listing import (
+    Listing,
+    holds_pytree,
+    is_record,
+    step_name,
+    unfinished_name,
+    unreadable,
+)
 from surgery_cli.store.pointers import refuse_pointer
 from surgery_cli.store.survey import DONOR_PREFIX, PROCESS_PREFIX
 
-STEP_SIDECARS: Final = frozenset({"_CHECKPOINT_METADATA", "commit_success.txt", "orbax.checkpoint"})
+STEP_METADATA: Final = "_CHECKPOINT_METADATA"
+STEP_SIDECARS: Final = frozenset({STEP_METADATA, "commit_success.txt", "orbax.checkpoint"})
 """Plain files of a step directory (v0 Composite, v1) that are not items."""
 
 ITEM_SIDECARS: Final = frozenset(
@@ -56,7 +63,7 @@ def step_items(step: Listing) -> StepItems:
     handlers, and a handler may be the user's own).
 
     Raises:
-        CheckpointError: ``_CHECKPOINT_METADATA`` is not JSON.
+        CheckpointError: something in it cannot be read.
     """
     handlers = item_handlers(step)
     recorded = handlers if isinstance(handlers, dict) else {}
@@ -93,28 +100,39 @@ def foreign_in_item(item: Listing) -> list[Path]:
 def item_handlers(step: Listing) -> dict[str, str] | str | None:
     """``item_handlers`` of ``_CHECKPOINT_METADATA``: by item, one for a flat checkpoint, or None if not recorded.
 
+    A file that cannot be understood records nothing: what stands in the step tells as well, to Orbax too.
+
     Raises:
-        CheckpointError: the file is not JSON.
+        CheckpointError: the file cannot be read, or is a pointer to one that is elsewhere.
     """
     if "orbax.checkpoint" in step.files:  # only Orbax reads it
         refuse_pointer(step.path / "orbax.checkpoint")
-    if "_CHECKPOINT_METADATA" not in step.files:
+    if STEP_METADATA not in step.files:
         return None
-    path = step.path / "_CHECKPOINT_METADATA"
-    refuse_special(path)
-    try:
-        document: Any = msgspec.json.decode(path.read_bytes())
-    except (msgspec.DecodeError, OSError) as error:
-        refuse_pointer(path)
-        raise CheckpointError(
-            f"'{path}' does not read",
-            why=str(error),
-            fix="copy the checkpoint again from where it was whole",
-        ) from None
-    handlers = document.get("item_handlers") if isinstance(document, dict) else None
+    document, _ = step_metadata(step.path)
+    handlers = document.get("item_handlers")
     if isinstance(handlers, dict):
         return {str(name): str(handler) for name, handler in handlers.items()}
     return handlers if isinstance(handlers, str) else None
+
+
+def step_metadata(step: Path) -> tuple[dict[str, Any], str]:
+    """``_CHECKPOINT_METADATA`` of a directory that has it, and why it cannot be understood, '' if it can.
+
+    Raises:
+        CheckpointError: the file cannot be read, or is a pointer to one that is elsewhere.
+    """
+    path = step / STEP_METADATA
+    refuse_special(path)
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from None
+    try:
+        return msgspec.json.decode(raw, type=dict[str, Any]), ""
+    except (msgspec.DecodeError, ValueError) as error:
+        refuse_pointer(path)
+        return {}, str(error)
 
 
 def _handler_kind(handler: str | None) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from surgery_cli.draft import SOURCE, Draft, DraftItems
-from surgery_cli.errors import PlanError, Problem
+from surgery_cli.errors import CheckpointError, PlanError, Problem
 from surgery_cli.regular_files import refuse_special
 from surgery_cli.store.array_writing import write_file
 from surgery_cli.store.checkpoint import Checkpoint
@@ -18,6 +18,8 @@ from surgery_cli.store.item_writer import ItemWriter, PytreeWriter, open_writer,
 from surgery_cli.store.links import Linker
 from surgery_cli.store.listing import Listing, check_link, holds_pytree
 from surgery_cli.store.location import Location
+from surgery_cli.store.sidecar_edits import refuse_damaged_sidecars
+from surgery_cli.store.step_items import STEP_METADATA, step_metadata
 from surgery_cli.tree.paths import LeafPath
 
 RECORD = "surgery.json"
@@ -64,7 +66,26 @@ def plan_items(
             fix="keep some; a checkpoint without leaves cannot be restored",
         )
     _refuse_root_lists(items, leaves)
-    return {name: ItemPlan(item, leaves[name], name in made) for name, item in items.items()}
+    plans = {name: ItemPlan(item, leaves[name], name in made) for name, item in items.items()}
+    for plan in plans.values():
+        refuse_damaged_sidecars(plan)
+    if made or not all(leaves.values()):
+        _refuse_damaged_step(checkpoint.location)
+    return plans
+
+
+def _refuse_damaged_step(location: Location) -> None:
+    """Items come and go in ``_CHECKPOINT_METADATA``: it must be understood."""
+    step = location.step_directory
+    if step is None or not (step / STEP_METADATA).is_file():
+        return
+    _, why = step_metadata(step)
+    if why:
+        raise CheckpointError(
+            f"'{step / STEP_METADATA}' is damaged, and an item would come or go",
+            why=why,
+            fix="copy the file again from where it was whole; or move it away, and name items where you restore",
+        )
 
 
 def _refuse_root_lists(items: Mapping[str, Item], leaves: Mapping[str, list[PlannedLeaf]]) -> None:

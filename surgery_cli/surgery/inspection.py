@@ -15,7 +15,7 @@ from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_writer import foreign_folders
 from surgery_cli.surgery.naming import Names, document_names, named_leaves
-from surgery_cli.surgery.notes import inference_notes, link_notes
+from surgery_cli.surgery.notes import damage_notes, inference_notes, link_notes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating
 from surgery_cli.verification.digests import leaf_digest
@@ -200,7 +200,7 @@ def _foreign_names(checkpoint: Checkpoint) -> list[str]:
 
 
 def _notes(checkpoint: Checkpoint) -> list[str]:
-    notes = inference_notes(checkpoint) + link_notes(checkpoint)
+    notes = inference_notes(checkpoint) + damage_notes(checkpoint) + link_notes(checkpoint)
     if checkpoint.dead_bytes:
         notes.append(f"{checkpoint.dead_bytes:,} bytes in data files belong to no leaf")
     if checkpoint.location.unfinished:

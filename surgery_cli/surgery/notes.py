@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
+from typing import Final
 
 from surgery_cli.draft import SOURCE, Draft
 from surgery_cli.quantities import byte_text
@@ -14,6 +15,8 @@ from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, Way
 from surgery_cli.store.leftovers import Leftover, leftovers_of
 from surgery_cli.store.owners import State
+from surgery_cli.store.sidecars import ARRAY_METADATAS, SHARDING
+from surgery_cli.store.step_items import STEP_METADATA, step_metadata
 from surgery_cli.store.strategy import WORTHWHILE_DEAD_BYTES, Costs
 
 SHOWN_LINKS = 3
@@ -27,6 +30,30 @@ def inference_notes(checkpoint: Checkpoint) -> list[str]:
         " None leaves and lists cannot be known"
         for name in checkpoint.inferred_items
     ]
+
+
+def damage_notes(checkpoint: Checkpoint) -> list[str]:
+    """A note for every small file that cannot be understood, though every leaf can be read without it."""
+    notes = []
+    for name, item in checkpoint.items.items():
+        if isinstance(item, PytreeItem):
+            about = f"item '{name}': " if name and len(checkpoint.items) > 1 else ""
+            for file, why in item.sidecars.damaged.items():
+                lost = _LOST[SHARDING if file == SHARDING else ARRAY_METADATAS]
+                notes.append(f"{about}`{file}` is damaged ({why}): {lost}")
+    step = checkpoint.location.step_directory
+    if step is not None and (step / STEP_METADATA).is_file():
+        _, why = step_metadata(step)
+        if why:
+            lost = "what each item is was told from what stands in it, as Orbax does"
+            notes.append(f"`{STEP_METADATA}` is damaged ({why}): {lost}")
+    return notes
+
+
+_LOST: Final = {
+    SHARDING: "Orbax restores only to shardings that it is given",
+    ARRAY_METADATAS: "Orbax cannot restore until it is mended or moved away, and typed PRNG keys are taken for uint32",
+}
 
 
 def link_notes(checkpoint: Checkpoint, boundary: Boundary | None = None) -> list[str]:

@@ -16,6 +16,7 @@ from surgery_cli.store.step_writer import carried_bytes, unchosen_bytes
 from surgery_cli.surgery.memory import memory_notes
 from surgery_cli.surgery.naming import Names, document_names
 from surgery_cli.surgery.notes import (
+    damage_notes,
     dead_notes,
     dropped_item_notes,
     inference_notes,
@@ -72,9 +73,8 @@ def preview_fields(
     """The fields of a preview; ``estimate`` are the ``costs``."""
     draft = prepared.draft
     names, sources = document_names(draft.texts), document_names(draft.source_tree.texts)
-    notes = inference_notes(prepared.checkpoint) + link_notes(
-        prepared.checkpoint, prepared.boundary
-    )
+    notes = inference_notes(prepared.checkpoint) + damage_notes(prepared.checkpoint)
+    notes += link_notes(prepared.checkpoint, prepared.boundary)
     notes += [look.sentence for look in prepared.looked] + list(draft.notes)
     notes += dropped_item_notes(prepared.checkpoint, draft)
     notes += unread_notes(prepared.plans) + dead_notes(prepared.references, prepared.compact)

@@ -1,0 +1,130 @@
+"""A small file that is cut does not stand between a person and leaves that are whole; what it costs is said."""
+
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from orbax.checkpoint import v1
+
+from surgery_cli import surgery
+from surgery_cli.errors import CheckpointError
+from surgery_cli.operations.delete import Delete
+from surgery_cli.operations.rename import Rename
+from surgery_cli.operations.rescale import Rescale
+from surgery_cli.plan import plan_of
+from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.tree.paths import LeafPath
+
+TREE = {"k": jnp.ones(4), "w": jnp.arange(6.0).reshape(2, 3)}
+TARGET = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), TREE)
+
+
+def _standard(path: Path) -> Any:
+    with ocp.StandardCheckpointer() as checkpointer:
+        return checkpointer.restore(path, TARGET)
+
+
+def _managed(path: Path) -> Any:
+    with ocp.CheckpointManager(path) as manager:
+        return manager.restore(3, args=ocp.args.StandardRestore(TARGET))
+
+
+LAYOUTS: dict[str, tuple[str, str, Callable[[Path], Any]]] = {
+    "standard": (".", ".", _standard),
+    "manager": ("3", "3/default", _managed),
+    "v1": (".", "state", lambda path: v1.load(path, TARGET)),
+}
+"""Where step and item stand, and how Orbax restores it."""
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("saved")
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(folder / "standard", TREE)
+    with ocp.CheckpointManager(folder / "manager") as manager:
+        manager.save(3, args=ocp.args.StandardSave(TREE))
+    v1.save(folder / "v1", TREE)
+    return folder
+
+
+@pytest.fixture(params=LAYOUTS)
+def layout(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def whole(saved: Path, layout: str, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved / layout, tmp_path / "x"))
+
+
+def _cut(file: Path, how: str) -> None:
+    raw = file.read_bytes()
+    file.write_bytes({"half": raw[: len(raw) // 2], "empty": b"", "other": b"\xff[1]"}[how])
+
+
+def _is_restored(layout: str, path: Path, tree: Any) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        restored = LAYOUTS[layout][2](path)
+    return jax.tree.all(jax.tree.map(np.array_equal, restored, tree))
+
+
+@pytest.mark.parametrize("how", ["half", "empty", "other"])
+@pytest.mark.parametrize("file", ["_sharding", "array_metadatas/process_0", "_CHECKPOINT_METADATA"])
+def test_every_leaf_is_read_and_what_is_damaged_is_said(
+    whole: Path, layout: str, file: str, how: str
+) -> None:
+    step, item, _ = LAYOUTS[layout]
+    _cut(whole / (step if file.startswith("_CHECK") else item) / file, how)
+    checkpoint = open_checkpoint(str(whole))
+    for name, values in TREE.items():
+        np.testing.assert_array_equal(checkpoint.read(LeafPath((name,))), values)
+    assert any(f"`{file}` is damaged" in note for note in surgery.inspect(str(whole)).notes)
+
+
+@pytest.mark.parametrize("file", ["_sharding", "_CHECKPOINT_METADATA"])
+def test_what_orbax_restores_without_comes_along_as_it_is(
+    whole: Path, layout: str, file: str, tmp_path: Path
+) -> None:
+    step, item, _ = LAYOUTS[layout]
+    place = f"{step if file.startswith('_CHECK') else item}/{file}"
+    _cut(whole / place, "half")
+    assert _is_restored(layout, whole, TREE)
+    report = surgery.apply(str(whole), str(tmp_path / "y"), plan_of([Rescale(at="w", by=2.0)]))
+    assert any(f"`{file}` is damaged" in note for note in report.notes)
+    assert (tmp_path / "y" / place).read_bytes() == (whole / place).read_bytes()
+    assert _is_restored(layout, tmp_path / "y", {**TREE, "w": 2 * TREE["w"]})
+
+
+@pytest.mark.parametrize(
+    ("file", "edit"),
+    [
+        ("_sharding", Rename(at="w", to="v")),
+        ("_sharding", Delete(at="w")),
+        ("array_metadatas/process_0", Rename(at="w", to="v")),
+        ("array_metadatas/process_0", Rescale(at="w", by=2.0)),
+    ],
+)
+def test_an_edit_that_needs_the_file_is_refused_and_the_way_out_works(
+    whole: Path, layout: str, file: str, edit: Any, tmp_path: Path
+) -> None:
+    path = whole / LAYOUTS[layout][1] / file
+    _cut(path, "half")
+    with pytest.raises(
+        CheckpointError, match="is damaged, and a new checkpoint needs it"
+    ) as caught:
+        surgery.apply(str(whole), str(tmp_path / "y"), plan_of([edit]))
+    assert "move it away" in caught.value.problems[0].fix
+    assert not (tmp_path / "y").exists()
+    path.rename(tmp_path / "away")
+    assert _is_restored(layout, whole, TREE)
+    surgery.apply(str(whole), str(tmp_path / "y"), plan_of([edit]))
+    assert len(surgery.inspect(str(tmp_path / "y")).leaves) == 2 - isinstance(edit, Delete)
