@@ -22,7 +22,12 @@ _TOML_STATEMENT: Final = re.compile(
 )
 
 
+_MOST_PARTS: Final = 64
+_LONG_KEY: Final = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_MOST_PARTS}}}")
+
+
 def parse_toml(text: str, file: str) -> PlanText:
+    _refuse_long_keys(text, file)
     try:
         value = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -36,6 +41,32 @@ def parse_toml(text: str, file: str) -> PlanText:
             line=int(place[1]) if place else None,
         ) from None
     return PlanText(value=value, file=file, lines=_toml_lines(text.replace("\r\n", "\n")))
+
+
+def _refuse_long_keys(text: str, file: str) -> None:
+    """Refuse a dotted key of very many parts, whose reading takes the square of their number.
+
+    Raises:
+        PlanError: there is one.
+    """
+
+    def bare(token: re.Match[str]) -> str:
+        """A part in quotes as a plain one, so that it counts; text in quotes and comments hold no keys."""
+        lines = "\n" * token[0].count("\n")
+        return {'"': "k", "'": "k", "#": " "}.get(token[0][0], token[0]) + lines * (
+            token[0] != "\n"
+        )
+
+    plain = _TOML_TOKEN.sub(bare, text)
+    found = _LONG_KEY.search(plain)
+    if found is not None:
+        raise PlanError(
+            f"a key of the plan has more than {_MOST_PARTS} parts",
+            why="no plan is nested that deeply",
+            fix="see `surgery schema`",
+            file=file,
+            line=plain.count("\n", 0, found.start()) + 1,
+        )
 
 
 def _toml_lines(text: str) -> dict[Position, int]:

@@ -6,12 +6,12 @@ import difflib
 import heapq
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Final, TypeAlias
 
 import msgspec
 
 from surgery_cli.errors import PlanError
+from surgery_cli.tree import globs
 
 Key: TypeAlias = str | int
 """A dict key (``str``, also for attributes and NamedTuple fields) or a sequence index (``int``)."""
@@ -136,9 +136,12 @@ class PathPattern:
             raise PlanError(
                 "the pattern is empty", why="it would name the whole tree", fix="use `**`"
             )
-        source = text[3:] if self.is_regex else _translate(glob)
         try:
-            self._expression = re.compile(source, re.DOTALL)
+            self._expression: globs.Expression = (
+                re.compile(text[3:], re.DOTALL) if self.is_regex else globs.compiled(glob)
+            )
+        except RecursionError:
+            raise PlanError("the pattern is nested too deeply", fix="use fewer braces") from None
         except re.error as error:
             raise PlanError(
                 f"'{text}' is not a valid pattern",
@@ -194,78 +197,6 @@ def _literal_head(glob: str) -> str:
     head = re.split(r"[*?\[{]", glob, maxsplit=1)[0]
     # `a/**` also names `a` itself
     return head.removesuffix("/") if glob[len(head) :].startswith("**") else head
-
-
-@cache
-def _translate(glob: str, is_capturing: bool = True) -> str:
-    """The regular expression of a glob; every wildcard is a group, in order."""
-    group = "(" if is_capturing else "(?:"
-    parts: list[str] = []
-    at = 0
-    while at < len(glob):
-        rest = glob[at:]
-        starts_key = at == 0 or glob[at - 1] == "/"
-        size = 1
-        if rest == "**" and starts_key:
-            parts.append(f"{group}.*)")
-            size = 2
-        elif rest.startswith("**/") and starts_key:
-            parts.append(f"(?:{group}.*)/)?")
-            size = 3
-        elif rest == "/**":
-            parts.append(f"(?:/{group}.*))?")
-            size = 3
-        elif rest.startswith("*"):
-            parts.append(f"{group}[^/]*)")
-            size = len(rest) - len(rest.lstrip("*"))
-        elif rest.startswith("?"):
-            parts.append(f"{group}[^/])")
-        elif (inner := _bracketed(rest)) is not None:
-            # `[*]` is how a star that is part of a name is written: a literal, not a wildcard
-            is_escape = len(inner) == 1 and inner in "*?[{"
-            parts.append(re.escape(inner) if is_escape else f"{group}{_character_class(inner)})")
-            size = len(inner) + 2
-        elif (choices := _choices(rest)) is not None:
-            alternatives = "|".join(_translate(choice, False) for choice in choices)
-            parts.append(f"{group}{alternatives})")
-            size = len(",".join(choices)) + 2
-        else:
-            parts.append(re.escape(rest[0]))
-        at += size
-    return "".join(parts)
-
-
-def _bracketed(rest: str) -> str | None:
-    """What stands between the brackets at the start of ``rest``; a first ``]`` belongs to the class."""
-    if not rest.startswith("["):
-        return None
-    end = rest.find("]", 3 if rest[1:2] in ("!", "^") else 2)
-    if end < 0:
-        end = rest.find("]", 2)
-    return rest[1:end] if end > 0 else None
-
-
-def _character_class(inner: str) -> str:
-    """The regular expression of ``[inner]``; never matches a slash."""
-    is_negated = len(inner) > 1 and inner[0] in "!^"
-    body = re.sub(r"([\\\[\]^&~|])", r"\\\1", inner[is_negated:]).replace("--", r"-\-")
-    return f"(?!/)[{'^' if is_negated else ''}{body}]"
-
-
-def _choices(rest: str) -> list[str] | None:
-    """The alternatives of ``{a,b}`` at the start of ``rest``, which may nest."""
-    if not rest.startswith("{"):
-        return None
-    choices, depth = [""], 0
-    for character in rest[1:]:
-        if character == "}" and depth == 0:
-            return choices
-        depth += {"{": 1, "}": -1}.get(character, 0)
-        if character == "," and depth == 0:
-            choices.append("")
-        else:
-            choices[-1] += character
-    return None
 
 
 def nearest(text: str, candidates: Iterable[str], count: int = 3) -> list[str]:
