@@ -84,7 +84,8 @@ def _goal_of_node(node: LeafPath, leaf: LeafPath, goal: LeafPath) -> LeafPath | 
     if goal.is_below(node):
         return node
     tail = leaf[len(node) :]
-    return LeafPath(goal[: -len(tail)]) if goal[-len(tail) :] == tail else None
+    kept = len(goal) - len(tail)  # the node may be the leaf itself: nothing below it is named
+    return LeafPath(goal[:kept]) if kept >= 0 and goal[kept:] == tail else None
 
 
 def _moves_whole(root: LeafPath, draft: Draft, moves: Mapping[LeafPath, LeafPath]) -> bool:

@@ -457,3 +457,9 @@ def test_what_is_left_out_of_a_state_goes_on_standing_for_its_params():
 def test_params_and_twins_that_a_pattern_would_part_are_refused():
     said = failure(adam({"a": {"k": W}}), Rename(at="**/k", to=r"w/\1"))
     assert "'opt_state/0/mu/a/k' cannot become 'w/opt_state/0/mu/a'" in said
+
+
+@pytest.mark.parametrize("params", [W, {}], ids=["one bare array", "emptied"])
+def test_params_that_are_one_leaf_move_as_a_whole_and_their_state_stays(params):
+    draft = resolved(adam(params), Rename(at="params", to="model/weights"), params="params")
+    assert moved(draft) == {"model/weights": "params"}
