@@ -71,7 +71,11 @@ def copied(
     leaves = _arranged(
         draft, places, set(carried.values()), asked=set(copies.values()), is_copy=True
     )
-    slots = {path: slot for path, slot in draft.slots.items() if path in carried}
+    slots = {
+        path: slot
+        for path, slot in draft.slots.items()
+        if path in carried and carried[path].is_below(slot.node)  # elsewhere it is no slot
+    }
     more = msgspec.structs.replace(
         draft, leaves=leaves, slots={**draft.slots, **policies.moved_slots(slots, carried)}
     )

@@ -6,6 +6,7 @@ from hand_built_trees import COUNT, B, W, adam, moved, origins, printed, resolve
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.delete import Delete
+from surgery_cli.operations.reset_optimizer import ResetOptimizer
 
 
 def test_the_source_stays_and_the_copy_comes_last():
@@ -79,3 +80,13 @@ def test_a_twin_is_not_copied_to_where_no_param_stands():
         resolved(adam({"a": W}), Copy(at="opt_state/0/mu/a", to="opt_state/0/mu/b"))
     draft = resolved(adam({"a": W}), Copy(at="opt_state/0/mu/a", to="backup/a"))
     assert "backup/a" in {str(path) for path in draft.leaves}
+
+
+def test_a_copy_of_slots_outside_of_the_state_is_no_slot():
+    draft = resolved(
+        adam({"a": W}),
+        Copy(at="opt_state/0/nu", to="saved"),
+        ResetOptimizer(),
+    )
+    assert draft.leaves[("opt_state", 0, "nu", "a")].steps
+    assert draft.leaves[("saved", "a")].is_by_reference
