@@ -11,7 +11,7 @@ from msgspec import Meta
 from surgery_cli.draft import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.places import PlaceOperation, only
+from surgery_cli.operations.places import PlaceOperation, slots_among
 from surgery_cli.optimizer.roots import is_optimizer_name
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath, PathPattern
@@ -122,8 +122,9 @@ as: weights
                 fix=f"leave `{given}` out; the source stays as it is",
                 field=given,
             )
-        kept = only(draft, [path for path in draft.leaves if path.is_below(node)])
-        return relocated(kept, node, LeafPath()).noting(
+        leaves = {path: recipe for path, recipe in draft.leaves.items() if path.is_below(node)}
+        alone = draft.replaced(leaves=leaves, slots=slots_among(draft, leaves))
+        return relocated(alone, node, LeafPath()).noting(
             f"the result holds what stood in '{node}' alone: paths begin below it"
         )
 
