@@ -105,6 +105,8 @@ class DraftItems(msgspec.Struct, frozen=True):
     made: dict[str, str] = {}
     taken: frozenset[str] = frozenset()
     is_partial: bool = False
+    keeps_kinds: bool = True
+    """False where the format does not tell arrays of JAX from NumPy's."""
 
     @property
     def first_keys(self) -> tuple[str, ...]:
@@ -207,9 +209,14 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         return found
 
     def clock_at(self, path: LeafPath) -> Clock | None:
-        """What the leaf at ``path`` counts, wherever it stood in the source; None if it is no clock."""
+        """What the leaf at ``path`` counts, wherever it stood in the source; None if it is no clock.
+
+        What a donor gave counts what stood there.
+        """
         origin = self.leaves[path].origin if path in self.leaves else None
-        return self.clocks.get(origin.path) if origin and origin.source == SOURCE else None
+        if origin is None:
+            return None
+        return self.clocks.get(origin.path if origin.source == SOURCE else path)
 
     def is_untouched(self, path: LeafPath) -> bool:
         """True if the leaf stands where it stood, as it was."""

@@ -17,6 +17,10 @@ from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.sequences import NodeKeys, indices_text, lists_in, raise_all
 from surgery_cli.operations.targets import Places, Target
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, nearest
+from surgery_cli.tree.specs import LeafKind
+
+_ARRAYS = {LeafKind.ARRAY, LeafKind.NUMPY}
+"""What a restore without a target gives back as it was saved; a target takes either."""
 
 Recipes = Mapping[LeafPath, LeafRecipe]
 
@@ -68,6 +72,8 @@ with: runs/weights
         if not self.with_:
             draft = relocated(draft, node, place)
         kept = {p: r for p, r in rest.leaves.items() if p not in _filled(rest.leaves, place)}
+        if not draft.items.keeps_kinds:
+            arriving = {tail: _of_one_kind(recipe) for tail, recipe in arriving.items()}
         leaves = kept | {place / tail: recipe for tail, recipe in arriving.items()}
         _refuse_misfit(leaves, place)
         return draft.replaced(leaves=leaves)
@@ -224,7 +230,7 @@ def _differences(place: LeafPath, standing: Recipes, arriving: Recipes) -> list[
     found = []
     for tail in dict.fromkeys((*standing, *arriving)):
         old, new = standing.get(tail), arriving.get(tail)
-        if old is None or new is None or not old.spec.agrees_with(new.spec):
+        if old is None or new is None or not old.spec.agrees_with(_in_place(new, old).spec):
             there = old.spec.type_text if old else "nothing"
             comes = new.spec.type_text if new else "nothing"
             found.append(
@@ -240,9 +246,17 @@ def _differences(place: LeafPath, standing: Recipes, arriving: Recipes) -> list[
 
 
 def _in_place(recipe: LeafRecipe, old: LeafRecipe) -> LeafRecipe:
-    """The arriving leaf, placed on devices as the one that stood there."""
-    if recipe.steps or recipe.spec.sharding == old.spec.sharding:
+    """The arriving leaf, held and placed on devices as the one that stood there."""
+    if recipe.steps:
         return recipe
-    return LeafRecipe(
-        recipe.origin, msgspec.structs.replace(recipe.spec, sharding=old.spec.sharding)
-    )
+    kind = old.spec.kind if {recipe.spec.kind, old.spec.kind} == _ARRAYS else recipe.spec.kind
+    spec = msgspec.structs.replace(recipe.spec, kind=kind, sharding=old.spec.sharding)
+    return LeafRecipe(recipe.origin, spec)
+
+
+def _of_one_kind(recipe: LeafRecipe) -> LeafRecipe:
+    """The arriving leaf in a format that has one kind of array."""
+    if recipe.spec.kind is not LeafKind.NUMPY:
+        return recipe
+    spec = msgspec.structs.replace(recipe.spec, kind=LeafKind.ARRAY)
+    return msgspec.structs.replace(recipe, spec=spec)

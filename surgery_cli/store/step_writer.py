@@ -117,11 +117,13 @@ def _place(checkpoint: Checkpoint, items: DraftItems, path: LeafPath) -> tuple[s
 def draft_items(checkpoint: Checkpoint) -> DraftItems:
     """What the draft has to know of the step's items."""
     location = checkpoint.location
+    keeps_kinds = all(item.layout != "flax msgpack" for item in checkpoint.items.values())
     if location.shape not in ("root", "step") or not _is_directory_step(location):
-        return DraftItems()
+        return DraftItems(keeps_kinds=keeps_kinds)
     assert location.step_directory is not None
     return DraftItems(
         names=tuple(location.items),
+        keeps_kinds=keeps_kinds,
         is_prefixed=location.prefix_items,
         taken=frozenset(entry.name for entry in os.scandir(location.step_directory)),
         is_partial=any(holds_pytree(Listing.of(p)) for p in location.other_items.values()),

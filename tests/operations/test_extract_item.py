@@ -1,5 +1,6 @@
 """Extract-item and insert-item on hand-built trees: where leaves and slots stand, and what is refused."""
 
+import msgspec
 import pytest
 from hand_built_trees import COUNT, B, HandBuilt, W, adam, origins, printed, resolved
 
@@ -8,6 +9,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.operations.extract_item import ExtractItem
 from surgery_cli.operations.insert_item import InsertItem
 from surgery_cli.operations.rescale import Rescale
+from surgery_cli.tree.specs import LeafKind
 
 STATE = {**adam({"a": W, "b": B}), "batch_stats": {"mean": B}, "layers": [W, W]}
 ONE = {"items": DraftItems(names=("default",), taken=frozenset({"default", "metrics"}))}
@@ -246,3 +248,30 @@ def test_a_state_with_a_name_of_its_own_that_holds_no_slot_is_not_torn_either():
     assert caught.value.problems[0].what == (
         "'critic_opt_state/inner' is a part of the optimizer state"
     )
+
+
+def test_an_element_of_a_list_is_taken_out_of_one_tree():
+    draft = resolved(STATE | {"layers": [W, {"w": W}]}, ExtractItem(at="layers/1"))
+    assert origins(draft) == {("w",): "layers/1/w"}
+
+
+def test_arrays_of_numpy_stand_in_for_those_of_jax():
+    as_numpy = msgspec.structs.replace(B, kind=LeafKind.NUMPY)
+    draft = resolved(
+        STATE,
+        InsertItem(at="batch_stats", with_="d"),
+        open_source=of_donor({"mean": as_numpy}),
+    )
+    assert draft.leaves[("batch_stats", "mean")].origin.source == "d"
+    assert draft.leaves[("batch_stats", "mean")].spec.kind is LeafKind.ARRAY
+
+
+def test_a_format_with_one_kind_of_array_gets_that_kind():
+    as_numpy = msgspec.structs.replace(B, kind=LeafKind.NUMPY)
+    draft = resolved(
+        STATE,
+        InsertItem(at="more", with_="d"),
+        open_source=of_donor({"mean": as_numpy}),
+        settings={"items": DraftItems(keeps_kinds=False)},
+    )
+    assert draft.leaves[("more", "mean")].spec.kind is LeafKind.ARRAY

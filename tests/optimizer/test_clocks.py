@@ -221,3 +221,10 @@ def test_a_counter_is_not_negative(edit: Operation, at: str) -> None:
     with pytest.raises(PlanError, match="cannot be -") as caught:
         resolved("adam", msgspec.structs.replace(edit, at=at))
     assert caught.value.problems[0].path == at
+
+
+def test_a_counter_from_a_donor_is_the_counter_still() -> None:
+    state = {"params": PARAMS, "opt_state": state_of("adam"), "step": np.int32(7)}
+    edits = (Replace(at=COUNT, with_="donor"), ResetOptimizer(at="opt_state/0/nu", clocks=True))
+    with pytest.raises(PlanError, match="would start anew"):
+        resolve(plan_of(edits), Stored(state), lambda text: Stored(state))
