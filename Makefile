@@ -4,6 +4,7 @@
 #   make check    lint, format, types, then the tests: what CI runs
 #   make oracle   hold what becomes of optimizer state against training itself, for every optimizer of optax (long)
 #   make check-all  make check, then the oracle
+#   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
 #   make bench    measure edits beside restore-edit-save and cp -r (SIZE=1.6GB; ARGS="--device gpu" adds a device)
 #   make samples  train the sample checkpoints anew
 #   make clean    remove what the other targets made
@@ -12,8 +13,10 @@ BIN := .venv/bin
 INSTALLED := .venv/installed.stamp
 SIZE ?= 1.6GB
 ARGS ?=
+N ?= 2000
+SEED ?= 1
 
-.PHONY: help demo test check check-all oracle lint bench samples clean
+.PHONY: help demo test check check-all oracle plans lint bench samples clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -36,6 +39,9 @@ oracle: $(INSTALLED)
 	@PYTHONPATH=tests:tests/optimizer JAX_PLATFORMS=cpu $(BIN)/python -m oracle $(ARGS)
 
 check-all: check oracle
+
+plans: $(INSTALLED)
+	@PLANS=$(N) PLANS_SEED=$(SEED) $(BIN)/python -m pytest tests/random_plans -n 0 -s $(ARGS)
 
 bench: $(INSTALLED)
 	@$(BIN)/python benchmarks/bench.py --size $(SIZE) --json build/bench.json --picture build/bench.png $(ARGS)

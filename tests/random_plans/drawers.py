@@ -1,0 +1,355 @@
+"""One drawer for every operation: an edit that makes sense for the tree as it stands, or nearly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from random_plans.model import Leaf, Path, Refused, State, printed, spelled
+from random_plans.patterns import select
+from random_plans.world import World
+
+Draw = Callable[[Any], Any]
+Drawer = Callable[[Draw, State, World], dict[str, Any]]
+
+_SOMETIMES = st.sampled_from([False, False, False, True])
+_SELDOM = st.sampled_from([False] * 11 + [True])
+_FACTORS = (0.5, 2.0, 0.1, -1.0, 3.0, 10.0, -0.25, 1e-3, 0.0, 1.0)
+_POLICIES = ("keep", "transform", "reset", "warm")
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"[{c}]" if c in "*?[{" else c for c in text)
+
+
+def _is_number(leaf: Leaf) -> bool:
+    return leaf.is_floating or leaf.is_complex
+
+
+def _some_leaf(draw: Draw, state: State, wanted: Callable[[Leaf], bool]) -> Path:
+    """A leaf that the operation applies to, those of the params first; seldom any leaf."""
+    fits = [path for path, leaf in state.leaves.items() if wanted(leaf)]
+    if not fits or draw(_SELDOM):
+        fits = list(state.leaves)
+    own = [path for path in fits if path[: len(state.root)] == state.root]
+    if own and draw(st.sampled_from([True, True, False])):
+        fits = own
+    return draw(st.sampled_from(fits))
+
+
+def _pattern(draw: Draw, state: State, path: Path) -> str:
+    """A pattern that names the leaf, and perhaps others."""
+    depth = draw(st.integers(1, len(path))) if path else 0
+    node = draw(st.sampled_from([path, path[:depth]]))
+    keys = [_escaped(str(key)) for key in node]
+    shape = draw(
+        st.sampled_from(
+            [
+                "literal",
+                "literal",
+                "star",
+                "deep",
+                "below",
+                "question",
+                "choice",
+                "regex",
+                "spelled",
+            ]
+        )
+    )
+    if shape == "spelled" and "/" in "".join(map(str, node)):
+        return spelled(node)
+    if shape == "star" and len(keys) > 1:
+        keys[draw(st.integers(1, len(keys) - 1))] = "*"
+    elif shape == "deep" and len(keys) > 1:
+        keys[draw(st.integers(0, len(keys) - 2))] = "**"
+    elif shape == "below":
+        keys.append("**")
+    elif shape == "question" and keys[-1][-1] not in "]}":
+        keys[-1] = keys[-1][:-1] + "?"
+    elif shape == "choice" and not set(keys[-1]) & set("[]{},"):
+        keys[-1] = f"{{{keys[-1]},kernel}}"
+    elif shape == "regex":
+        head = re.escape("/".join(map(str, path[:-1])))
+        return f"re:{head}{'/' if head else ''}.*"
+    return "/".join(keys)
+
+
+def _named(
+    draw: Draw, state: State, wanted: Callable[[Leaf], bool], *, empties: bool = False
+) -> dict[str, Any]:
+    """``at`` and the conditions that every edit may have."""
+    leaf = _some_leaf(draw, state, wanted)
+    edit: dict[str, Any] = {"at": _pattern(draw, state, leaf)}
+    if draw(_SELDOM):
+        edit["at"] = [edit["at"], _pattern(draw, state, _some_leaf(draw, state, wanted))]
+    if draw(_SOMETIMES):
+        edit["where_dtype"] = draw(st.sampled_from(["floating", "floating", "float*", "int*"]))
+    if draw(_SELDOM):
+        edit["except"] = _pattern(draw, state, _some_leaf(draw, state, wanted))
+    if draw(_SELDOM):
+        edit["where_ndim"] = draw(st.integers(0, 3))
+    if draw(_SELDOM):
+        edit["optional"] = True
+    if draw(_SELDOM):
+        edit["twins"] = "named"
+    if draw(_SELDOM):
+        edit["note"] = "as drawn"
+    if draw(_SOMETIMES):
+        try:
+            found = select(state, edit, skips_empties=not empties, names_twins=True)
+        except Refused:
+            return edit
+        counted = [path for path in found if not state.leaves[path].is_empty]
+        edit["expect"] = len(counted) + draw(_SELDOM)
+    return edit
+
+
+def _with_policy(draw: Draw, edit: dict[str, Any]) -> dict[str, Any]:
+    if draw(_SOMETIMES):
+        edit["optimizer"] = draw(st.sampled_from(_POLICIES))
+    return edit
+
+
+# --- values ------------------------------------------------------------------------------------------------------
+
+
+def _rescale(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _with_policy(draw, _named(draw, state, _is_number))
+    if draw(_SOMETIMES):
+        shape = state.leaves[_some_leaf(draw, state, _is_number)].shape
+        shape = shape[draw(st.integers(0, len(shape))) :]
+        by = world.array_file("float32", shape, draw(st.integers(0, 3)), is_zip=draw(st.booleans()))
+        return {**edit, "by": by}
+    return {**edit, "by": draw(st.sampled_from(_FACTORS))}
+
+
+def _normalize(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _with_policy(draw, _named(draw, state, _is_number))
+    edit["norm"] = draw(st.sampled_from(["l2", "l1", "max", "rms", "spectral"]))
+    if draw(_SOMETIMES):
+        edit["to"] = draw(st.sampled_from([2.0, 0.5, 10.0]))
+    if draw(_SOMETIMES):
+        edit["axis"] = draw(st.sampled_from([0, -1, [0, 1], [-1, 0], 1]))
+    if draw(st.booleans()):
+        edit["on_zero"] = "keep"
+    return edit
+
+
+def _replace(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    how = draw(st.sampled_from(["number", "donor", "file", "elsewhere"]))
+    if how == "number":
+        edit = _named(draw, state, lambda leaf: _is_number(leaf) or leaf.is_integer)
+        number = draw(st.sampled_from([0, 1, 0.5, -2, 7, 1e6]))
+        return _with_policy(draw, {**edit, "with": number})
+    edit = _with_policy(draw, _named(draw, state, lambda leaf: bool(leaf.dtype)))
+    if draw(_SOMETIMES):
+        edit["cast"] = True
+    if how == "file":
+        leaf = state.leaves[_some_leaf(draw, state, lambda leaf: bool(leaf.dtype))]
+        file = world.array_file(
+            "float32", leaf.shape, draw(st.integers(0, 3)), is_zip=draw(st.booleans())
+        )
+        return {**edit, "with": file}
+    edit["with"] = world.donor(draw(st.integers(0, 1)))
+    if how == "elsewhere":
+        place = draw(st.sampled_from(list(state.leaves)))
+        path = draw(st.sampled_from(list(world.stored)))
+        for key in ("except", "expect", "where_dtype", "where_ndim"):
+            edit.pop(key, None)
+        depth = draw(st.integers(0, min(len(place), len(path)) - 1))
+        ends = (place[: len(place) - depth], path[: len(path) - depth])
+        edit |= {"at": _escaped(printed(ends[0])), "from": printed(ends[1])}
+    return edit
+
+
+def _reinit(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _with_policy(draw, _named(draw, state, _is_number))
+    init = draw(st.sampled_from(["zeros", "ones", "constant", "normal", "uniform", "lecun_normal"]))
+    edit["init"] = init
+    if init == "constant":
+        edit["value"] = draw(st.sampled_from([0.25, -1.5]))
+    elif draw(_SOMETIMES):
+        edit["seed"] = draw(st.integers(0, 5))
+    return edit
+
+
+def _average(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _with_policy(draw, _named(draw, state, _is_number))
+    if draw(_SOMETIMES):
+        edit = {key: value for key, value in edit.items() if key == "optimizer"}
+    members = [world.donor(n) for n in range(draw(st.integers(1, 2)))]
+    edit["with"] = members if len(members) > 1 else members[0]
+    if draw(st.booleans()):
+        weights = st.sampled_from([1, 3, 0.5, 2])
+        edit["weights"] = [draw(weights) for _ in range(1 + len(members))]
+        if draw(_SELDOM):
+            edit["weights"][0] = -0.25
+    return edit
+
+
+def _cast(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit: dict[str, Any] = {}
+    if not draw(_SOMETIMES):
+        edit = _with_policy(draw, _named(draw, state, lambda leaf: leaf.is_floating))
+    dtypes = ["bfloat16", "float32", "float16", "float64", "float8_e4m3fn", "float8_e5m2", "int16"]
+    edit["to"] = draw(st.sampled_from(dtypes if not world.layout.is_file else dtypes[:4]))
+    if draw(_SOMETIMES):
+        edit["underflow"] = "keep"
+    return edit
+
+
+def _set(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    def wanted(leaf: Leaf) -> bool:
+        return bool(leaf.dtype) and leaf.shape in ((), (1,)) and not leaf.is_complex
+
+    edit = _named(draw, state, wanted)
+    return {**edit, "to": draw(st.sampled_from([0, 1, 100, 0.5, True, -1]))}
+
+
+def _reset_optimizer(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit: dict[str, Any] = {}
+    if draw(st.booleans()):
+        slots = [slot for slot in state.slots.values() if slot.path in state.leaves]
+        paths = [p for slot in slots for p in (slot.path, slot.param)] or list(state.leaves)
+        edit["at"] = _pattern(draw, state, draw(st.sampled_from(paths)))
+    if draw(st.booleans()):
+        edit["clocks"] = True
+    return edit
+
+
+# --- places ------------------------------------------------------------------------------------------------------
+
+
+def _place(draw: Draw, state: State, node: Path) -> str:
+    """Where something may go: beside where it stands, deeper, to the end of a list, onto something else."""
+    how = draw(st.sampled_from(["beside", "beside", "deeper", "end", "elsewhere", "onto", "slash"]))
+    parent = printed(node[:-1])
+    head = f"{parent}/" if parent else ""
+    name = draw(st.sampled_from(["head", "new_1", "7", "kernel"]))
+    if how == "deeper":
+        return f"{head}new/{name}"
+    if how == "end":
+        lists = [n for n in state.nodes() if state.is_list(n)]
+        if lists:
+            chosen = draw(st.sampled_from(sorted(lists, key=printed)))
+            size = len({p[len(chosen)] for p in state.leaves if p[: len(chosen)] == chosen})
+            return f"{printed(chosen)}/{size - draw(st.integers(0, 1))}"
+    if how == "elsewhere":
+        return f"aside/{name}"
+    if how == "onto":
+        return printed(draw(st.sampled_from(list(state.leaves))))
+    if how == "slash":
+        return "/".join(s for s in (spelled(node[:-1]), f"x%2F{name}") if s)
+    return f"{head}{name}"
+
+
+def _some_node(draw: Draw, state: State) -> Path:
+    path = _some_leaf(draw, state, lambda leaf: True)
+    return path[: draw(st.integers(1, len(path)))] if path else path
+
+
+def _conditions(draw: Draw, edit: dict[str, Any]) -> dict[str, Any]:
+    if draw(_SELDOM):
+        edit["where_dtype"] = "floating"
+    if draw(_SELDOM):
+        edit["optional"] = True
+    if draw(_SELDOM):
+        edit["twins"] = "named"
+    return edit
+
+
+def _rename(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    node = _some_node(draw, state)
+    how = draw(st.sampled_from(["one", "one", "wild", "swap"]))
+    if how == "swap":
+        other = _some_node(draw, state)
+        one, two = _escaped(printed(node)), _escaped(printed(other))
+        return {"moves": {one: printed(other), two: printed(node)}}
+    return _conditions(draw, _to(draw, state, node, is_wild=how == "wild"))
+
+
+def _to(draw: Draw, state: State, node: Path, *, is_wild: bool) -> dict[str, Any]:
+    keys = [_escaped(str(key)) for key in node]
+    if not is_wild or len(node) < 2 or any("/" in str(key) for key in node):
+        return {"at": "/".join(keys), "to": _place(draw, state, node)}
+    at = draw(st.integers(0, len(node) - 1))
+    to = [str(key) for key in node]
+    keys[at], to[at] = "*", r"\1"
+    shape = draw(st.sampled_from(["last", "first", "glued"]))
+    if shape == "glued":
+        to[at] = r"new_\1"
+    elif shape == "last" and at < len(to) - 1:
+        to[-1] = "head"
+    else:
+        to.insert(at, "new")
+    return {"at": "/".join(keys), "to": "/".join(to)}
+
+
+def _copy(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    return _conditions(draw, _to(draw, state, _some_node(draw, state), is_wild=draw(_SOMETIMES)))
+
+
+def _delete(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    return _named(draw, state, lambda leaf: True, empties=True)
+
+
+def _keep(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _named(draw, state, lambda leaf: True, empties=True)
+    if draw(st.booleans()):
+        others = [
+            _escaped(str(key))
+            for key in sorted({path[0] for path in state.leaves if path}, key=str)
+        ]
+        at = edit["at"] if isinstance(edit["at"], list) else [edit["at"]]
+        edit["at"] = list(dict.fromkeys([*others[:-1], *at]))
+        edit.pop("expect", None)
+    return edit
+
+
+def _extract_item(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit: dict[str, Any] = {"at": _escaped(printed(_some_node(draw, state)))}
+    if world.has_steps or draw(_SELDOM):
+        if draw(st.booleans()):
+            edit["as"] = draw(st.sampled_from(["weights", "more", "no/name"]))
+        if draw(st.booleans()):
+            edit["keep"] = True
+    return edit
+
+
+def _insert_item(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    if len(state.items) > 1 and draw(st.booleans()):
+        item = draw(st.sampled_from(state.items))
+        other = draw(st.sampled_from(state.items))
+        return {"at": f"{other}/{draw(st.sampled_from(['back', 'params', 'x/y']))}", "from": item}
+    donor = world.donor(draw(st.integers(0, 1)))
+    path = draw(st.sampled_from(list(world.stored)))
+    node = path[: draw(st.integers(0, len(path)))]
+    here = node if draw(st.booleans()) and node else None
+    at = printed(here) if here else _place(draw, state, _some_node(draw, state))
+    edit: dict[str, Any] = {"at": at, "with": donor}
+    if node:
+        edit["from"] = printed(node)
+    return edit
+
+
+DRAWERS: dict[str, Drawer] = {
+    "rescale": _rescale,
+    "normalize": _normalize,
+    "replace": _replace,
+    "reinit": _reinit,
+    "average": _average,
+    "cast": _cast,
+    "set": _set,
+    "reset-optimizer": _reset_optimizer,
+    "rename": _rename,
+    "copy": _copy,
+    "delete": _delete,
+    "keep": _keep,
+    "extract-item": _extract_item,
+    "insert-item": _insert_item,
+}
+"""Every operation of the table must be here: a new one is tested by being listed."""

@@ -1,0 +1,29 @@
+"""The fold over a plan's edits in flat NumPy: what must stand where, or that the plan is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from random_plans import places, twins, values
+from random_plans.model import Fields, State, Words
+from random_plans.world import World
+
+OPERATIONS = {
+    **values.OPERATIONS,
+    **places.OPERATIONS,
+    "reset-optimizer": twins.reset_optimizer,
+}
+
+
+def edited(state: State, edit: Fields, world: World, words: Words, shared: dict[str, Any]) -> State:
+    """The state after one more edit; ``shared`` are the plan's other fields.
+
+    Raises:
+        Refused: the contract says no.
+    """
+    after = state.copy()
+    settings = {**edit, "_plan_optimizer": shared.get("optimizer")}
+    settings["_is_told"] = "optimizer_kind" in shared
+    OPERATIONS[edit["op"]](after, settings, world, words)
+    twins.check_clocks(after)
+    return after

@@ -1,0 +1,195 @@
+"""Plans of up to six edits over trees of every kind do what flat NumPy says, in every layout, or are refused.
+
+``PLANS=2000 PLANS_SEED=7 pytest tests/random_plans -n 0 -s`` (or ``make plans N=2000 SEED=7``) draws as many others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path as File
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+from random_plans import judge, reference
+from random_plans.drawers import DRAWERS
+from random_plans.layouts import LAYOUTS, Layout
+from random_plans.model import Path, Refused, State, Words, printed
+from random_plans.optimizers import TOLD
+from random_plans.trees import is_storable, samples
+from random_plans.world import World
+from surgery_cli.errors import SurgeryError, ValueRefusal
+from surgery_cli.operations.table import operations
+
+PLANS = int(os.environ.get("PLANS", "200"))
+SEED = int(os.environ.get("PLANS_SEED", "1"))
+MOST_EDITS = 6
+
+
+def test_every_operation_of_the_table_is_drawn_and_has_a_reference() -> None:
+    assert set(DRAWERS) == set(reference.OPERATIONS) == set(operations())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+def test_random_plans_do_what_flat_numpy_says(layout: Layout) -> None:
+    tally = judge.Tally()
+
+    @hypothesis.seed(SEED)
+    @settings(
+        max_examples=max(1, PLANS // len(LAYOUTS)),
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+        print_blob=False,
+    )
+    @given(st.data())
+    def one_plan(data: st.DataObject) -> None:
+        sample = data.draw(samples(layout).filter(lambda sample: is_storable(sample.tree)))
+        note(f"{layout.name}, {sample.optimizer}: {sample}")
+        with tempfile.TemporaryDirectory(prefix="plans-") as folder:
+            check(data, World(File(folder), layout, sample), tally)
+
+    sys.stdout.write(f"\n{layout.name}, seed {SEED}: ")
+    one_plan()
+    sys.stdout.write(f"{tally}\n")
+
+
+def check(data: st.DataObject, world: World, tally: judge.Tally) -> None:
+    """Draw a plan edit by edit, hold each prefix against the reference, and carry it out."""
+    digest = judge.digest_of(world.source)
+    shared = _shared(data, world)
+    states, edits = [world.state()], []
+    tally.plans += 1
+    count = data.draw(st.integers(1, MOST_EDITS))
+    for number in range(count):
+        turn = world.sample.seed + 5 * number  # or the first would be drawn most
+        names = sorted(DRAWERS)
+        name = data.draw(st.sampled_from(names[turn % len(names) :] + names[: turn % len(names)]))
+        state = states[-1]
+        edit = {"op": name, **DRAWERS[name](data.draw, state, world)}
+        edits.append(edit)
+        tally.edits += 1
+        tally.operations[name] = tally.operations.get(name, 0) + 1
+        after = _after(state, edit, world, {**shared, "edits": edits}, tally)
+        if after is None:
+            edits.pop()
+        else:
+            states.append(after)
+    _carry_out(world, states, {**shared, "edits": edits}, data, tally)
+    assert judge.digest_of(world.source) == digest, "the source has changed"
+
+
+def _shared(data: st.DataObject, world: World) -> dict[str, Any]:
+    """The fields of the plan beside its edits."""
+    shared: dict[str, Any] = {}
+    name = world.sample.optimizer
+    if name == "nnx":
+        shared["params"] = "model"
+    if name in TOLD and data.draw(st.booleans()):
+        shared["optimizer_kind"] = TOLD[name]
+    if data.draw(st.integers(0, 7)) == 7:
+        shared["optimizer"] = data.draw(st.sampled_from(["keep", "reset"]))
+    return shared
+
+
+def _after(
+    state: State, edit: dict[str, Any], world: World, document: dict[str, Any], tally: judge.Tally
+) -> State | None:
+    """The state after the edit; None if it is rightly refused."""
+    note(f"plan {json.dumps(document, ensure_ascii=False)}")
+    code, said, why = 0, None, ""
+    try:
+        said = judge.preview(world, document)
+    except SurgeryError as error:
+        code, why = error.exit_code, str(error)
+    policies = {} if said is None else {leaf.path: leaf.policy or "" for leaf in said.leaves}
+    words: Words = lambda path: policies.get(printed(path), "")  # noqa: E731
+    after, expected = None, 0
+    try:
+        after = reference.edited(state, edit, world, words, document)
+    except Refused as refused:
+        expected, why = refused.code, f"{refused}; {why}"
+    if code != expected:
+        may = state.may if after is None else after.may
+        is_open = code in may and not expected
+        assert is_open, f"refused with {code}, expected {expected}: {why}"
+    if code:
+        target = world.folder / f"refused{world.source.suffix}"
+        assert judge.code_of(world, target, document) == code
+        tally.refuse(code, was_open=not expected)
+        return None
+    return after
+
+
+def _carry_out(
+    world: World,
+    states: list[State],
+    document: dict[str, Any],
+    data: st.DataObject,
+    tally: judge.Tally,
+) -> None:
+    """``states``: of the reference, before the first edit and after each."""
+    state = states[-1]
+    target = world.folder / f"result{world.source.suffix}"
+    code = 0
+    try:
+        report = judge.applied(world.source, target, document)
+    except SurgeryError as error:
+        code, why = error.exit_code, str(error)
+    if code:
+        assert state.refused_by_value or code in state.may, f"refused with {code}: {why}"
+        assert judge.code_of(world, world.folder / f"again{target.suffix}", document) == code == 1
+        tally.refuse(code, was_open=not state.refused_by_value)
+        return
+    assert not state.refused_by_value, f"should be refused: {state.refused_by_value}"
+    found = world.restored(target, state.items)
+    wrong = judge.compare(found, state)
+    assert not wrong, wrong
+    wrong = judge.check_preview(judge.preview(world, document), report, world, found)
+    assert not wrong, wrong
+    tally.done += 1
+    if len(states) > 2:
+        at = data.draw(st.integers(1, len(states) - 2))
+        _in_two_runs(world, found, document, at, states[at], state)
+
+
+def _in_two_runs(
+    world: World,
+    found: dict[Path, Any],
+    document: dict[str, Any],
+    at: int,
+    between: State,
+    state: State,
+) -> None:
+    """One plan of several edits equals two plans that share them out.
+
+    Left out: a step of which one item is left, whose paths then lack its name; a counter that goes back to its start
+    with slots that the same plan must reset; copies of params and slots elsewhere, which a second plan finds as such.
+    """
+    if len(between.items) == 1 or between.restarted & between.clocks.keys():
+        return
+    if state.restarted & state.clocks.keys() or between.has_strangers:
+        return
+    first = world.folder / f"first{world.source.suffix}"
+    second = world.folder / f"second{world.source.suffix}"
+    edits = document["edits"]
+    try:
+        judge.applied(world.source, first, {**document, "edits": edits[:at]})
+    except ValueRefusal:  # of a leaf that the whole plan takes out
+        return
+    rest = {**document, "edits": edits[at:]}
+    if between.slots and between.root:
+        rest["params"] = printed(between.root)
+    if not between.slots:
+        rest.pop("params", None)
+        rest.pop("optimizer_kind", None)
+    judge.applied(first, second, rest)
+    wrong = judge.same(world.restored(second, state.items), found)
+    assert not wrong, wrong

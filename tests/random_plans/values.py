@@ -1,0 +1,392 @@
+"""What the value operations do to a leaf, and to its twins, in NumPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from random_plans import twins
+from random_plans.model import Fields, Leaf, Path, Refused, State, Words, printed
+from random_plans.patterns import select
+from random_plans.world import World
+
+_FLOATS = ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
+
+
+def wide(dtype: str) -> Any:
+    """The dtype in which a leaf is computed: float32, or its own if that is wider."""
+    if dtype in ("float64", "complex64", "complex128"):
+        return np.dtype(dtype)
+    return np.dtype("float32")
+
+
+def rounded(values: Any, dtype: str) -> np.ndarray:
+    """To nearest even, once; what overflows becomes infinite or NaN, quietly."""
+    with np.errstate(all="ignore"):
+        return np.asarray(values).astype(np.dtype(dtype))
+
+
+def put(state: State, path: Path, value: Any, *, ulps: float = 0, known: bool = True) -> None:
+    """Give a leaf another value; Python numbers stay Python numbers."""
+    leaf = state.leaves[path]
+    if leaf.is_python:
+        value = type(leaf.value)(np.asarray(value)[()])
+    state.leaves[path] = leaf.with_value(value, ulps=ulps, known=known)
+
+
+def _sizes(values: Any) -> np.ndarray:
+    array = np.asarray(values)
+    return np.abs(array.astype("complex128" if array.dtype.kind == "c" else "float64"))
+
+
+def check_loss(state: State, path: Path, old: Any, new: Any, *, zeros: bool = True) -> None:
+    """New infinities are refused; whether zeros are a loss, the program may say."""
+    before, after = _sizes(old), _sizes(new)
+    if not np.isfinite(after[np.isfinite(before)]).all():
+        state.refuse_value(f"'{printed(path)}' gets infinities")
+    if zeros and ((after == 0) & (before != 0)).any():
+        state.may[1] = f"'{printed(path)}' gets zeros"
+
+
+# --- factors -----------------------------------------------------------------------------------------------------
+
+
+def _check_numeric(leaf: Leaf, path: Path) -> None:
+    if not (leaf.is_floating or leaf.is_complex):
+        raise Refused(2, f"'{printed(path)}' is not floating")
+
+
+def rescale(state: State, edit: Fields, world: World, words: Words) -> None:
+    selected = select(state, edit)
+    for path in selected:
+        _check_numeric(state.leaves[path], path)
+    twins.refuse_negative(state, selected, edit["by"])
+    before = state.copy()
+    factors: dict[Path, Any] = {}
+    for path in selected:
+        leaf = state.leaves[path]
+        factors[path] = factor = _factor(edit["by"], leaf, world)
+        dtype = wide(leaf.dtype)
+        with np.errstate(all="ignore"):
+            new = np.asarray(leaf.value).astype(dtype) * _weak(factor, dtype)
+        new = rounded(new, leaf.dtype)
+        check_loss(
+            state, path, leaf.value, new, zeros=not (isinstance(factor, float) and not factor)
+        )
+        put(state, path, new)
+    twins.follow_factor(state, before, edit, factors, words)
+
+
+def _factor(by: float | str, leaf: Leaf, world: World) -> Any:
+    if not isinstance(by, str):
+        return float(by)
+    array = world.array(by)
+    if len(array.shape) > len(leaf.shape):
+        raise Refused(2, "the factor does not broadcast")
+    for n, m in zip(array.shape[::-1], leaf.shape[::-1], strict=False):
+        if n not in (1, m):
+            raise Refused(2, "the factor does not broadcast")
+    return array
+
+
+def _weak(factor: Any, dtype: Any) -> Any:
+    """A number takes the leaf's width; an array has its own."""
+    return dtype.type(factor) if isinstance(factor, float) else factor
+
+
+def normalize(state: State, edit: Fields, world: World, words: Words) -> None:
+    selected = select(state, edit)
+    if edit.get("to", 1.0) <= 0:
+        raise Refused(2, "a norm is above 0")
+    for path in selected:
+        _check_norm(state.leaves[path], path, edit)
+    before = state.copy()
+    factors: dict[Path, Any] = {}
+    for path in selected:
+        leaf = state.leaves[path]
+        if not leaf.known:
+            put(state, path, leaf.value, known=False)
+            factors[path] = math.nan
+            continue
+        norms = _norms(np.asarray(leaf.value), edit)
+        if not np.isfinite(norms).all():
+            state.refuse_value(f"the norm of '{printed(path)}' is not finite")
+            norms = np.ones_like(norms)
+        zero = norms == 0
+        if zero.any() and edit.get("on_zero", "error") == "error":
+            state.refuse_value(f"a norm of '{printed(path)}' is 0")
+        factor = np.where(zero, 1.0, edit.get("to", 1.0) / np.where(zero, 1.0, norms))
+        factors[path] = factor if factor.size > 1 else float(factor.reshape(()))
+        new = rounded(np.asarray(leaf.value).astype(_double(leaf.dtype)) * factor, leaf.dtype)
+        check_loss(state, path, leaf.value, new)
+        put(state, path, new, ulps=1 if leaf.dtype in ("bfloat16", "float16") else 4)
+    twins.follow_factor(state, before, edit, factors, words)
+
+
+def _double(dtype: str) -> str:
+    return "complex128" if dtype.startswith("complex") else "float64"
+
+
+def _check_norm(leaf: Leaf, path: Path, edit: Fields) -> None:
+    _check_numeric(leaf, path)
+    ndim = len(leaf.shape)
+    axes = _axes(edit.get("axis"), ndim)
+    if edit.get("norm") == "spectral" and (len(axes) < 2 or (edit.get("axis") and len(axes) > 2)):
+        raise Refused(2, f"'{printed(path)}' is no matrix")
+
+
+def _axes(given: Any, ndim: int) -> tuple[int, ...]:
+    if given is None:
+        return tuple(range(ndim))
+    axes = [given] if isinstance(given, int) else list(given)
+    if any(not -ndim <= n < ndim for n in axes):
+        raise Refused(2, "no such axis")
+    found = tuple(n % ndim for n in axes)
+    if len(set(found)) < len(found):
+        raise Refused(2, "an axis twice")
+    return found
+
+
+def _norms(value: np.ndarray, edit: Fields) -> np.ndarray:
+    x = np.abs(value.astype(_double(value.dtype.name)))
+    axes = _axes(edit.get("axis"), x.ndim)
+    norm = edit.get("norm", "l2")
+    if norm == "l1":
+        return x.sum(axis=axes, keepdims=True)
+    if norm == "max":
+        return x.max(axis=axes, keepdims=True)
+    if norm == "spectral":
+        return _spectral(value.astype(_double(value.dtype.name)), edit.get("axis"), axes)
+    square = (x * x).sum(axis=axes, keepdims=True)
+    count = math.prod(x.shape[axis] for axis in axes)
+    return np.sqrt(square / count if norm == "rms" else square)
+
+
+def _spectral(x: np.ndarray, axis: Any, axes: tuple[int, ...]) -> np.ndarray:
+    if axis is None:
+        largest = np.linalg.svd(x.reshape(-1, x.shape[-1]), compute_uv=False).max()
+        return np.full((1,) * x.ndim, largest)
+    moved = np.moveaxis(x, axes, (-2, -1))
+    return np.expand_dims(np.linalg.svd(moved, compute_uv=False).max(axis=-1), axes)
+
+
+# --- new values --------------------------------------------------------------------------------------------------
+
+
+def _number_in(number: float, leaf: Leaf) -> np.ndarray:
+    """The number in the leaf's dtype.
+
+    Raises:
+        Refused: the dtype does not hold it.
+    """
+    if leaf.is_integer:
+        limits = np.iinfo(leaf.dtype)
+        if number != int(number) or not limits.min <= number <= limits.max:
+            raise Refused(2, f"{leaf.dtype} does not hold {number}")
+        return np.asarray(int(number), leaf.dtype)
+    part = {"complex64": "float32", "complex128": "float64"}.get(leaf.dtype, leaf.dtype)
+    if abs(number) > float(ml_dtypes.finfo(part).max):
+        raise Refused(2, f"{leaf.dtype} does not hold {number}")
+    return rounded(np.float64(number), leaf.dtype)
+
+
+def replace_values(state: State, edit: Fields, world: World, words: Words) -> None:
+    given = edit["with"]
+    before = state.copy()
+    if not isinstance(given, str):
+        selected = select(state, edit)
+        for path in selected:
+            leaf = state.leaves[path]
+            if not (leaf.is_floating or leaf.is_integer or leaf.is_complex):
+                raise Refused(2, f"no number stands in '{printed(path)}'")
+            value = _number_in(given, leaf)
+            if leaf.is_integer and given < 0:
+                state.may[2] = f"'{printed(path)}' may count steps"
+            if given and not np.any(value):
+                state.may[1] = f"{given} becomes 0"
+            put(state, path, np.full(leaf.shape, value))
+        twins.refuse_negative(before, selected, given)
+        twins.follow_new_values(state, before, edit, selected, words)
+        return
+    selected = select(state, edit)
+    for path in selected:
+        leaf = state.leaves[path]
+        source, place, value = world.counterpart(given, path, edit)
+        _take(state, path, leaf, value, edit, (source, place))
+    twins.follow_new_values(state, before, edit, selected, words, world=world)
+
+
+def _take(
+    state: State, path: Path, leaf: Leaf, value: Any, edit: Fields, home: tuple[str, Path]
+) -> None:
+    """A leaf of a donor in the place of another."""
+    donor = Leaf(value)
+    if donor.is_empty or donor.is_text != leaf.is_text or donor.shape != leaf.shape:
+        raise Refused(2, f"the donor's leaf does not fit '{printed(path)}'")
+    if leaf.is_text:
+        state.leaves[path] = Leaf(value, home)
+        return
+    new = np.asarray(value)
+    if donor.dtype != leaf.dtype:
+        families = [family(donor), family(leaf)]
+        if not edit.get("cast") or families[0] != families[1]:
+            raise Refused(2, f"the donor's leaf has another dtype than '{printed(path)}'")
+        new = cast_values(state, path, new, leaf.dtype, donor.dtype)
+    if leaf.is_python:
+        new = type(leaf.value)(new[()])
+    state.leaves[path] = Leaf(new, home)
+
+
+def family(leaf: Leaf) -> str:
+    names = {"float": leaf.is_floating, "int": leaf.is_integer, "complex": leaf.is_complex}
+    return next((name for name, belongs in names.items() if belongs), leaf.dtype)
+
+
+def reinit(state: State, edit: Fields, world: World, words: Words) -> None:
+    selected = select(state, edit)
+    for path in selected:
+        _check_numeric(state.leaves[path], path)
+    constants = {"zeros": 0.0, "ones": 1.0, "constant": edit.get("value")}
+    constant = constants.get(edit["init"])
+    before = state.copy()
+    for path in selected:
+        leaf = state.leaves[path]
+        if constant is None:
+            if len(leaf.shape) < 2 and edit["init"] not in ("normal", "uniform"):
+                raise Refused(2, "no fans")
+            put(state, path, np.asarray(leaf.value), known=False)
+        else:
+            value = _number_in(constant, leaf)
+            if constant and not np.any(value):
+                state.may[1] = f"{constant} becomes 0"
+            put(state, path, np.full(leaf.shape, value))
+    signed = constant if constant is not None else (0.0 if edit["init"] == "uniform" else -1.0)
+    twins.refuse_negative(before, selected, signed)
+    twins.follow_new_values(state, before, edit, selected, words)
+
+
+def set_number(state: State, edit: Fields, world: World, words: Words) -> None:
+    selected = select(state, edit)
+    before = state.copy()
+    to = edit["to"]
+    for path in selected:
+        leaf = state.leaves[path]
+        if not leaf.dtype or math.prod(leaf.shape) != 1 or leaf.is_complex:
+            raise Refused(2, f"'{printed(path)}' is no single number")
+        if isinstance(to, bool) != (leaf.dtype == "bool"):
+            raise Refused(2, "a flag is no number")
+        value = np.asarray(to) if isinstance(to, bool) else _number_in(to, leaf)
+        if leaf.is_integer and to < 0:
+            state.may[2] = f"'{printed(path)}' may count steps"
+        if to and not np.any(value):
+            state.may[1] = f"{to} becomes 0"
+        put(state, path, np.full(leaf.shape, value))
+    twins.refuse_negative(before, selected, -1.0 if to is not True and to < 0 else 1.0)
+    for path in selected:
+        if path in state.clocks:
+            twins.set_clock(state, path, to)
+    twins.follow_new_values(state, before, edit, selected, words)
+
+
+# --- dtypes and averages -----------------------------------------------------------------------------------------
+
+
+def cast(state: State, edit: Fields, world: World, words: Words) -> None:
+    to = edit["to"]
+    everything = not edit.get("at")
+    selected = (
+        select(state, edit, everything=everything)
+        if not everything
+        else [
+            path
+            for path in select(state, edit, everything=True)
+            if state.leaves[path].is_floating and not state.leaves[path].is_python
+        ]
+    )
+    if everything and not selected and not edit.get("optional"):
+        raise Refused(2, "nothing is floating")
+    before = state.copy()
+    for path in selected:
+        leaf = state.leaves[path]
+        if leaf.dtype == to and not leaf.is_python:
+            continue
+        if not leaf.dtype or leaf.is_python or family(leaf) != family(Leaf(np.zeros((), to))):
+            raise Refused(2, f"'{printed(path)}' is not cast to {to}")
+        if leaf.is_integer and not edit.get("where_dtype", "").startswith(("int", "uint")):
+            raise Refused(2, "an integer leaf, and the edit does not say that it means it")
+        new = cast_values(state, path, np.asarray(leaf.value), to, leaf.dtype, edit)
+        state.leaves[path] = leaf.with_value(new, known=leaf.known)
+    changed = [p for p in selected if state.leaves[p] is not before.leaves[p]]
+    twins.follow_cast(state, before, edit, changed, words)
+
+
+def cast_values(
+    state: State,
+    path: Path,
+    value: np.ndarray,
+    to: str,
+    dtype: str,
+    edit: Fields = MappingProxyType({}),
+) -> np.ndarray:
+    new = rounded(value, to)
+    if to.startswith(("int", "uint")):
+        if (new.astype(dtype) != value).any() or ((new < 0) != (value < 0)).any():
+            state.refuse_value(f"'{printed(path)}' does not fit {to}")
+        return new
+    check_loss(state, path, value, new, zeros=edit.get("underflow") != "keep")
+    return new
+
+
+def average(state: State, edit: Fields, world: World, words: Words) -> None:
+    everything = not edit.get("at")
+    selected = select(state, edit, everything=everything)
+    if everything:
+        leaves = state.leaves
+        selected = [p for p in selected if leaves[p].is_floating and not leaves[p].is_python]
+        if not selected and not edit.get("optional"):
+            raise Refused(2, "nothing is floating")
+    named = edit.get("with", ())
+    members = [named] if isinstance(named, str) else list(named)
+    if not selected:
+        return
+    weights = list(edit.get("weights", ())) or [1.0] * (1 + len(members))
+    if len(weights) != 1 + len(members) or not sum(weights):
+        raise Refused(2, "weights do not fit the members")
+    shares = [weight / math.fsum(weights) for weight in weights]
+    if min(shares) < 0:
+        twins.refuse_negative_weights(state, selected)
+    before = state.copy()
+    for path in selected:
+        leaf = state.leaves[path]
+        _check_numeric(leaf, path)
+        blocks = [np.asarray(leaf.value).astype(_double(leaf.dtype))]
+        for member in members:
+            other = world.leaf_of(member, path)
+            if np.shape(other) != leaf.shape or family(Leaf(other)) != family(leaf):
+                raise Refused(2, f"a member's leaf does not fit '{printed(path)}'")
+            blocks.append(np.asarray(other).astype(_double(leaf.dtype)))
+        total = sum(share * block for share, block in zip(shares, blocks, strict=True))
+        new = rounded(total, leaf.dtype)
+        check_loss(state, path, leaf.value, new, zeros=False)
+        put(state, path, new, ulps=1, known=leaf.known)
+        if leaf.dtype in ("float64", "complex128") or min(shares) < 0:  # sums may cancel
+            largest = max(float(np.abs(block).max(initial=0.0)) for block in blocks)
+            state.leaves[path] = replace(state.leaves[path], ulps=8 * max(1.0, largest))
+    twins.follow_average(state, before, edit, selected, words)
+
+
+OPERATIONS: dict[str, Callable[[State, Fields, World, Words], None]] = {
+    "rescale": rescale,
+    "normalize": normalize,
+    "replace": replace_values,
+    "reinit": reinit,
+    "set": set_number,
+    "cast": cast,
+    "average": average,
+}
