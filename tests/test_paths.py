@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surgery_cli.errors import PlanError
-from surgery_cli.tree.paths import LeafPath, PathPattern, decode, nearest
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath, PathPattern, decode
 
 
 def path(*keys):

@@ -19,7 +19,7 @@ from surgery_cli.cli.heap import collect_rarely, reuse_blocks
 from surgery_cli.errors import PlanError, Problem, SurgeryError
 
 if TYPE_CHECKING:
-    from typer._click.core import Command
+    from typer._click.core import Command, Context
 
 USAGE: Final = 2
 BUG: Final = 70
@@ -150,19 +150,34 @@ def _report_usage(error: typer.TyperException, is_json: bool) -> int:
 
     context = getattr(error, "ctx", None)
     name = context.command_path if context is not None else "surgery"
-    # Typer's own words for a value that is none of the choices
-    what = error.format_message().replace(": Value error, ", ": ")
+    name_given = getattr(error, "option_name", None) if hasattr(error, "possibilities") else None
+    # Typer's own words for a value that is none of the choices; and its guesses are far-fetched
+    what = error.message if name_given else error.format_message().replace(": Value error, ", ": ")
     if not is_json and context is not None and what == context.get_help():
         sys.stderr.write(f"{what}\n")  # `surgery` alone
         return USAGE
     usage = context.get_usage() if context is not None else ""
+    fix = f"`{name} --help` explains it"
+    if name_given and context is not None and (close := _near_options(name_given, context)):
+        fix = f"did you mean {' or '.join(f'`{option}`' for option in close)}? {fix}"
     problem = Problem(
-        f"{what[:1].lower()}{what[1:]}".rstrip("."),
-        why=" ".join(usage.split()),
-        fix=f"`{name} --help` explains it",
+        f"{what[:1].lower()}{what[1:]}".rstrip("."), why=" ".join(usage.split()), fix=fix
     )
     print_problems([problem], is_json=is_json)
     return USAGE
+
+
+def _near_options(given: str, context: Context) -> list[str]:
+    """The options of the command that may have been meant, as they are typed."""
+    from surgery_cli.tree.nearness import nearest
+
+    options = {
+        spelled.lstrip("-"): spelled
+        for parameter in context.command.params
+        for spelled in parameter.opts
+        if spelled.startswith("--")
+    }
+    return [options[name] for name in nearest(given.lstrip("-"), options, 2)]
 
 
 def _report_bug(error: Exception, is_json: bool) -> int:

@@ -14,7 +14,7 @@ from surgery_cli.cli import cleaning, commands, edge, edits, probe
 from surgery_cli.cli.spelling import example_command, first_line
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
-from surgery_cli.tree.paths import nearest
+from surgery_cli.tree.nearness import nearest
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
@@ -114,6 +114,7 @@ app = typer.Typer(
     cls=Commands,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    suggest_commands=False,  # `Commands` does, and says nothing far-fetched
     no_args_is_help=True,
     context_settings={"max_content_width": 100},
     help="Edit Orbax checkpoints: declarative, copy-on-write, verified.",

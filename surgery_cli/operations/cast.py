@@ -13,7 +13,8 @@ from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.base import Kit, LeafOperation, Place
 from surgery_cli.operations.settings import LARGEST, integer_range
 from surgery_cli.operations.underflow import LEAST_COUNTED, PARTS, refuse_lost
-from surgery_cli.tree.paths import LeafPath, nearest
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating, is_integer
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64))

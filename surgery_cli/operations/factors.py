@@ -10,7 +10,8 @@ from surgery_cli.draft import LeafRecipe, LeafRef, Operand, Step, is_numeric
 from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.operations.underflow import refuse_lost_products
-from surgery_cli.tree.paths import LeafPath, nearest
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_integer
 
 _ENTRY = re.compile(r"(.+\.(?:npz|safetensors)):(.+)")

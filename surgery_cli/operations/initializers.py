@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.settings import check_above_zero, check_finite, check_fits, resolve_axes
-from surgery_cli.tree.paths import nearest
+from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.specs import LeafSpec, is_complex
 
 _FANS = {"in_axis": -2, "out_axis": -1, "batch_axis": ()}

@@ -16,7 +16,8 @@ from surgery_cli.operations.places import PlaceOperation
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.sequences import NodeKeys, indices_text, lists_in, raise_all
 from surgery_cli.operations.targets import Places, Target
-from surgery_cli.tree.paths import LeafPath, Match, PathPattern, nearest
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath, Match, PathPattern
 from surgery_cli.tree.specs import LeafKind
 
 _ARRAYS = {LeafKind.ARRAY, LeafKind.NUMPY}

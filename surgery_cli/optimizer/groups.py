@@ -13,7 +13,8 @@ from surgery_cli.optimizer.kinds import Field
 from surgery_cli.optimizer.mirrors import Mirror, Pair
 from surgery_cli.optimizer.relations import relation_in_factored
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import TreeSpec
 
 LIKE_INIT: Final = (

@@ -8,7 +8,8 @@ from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.factories import FACTORIES, REFUSED, STATELESS, WITHOUT_SLOTS, WRAPPERS
 from surgery_cli.optimizer.groups import LIKE_INIT, Behind
 from surgery_cli.optimizer.kinds import Kind
-from surgery_cli.tree.paths import LeafPath, nearest
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath
 
 
 class NamedKinds:

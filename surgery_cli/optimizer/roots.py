@@ -6,7 +6,8 @@ from typing import Final
 
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.mirrors import Branch, Node, Shapes, path_of
-from surgery_cli.tree.paths import LeafPath, nearest
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
 PARAMS_NAMES: Final = ("params", "target")

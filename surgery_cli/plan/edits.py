@@ -12,7 +12,8 @@ from surgery_cli.operations.base import Operation
 from surgery_cli.plan.fields import fields_of, shapes_of, takes_numbers
 from surgery_cli.plan.numbers import with_fractions
 from surgery_cli.plan.text import Position, nearest_fix, shown
-from surgery_cli.tree.paths import PathPattern, nearest
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import PathPattern
 
 
 class Fault(msgspec.Struct, frozen=True):

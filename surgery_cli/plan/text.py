@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 import msgspec
 
 from surgery_cli.errors import PlanError, Problem
-from surgery_cli.tree.paths import Key, nearest
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import Key
 
 Position = tuple[Key, ...]
 """Where a value stands in the document: mapping keys and list indices from the root."""

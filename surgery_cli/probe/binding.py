@@ -12,7 +12,8 @@ from surgery_cli.errors import Problem, SurgeryError
 from surgery_cli.optimizer.roots import is_optimizer_name
 from surgery_cli.optimizer.survey import survey
 from surgery_cli.probe.calls import Collections, Expected, Path
-from surgery_cli.tree.paths import LeafPath, nearest
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
 PARAMS: Final = ("params", "Param")

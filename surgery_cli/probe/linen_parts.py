@@ -14,7 +14,7 @@ from flax.core import lift
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.calls import Expected, Path
 from surgery_cli.probe.sites import replaced
-from surgery_cli.tree.paths import nearest
+from surgery_cli.tree.nearness import nearest
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from surgery_cli.probe.inputs import Input
 from surgery_cli.probe.linen import LinenModel
 from surgery_cli.probe.nnx_model import NnxModel
 from surgery_cli.probe.user_code import UserObject, parameters_of
-from surgery_cli.tree.paths import nearest
+from surgery_cli.tree.nearness import nearest
 
 
 class Trace(msgspec.Struct, frozen=True, eq=False):

@@ -13,7 +13,7 @@ from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.calls import Call, Collections, Expected, Variables, dtype_text
 from surgery_cli.probe.calls import Path as VariablePath
 from surgery_cli.probe.sites import OpenCalls, replaced, tag, tag_inputs, tagged_sowing
-from surgery_cli.tree.paths import nearest
+from surgery_cli.tree.nearness import nearest
 
 _PATH: Final = "_surgery_path"
 """A static attribute, so that it stays with a module through every transformation, and is part of every cache's key."""

@@ -21,7 +21,7 @@ import msgspec
 from surgery_cli.addresses import local_object
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.search_path import SearchPath
-from surgery_cli.tree.paths import nearest
+from surgery_cli.tree.nearness import nearest
 
 Say = Callable[[str], None]
 """Takes a line for standard error; importing user code may take long, so it is announced first."""

@@ -8,7 +8,8 @@ from functools import cache
 from surgery_cli.draft import Draft
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.tree import json_pointer
-from surgery_cli.tree.paths import LeafPath, nearest, stored_name
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind
 
 

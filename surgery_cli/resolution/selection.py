@@ -10,7 +10,8 @@ from surgery_cli.draft import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.operations.base import Operation
 from surgery_cli.optimizer import policies
-from surgery_cli.tree.paths import LeafPath, Match, PathPattern, nearest
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath, Match, PathPattern
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_floating, is_integer
 
 _SHOWN_PATHS = 4

@@ -24,7 +24,8 @@ from surgery_cli.store.arrays import Window
 from surgery_cli.store.contiguous import ContiguousArray, Segment, known_dtype
 from surgery_cli.store.listing import unreadable
 from surgery_cli.store.safetensors_file import read_header
-from surgery_cli.tree.paths import LeafPath, nearest
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec, item_bytes
 
 if TYPE_CHECKING:

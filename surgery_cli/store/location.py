@@ -36,7 +36,7 @@ from surgery_cli.store.step_items import (
     item_handlers,
     step_items,
 )
-from surgery_cli.tree.paths import nearest
+from surgery_cli.tree.nearness import nearest
 
 Shape = Literal["root", "step", "flat", "item", "file"]
 """``root``: steps side by side (CheckpointManager, v1, ``flax.training.checkpoints``). ``step``: one directory with

@@ -22,7 +22,7 @@ from surgery_cli.store.listing import (
     unfinished_name,
 )
 from surgery_cli.store.pointers import is_pointer, pointer
-from surgery_cli.tree.paths import nearest
+from surgery_cli.tree.nearness import nearest
 
 _DELETION_RECORD: Final = "_CHECKPOINT_DELETION"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import heapq
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
@@ -197,20 +195,3 @@ def _literal_head(glob: str) -> str:
     head = re.split(r"[*?\[{]", glob, maxsplit=1)[0]
     # `a/**` also names `a` itself
     return head.removesuffix("/") if glob[len(head) :].startswith("**") else head
-
-
-def nearest(text: str, candidates: Iterable[str], count: int = 3) -> list[str]:
-    """The candidates closest to ``text``, best first.
-
-    Comparing texts takes long, so only those that share most keys with ``text`` are compared.
-    """
-    keys = set(text.split("/"))
-    pool = heapq.nsmallest(
-        300,
-        dict.fromkeys(candidates),
-        key=lambda c: (-len(keys.intersection(c.split("/"))), abs(len(c) - len(text))),
-    )
-    found = difflib.get_close_matches(text, pool, n=count, cutoff=0.5)
-    last = text.rsplit("/", 1)[-1].strip("*")
-    more = [c for c in pool if last and last in c and c not in found]
-    return found + more[: count - len(found)]

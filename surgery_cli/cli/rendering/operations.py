@@ -11,7 +11,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import Field, fields_of
-from surgery_cli.tree.paths import nearest
+from surgery_cli.tree.nearness import nearest
 
 
 def described(name: str | None) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from surgery_cli.quantities import byte_text
 from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.run import loss_function
 from surgery_cli.surgery.probing.session import Session, model_of
-from surgery_cli.tree.paths import nearest
+from surgery_cli.tree.nearness import nearest
 
 
 def unused_inputs(

@@ -19,7 +19,8 @@ from surgery_cli.probe.traces import cannot_stop_at, of_one, over_members, stack
 from surgery_cli.probe.user_code import UserObject
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.probing.options import ProbeOptions
-from surgery_cli.tree.paths import LeafPath, PathPattern, nearest
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafKind
 
 Slot = tuple[str, VariablePath]

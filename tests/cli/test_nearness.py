@@ -1,0 +1,105 @@
+"""What is suggested in place of a name that does not exist: slips of the finger find it, other words find nothing."""
+
+import pytest
+
+from surgery_cli.cli.main import Commands
+from surgery_cli.operations.table import operations
+from surgery_cli.optimizer.factories import FACTORIES
+from surgery_cli.plan import fields_of
+from surgery_cli.tree.nearness import nearest
+
+COMMANDS = Commands(name="surgery").list_commands(None)
+FIELDS = {name: [field.name for field in fields_of(kind)] for name, kind in operations().items()}
+FAMILIES = {"commands": COMMANDS, "optimizers": sorted(FACTORIES), **FIELDS}
+UNRELATED = [
+    "help",
+    "wrong",
+    "version",
+    "please",
+    "dict",
+    "train",
+    "model",
+    "config",
+    "batch",
+    "loss",
+    "gpu",
+    "device",
+    "number",
+    "yes",
+    "true",
+    "exit",
+    "quit",
+    "banana",
+    "kangaroo",
+    "zebra",
+    "xyz",
+    "qqq",
+    "foo",
+    "what",
+    "python",
+]
+
+
+def slips(name):
+    """The name with one error of typing."""
+    for at in range(len(name)):
+        yield name[:at] + name[at + 1 :]
+        yield name[:at] + name[at] + name[at:]
+        yield name[:at] + "x" + name[at + 1 :]
+    for at in range(len(name) - 1):
+        yield name[:at] + name[at + 1] + name[at] + name[at + 2 :]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_slip_in_any_name_is_understood(family):
+    names = FAMILIES[family]
+    lost = [
+        (name, typed)
+        for name in names
+        if len(name) > 3
+        for typed in slips(name)
+        if typed not in names and name not in nearest(typed, names)
+    ]
+    assert not lost
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_words_that_are_no_slip_suggest_nothing(family):
+    """Nothing of which more than every third letter is another, and which does not begin alike."""
+    far = {
+        (word, found)
+        for word in UNRELATED
+        for found in nearest(word, FAMILIES[family])
+        if not (found.startswith(word) or word.startswith(found))
+    }
+    assert not far
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("norm", "normalize"),
+        ("extract", "extract-item"),
+        ("reset", "reset-optimizer"),
+        ("optimizer", "reset-optimizer"),
+        ("Rescale", "rescale"),
+        ("normalise", "normalize"),
+    ],
+)
+def test_a_part_of_a_name_and_other_letters_are_understood(typed, meant):
+    assert nearest(typed, COMMANDS)[:1] == [meant]
+
+
+def test_the_command_line_suggests_what_is_near_and_nothing_else(surgery):
+    for typed, told in [
+        (("help",), "no such command 'help'"),
+        (("xyzzy",), "no such command 'xyzzy'"),
+        (("renaem",), "did you mean `surgery rename`?"),
+        (("inspect", "a", "--digets"), "did you mean `--digests`?"),
+        (("rescale", "a", "b", "c", "--dryrun"), "did you mean `--dry-run`?"),
+    ]:
+        assert told in surgery(*typed).err
+    for typed in (("help",), ("inspect", "a", "--wrong"), ("rescale", "a", "b", "c", "--wrong")):
+        said = surgery(*typed).err
+        assert "mean" not in said
+        assert "Possible" not in said
