@@ -8,9 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.arrays import Window
 from surgery_cli.store.item import FileItem, Item, PytreeItem, ReadBefore
+from surgery_cli.store.listing import Listing, holds_pytree
 from surgery_cli.store.location import Location, locate
 from surgery_cli.store.msgpack_tree import MsgpackFile
 from surgery_cli.store.safetensors_file import SafetensorsFile
@@ -40,10 +43,42 @@ class Checkpoint:
         return TreeSpec(
             {
                 LeafPath((name, *path)): spec
-                for name, item in self.items.items()
-                for path, spec in item.tree.items()
+                for name in self.items
+                for path, spec in self._tree_of(name).items()
             }
         )
+
+    def _tree_of(self, name: str) -> TreeSpec:
+        """The tree of one of several items.
+
+        Raises:
+            CheckpointError: it cannot be read; how to leave it out is said.
+        """
+        try:
+            return self.items[name].tree
+        except CheckpointError as error:
+            others = [other for other in self.items if other != name]
+            way_out = f"; or choose another item: `--item {others[0]}` carries this one along"
+            raise CheckpointError.of(
+                msgspec.structs.replace(problem, fix=problem.fix + way_out)
+                for problem in error.problems
+            ) from None
+
+    @cached_property
+    def unchosen(self) -> dict[str, PytreeItem | CheckpointError]:
+        """The trees of the step that were not chosen, opened; for one that cannot be read, why."""
+        found: dict[str, PytreeItem | CheckpointError] = {}
+        for name, path in self.location.other_items.items():
+            if not (path.is_dir() and holds_pytree(Listing.of(path))):
+                continue
+            item = PytreeItem(path)
+            try:
+                _ = item.leaves
+            except CheckpointError as error:
+                found[name] = error
+            else:
+                found[name] = item
+        return found
 
     def place(self, path: LeafPath) -> tuple[str, LeafPath]:
         """The item in which a leaf of the tree stands, and its path in it.

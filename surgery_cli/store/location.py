@@ -294,11 +294,13 @@ def _chosen_items(
     refusals.refuse_unfinished(step.path, below=wish.path)
     step.refuse_special()
     inside = step_items(step)
-    if inside.unfinished:
+    is_asked = wish.item in inside.pytrees
+    if inside.unfinished and not is_asked:
+        whole = f"; or choose a whole one: `--item {next(iter(inside.pytrees), '')}`"
         raise CheckpointError(
             f"'{step.path}' holds an unfinished save: '{inside.unfinished[0]}'",
             why="one of its items was never written whole",
-            fix="use an earlier step",
+            fix="use an earlier step" + whole * bool(inside.pytrees),
         )
     if not inside.pytrees:
         raise _no_tree(step, inside)
@@ -313,6 +315,8 @@ def _chosen_items(
         pointers.refuse_pointers(path)
     names = ", ".join(f"'{name}'" for name in items)
     phrase = f"item{'s' if len(items) > 1 else ''} {names}"
+    if inside.unfinished:
+        phrase += f"; unfinished: {', '.join(map(repr, inside.unfinished))}"
     if inside.absent:
         phrase += f"; recorded but not there: {', '.join(map(repr, inside.absent))}"
     return inside, items, others, phrase
@@ -374,6 +378,8 @@ def _root(wish: _Wish, listing: Listing, steps: list[Step]) -> Location:
     finished = [s.number for s in steps if s.is_finished]
     unfinished = [s.name for s in steps if not s.is_finished]
     skipped = f"; unfinished and skipped: {', '.join(map(repr, unfinished))}" if unfinished else ""
+    unread = [s.name for s in steps if s.fault is not None]
+    skipped += f"; cannot be read: {', '.join(map(repr, unread))}" if unread else ""
     return Location(
         argument=wish.argument,
         root=wish.path,

@@ -32,28 +32,44 @@ class Step(NamedTuple):
     number: int
     prefix: str
     is_finished: bool
+    fault: CheckpointError | None = None
+    """Why nothing more can be said of it: the system does not give what stands there."""
 
 
 def find_steps(listing: Listing) -> list[Step]:
-    """The steps in a directory, by number; unfinished ones too."""
+    """The steps in a directory, by number; unfinished ones too, and those that cannot be read."""
     found = []
     for name in listing.folders | listing.files:
         intended = unfinished_name(name) or name
         named = step_name(intended)
         if named is None or is_leftover(name):
             continue
-        is_finished = intended == name
-        path = listing.path / name
-        if is_finished and name in listing.files:
-            if not starts_as_msgpack(path):
-                continue
-        elif is_finished:
-            inside = Listing.of(path)
-            if not is_step(inside):
-                continue
-            is_finished = not inside.unfinished() and "_CHECKPOINT_DELETION" not in inside.files
-        found.append(Step(name, named.number, named.prefix, is_finished))
+        if intended != name:
+            found.append(Step(name, named.number, named.prefix, is_finished=False))
+            continue
+        try:
+            is_finished = _is_finished_step(listing, name)
+        except CheckpointError as error:
+            found.append(Step(name, named.number, named.prefix, is_finished=True, fault=error))
+            continue
+        if is_finished is not None:
+            found.append(Step(name, named.number, named.prefix, is_finished))
     return sorted(found, key=lambda s: (s.number, s.name))
+
+
+def _is_finished_step(root: Listing, name: str) -> bool | None:
+    """Whether what is called like a step is a finished one; None if it is no step.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    path = root.path / name
+    if name in root.files:
+        return True if starts_as_msgpack(path) else None
+    inside = Listing.of(path)
+    if not is_step(inside):
+        return None
+    return not inside.unfinished() and "_CHECKPOINT_DELETION" not in inside.files
 
 
 def refuse_mixture(listing: Listing, steps: list[Step]) -> None:
@@ -129,7 +145,7 @@ def pick(
     """The step to open, and why that one; ``address`` is what stood before ``@N``, if the step was named so.
 
     Raises:
-        CheckpointError: the step, or every step, is unfinished.
+        CheckpointError: the step cannot be read, or it, or every step, is unfinished.
         PlanError: there is no such step, or several could be meant.
     """
     finished = [s for s in steps if s.is_finished]
@@ -161,6 +177,8 @@ def pick(
             why="they may differ",
             fix=f"name one: '{root / found[0].name}'",
         )
+    if found and found[0].fault is not None:
+        raise _unreadable(found[0], [s for s in finished if s.fault is None])
     if found:
         return found[0], why
     for other in steps:
@@ -178,6 +196,16 @@ def pick(
         why=f"finished steps: {_some(finished) or 'none'}",
         fix=f"`{spelled}` is the nearest" if finished else "",
     )
+
+
+def _unreadable(step: Step, others: list[Step]) -> CheckpointError:
+    """The error for a step that cannot be read: what the system says of it, and which steps can be."""
+    assert step.fault is not None
+    problem = step.fault.problems[0]
+    if not others:
+        return step.fault
+    fix = f"{problem.fix}; steps that can be read: {_some(others)}"
+    return CheckpointError(f"step {step.number}: {problem.what}", why=problem.why, fix=fix)
 
 
 def _some(steps: list[Step]) -> str:

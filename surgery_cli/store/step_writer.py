@@ -229,9 +229,10 @@ class StepWriter:
                 path = Path(entry.path)
                 if entry.name in items:
                     continue
-                if entry.is_dir() and holds_pytree(Listing.of(path)):
-                    carry_item(path, step / entry.name, self.linker)
-                else:
+                tree = self.checkpoint.unchosen.get(entry.name)
+                if isinstance(tree, PytreeItem):
+                    carry_item(tree, step / entry.name, self.linker)
+                else:  # no tree, or one that cannot be read: byte for byte
                     self.linker.copy_tree(path, step / entry.name)
         return step
 
@@ -296,9 +297,8 @@ def _is_directory_step(location: Location) -> bool:
     )
 
 
-def carry_item(source: Path, target: Path, linker: Linker) -> None:
+def carry_item(item: PytreeItem, target: Path, linker: Linker) -> None:
     """Take over a whole pytree item that no edit can touch (it was not chosen): data by link, the rest by copy."""
-    item = PytreeItem(source)
     plan = ItemPlan(
         item,
         [

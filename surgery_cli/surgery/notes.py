@@ -8,6 +8,7 @@ from shlex import quote
 from typing import Final
 
 from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.errors import CheckpointError
 from surgery_cli.quantities import byte_text
 from surgery_cli.store.boundary import Boundary
 from surgery_cli.store.checkpoint import Checkpoint
@@ -48,6 +49,15 @@ def damage_notes(checkpoint: Checkpoint) -> list[str]:
             lost = "what each item is was told from what stands in it, as Orbax does"
             notes.append(f"`{STEP_METADATA}` is damaged ({why}): {lost}")
     return notes
+
+
+def unchosen_notes(checkpoint: Checkpoint) -> list[str]:
+    """A note for every tree of the step that was not chosen and cannot be read."""
+    return [
+        f"the item '{name}' cannot be read, and comes along byte for byte: {found.problems[0].what}"
+        for name, found in checkpoint.unchosen.items()
+        if isinstance(found, CheckpointError)
+    ]
 
 
 _LOST: Final = {

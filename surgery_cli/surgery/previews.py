@@ -22,6 +22,7 @@ from surgery_cli.surgery.notes import (
     inference_notes,
     leftover_notes,
     link_notes,
+    unchosen_notes,
     unread_notes,
 )
 from surgery_cli.surgery.preparation import Options, Prepared
@@ -74,6 +75,7 @@ def preview_fields(
     draft = prepared.draft
     names, sources = document_names(draft.texts), document_names(draft.source_tree.texts)
     notes = inference_notes(prepared.checkpoint) + damage_notes(prepared.checkpoint)
+    notes += unchosen_notes(prepared.checkpoint)
     notes += link_notes(prepared.checkpoint, prepared.boundary)
     notes += [look.sentence for look in prepared.looked] + list(draft.notes)
     notes += dropped_item_notes(prepared.checkpoint, draft)
