@@ -116,6 +116,7 @@ def test_records_of_before_lose_what_is_said_twice_and_keep_what_is_not_understo
     apply(flat, tmp_path / "a")
     file = tmp_path / "a/surgery.json"
     record = record_of(file)
+    del record["content"]  # of old, too
     strange = [{"digests": record["digests"], "note": "of old"}, {"digests": ["what"]}, {}]
     file.write_text(json.dumps(record | {"history": strange}))
     surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan_of([]))
@@ -171,7 +172,7 @@ def test_without_digests_on_record_all_is_read_and_nothing_compared(tmp_path):
     assert (verdict.agrees, verdict.checked, verdict.unchecked) == (True, 0, 1)
     assert verdict.against == "nothing: no digests are on record"
     (note,) = verdict.notes
-    assert note.startswith("every leaf was read and decoded, but no digest on record tells")
+    assert note.startswith("no file has a digest: metadata was held against itself")
     (flat / "w" / "0").write_bytes(b"not what zstd writes")
     verdict = surgery.verify(str(flat))
     assert [(finding.path, finding.what) for finding in verdict.findings] == [("w", "unreadable")]
@@ -232,7 +233,9 @@ def test_a_record_that_is_not_utf_8_or_has_a_negative_grid_is_damaged(flat, tmp_
         assert damaged != good
         file.write_bytes(damaged)
         with pytest.raises(CheckpointError, match="cannot be understood"):
-            surgery.verify(str(tmp_path / "out"))
+            apply(tmp_path / "out", tmp_path / "again")
+        (finding,) = surgery.verify(str(tmp_path / "out")).findings
+        assert (finding.path, finding.what) == ("surgery.json", "record")
 
 
 def test_a_draft_of_a_changed_source_is_told_from_a_draft_of_another_plan(flat, tmp_path):

@@ -280,6 +280,9 @@ def verify(
     strict: Annotated[
         bool, typer.Option("--strict", help="Leaves without a digest on record are a failure.")
     ] = False,
+    allow_non_finite: Annotated[
+        bool, typer.Option("--allow-non-finite", help="NaN is no finding.")
+    ] = False,
     step: Step = None,
     item: Item = None,
     output: Output,
@@ -296,12 +299,50 @@ def verify(
             like=like,
             like_init=like_init,
             like_manifest=None if like_manifest is None else Path(like_manifest),
+            allow_non_finite=allow_non_finite,
             listener=listener,
             say=saying(output),
         )
     if output.json or not output.quiet:
         print_document(found, output, partial(verdict.render, strict=strict))
     return 0 if found.agrees and not (strict and found.unchecked) else 1
+
+
+@taking(output=output)
+def seal(
+    checkpoint: Checkpoint,
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="FILE", help="Write the record there, not into CKPT."),
+    ] = None,
+    anew: Annotated[
+        bool,
+        typer.Option("--anew", help="Record what is there, where an earlier digest does not hold."),
+    ] = False,
+    step: Step = None,
+    item: Item = None,
+    output: Output,
+) -> int:
+    """Record digests of all leaves and of every file: `verify` then finds every change of any byte.
+
+    One file is added or replaced, and no data is touched: `surgery.json` beside the data, or `--to FILE`.
+    """
+    from surgery_cli import surgery
+    from surgery_cli.cli.rendering import seal
+
+    with progress(output) as listener:
+        found = surgery.seal(
+            checkpoint,
+            step=step,
+            item=item,
+            to=None if to is None else Path(to),
+            anew=anew,
+            listener=listener,
+        )
+    if output.json or not output.quiet:
+        print_document(found, output, seal.render)
+    return 0
 
 
 def show_operations(

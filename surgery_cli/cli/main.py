@@ -26,6 +26,7 @@ _COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "apply": (commands.apply, "surgery apply runs/mnist runs/mnist-edited head.yaml"),
     "diff": (commands.diff, "surgery diff runs/mnist runs/mnist-edited --rtol 1e-6"),
     "verify": (commands.verify, "surgery verify runs/mnist-edited --like runs/mnist"),
+    "seal": (commands.seal, "surgery seal runs/mnist@1000"),
     "probe": (
         probe.probe,
         "surgery probe runs/mnist --model train.py:CNN --input 'float32[8,28,28,1]'",

@@ -197,6 +197,9 @@ def drafting(
         bool,
         typer.Option("--allow-non-finite", help="Accept NaN and infinities that SRC did not have."),
     ] = False,
+    seal: Annotated[
+        bool, typer.Option("--seal", help="Record digests of all leaves and files of DST.")
+    ] = False,
     probe: Annotated[
         LocalAddress | None,
         typer.Option(
@@ -255,6 +258,7 @@ def drafting(
         compact=compact,
         force=force,
         allow_non_finite=allow_non_finite,
+        seal=seal,
         probe=probe,
         probe_inputs=tuple(input or ()),
         tolerance=tolerance,

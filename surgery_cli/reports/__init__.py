@@ -7,6 +7,7 @@ from surgery_cli.reports.checkpoints import (
     Inspection,
     LeafRow,
     OptimizerState,
+    Seal,
     Verdict,
 )
 from surgery_cli.reports.cleaning import Cleaning, LeftoverRow
@@ -47,6 +48,7 @@ __all__ = [
     "ProbeSite",
     "ProbeStatistics",
     "Report",
+    "Seal",
     "Verdict",
     "as_builtins",
 ]

@@ -130,6 +130,8 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
     what: str
     here: str = ""
     there: str = ""
+    detail: str = ""
+    """What is wrong, in words, where no two sides disagree."""
     effect: str = ""
     """What Orbax's restore makes of it, where the tree was held against a training script."""
     leaves: int = 1
@@ -150,4 +152,25 @@ class Verdict(Document, kw_only=True):
     findings: list[Finding]
     checked: int
     unchecked: int
+    """Leaves that nothing was held against: they have no digest, or the other side does not name them."""
+    files_checked: int = 0
+    """Files that were held against a seal."""
+    infinities: dict[str, int] = {}
+    """How many values of a leaf are infinite, for those that have any."""
+    reads_values: bool = False
+    """True where values were held against digests; else it was the structure against another's."""
     notes: list[str] = []
+
+
+class Seal(Document, kw_only=True):
+    """What ``seal`` prints."""
+
+    checkpoint: str
+    chosen: str
+    record: str
+    """The file that was written."""
+    leaves: int
+    files: int
+    bytes_read: int
+    anew: list[str] = []
+    """Leaves and files whose earlier digests did not hold, and were recorded anew."""

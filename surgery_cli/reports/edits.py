@@ -70,3 +70,5 @@ class Report(Preview, kw_only=True):
     """Edited leaves that were read back and compared."""
     sources_checked: int = 0
     """Leaves of the source and of donors that were read, have a digest on record, and agree with it."""
+    sealed_files: int = 0
+    """Files of the result that are on record with their SHA-256, with ``--seal``."""

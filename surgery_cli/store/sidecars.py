@@ -201,7 +201,8 @@ class Sidecars:
         """The implementations of the arrays that are typed PRNG keys, by stored name."""
         found = {}
         for name, entry in self.array_entries.items():
-            impl = (entry.get("ext_metadata") or {}).get("random_key_impl")
+            extra = entry.get("ext_metadata")
+            impl = extra.get("random_key_impl") if isinstance(extra, dict) else None
             if impl is not None:
                 found[name] = str(impl)
         return found

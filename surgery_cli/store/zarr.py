@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.tree.specs import item_bytes
 
 DOCUMENT_NAMES: Final = {2: ".zarray", 3: "zarr.json"}
 
@@ -142,6 +143,7 @@ def parse(raw: bytes) -> ArrayDocument:
             or not isinstance(dtype, str)
         ):
             raise ValueError("shapes and chunks do not agree")
+        item_bytes(dtype)  # a dtype that is not known is a KeyError
         key_start, key_separator = _key_encoding(fields)
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(

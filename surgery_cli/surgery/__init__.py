@@ -14,6 +14,7 @@ from surgery_cli.surgery.comparison import diff
 from surgery_cli.surgery.inspection import complete_path, inspect
 from surgery_cli.surgery.preparation import Options
 from surgery_cli.surgery.probing.options import ProbeOptions
+from surgery_cli.surgery.sealing import seal
 
 __all__ = [
     "Listener",
@@ -27,6 +28,7 @@ __all__ = [
     "inspect",
     "plan",
     "probe",
+    "seal",
     "verify",
 ]
 

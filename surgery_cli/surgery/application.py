@@ -50,6 +50,7 @@ from surgery_cli.surgery.records import (
     recorded_in,
     write_record,
 )
+from surgery_cli.surgery.sealing import seal_written
 from surgery_cli.surgery.space import check_space, files_of_leaves
 from surgery_cli.verification.digests import LeafDigest
 from surgery_cli.verification.result import verify_result
@@ -176,6 +177,10 @@ def apply(
                 prepared.checkpoint, written, prepared.draft, done.digests, recorded
             )
             record = _record(prepared, plan, digests, report, probed)
+            if options.seal:
+                record, count = seal_written(written, record, list(done.digests), listener)
+                report.bytes_read += count
+                report.sealed_files = len(record.files)
             write_record(record_path(written), record)
             _follow_modes(prepared, writer, record_path(written))
             staging.commit()

@@ -48,6 +48,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     optimizer_kind: str | dict[str, str] | None = None
     """The optax factory that made the optimizer state, for the whole tree or by node; above the plan's own."""
     allow_non_finite: bool = False
+    seal: bool = False
+    """Record digests of all leaves and files of the result, as ``surgery.seal`` does."""
     force: bool = False
     link: Literal["auto", "reflink", "hard", "never"] = "auto"
     compact: Literal["auto", "always", "never"] = "auto"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -31,6 +32,8 @@ class Record(msgspec.Struct, kw_only=True):
     """The content of ``surgery.json``. The keys of ``digests`` are those of ``record_key``."""
 
     schema_version: int = 1
+    content: str = ""
+    """SHA-256 of the whole file as it is without this digest; empty in records of before."""
     surgery: str
     versions: dict[str, str]
     written: str
@@ -47,6 +50,10 @@ class Record(msgspec.Struct, kw_only=True):
     """What the preview said of the edits: the members of an average, slots that are kept."""
     verified: dict[str, Any] = {}
     digests: dict[str, LeafDigest] = {}
+    files: dict[str, str] = {}
+    """SHA-256 of every other file of the step or file, relative to it, in a checkpoint that is sealed."""
+    sealed: dict[str, Any] | None = None
+    """When, and by which version of this program, ``files`` and the digests of all leaves were recorded."""
     history: list[dict[str, Any]] = []
     """The records of earlier runs; digests that a later record holds unchanged are left out of them."""
 
@@ -74,16 +81,60 @@ def new_record(**fields: Any) -> Record:
 def write_record(path: Path, record: Record) -> None:
     """Write the record; one that came along from the source is in its ``history`` by now."""
     path.unlink(missing_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+    path.write_bytes(encoded(record))
+
+
+def encoded(record: Record) -> bytes:
+    """The bytes of a record, with the digest of its own content."""
+    blank = msgspec.structs.replace(record, content="")
+    raw = msgspec.json.format(msgspec.json.encode(blank), indent=1) + b"\n"
+    return raw.replace(_content_field(""), _content_field(_sha256(raw)), 1)
+
+
+def decoded(raw: bytes, path: Path) -> Record:
+    """The record in a file that reads ``raw``.
+
+    Raises:
+        CheckpointError: it is no record, or not what was written.
+    """
+    try:
+        record = msgspec.json.decode(raw, type=Record)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CheckpointError(
+            f"'{path}' cannot be understood",
+            why=str(error),
+            fix="it is damaged; remove it to go on without the digests on record",
+        ) from None
+    blank = raw.replace(_content_field(record.content), _content_field(""), 1)
+    is_as_written = _sha256(blank) == record.content if record.content else not record.files
+    if not is_as_written:
+        raise CheckpointError(
+            f"'{path}' is not what was written",
+            why="it does not agree with the digest of its own content: damage, or a change by hand",
+            fix="copy it again from where it is whole, or remove it to go on without the digests on record",
+        )
+    return record
+
+
+def _content_field(digest: str) -> bytes:
+    return b'"content": "' + digest.encode() + b'"'
+
+
+def _sha256(raw: bytes) -> str:
+    return f"sha256:{hashlib.sha256(raw).hexdigest()}"
 
 
 def record_path(checkpoint: Checkpoint) -> Path:
     """Where the record of a checkpoint stands: in the step or flat directory, beside a file or a bare directory."""
-    location = checkpoint.location
-    place = location.step_directory or location.root
+    place = recorded_place(checkpoint)
     if place.is_dir() and not is_inferred(checkpoint):
         return place / RECORD
     return place.with_name(f"{place.name}.{RECORD}")
+
+
+def recorded_place(checkpoint: Checkpoint) -> Path:
+    """What a record is about: the step, the flat directory or the file, whichever item of it was chosen."""
+    return checkpoint.location.step_directory or checkpoint.location.root
 
 
 def is_inferred(checkpoint: Checkpoint) -> bool:
@@ -135,24 +186,16 @@ def read_record(checkpoint: Checkpoint) -> Record | None:
         refuse_special(path)
         return None
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
+        raw = path.read_bytes()
     except OSError as error:
         raise CheckpointError(
             f"'{path}' cannot be read", why=error.strerror or str(error)
         ) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CheckpointError(
-            f"'{path}' cannot be understood",
-            why=str(error),
-            fix="it is damaged; remove it to go on without the digests on record",
-        ) from None
+    return decoded(raw, path)
 
 
-def digests_on_record(checkpoint: Checkpoint) -> dict[str, LeafDigest] | None:
-    """The digests on record of the items that were chosen, by record key; None without a record."""
-    record = read_record(checkpoint)
-    if record is None:
-        return None
+def chosen_digests(checkpoint: Checkpoint, record: Record) -> dict[str, LeafDigest]:
+    """The digests of a record that are about the items that were chosen, by record key."""
     names = [LeafPath((name,)).spelling for name in trees_of_step(checkpoint)]
     if len(names) < 2:
         return record.digests
@@ -228,4 +271,9 @@ def _without(newest: Mapping[str, Any], entry: dict[str, Any]) -> dict[str, Any]
     digests = entry.get("digests")
     if not isinstance(digests, dict):  # of some other program
         return entry
-    return entry | {"digests": {k: v for k, v in digests.items() if newest.get(k) != v}}
+    kept = {key: value for key, value in entry.items() if key not in _OF_ONE_FILE}
+    return kept | {"digests": {k: v for k, v in digests.items() if newest.get(k) != v}}
+
+
+_OF_ONE_FILE = ("content", "files")
+"""What a record says of files: it is true of no other checkpoint."""

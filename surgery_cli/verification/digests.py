@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -61,9 +62,15 @@ def digest_of_text(text: str | None) -> LeafDigest:
 
 
 def leaf_digest(
-    source: Readable, path: LeafPath, spec: LeafSpec, grid: tuple[int, ...] | None = None
+    source: Readable,
+    path: LeafPath,
+    spec: LeafSpec,
+    grid: tuple[int, ...] | None = None,
+    look: Callable[[np.ndarray[Any, Any]], None] = lambda _: None,
 ) -> LeafDigest:
     """Read a stored leaf block by block and digest it; ``grid`` is a recorded one, else the leaf's own.
+
+    ``look`` is given every block, for what else is to be known of the values.
 
     Raises:
         CheckpointError: the leaf cannot be read.
@@ -73,5 +80,7 @@ def leaf_digest(
     shape = block_shape(spec, spec.write_shape) if grid is None else grid
     digester = Digester(spec, shape)
     for window in windows(spec.shape, shape):
-        digester.add(window, read_values(source, path, window))
+        values = read_values(source, path, window)
+        look(values)
+        digester.add(window, values)
     return digester.result()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.tree.paths import LeafPath
@@ -43,6 +43,34 @@ def all_finite(values: Values) -> bool:
         if bad.any():
             return False
     return True
+
+
+class NonFinite(NamedTuple):
+    """How many values are no numbers, and how many are infinite."""
+
+    nan: int = 0
+    infinite: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.nan or self.infinite)
+
+
+def count_non_finite(values: Values) -> NonFinite:
+    """Count NaN and infinities; nothing for dtypes that have no such values."""
+    import numpy as np
+
+    nan = bad = 0
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, PART_ELEMENTS):
+        part = flat[start : start + PART_ELEMENTS]
+        found = non_finite(part)
+        if found is None:
+            break
+        if found.any():
+            chosen = part[found]
+            bad += chosen.size
+            nan += int(np.isnan(chosen).sum())
+    return NonFinite(nan, bad - nan)
 
 
 def check_finite(path: LeafPath, values: Values, before: Callable[[], Values | None]) -> None:

@@ -153,9 +153,11 @@ def test_verify_counts_unchecked_leaves_and_strict_makes_them_a_failure(
     plain, strict = surgery("verify", new), surgery("verify", new, "--strict")
 
     assert plain.code == 0
-    assert plain.out.splitlines()[0] == "1 leaf checked, 27 unchecked: agrees"
+    assert plain.out.splitlines()[0] == "1 leaf checked, 27 of 28 leaves have no digest: agrees"
     assert strict.code == 1
-    assert strict.out.splitlines()[0] == "1 leaf checked, 27 unchecked: unchecked leaves remain"
+    assert strict.out.splitlines()[0] == (
+        "1 leaf checked, 27 of 28 leaves have no digest: unchecked leaves remain"
+    )
 
 
 def test_a_manifest_checks_every_leaf(surgery, checkpoint, tmp_path):

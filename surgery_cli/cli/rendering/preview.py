@@ -144,3 +144,6 @@ def _render_outcome(report: Report, page: Page, *, verbose: bool) -> None:
         Cell("verified", "good") if report.verified else Cell("NOT VERIFIED", "bad"),
         f": the tree is as planned, {checked}; {duration_text(report.seconds)}",
     )
+    if report.sealed_files:
+        files = counted(report.sealed_files, "file")
+        page.line(Cell("sealed", "good"), f": digests of all leaves and {files} are on record")

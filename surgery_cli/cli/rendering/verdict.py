@@ -11,7 +11,7 @@ def render(document: Verdict, page: Page, *, strict: bool = False) -> None:
     """The document as text: the counts first, then every finding."""
     is_good = document.agrees and not (strict and document.unchecked)
     page.line(
-        f"{leaves_text(document.checked)} checked, {document.unchecked:,} unchecked: ",
+        f"{_checked(document)}, {_unchecked(document)}: ",
         Cell(_outcome(document, strict=strict), "good" if is_good else "bad"),
     )
     page.line(shown_path(document.checkpoint), indent=2)
@@ -23,6 +23,20 @@ def render(document: Verdict, page: Page, *, strict: bool = False) -> None:
         _render_finding(finding, page)
     for note in document.notes:
         page.line(note, indent=2)
+
+
+def _checked(document: Verdict) -> str:
+    files = f" and {counted(document.files_checked, 'file')}" if document.files_checked else ""
+    return f"{leaves_text(document.checked)}{files} checked"
+
+
+def _unchecked(document: Verdict) -> str:
+    """What was not proved."""
+    if not document.unchecked or not document.reads_values:
+        return f"{document.unchecked:,} unchecked"
+    have = "has" if document.unchecked == 1 else "have"
+    total = leaves_text(document.checked + document.unchecked)
+    return f"{document.unchecked:,} of {total} {have} no digest"
 
 
 def _outcome(document: Verdict, *, strict: bool) -> str:
@@ -41,6 +55,8 @@ def _render_finding(finding: Finding, page: Page) -> None:
     page.line(Cell(finding.path or ".", "strong"), f": {finding.what}")
     if finding.here or finding.there:
         page.line(f"here {finding.here or '—'}, there {finding.there or '—'}", indent=2)
+    if finding.detail:
+        page.line(finding.detail, indent=2)
     if finding.effect:
         page.line(_effect_text(finding), indent=2)
     if finding.fix:

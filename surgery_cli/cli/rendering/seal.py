@@ -1,0 +1,20 @@
+"""What `seal` prints."""
+
+from __future__ import annotations
+
+from surgery_cli.cli.rendering.page import Cell, Page
+from surgery_cli.cli.rendering.words import counted, leaves_text, shown_path
+from surgery_cli.reports import Seal
+
+
+def render(document: Seal, page: Page) -> None:
+    """The document as text."""
+    page.line(Cell(shown_path(document.checkpoint), "strong"))
+    page.line(document.chosen, indent=2)
+    files = counted(document.files, "file")
+    page.line(
+        Cell("sealed", "good"),
+        f": digests of {leaves_text(document.leaves)} and {files} in {shown_path(document.record)}",
+    )
+    for name in document.anew:
+        page.line(Cell("anew: ", "doubtful"), f"{name} was on record as something else", indent=2)
