@@ -23,7 +23,8 @@ from surgery_cli.tree.specs import LeafKind, TreeSpec
 from surgery_cli.verification.abstract_tree import AbstractTree, abstract_tree, described
 from surgery_cli.verification.contract import Breach, breaches, sort_of
 from surgery_cli.verification.exchanges import Edit
-from surgery_cli.verification.mending import Mend, Slots, mends
+from surgery_cli.verification.finding import Mend, Slots
+from surgery_cli.verification.mending import mends
 
 Say = Callable[[str], None]
 Try = Callable[[Sequence[Edit]], TreeSpec]

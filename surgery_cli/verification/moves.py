@@ -15,34 +15,51 @@ from surgery_cli.verification.contract import (
     leaf_breach,
     specs_below,
 )
+from surgery_cli.verification.series import is_out_of_order, paired_series
 
 Moves: TypeAlias = dict[LeafPath, LeafPath]
 """Old path to new."""
 
+Former: TypeAlias = Sequence[Mapping[str, str]]
+"""Where leaves stood before earlier edits, by their path now, the latest edits first."""
+
 _Sides: TypeAlias = dict[LeafPath, Subtree]
 
 
-def moves_among(breaches: Sequence[Breach], stored: TreeSpec, wanted: TreeSpec) -> Moves:
+def moves_among(
+    breaches: Sequence[Breach], stored: TreeSpec, wanted: TreeSpec, former: Former = ()
+) -> Moves:
     """Pairs of subtrees of equal structure and shapes, where there is only one way to pair them.
 
     First whole nodes that moved one level down or up (a chain around the optimizer, a module around the model), then
-    within one node (a renamed layer), then anywhere in the tree (another order of a chain), last parts that were
-    wrapped or unwrapped. Two candidates are no pair: a guess could swap two layers.
+    those whose ``former`` name the script has, numbered layers as a series, within one node (a renamed layer), below
+    one key of the root (another order of a chain), last parts that were wrapped or unwrapped. Two candidates are no
+    pair: a guess could swap two layers.
     """
     found = _levels(breaches, stored, wanted)
     if found:
         return found
     heres = {b.path: b.stored for b in breaches if b.stored is not None and _has_values(b.stored)}
     theres = {b.path: b.wanted for b in breaches if b.wanted is not None and _has_values(b.wanted)}
+    for names in former:
+        found.update(_as_before(heres, theres, names))
+        _drop_paired(heres, theres, found)
+    found.update(paired_series(heres, theres, are_alike))
+    _drop_paired(heres, theres, found)
     for parent in dict.fromkeys(path.parent for path in heres if path):
         _pair_alike(
             {p: s for p, s in heres.items() if p and p.parent == parent},
             {p: s for p, s in theres.items() if p and p.parent == parent},
             found,
+            wanted,
         )
     _drop_paired(heres, theres, found)
-    large = [{p: s for p, s in side.items() if _size(s) > 1} for side in (heres, theres)]
-    _pair_alike(large[0], large[1], found)
+    for top in dict.fromkeys(path[:1] for path in heres):
+        large = [
+            {p: s for p, s in side.items() if p[:1] == top and _size(s) > 1}
+            for side in (heres, theres)
+        ]
+        _pair_alike(large[0], large[1], found, wanted)
     _drop_paired(heres, theres, found)
     found.update(_unwrapped(theres, heres))
     _drop_paired(heres, theres, found)
@@ -83,18 +100,49 @@ def _at(tree: Subtree, path: LeafPath) -> Subtree | None:
 
 
 def _drop_paired(heres: _Sides, theres: _Sides, found: Moves) -> None:
-    for old, new in found.items():
-        heres.pop(old, None)
-        theres.pop(new, None)
+    """Leave out what has its pair: itself, or all the values below it."""
+    for side, ends in ((heres, {*found}), (theres, {*found.values()})):
+        for path, subtree in list(side.items()):
+            leaves = (path / leaf for leaf in _leaves(subtree))
+            if all(any(leaf[:n] in ends for n in range(len(leaf) + 1)) for leaf in leaves):
+                del side[path]
 
 
-def _pair_alike(heres: _Sides, theres: _Sides, found: Moves) -> None:
-    """Pair what is alike and alone in that on both sides."""
+def _as_before(heres: _Sides, theres: _Sides, names: Mapping[str, str]) -> Moves:
+    """Nodes of which a record says that they stood where the script has something alike."""
+    nodes = {
+        str(path): (path, node) for top, whole in theres.items() for path, node in _all(top, whole)
+    }
+    found: Moves = {}
+    for top, whole in heres.items():
+        for path, node in _all(top, whole):
+            before = {_node_before(names.get(str(path / leaf), ""), leaf) for leaf in _leaves(node)}
+            new = nodes.get(before.pop()) if len(before) == 1 else None
+            done = any(path.is_below(old) for old in found)
+            if new is not None and not done and are_alike(node, new[1]):
+                found[path] = new[0]
+    return found
+
+
+def _all(top: LeafPath, whole: Subtree) -> Iterator[tuple[LeafPath, Subtree]]:
+    yield top, whole
+    yield from _nodes_below(top, whole)
+
+
+def _node_before(text: str, tail: LeafPath) -> str:
+    """The node that a leaf stood below, if it kept the keys ``tail``."""
+    return text.removesuffix(f"/{tail}") if tail and text.endswith(f"/{tail}") else text
+
+
+def _pair_alike(heres: _Sides, theres: _Sides, found: Moves, wanted: TreeSpec) -> None:
+    """Pair what is alike and alone in that on both sides; members of one series are not guessed."""
     for old, stored in heres.items():
         fitting = [new for new, wanted in theres.items() if are_alike(stored, wanted)]
         if len(fitting) == 1:
             rivals = [p for p, s in heres.items() if are_alike(s, theres[fitting[0]])]
-            if rivals == [old] and fitting[0] != old:
+            siblings = (p for p in wanted.nodes if p[:-1] == old[:-1])
+            is_one = rivals == [old] and fitting[0] != old
+            if is_one and not is_out_of_order(old, fitting[0], siblings):
                 found[old] = fitting[0]
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.verification.contract import RAISES, Breach
+from surgery_cli.verification.exchanges import literal, spelled
+from surgery_cli.verification.finding import Mend
 
 
 class Wrapping(msgspec.Struct, frozen=True):
@@ -52,3 +55,29 @@ def _holders(outer: TreeSpec, inner: TreeSpec) -> list[Key]:
     if roots & below.keys() or any(isinstance(key, int) for key in roots):
         return []
     return [key for key, keys in below.items() if keys == roots]
+
+
+def unwrapped(wrapping: Wrapping, breaches: Sequence[Breach], left: Sequence[Breach]) -> Mend:
+    """The finding that all stands one key too deep, or not deep enough."""
+    unfilled = {leaf for b in left if b.what == "missing" for leaf in b.leaves}
+    parts = []
+    for breach in breaches:
+        if breach.what == "missing":
+            leaves = tuple(leaf for leaf in breach.leaves if leaf not in unfilled)
+        else:
+            leaves = tuple(leaf for leaf in breach.leaves if wrapping.moves(leaf))
+        if leaves:
+            parts.append(msgspec.structs.replace(breach, leaves=leaves))
+    name = spelled(wrapping.node)
+    at, to = f"{literal(wrapping.node)}/*", r"\1"
+    if not wrapping.is_stored:
+        at, to = "*", rf"{name}/\1"
+    return Mend(
+        path=wrapping.node if wrapping.is_stored else LeafPath(),
+        what="renamed",
+        here=f"{name}/…" if wrapping.is_stored else "all at the root",
+        there="all at the root" if wrapping.is_stored else f"{name}/…",
+        effect=RAISES,
+        breaches=tuple(parts),
+        edits=({"op": "rename", "at": at, "to": to},),
+    )
