@@ -41,7 +41,11 @@ Without a policy:
 
 A power k that is not sure is said in the preview, and an explicit `transform` of such slots is refused: a wrong power
 is worse than none. Optimizers without second moments have nothing to warm: their slots restart. `replace` from a
-checkpoint takes the twins there with the params, where it has all of them. `reset-optimizer` takes no policy.
+checkpoint takes the twins there with the params, where it has all of them, of the same kind, and under a clock that
+agrees: the next steps must be those that the donor itself would take, within a tenth. That holds for step counts within
+a tenth of each other whatever the settings, and for counts from about 3,500 on for decays of up to 0.999; the preview
+names the decay. Else the twins restart and the preview says why; an explicit `transform` is refused. `replace` that
+names the count as well (`params` and `opt_state/0/count`) takes both. `reset-optimizer` takes no policy.
 
 Copies beside the optimizer state (an EMA of the params, a target network) stay as they are unless an edit names them;
 the preview says which. Named with the params, a `reinit` draws other values for them, as every path has its own. For

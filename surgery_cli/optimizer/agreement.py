@@ -50,7 +50,7 @@ class Clocked(msgspec.Struct, frozen=True):
         >>> path = LeafPath(("count",))
         >>> few, many = Clocked(path, "bias_correction", 3, 2000), Clocked(path, "bias_correction", 5000, 90000)
         >>> few.agrees, many.agrees, round(many.largest_decay, 4)
-        (False, True, 0.9995)
+        (False, True, 0.9992)
         """
         if not self.theirs or not self.ours or self.drives not in ("bias_correction", "first_step"):
             return 0.0
@@ -68,7 +68,7 @@ class Clocked(msgspec.Struct, frozen=True):
         """How large the next steps of Adam are at their most different, in those that its own clock would give.
 
         >>> Clocked(LeafPath(("count",)), "bias_correction", 3, 2000).steps(0.9, 0.999)
-        5.6...
+        6.1...
         """
         theirs, ours = self.theirs or 0, self.ours or 0
         found = [_corrected(theirs + k, ours + k, b1, b2) for k in range(1, 201)]

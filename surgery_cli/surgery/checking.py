@@ -13,7 +13,16 @@ from surgery_cli.plan import plan_from_document
 from surgery_cli.resolution import resolve
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.byte_checks import check_bytes, manifest, on_record
-from surgery_cli.surgery.contract import Held, Say, hold, items_of, read_script, with_commands
+from surgery_cli.surgery.contract import (
+    Held,
+    Say,
+    hold,
+    items_of,
+    read_script,
+    whole_plan,
+    with_commands,
+)
+from surgery_cli.surgery.former_paths import former_paths
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.verification.exchanges import Edit
 from surgery_cli.verification.structure import compare
@@ -92,9 +101,8 @@ def _like_init(checkpoint: Checkpoint, argument: str, function: str, say: Say) -
     def attempt(edits: Sequence[Edit]) -> TreeSpec:
         return resolve(plan_from_document({"edits": list(edits)}), checkpoint, open_checkpoint).tree
 
-    held, _ = hold(
-        script, checkpoint.tree, survey(checkpoint.tree).slots, items_of(checkpoint), attempt
-    )
+    slots, former = survey(checkpoint.tree).slots, former_paths(checkpoint)
+    held, _ = hold(script, checkpoint.tree, slots, items_of(checkpoint), attempt, former)
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
         against=function,
@@ -102,7 +110,7 @@ def _like_init(checkpoint: Checkpoint, argument: str, function: str, say: Say) -
         findings=with_commands(held, argument),
         checked=held.checked,
         unchecked=held.unchecked,
-        notes=[*held.notes, *_unchecked_items(held)],
+        notes=[*held.notes, *_unchecked_items(held), *whole_plan(held)],
     )
 
 

@@ -17,6 +17,7 @@ from surgery_cli.optimizer.survey import survey
 from surgery_cli.plan import Plan, plan_from_document
 from surgery_cli.probe.user_code import UserObject, load_object
 from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.surgery.former_paths import former_paths
 from surgery_cli.surgery.script_items import aligned
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec
@@ -25,6 +26,7 @@ from surgery_cli.verification.contract import Breach, breaches, sort_of
 from surgery_cli.verification.exchanges import Edit
 from surgery_cli.verification.finding import Mend, Slots
 from surgery_cli.verification.mending import mends
+from surgery_cli.verification.moves import Former
 
 Say = Callable[[str], None]
 Try = Callable[[Sequence[Edit]], TreeSpec]
@@ -64,12 +66,16 @@ class Script(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A tree that was held against a script: what was compared, and what was found."""
+    """A tree that was held against a script: what was compared, and what was found.
+
+    ``is_mended``: the edits of all findings, one after the other, leave nothing that differs.
+    """
 
     findings: list[reports.Finding]
     checked: int
     unchecked: int
     notes: list[str] = []
+    is_mended: bool = False
 
 
 def read_script(text: str, *, say: Say = lambda _: None, device: str = "host") -> Script:
@@ -143,17 +149,22 @@ def items_of(checkpoint: Checkpoint, draft: Draft | None = None) -> list[str]:
 
 
 def hold(
-    script: Script, tree: TreeSpec, slots: Slots, items: Sequence[str], attempt: Try
+    script: Script,
+    tree: TreeSpec,
+    slots: Slots,
+    items: Sequence[str],
+    attempt: Try,
+    former: Former = (),
 ) -> tuple[Held, list[Mend]]:
     """Hold a tree against the script, and try out the edits that would mend what differs.
 
     ``slots`` are those of the tree, ``items`` as ``items_of`` gives them; ``attempt`` gives the tree that edits would
-    make of it.
+    make of it. ``former`` says where leaves stood before earlier edits.
     """
     found_in = aligned(script.name, script.abstract, tree, items)
     wanted, stored = found_in.wanted, found_in.stored
     found = breaches(stored, wanted)
-    every = mends(found, stored, wanted, slots, survey(wanted).slots) if found else []
+    every = mends(found, stored, wanted, slots, survey(wanted).slots, former) if found else []
     names = {path[0] for path in stored} if len(items) > 1 else None
 
     def tried(edits: Sequence[Edit]) -> TreeSpec:
@@ -162,9 +173,9 @@ def hold(
             return after
         return TreeSpec({path: spec for path, spec in after.items() if path[0] in names})
 
-    proved = _proved(every, found, wanted, tried)
+    proved, mended = _proved(every, found, wanted, tried)
     rows = [_finding(mend) for mend in proved]
-    return Held(rows, len(stored), len(tree) - len(stored), found_in.notes), proved
+    return Held(rows, len(stored), len(tree) - len(stored), found_in.notes, mended), proved
 
 
 # --- edits that mend: tried out before they are shown ----------------------------------------------------------
@@ -172,17 +183,19 @@ def hold(
 
 def _proved(
     every: Sequence[Mend], found: Sequence[Breach], wanted: TreeSpec, attempt: Try
-) -> list[Mend]:
-    """The findings, without the edits that do not mend them."""
+) -> tuple[list[Mend], bool]:
+    """The findings, without the edits that do not mend them; and if those that are left mend all, together."""
     before = _faults(found) | {fault for mend in every for fault in _faults(mend.breaches)}
     candidates = [mend for mend in every if mend.edits]
     if not candidates:
-        return list(every)
+        return list(every), False
     if _mend_all(candidates, before, wanted, attempt):
-        return list(every)
+        return list(every), len(candidates) == len(every)
     tried = candidates[:_TRIED]
     good = [m for m in tried if _mend_all([m], before, wanted, attempt)]
-    return [m if m in good else _without_edits(m, attempt if m in tried else None) for m in every]
+    return [
+        m if m in good else _without_edits(m, attempt if m in tried else None) for m in every
+    ], False
 
 
 def _without_edits(mend: Mend, attempt: Try | None) -> Mend:
@@ -238,6 +251,14 @@ def with_commands(held: Held, source: str) -> list[reports.Finding]:
         elif finding.edits:
             _lead(finding, f"a plan with `edits: {_flow(finding.edits)}`")
     return held.findings
+
+
+def whole_plan(held: Held) -> list[str]:
+    """The one plan that mends several findings."""
+    if not held.is_mended or len(held.findings) < 2:
+        return []
+    edits = [edit for finding in held.findings for edit in finding.edits]
+    return [f"one plan mends all: `edits: {_flow(edits)}`"]
 
 
 def _lead(finding: reports.Finding, text: str) -> None:
@@ -311,6 +332,9 @@ def check_draft(
         )
         return drafted(longer).tree
 
-    held, _ = hold(script, draft.tree, draft.slots, items_of(checkpoint, draft), attempt)
+    items = items_of(checkpoint, draft)
+    moved = {str(p): str(r.origin.path) for p, r in draft.leaves.items() if r.origin}
+    former = former_paths(checkpoint, moved)
+    held, _ = hold(script, draft.tree, draft.slots, items, attempt, former)
     refuse_breaches(held, script)
     return held.notes

@@ -8,7 +8,14 @@ from typing import Final
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.verification.advice import advice
-from surgery_cli.verification.contract import Branch, Breach, Subtree, sort_of, specs_below
+from surgery_cli.verification.contract import (
+    Branch,
+    Breach,
+    Subtree,
+    leaf_breach,
+    sort_of,
+    specs_below,
+)
 from surgery_cli.verification.exchanges import Edit, literal, spelled
 from surgery_cli.verification.finding import Slots, listed
 
@@ -37,6 +44,8 @@ def remedy(
         return (), (
             f"build the model with {list(here.shape)}, or let the restore skip this leaf and start it fresh"
         )
+    if is_begun(breach):
+        return _counted(breach, stored, slots, states)
     if is_emptied(breach):
         return ({"op": "delete", "at": f"{literal(breach.path)}/*"},), ""
     return (), advice(breach, states)
@@ -102,12 +111,50 @@ def _fillings(
 
 def is_emptied(breach: Breach) -> bool:
     """True for numbers, such as the count of a schedule, of which the script has none: a constant needs no count."""
-    wanted, here = breach.wanted, breach.stored
-    is_empty = isinstance(wanted, LeafSpec) and wanted.kind is LeafKind.EMPTY
-    if breach.what != "container" or not is_empty or not isinstance(here, Branch):
-        return False
-    leaves = specs_below(here)
-    return all(len(path) == 1 and spec.shape == () for path, spec in leaves.items())
+    return breach.what == "container" and _are_numbers(breach.stored) and _is_empty(breach.wanted)
+
+
+def is_begun(breach: Breach) -> bool:
+    """True for a count of which the checkpoint has none: a constant that became a schedule."""
+    return breach.what == "container" and _is_empty(breach.stored) and _are_numbers(breach.wanted)
+
+
+def _are_numbers(node: Subtree | None) -> bool:
+    leaves = specs_below(node) if isinstance(node, Branch) else {}
+    return bool(leaves) and all(len(p) == 1 and spec.shape == () for p, spec in leaves.items())
+
+
+def _is_empty(node: Subtree | None) -> bool:
+    return isinstance(node, LeafSpec) and node.kind is LeafKind.EMPTY
+
+
+def _counted(
+    breach: Breach, stored: TreeSpec, slots: Slots, states: Collection[LeafPath]
+) -> tuple[tuple[Edit, ...], str]:
+    """The count of the moments in the place of a schedule's that was not there: both count the same steps."""
+    assert isinstance(breach.wanted, Branch)
+    state = next((node for node in states if breach.path.is_below(node)), None)
+    clocks = {
+        clock for slot in slots.values() for clock in slot.clocks if state and clock.is_below(state)
+    }
+    (key, spec), *others = breach.wanted.items()
+    fitting = [
+        p for p in clocks if isinstance(spec, LeafSpec) and leaf_breach(p, stored[p], spec) is None
+    ]
+    if others or len(fitting) != 1:
+        return (), advice(breach, states)
+    count, empty = spelled(LeafPath(("count_0",))), spelled(LeafPath(("empty_0",)))
+    place = breach.path / (key,)
+    moves = {literal(breach.path): empty, count: spelled(place)}
+    edits: tuple[Edit, ...] = (
+        {"op": "copy", "at": literal(fitting[0]), "to": count},
+        {"op": "rename", "moves": moves},
+        {"op": "delete", "at": empty},
+    )
+    return (
+        edits,
+        f"where '{place}' goes on at '{fitting[0]}'; `set` it to 0 for a schedule that begins anew",
+    )
 
 
 def _deletion(breach: Breach, slots: Slots) -> Edit:

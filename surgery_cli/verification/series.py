@@ -40,17 +40,18 @@ def numbered(path: LeafPath) -> tuple[Template, Numbers]:
 def paired_series(heres: Nodes, theres: Nodes, are_alike: Alike) -> dict[LeafPath, LeafPath]:
     """Old path to new of the members of series that have the same numbers, and only one counterpart.
 
-    First of those below the same parents, so that an encoder and a decoder stay apart.
+    First of those below the same parents, then of those that share most keys: an encoder and a decoder stay apart, and
+    so do two fields of the optimizer state.
     """
     found: dict[LeafPath, LeafPath] = {}
     here, there = _series(heres), _series(theres)
-    for same_parents in (True, False):
-        near = -1 if same_parents else 1
+    deepest = max((len(template) for template in here), default=0)
+    for shared in (None, *range(deepest - 1, 0, -1)):
         fitting = {
             one: [
                 other
                 for other in there
-                if one[:near] == other[:near] and _fits(here[one], there[other], are_alike)
+                if _share(one, other, shared) and _fits(here[one], there[other], are_alike)
             ]
             for one in here
         }
@@ -64,6 +65,11 @@ def paired_series(heres: Nodes, theres: Nodes, are_alike: Alike) -> dict[LeafPat
         here = {key: s for key, s in here.items() if not _are_done(s, found)}
         there = {key: s for key, s in there.items() if not _are_done(s, found.values())}
     return found
+
+
+def _share(one: Template, other: Template, keys: int | None) -> bool:
+    """True if two templates share so many first keys; None: all but their last."""
+    return one[:-1] == other[:-1] if keys is None else one[:keys] == other[:keys]
 
 
 def _series(nodes: Nodes) -> dict[Template, Series]:
