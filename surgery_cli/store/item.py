@@ -25,6 +25,7 @@ from surgery_cli.store.sidecars import (
     kind_of,
 )
 from surgery_cli.store.survey import MANIFEST, Survey
+from surgery_cli.store.unmerged import unmerged
 from surgery_cli.tree import json_pointer
 from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
@@ -206,7 +207,7 @@ class PytreeItem:
         )
 
     def _without_manifest(self, lost: str) -> CheckpointError:
-        return CheckpointError(
+        return unmerged(self.directory) or CheckpointError(
             f"'{self.directory}' has no '{MANIFEST}'",
             why=f"the arrays are in an OCDBT database, and without that file {lost}",
             fix="the save or a copy was cut short; copy the file from where the checkpoint is whole",

@@ -16,6 +16,9 @@ STAGING_MARK: Final = ".surgery-tmp-"
 SET_ASIDE_SUFFIX: Final = ".surgery-old"
 """What ``--force`` calls the old destination where it cannot exchange two directories at once."""
 
+_DATABASE: Final = "ocdbt."
+"""How the name of a database begins that a process wrote into an item: ``ocdbt.process_0`` is no step, and no item."""
+
 ARRAY_DOCUMENTS: Final = (".zarray", "zarr.json")
 
 # orbax-checkpoint: path/atomicity_types.py (TMP_DIR_SUFFIX) and experimental/v1 partial/path.py. Releases differ in
@@ -75,9 +78,9 @@ class Listing(NamedTuple):
         return sorted(name for name in self.folders if unfinished_name(name) is not None)
 
     def own_folders(self) -> Iterator[str]:
-        """Sorted names of folders that are neither unfinished saves nor leftovers of surgery."""
+        """Sorted names of folders that are neither unfinished saves nor leftovers of surgery, nor databases."""
         for name in sorted(self.folders):
-            if unfinished_name(name) is None and not is_leftover(name):
+            if not (unfinished_name(name) or is_leftover(name) or name.startswith(_DATABASE)):
                 yield name
 
 
@@ -94,6 +97,8 @@ def step_name(name: str) -> StepName | None:
     >>> step_name("1000").number, step_name("ckpt_000003"), step_name("params")
     (1000, StepName(prefix='ckpt', number=3), None)
     """
+    if name.startswith(_DATABASE):
+        return None
     found = _STEP.fullmatch(name)
     return StepName(found["prefix"] or "", int(found["number"])) if found else None
 

@@ -12,7 +12,7 @@ from surgery_cli.store.arrays import ChunkKeeper, StoredArray, new_context
 from surgery_cli.store.boundary import linked
 from surgery_cli.store.stored_values import FileRange, StoredValue
 from surgery_cli.store.survey import MANIFEST, Extent, Survey
-from surgery_cli.store.zarr import DOCUMENT_NAMES, parse
+from surgery_cli.store.zarr import DOCUMENT_NAMES, parse_at
 
 if TYPE_CHECKING:
     import tensorstore as ts
@@ -74,7 +74,8 @@ class OcdbtStore:
             held = contents[name]
             keys, values = tuple(held), tuple(held.values())
             keys = same.setdefault(keys, keys)
-            found[name] = StoredArray(name, parse(raw[name]), keys, sum(map(len, values)), values)
+            parsed = parse_at(raw[name], self.directory, name)
+            found[name] = StoredArray(name, parsed, keys, sum(map(len, values)), values)
         return found
 
     def _contents(self) -> dict[str, _Held]:

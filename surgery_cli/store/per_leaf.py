@@ -14,7 +14,7 @@ from surgery_cli.store.boundary import linked
 from surgery_cli.store.listing import check_link
 from surgery_cli.store.sidecars import ARRAY_METADATAS, PROCESS_FILE
 from surgery_cli.store.stored_values import StoredValue, whole_file
-from surgery_cli.store.zarr import DOCUMENT_NAMES, parse
+from surgery_cli.store.zarr import DOCUMENT_NAMES, parse_at
 
 if TYPE_CHECKING:
     import tensorstore as ts
@@ -59,7 +59,9 @@ class PerLeafStore:
         found = {}
         for name, version in self._documents.items():
             folder = self.directory / name
-            document = parse((folder / DOCUMENT_NAMES[version]).read_bytes())
+            document = parse_at(
+                (folder / DOCUMENT_NAMES[version]).read_bytes(), self.directory, name
+            )
             files = dict(_own_files(folder, document.key_start))
             if name == ARRAY_METADATAS:  # a leaf may be called like the folder of these sidecars
                 files = {k: n for k, n in files.items() if not k.startswith(PROCESS_FILE)}

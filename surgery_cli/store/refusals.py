@@ -22,6 +22,8 @@ from surgery_cli.store.listing import (
     unfinished_name,
 )
 from surgery_cli.store.pointers import is_pointer, pointer
+from surgery_cli.store.sidecars import AGGREGATE
+from surgery_cli.store.unmerged import unmerged
 from surgery_cli.tree.nearness import nearest
 
 _DELETION_RECORD: Final = "_CHECKPOINT_DELETION"
@@ -120,8 +122,14 @@ def describe_directory(listing: Listing) -> CheckpointError:
         why = "surgery edits Orbax checkpoints, Flax msgpack files and safetensors"
         fix = "read it with `tf.train.load_checkpoint` and save the arrays with Orbax"
     elif "d" in listing.folders or any(n.startswith("ocdbt.") for n in listing.folders):
+        if (error := unmerged(path)) is not None:
+            return error
         what = f"'{path}' holds a store's data without its 'manifest.ocdbt'"
         why = "the store is unfinished or was copied in part"
+        fix = "copy it again from where it is whole, or use another step"
+    elif AGGREGATE in files and not (path / AGGREGATE).stat().st_size:
+        what = f"'{path / AGGREGATE}' is empty"
+        why = "older releases of Orbax and Flax keep the values in this file"
         fix = "copy it again from where it is whole, or use another step"
     elif holds_pytree(Listing.of(path.parent)):
         what = f"'{path}' is one part of a checkpoint"

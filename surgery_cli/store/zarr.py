@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Collection
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -164,6 +165,18 @@ def parse(raw: bytes) -> ArrayDocument:
         key_start=key_start,
         key_separator=key_separator,
     )
+
+
+def parse_at(raw: bytes, directory: Path, name: str) -> ArrayDocument:
+    """As ``parse``, of the document of the array ``name``."""
+    try:
+        return parse(raw)
+    except CheckpointError as error:
+        problem = msgspec.structs.replace(
+            error.problems[0],
+            what=f"what describes the array '{name}' in '{directory}' cannot be understood",
+        )
+        raise CheckpointError(problem) from None
 
 
 def revised(document: ArrayDocument, shape: tuple[int, ...], dtype: str) -> dict[str, Any]:
