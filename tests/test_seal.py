@@ -275,3 +275,26 @@ def test_nan_is_a_finding_and_infinities_are_named(tmp_path):
     allowed = surgery.verify(str(tmp_path / "c"), allow_non_finite=True)
     assert allowed.agrees
     assert "NaN in 'complex' (1), 'nan' (2)" in allowed.notes
+
+
+def test_a_seal_says_what_metadata_orbax_could_not_read(flat):
+    (flat / "_sharding").write_bytes(b"{")
+    (note,) = surgery.seal(str(flat)).notes
+    assert note.startswith("sealed as it is: '_sharding': not a JSON object")
+    assert findings(flat) == [("_sharding", "metadata")]
+
+
+def test_a_snapshot_of_links_is_sealed_by_what_they_lead_to(flat, tmp_path):
+    """As a hub's cache has them: every file a link to a blob."""
+    snapshot, blobs = tmp_path / "snapshot", tmp_path / "blobs"
+    blobs.mkdir()
+    for number, file in enumerate(sorted(p for p in flat.rglob("*") if p.is_file())):
+        link = snapshot / file.relative_to(flat)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, blobs / str(number))
+        link.symlink_to(blobs / str(number))
+    surgery.seal(str(snapshot))
+    assert findings(snapshot) == []
+    marker = snapshot / "commit_success.txt"
+    marker.resolve().write_text("changed")
+    assert findings(snapshot) == [("commit_success.txt", "file changed")]

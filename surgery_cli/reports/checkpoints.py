@@ -174,3 +174,5 @@ class Seal(Document, kw_only=True):
     bytes_read: int
     anew: list[str] = []
     """Leaves and files whose earlier digests did not hold, and were recorded anew."""
+    notes: list[str] = []
+    """What `verify` finds wrong with metadata, with a seal or without."""

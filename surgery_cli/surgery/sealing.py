@@ -27,6 +27,7 @@ from surgery_cli.surgery.records import (
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.verification.digests import LeafDigest, leaf_digest
 from surgery_cli.verification.files import file_digests, files_of
+from surgery_cli.verification.metadata_files import metadata_faults
 
 _Digests = dict[str, LeafDigest]
 _Stamp = tuple[int, int, int]
@@ -81,6 +82,7 @@ def seal(
         files=len(hashes),
         bytes_read=count,
         anew=changed,
+        notes=[f"sealed as it is: '{file}': {why}" for file, why in metadata_faults(checkpoint)],
     )
 
 

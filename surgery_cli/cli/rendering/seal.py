@@ -18,3 +18,5 @@ def render(document: Seal, page: Page) -> None:
     )
     for name in document.anew:
         page.line(Cell("anew: ", "doubtful"), f"{name} was on record as something else", indent=2)
+    for note in document.notes:
+        page.line(Cell("note: ", "doubtful"), note, indent=2)
