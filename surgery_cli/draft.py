@@ -14,6 +14,7 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
 if TYPE_CHECKING:
     from surgery_cli.operations.base import LeafOperation
+    from surgery_cli.optimizer.assumptions import Assumption
     from surgery_cli.optimizer.slots import Clock, Slot
 
 SOURCE = ""
@@ -83,11 +84,15 @@ class LeafRecipe(msgspec.Struct, frozen=True, gc=False):
 
 
 class EditOutcome(msgspec.Struct, frozen=True):
-    """What one edit did to the draft: how many leaves it named, what became of twins, by policy; bytes of values."""
+    """What one edit did to the draft: how many leaves it named, what became of twins, by policy; bytes of values.
+
+    ``assumed`` is what twins were taken for that followed without proof, by the node of their state.
+    """
 
     leaves: int
     twins: dict[str, int] = {}
     bytes: int = 0
+    assumed: tuple[tuple[LeafPath, Assumption], ...] = ()
 
 
 class DraftItems(msgspec.Struct, frozen=True):

@@ -149,11 +149,14 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
     def carry(self, slot: Slot) -> tuple[LeafOperation, ...] | None:
         if slot.relation in ("one", "hole") or slot.power == 0:
             return ()
-        if slot.power is None or (
-            self.axis is not None and slot.relation not in ("same", "stacked")
+        if (
+            slot.power is None
+            or slot.start is None
+            or (self.axis is not None and slot.relation not in ("same", "stacked"))
         ):
             return None
-        return (ScaleByMeasured(measure_of=self, power=slot.power),)
+        even = bool(slot.start) and slot.is_even
+        return (ScaleByMeasured(measure_of=self, power=slot.power, start=slot.start, even=even),)
 
 
 def _norm(xp: Any, x: Any, norm: str, axes: tuple[int, ...], is_wide: bool) -> Any:

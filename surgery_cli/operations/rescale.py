@@ -9,6 +9,7 @@ from msgspec import Meta
 from surgery_cli.draft import Operand
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
 from surgery_cli.operations.factors import (
+    ScaleAboveStart,
     ScaleByPower,
     find_factor,
     power_of,
@@ -74,13 +75,22 @@ class Rescale(LeafOperation, tag="rescale", kw_only=True, frozen=True):
     def carry(self, slot: Slot) -> tuple[LeafOperation, ...] | None:
         if slot.relation in ("one", "hole"):
             return ()
-        if slot.power is None:
+        if slot.power is None or slot.start is None:
             return None
         if isinstance(self.by, str):
             if slot.relation not in ("same", "stacked"):
                 return None
             return (
-                ScaleByPower(by=self.by, power=slot.power, even=slot.is_even, param=slot.param),
+                ScaleByPower(
+                    by=self.by,
+                    power=slot.power,
+                    even=slot.is_even,
+                    param=slot.param,
+                    start=slot.start,
+                    fresh=None if slot.is_second_moment or slot.is_params_like else slot.fresh,
+                ),
             )
         factor = power_of(self.by, slot.power, even=slot.is_even)
+        if factor and slot.start:
+            return (ScaleAboveStart(by=factor, start=slot.start, even=slot.is_even),)
         return (Rescale(by=factor),) if factor else None

@@ -12,6 +12,7 @@ from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.operations.set import Set
 from surgery_cli.operations.settings import check_finite
+from surgery_cli.optimizer.placeholders import KIND
 from surgery_cli.optimizer.resets import refilled, taking_param
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath, PathPattern
@@ -110,10 +111,15 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
             return taking_param(draft, slot, "reset")
         value = self.fill if slot.fresh is None else slot.fresh
         if value is None:
+            usual = (
+                f"name the factory ({KIND}) if it is optax's default, "
+                if slot.start is None
+                else ""
+            )
             raise PlanError(
                 f"the initial value of '{slot.path}' is not known",
                 why=f"{slot.optimizer} starts {slot.name} from its own settings, which are not on disk",
-                fix="give it with `fill`, or leave these slots out with `except`",
+                fix=f"give it with `fill`, {usual}or leave these slots out with `except`",
                 field="fill",
             )
         return refilled(draft, slot.path, value)

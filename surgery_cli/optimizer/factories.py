@@ -10,7 +10,7 @@ _ADAMAX: Final = {"adamax": -1}
 _ADEMAMIX: Final = {"ademamix": -1}
 _FACTORED: Final = {"factored": -1}
 _RMS: Final = {"rms": -1, "rms_count": -1}
-_STDDEV: Final = {"stddev": -1, "adam": -1}
+_STDDEV: Final = {"stddev": -1, "centered_rmsprop": -1}
 _SGD: Final = {"trace": -1}
 _MUON: Final = {"muon": -1, "adam": -1}
 _SIMPLE: Final = {"simplified_ademamix": -1}
@@ -35,7 +35,6 @@ FACTORIES: Final[Mapping[str, Mapping[str, int]]] = {
     "dadapt_adamw": {"dadapt": -1},
     "dog": {"dog": -1, "ldog": -1},
     "dowg": {"dowg": -1},
-    "dpsgd": _SGD,
     "ema": {"ema": -1},
     "lamb": _ADAM,
     "lars": {"trace": 1},
@@ -167,6 +166,7 @@ STATELESS: Final = frozenset(
 """Factories without a state of their own; on disk an empty place in the chain, or nothing."""
 
 REFUSED: Final[Mapping[str, str]] = {
+    "dpsgd": "it clips the gradient of each example and adds noise, so that its slots follow no factor",
     "flatten": "one vector holds the slots of all params, so no leaf belongs to one param",
     "galore": "its slots are projections to low rank, which no edit of the full param can follow",
     "scale_by_galore": "its slots are projections to low rank, which no edit of the full param can follow",

@@ -8,6 +8,7 @@ from surgery_cli.errors import Problem
 from surgery_cli.optimizer.groups import Group, Signal
 from surgery_cli.optimizer.kinds import Field
 from surgery_cli.optimizer.mirrors import Mirror
+from surgery_cli.optimizer.placeholders import NODE, slots_line
 from surgery_cli.tree.paths import LeafPath
 
 
@@ -67,21 +68,20 @@ class Findings:
             why = "these have its structure and shapes: " + ", ".join(
                 f"'{c}'" for c in candidates[:4]
             )
-            nearest = max(candidates, key=lambda tree: len({*tree} & {*path}))
-            fix = f"add `slots: {{{path}: {{of: {nearest}}}}}` to the plan, with the one that it belongs to"
+            fix = f"add {slots_line(path, of=NODE)} to the plan, with the one that it belongs to"
         elif odd:
             here, there = odd[0]
             why = f"'{here}' has no param of that name, and '{there}' has nothing at '{path}'"
             fix = (
                 f"`surgery rename SRC DST {here} --to {here.parent / there[-1:]}` first, if they belong together; "
-                f"or a plan with `slots: {{{path}: {{ignore: true}}}}`: then no edit of params touches it"
+                "or say `ignore: true` of it in `slots:` of a plan: then no edit of params touches it"
             )
         else:
             why = f"its names and shapes do not follow those of the params ('{root or '.'}')"
             fix = (
-                f"add `slots: {{{path}: {{of: {root or 'params'}, power: -1}}}}` to a plan, with the node of params "
-                "that it mirrors leaf by leaf, and how it goes with their size (-1 gradients, -2 their squares, "
-                "1 params); or `{ignore: true}`, and no edit of params touches it"
+                f"add {slots_line(path, of=NODE, power='K')} to a plan, with the node of params that it mirrors"
+                " leaf by leaf, and how it goes with their size (-1 gradients, -2 their squares, 1 params); or"
+                " `ignore: true` instead, and no edit of params touches it"
             )
         what = f"cannot tell which params '{path}' belongs to"
         self.questions.append((Problem(what, why, fix, str(path)), concerns))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
-from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.factories import FACTORIES, factories_of, factories_of_both
+from surgery_cli.optimizer.hints import SlotHint
 from surgery_cli.optimizer.kinds import Field
 from surgery_cli.optimizer.mirrors import Mirror, Pair
+from surgery_cli.optimizer.placeholders import FACTORY, KIND, slots_line
 from surgery_cli.optimizer.relations import relation_in_factored
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.tree.nearness import nearest
-from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.optimizer.starts import begin
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
 LIKE_INIT: Final = (
@@ -43,104 +44,12 @@ class Signal:
         self.value, self.behind = value, behind
 
 
-class SlotHint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the user says of an unknown tree of slots: one entry of ``slots:`` in a plan.
-
-    ``of`` is the printed path of the node of params that it mirrors, ``power`` its power of a factor of the params;
-    ``ignore`` says that it follows no param at all. Of a field of a known state, what is not said stays as it is known.
-    """
-
-    of: str | None = None
-    power: int | None = None
-    even: bool | None = None
-    fresh: float | None = None
-    params_like: bool | None = None
-    second_moment: bool | None = None
-    ignore: bool = False
-
-    @property
-    def field(self) -> Field | None:
-        """The same as a field of a state; None if the power is not said."""
-        return self.instead_of(Field(fresh=None))
-
-    def instead_of(self, known: Field) -> Field | None:
-        """A field of a known state with what is said in its place; None if the power is not said."""
-        if self.power is None and not self.params_like:
-            return None
-        said = {
-            "is_even": self.even,
-            "fresh": self.fresh,
-            "is_params_like": self.params_like,
-            "is_second_moment": self.second_moment,
-        }
-        return msgspec.structs.replace(
-            known,
-            of_signal=0,
-            fixed=1 if self.power is None else self.power,
-            **{name: value for name, value in said.items() if value is not None},
-        )
-
-
-def hints_from(
-    slots: Mapping[str, Mapping[str, object] | SlotHint], tree: TreeSpec
-) -> dict[str, SlotHint]:
-    """The user's ``slots:`` by printed path; a pattern stands for the topmost nodes that it names.
-
-    Raises:
-        PlanError: an entry names no node of the tree, or one that another names, or has a field that does not exist.
-    """
-    found: dict[str, SlotHint] = {}
-    known = {str(node) for node in tree.nodes} | set(tree.texts.values()) if slots else set()
-    for text, hint in slots.items():
-        named = _named_nodes(text, tree, known)
-        if not named:
-            close = nearest(text, known, 1)
-            raise PlanError(
-                f"`slots:` names '{text}', which is not in the tree",
-                why="its keys are paths of trees of slots, like 'opt_state/0/mu', or patterns of such paths",
-                fix=f"did you mean '{close[0]}'?" if close else "see `surgery inspect`",
-                field="slots",
-            )
-        twice = next((node for node in named if node in found), None)
-        if twice is not None:
-            raise PlanError(
-                f"`slots:` names '{twice}' twice",
-                why=f"'{text}' names it, and so does an entry before",
-                fix="keep one of them",
-                field="slots",
-            )
-        try:
-            said = hint if isinstance(hint, SlotHint) else msgspec.convert(hint, SlotHint)
-            found.update(dict.fromkeys(named, said))
-        except msgspec.ValidationError as error:
-            raise PlanError(
-                f"`slots:` says something of '{text}' that cannot be understood",
-                why=str(error),
-                fix=f"its fields are {', '.join(SlotHint.__struct_fields__)}",
-                field="slots",
-            ) from None
-    return found
-
-
-def _named_nodes(text: str, tree: TreeSpec, known: Collection[str]) -> list[str]:
-    """Printed paths of the nodes or leaves that a key of ``slots:`` names."""
-    plain = text.strip("/")
-    for exact in (plain, plain.removesuffix("/**"), plain.removesuffix("/*")):
-        if exact in known:
-            return [exact]
-    if not any(sign in plain for sign in "*?[{"):
-        return []
-    pattern = PathPattern(plain.removesuffix("/**"))
-    found = pattern.named({place: str(place) for place in {*tree.nodes, *tree} if place})
-    return sorted(str(place) for place in found if place.parent not in found)
-
-
 class Unsure(msgspec.Struct, frozen=True, kw_only=True):
-    """Slots whose power is not known, and what would settle it.
+    """Slots of which it is not known how they follow a factor, and what would settle it.
 
-    ``fixes`` are ways to say it, any of them enough. ``candidates`` are the kinds
-    of state that ``owner`` may be. ``pair`` are two leaves (mu, nu) whose values tell
-    which of them it is (see ``adam_variant``); None where values do not help.
+    ``fixes`` are ways to say it, any of them enough. ``candidates`` are the kinds of state that ``owner`` may be;
+    ``by_values``: the values of its slots may rule out some of them (see ``evidence``), and ``adam_power`` is the
+    power if Adam is left.
     """
 
     path: LeafPath
@@ -149,7 +58,8 @@ class Unsure(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     fixes: tuple[str, ...]
     candidates: tuple[str, ...] = ()
-    pair: tuple[LeafPath, LeafPath] | None = None
+    by_values: bool = False
+    adam_power: int | None = None
 
 
 class Group(msgspec.Struct, kw_only=True):
@@ -169,20 +79,20 @@ class Group(msgspec.Struct, kw_only=True):
     forced: int | None = None
     hint: SlotHint | None = None
     in_optimizer: bool = True
-    pair: tuple[LeafPath, LeafPath] | None = None
 
     def slots(
-        self, tree: TreeSpec, measured: Mapping[LeafPath, str], clocks: tuple[LeafPath, ...]
+        self, tree: TreeSpec, clocks: tuple[LeafPath, ...]
     ) -> tuple[list[Slot], Unsure | None]:
-        """The slots, which ``clocks`` drive, and why their power is not known, if it is not."""
+        """The slots, which ``clocks`` drive, and why it is not known how they follow, if it is not."""
         fields = self.fields
-        if measured.get(self.owner) in fields:
-            fields = {measured[self.owner]: fields[measured[self.owner]]}
         signal = self.signal.value if self.forced is None else self.forced
         powers = {field.power(signal) if field else None for field in fields.values()}
         power = powers.pop() if len(powers) == 1 else None
         field = next(iter(fields.values()))
-        unsure = None if power is not None else self._unsure(fields)
+        begun = begin(list(fields.values()), self.hint, is_named=self.forced is not None)
+        is_settled = power is not None and begun.left is not None
+        unsure = None if is_settled else self._unsure(fields, power)
+        is_said = self.forced is not None or (self.hint is not None and self.hint.field is not None)
         common = Slot(
             path=self.mirror.node,
             param=self.mirror.root,
@@ -192,7 +102,9 @@ class Group(msgspec.Struct, kw_only=True):
             is_params_like=field.is_params_like if field else False,
             in_optimizer=self.in_optimizer,
             is_second_moment=field.is_second_moment if field else False,
-            fresh=self._fresh(field),
+            fresh=begun.fresh,
+            start=begun.left,
+            keeps_start=begun.stays,
             takes_param=field.is_params_like if field else False,
             clocks=clocks,
             optimizer=self.family,
@@ -201,23 +113,21 @@ class Group(msgspec.Struct, kw_only=True):
             is_told=self.hint is not None and self.hint.field is not None,
             unsure_because=unsure.why if unsure else "",
             settled_by=unsure.fixes if unsure else (),
+            known_by="word" if is_said else "disk",
+            assumed=begun.assumed,
+            fresh_assumed=begun.fresh_assumed,
         )
         found = [self._slot(common, pair, tree) for pair in self.mirror.pairs]
+        hole = msgspec.structs.replace(
+            common, relation="hole", power=0, fresh=None, start=0.0, clocks=(), is_told=False,
+            unsure_because="", settled_by=(), is_params_like=False, takes_param=False,
+            is_second_moment=False, assumed=None, fresh_assumed=None,
+        )  # fmt: skip
         found += [
-            msgspec.structs.replace(
-                common, path=leaf, param=param, relation="hole", power=0, fresh=None, clocks=(),
-                is_told=False, unsure_because="", settled_by=(),
-                is_params_like=False, takes_param=False, is_second_moment=False,
-            )
+            msgspec.structs.replace(hole, path=leaf, param=param)
             for param, leaf in self.mirror.holes
-        ]  # fmt: skip
+        ]
         return found, unsure if self.mirror.pairs else None
-
-    def _fresh(self, field: Field | None) -> float | None:
-        """The initial value: as the user says, else that of the field."""
-        if self.hint is not None and self.hint.fresh is not None:
-            return self.hint.fresh
-        return field.fresh if field else None
 
     def _slot(self, common: Slot, pair: Pair, tree: TreeSpec) -> Slot:
         relation = self.relation
@@ -240,29 +150,58 @@ class Group(msgspec.Struct, kw_only=True):
             field is not None and "scalar" in field.relations for field in self.fields.values()
         )
 
-    def _unsure(self, fields: Mapping[str, Field | None]) -> Unsure:
+    def _unsure(self, fields: Mapping[str, Field | None], power: int | None) -> Unsure:
+        node = self.mirror.node
         if None in fields.values():
             why = "it mirrors the params, but its state is not one that optax makes"
             fixes: tuple[str, ...] = (
-                f"add `slots: {{{self.mirror.node}: {{power: K}}}}` to the plan, with K its power of a factor",
+                f"add {slots_line(node, power='K')} to the plan, with K its power of a factor",
                 LIKE_INIT,
             )
+        elif power is not None:
+            why, fixes = self._unsure_start(next(iter(fields.values())))
         elif self.signal.value is None and self.signal.behind is not None:
             why, fixes = self._unsure_behind(fields, self.signal.behind)
         elif self.signal.value is not None:
-            why = f"{', '.join(sorted(fields))} keep states of the same names and shapes"
+            names = ", ".join(sorted(fields)).replace("_", " ")
+            why = f"{names} keep states of the same names and shapes"
             fixes = _naming_the_factory(fields), LIKE_INIT
         else:
-            why = "what stands before it in the chain (clipping? a trust ratio? a sign?) left no trace on disk"
+            why = (
+                "what stands before it in the chain (clipping? a trust ratio? a sign? noise?)"
+                " left no trace on disk"
+            )
             fixes = _naming_the_factory(fields), LIKE_INIT
+        adam = fields.get("adam")
         return Unsure(
-            path=self.mirror.node,
+            path=node,
             owner=self.owner,
             slots=tuple(pair.leaf for pair in self.mirror.pairs),
             why=why,
             fixes=fixes,
             candidates=tuple(fields),
-            pair=self.pair if len(fields) > 1 and self.signal.value is not None else None,
+            by_values=len(fields) > 1 and adam is not None and self.signal.value is not None,
+            adam_power=adam.power(self.signal.value) if adam is not None else None,
+        )
+
+    def _unsure_start(self, field: Field | None) -> tuple[str, tuple[str, ...]]:
+        """Why it is not known what is left of the start of a slot whose power is known, and what settles it."""
+        if field is None or field.start is None:
+            return (
+                "its start is not 0, and does not follow a factor of the params",
+                (
+                    f"add {slots_line(self.mirror.node, power='K', start='S')}, with what is left of it",
+                ),
+            )
+        setting, line = field.start.setting, slots_line(self.mirror.node, start="S")
+        left = (
+            "its value" if field.start.stays else "what is left of it by now, 0 if long forgotten"
+        )
+        why = f"it starts at a setting (`{setting}`, optax's default {field.fresh:g}), which does not follow a factor"
+        return why, (
+            f"add {line} to the plan, with S {left}",
+            f"add {KIND} with the optax factory, if the script leaves that setting alone",
+            LIKE_INIT,
         )
 
     def _unsure_behind(
@@ -275,24 +214,20 @@ class Group(msgspec.Struct, kw_only=True):
         )
         common = factories_of_both(behind.kinds, fields)
         made = (
-            f"`{'` or `'.join(common)}` made both: add `--optimizer-kind {common[0]}`"
+            f"one factory made both (`{'`, `'.join(common)}`?): add {KIND} with its name"
             if common
             else ""
         )
         alone = (
-            f"nothing but scaling, clipping or decay stands between: add"
-            f" `slots: {{{self.mirror.node}: {{power: 0}}}}` to the plan (power: 1 behind a trust ratio)"
+            f"it was chained: add {slots_line(self.mirror.node, power='K')} to the plan, with K = 0 if nothing but"
+            " scaling, clipping or decay stands between, 1 behind a trust ratio"
         )
         return why, (*(f"if {text}" for text in (made, alone) if text), LIKE_INIT)
 
 
 def _naming_the_factory(kinds: Iterable[str]) -> str:
-    """The option that settles which factory made a state of one of these kinds, with the most usual name."""
+    """The option that settles which factory made a state of one of these kinds, with some names that fit."""
     families = tuple(kinds)
     found = factories_of(families) or [n for n in FACTORIES if n.startswith(families)]
-    first, *others = found or ["NAME"]
-    others_text = f", e.g. {' or '.join(f'`{name}`' for name in others[:2])}" if others else ""
-    return (
-        f"add `--optimizer-kind {first}` (in a plan `optimizer_kind: {first}`) if that optax factory made it,"
-        f" else its name{others_text}"
-    )
+    examples = f", e.g. {' or '.join(f'`{name}`' for name in found[:3])}" if found else ""
+    return f"add {KIND} (in a plan `optimizer_kind: {FACTORY}`) with the optax factory that made it{examples}"

@@ -15,11 +15,22 @@ from typing import Final
 import msgspec
 
 
+class Start(msgspec.Struct, frozen=True):
+    """What decides at what the slots of a field start: a setting of the factory, which is not on disk.
+
+    ``stays``: all of it stays in the slot; else it fades at a pace that is not on disk either.
+    """
+
+    setting: str
+    stays: bool = False
+
+
 class Field(msgspec.Struct, frozen=True, kw_only=True):
     """A field of a state that holds a tree shaped like the params.
 
     The power of its slots is ``of_signal * signal + fixed``. ``relations`` are those which its shapes may have
-    to the params' (see ``Slot.relation``). The other fields are those of ``Slot``.
+    to the params' (see ``Slot.relation``). ``fresh`` is the initial value, optax's own default where a ``start`` says
+    that a setting decides it. The other fields are those of ``Slot``.
     """
 
     of_signal: int = 0
@@ -28,6 +39,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     is_second_moment: bool = False
     is_params_like: bool = False
     fresh: float | None = 0.0
+    start: Start | None = None
     relations: tuple[str, ...] = ("same",)
 
     def power(self, signal: int | None) -> int | None:
@@ -40,7 +52,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of state.
 
-    ``after`` is the signal behind it: ``same``, ``unknown`` or a number. ``inner`` fields hold states that the same
+    ``after`` is the signal behind it: ``same``, a number, ``unknown`` where it makes updates of its own, or ``unsure``
+    where it lets through gradients that it may have changed. ``inner`` fields hold states that the same
     signal reaches; behind a state that is ``same``, the signal behind its inner states goes on. ``clocks`` say what an
     integer scalar drives; ``numbers`` what a scalar that is no clock means.
     """
@@ -75,6 +88,8 @@ _FIRST: Final = Field(of_signal=1)
 _ABSOLUTE: Final = Field(of_signal=1, is_even=True, is_second_moment=True)
 _RATIO: Final = Field()
 _PARAMS: Final = Field(fixed=1, is_params_like=True, fresh=None)
+_ACCUMULATED: Final = Start("initial_accumulator_value")
+_SCALED_START: Final = msgspec.structs.replace(_SQUARE, start=Start("initial_scale"))
 _FACTORED: Final = msgspec.structs.replace(_SQUARE, relations=("same", "one", "factored"))
 _SCALAR: Final = ("scalar",)
 _SINGLE: Final = ("scalar", "one")
@@ -95,8 +110,8 @@ KINDS: Final[tuple[Kind, ...]] = (
         clocks=_COUNT,
         after=0,
         fields={
-            "mu": Field(of_signal=1, fresh=1e-6),
-            "nu": Field(of_signal=2, is_even=True, is_second_moment=True, fresh=1e-6),
+            "mu": msgspec.structs.replace(_FIRST, fresh=1e-6, start=_ACCUMULATED),
+            "nu": msgspec.structs.replace(_SQUARE, fresh=1e-6, start=_ACCUMULATED),
         },
     ),
     Kind(
@@ -111,6 +126,13 @@ KINDS: Final[tuple[Kind, ...]] = (
         family="adam-family",
         fields={"mu": _RATIO, "nu": _SQUARE},
         clocks={"count": "first_step"},
+        after=0,
+    ),
+    Kind(
+        name="centered_rmsprop",
+        family="adam-family",
+        fields={"mu": _FIRST, "nu": _SCALED_START},
+        clocks=_COUNT,
         after=0,
     ),
     Kind(
@@ -159,9 +181,9 @@ KINDS: Final[tuple[Kind, ...]] = (
         others=("hessian_fn_state",),
         after="unknown",
     ),
-    Kind(name="rms", family="rmsprop", fields={"nu": _SQUARE}, after=0),
-    Kind(name="rms_count", family="rmsprop", fields={"nu": _SQUARE}, clocks=_COUNT, after=0),
-    Kind(name="stddev", family="rmsprop", fields={"mu": _FIRST, "nu": _SQUARE}, after=0),
+    Kind(name="rms", family="rmsprop", fields={"nu": _SCALED_START}, after=0),
+    Kind(name="rms_count", family="rmsprop", fields={"nu": _SCALED_START}, clocks=_COUNT, after=0),
+    Kind(name="stddev", family="rmsprop", fields={"mu": _FIRST, "nu": _SCALED_START}, after=0),
     Kind(
         name="sm3",
         family="sm3",
@@ -175,7 +197,11 @@ KINDS: Final[tuple[Kind, ...]] = (
         name="rss",
         family="adagrad",
         after=0,
-        fields={"sum_of_squares": msgspec.structs.replace(_SQUARE, fresh=0.1)},
+        fields={
+            "sum_of_squares": msgspec.structs.replace(
+                _SQUARE, fresh=0.1, start=Start("initial_accumulator_value", stays=True)
+            )
+        },
     ),
     Kind(
         name="adadelta",
@@ -434,8 +460,15 @@ KINDS: Final[tuple[Kind, ...]] = (
     ),
     # --- states without slots ----------------------------------------------------------------------------
     Kind(name="schedule", family="schedule", clocks={"count": "schedule"}),
-    Kind(name="noise", family="noise", clocks={"count": "schedule"}, others=("rng_key",)),
-    Kind(name="private", family="noise", others=("rng_key",)),
+    # noise does not scale with the gradients, nor does what a clip of each example's gradient leaves
+    Kind(
+        name="noise",
+        family="noise",
+        clocks={"count": "schedule"},
+        others=("rng_key",),
+        after="unsure",
+    ),
+    Kind(name="private", family="noise", others=("rng_key",), after="unsure"),
     Kind(name="hutchinson", family="noise", others=("key",)),
     Kind(
         name="plateau",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from operator import itemgetter
 
-from surgery_cli.optimizer.groups import SlotHint
+from surgery_cli.optimizer.hints import SlotHint
 from surgery_cli.optimizer.mirrors import (
     Branch,
     Mirror,
@@ -18,9 +17,6 @@ from surgery_cli.optimizer.mirrors import (
 from surgery_cli.optimizer.roots import descents, fast_and_slow, is_optimizer_name, scopes, words_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
-
-_TELLING_ELEMENTS = 1 << 20
-"""A pair of slots of at most so many elements each is read where only values tell the kind of a state."""
 
 
 class Matching:
@@ -173,20 +169,6 @@ class Matching:
             yield
         finally:
             self.candidates, self._shapes = before
-
-    def telling_pair(self, first: Mirror, second: Mirror) -> tuple[LeafPath, LeafPath] | None:
-        """The slots of one param in two fields: many elements, as they tell most, but not too many to read."""
-        others = {pair.param: pair.leaf for pair in second.pairs}
-        both = [
-            (self._tree[pair.leaf].size, pair.leaf, others[pair.param])
-            for pair in first.pairs
-            if pair.param in others
-        ]
-        readable = [sized for sized in both if sized[0] <= _TELLING_ELEMENTS]
-        if not both:
-            return None
-        _, *leaves = max(readable, key=itemgetter(0)) if readable else min(both, key=itemgetter(0))
-        return leaves[0], leaves[1]
 
 
 def _at(branch: Branch, path: LeafPath) -> Branch | None:

@@ -8,6 +8,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.factories import FACTORIES, REFUSED, STATELESS, WITHOUT_SLOTS, WRAPPERS
 from surgery_cli.optimizer.groups import LIKE_INIT, Behind
 from surgery_cli.optimizer.kinds import Kind
+from surgery_cli.optimizer.placeholders import FACTORY, slots_line
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
 
@@ -97,8 +98,9 @@ def _refuse_behind(name: str, path: LeafPath, kind: Kind, behind: Behind) -> Non
     raise PlanError(
         f"`optimizer_kind: {name}` does not fit '{path}'",
         why=f"'{behind.path}' stands before it and normalises; `{name}` says that gradients reach it",
-        fix=f"name the factory of the other state alone, by node (`optimizer_kind: {{{behind.path}: …}}`), and add"
-        f" `slots: {{{path}/{field}: {{power: 0}}}}` (1 behind a trust ratio); or {LIKE_INIT}",
+        fix=f"name the factory of the other state alone, by node (`optimizer_kind: {{{behind.path}: {FACTORY}}}`),"
+        f" and add {slots_line(f'{path}/{field}', power='K')} with its power (0; 1 behind a trust ratio);"
+        f" or {LIKE_INIT}",
         field="optimizer_kind",
     )
 

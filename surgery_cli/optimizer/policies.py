@@ -12,7 +12,9 @@ from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.optimizer.beside import Beside
 from surgery_cli.optimizer.donors import Donors
 from surgery_cli.optimizer.grafts import Grafts, no_graft
+from surgery_cli.optimizer.groups import LIKE_INIT
 from surgery_cli.optimizer.kept import Kept
+from surgery_cli.optimizer.placeholders import KIND, slots_line
 from surgery_cli.optimizer.places import moved_slots, slot_moves, slots_after, slots_below
 from surgery_cli.optimizer.resets import refilled, taking_param
 from surgery_cli.optimizer.slots import Slot
@@ -159,9 +161,10 @@ class _Carrying:
                 self._apply(slot, operations, "transform")
 
     def _cannot(self, slot: Slot) -> Problem:
-        if slot.power is None:
+        if not slot.is_settled:
+            what = "the power" if slot.power is None else "what is left of the start"
             return Problem(
-                f"the power of '{slot.path}' is not known, so it cannot follow '{self._edit.name}'",
+                f"{what} of '{slot.path}' is not known, so it cannot follow '{self._edit.name}'",
                 why=slot.unsure_because or "the disk does not tell it",
                 fix="; or ".join((*slot.settled_by, "use `optimizer: keep`, `reset` or `warm`")),
                 path=str(slot.path),
@@ -179,7 +182,7 @@ class _Carrying:
             raise PlanError.of(self._refused.values())
 
     def _note_unsure(self, slot: Slot, stuck: list[Slot]) -> None:
-        unsure = next((s for s in (slot, *stuck) if s.power is None), None)
+        unsure = next((s for s in (slot, *stuck) if not s.is_settled), None)
         because = unsure.unsure_because if unsure else ""
         because = because or f"no rule says how they follow '{self._edit.name}'"
         self._kept_of(slot).add(slot, because, unsure.settled_by if unsure else ())
@@ -210,13 +213,14 @@ class _Carrying:
                 self._kept_of(slot).add(
                     slot,
                     "the initial value is not known",
-                    (f"add `slots: {{{slot.node}: {{fresh: X}}}}` to the plan, with X that value",),
+                    (f"add {slots_line(slot.node, fresh='X')} to the plan, with X that value",),
                 )
                 return
             raise PlanError(
                 f"the initial value of '{slot.path}' is not known",
                 why=f"{slot.optimizer} starts it from its own settings, which are not on disk",
-                fix=f"use `optimizer: keep`, or add `slots: {{{slot.node}: {{fresh: X}}}}` with X that value",
+                fix=f"use `optimizer: keep`, or add {slots_line(slot.node, fresh='X')} to the plan, with X that value;"
+                f" or {KIND}, if it is optax's default; or {LIKE_INIT}",
                 path=str(slot.path),
             )
         self.changed[slot.path] = refilled(self._draft, slot.path, slot.fresh, policy)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import msgspec
 
+from surgery_cli.optimizer.assumptions import Assumption
 from surgery_cli.tree.paths import LeafPath
+
+Source: TypeAlias = Literal["disk", "word", "values", "undecided"]
+"""How a meaning is known: the metadata tell it; somebody said it; values did not rule it out, or left it open."""
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -20,9 +26,12 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``is_params_like`` marks copies of the params themselves (z, slow weights, EMA inside the optimizer): always
     carried. ``in_optimizer`` is False for copies beside the optimizer state (EMA params, target networks).
     ``fresh`` is the optimizer's own initial value (None: not known); ``takes_param`` if it starts as the param.
+    ``start`` is what is left of that value in the slot, which no factor of the params scales (None: not known);
+    ``keeps_start`` if all of it stays for good.
     ``node`` is the node that mirrors the params, ``root`` the node of the params that it mirrors.
-    ``is_told`` marks a power that the user said in ``slots:``. ``unsure_because`` says why a power is not known,
-    ``settled_by`` what would settle it, the ways in order.
+    ``is_told`` marks a power that the user said in ``slots:``. ``unsure_because`` says why a power or what is left of
+    a start is not known, ``settled_by`` what would settle it, the ways in order. ``known_by`` says how the power is
+    known, ``assumed`` what it and the start rest on where that is no proof, ``fresh_assumed`` likewise of ``fresh``.
     """
 
     path: LeafPath
@@ -36,6 +45,8 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     in_optimizer: bool = True
     is_second_moment: bool = False
     fresh: float | None = 0.0
+    start: float | None = 0.0
+    keeps_start: bool = False
     takes_param: bool = False
     clocks: tuple[LeafPath, ...] = ()
     optimizer: str = ""
@@ -44,6 +55,19 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_told: bool = False
     unsure_because: str = ""
     settled_by: tuple[str, ...] = ()
+    known_by: Source = "disk"
+    assumed: Assumption | None = None
+    fresh_assumed: Assumption | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """True if it is known how the slot follows a factor."""
+        return self.power is not None and self.start is not None
+
+    @property
+    def state(self) -> LeafPath:
+        """The node of the state that the slot is a part of."""
+        return self.node if self.node[-1:] == ("param_states",) else self.node.parent or self.node
 
     def place_for(self, param: LeafPath) -> LeafPath | None:
         """Where this slot stands for a param at another path; None if the node does not mirror that path.

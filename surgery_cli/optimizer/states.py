@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from surgery_cli.draft import is_numeric
 from surgery_cli.optimizer.findings import Findings
-from surgery_cli.optimizer.groups import Group, Signal, SlotHint
+from surgery_cli.optimizer.groups import Group, Signal
+from surgery_cli.optimizer.hints import SlotHint
 from surgery_cli.optimizer.kinds import (
     UNDER_PARAM,
     VANISHING,
@@ -70,9 +71,6 @@ class States:
         """Record a state of one of ``kinds``, first what the user's word leaves of them."""
         kinds, forced = self._named.narrow(node.path, kinds, signal.behind)
         self._findings.family[node.path] = kinds[0].family
-        moments = [m for m in matches.values() if isinstance(m, Mirror) and m.pairs]
-        is_open = len(moments) == 2 and len(kinds) > 1
-        pair = self._matching.telling_pair(*moments) if is_open else None
         for name, match in matches.items():
             hint = self._matching.hint(node.children[name])
             if hint is not None and hint.ignore:
@@ -96,7 +94,6 @@ class States:
                     signal=signal,
                     forced=forced,
                     hint=hint,
-                    pair=pair,
                 )
             )
         self._record_numbers(node, kinds[0])

@@ -9,7 +9,8 @@ import msgspec
 
 from surgery_cli.errors import Problem
 from surgery_cli.optimizer.findings import Findings
-from surgery_cli.optimizer.groups import SlotHint, Unsure, hints_from
+from surgery_cli.optimizer.groups import Unsure
+from surgery_cli.optimizer.hints import SlotHint, hints_from
 from surgery_cli.optimizer.kinds import SLOW
 from surgery_cli.optimizer.mirrors import Branch, Mirror, Node, branches, path_of
 from surgery_cli.optimizer.named import NamedKinds
@@ -19,7 +20,7 @@ from surgery_cli.optimizer.walk import Signal, Walk
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
-__all__ = ["OptimizerSurvey", "Question", "SlotHint", "Unsure", "adam_variant", "survey"]
+__all__ = ["OptimizerSurvey", "Question", "SlotHint", "Unsure", "survey"]
 
 
 _DRIVE_NO_SLOT: Final = ("nothing", "counter")
@@ -62,9 +63,19 @@ class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
         return [question.problem for question in self.open_questions]
 
     @property
-    def telling_pairs(self) -> dict[LeafPath, tuple[LeafPath, LeafPath]]:
-        """For each node of which only values tell the kind: two slots to read (mu, nu), see ``adam_variant``."""
-        return {unsure.owner: unsure.pair for unsure in self.unsure if unsure.pair is not None}
+    def telling_pairs(self) -> dict[LeafPath, list[tuple[LeafPath, LeafPath]]]:
+        """For each node of which values rule kinds out: its slots to read, (mu, nu) for every param."""
+        found: dict[LeafPath, dict[LeafPath, dict[str, LeafPath]]] = {}
+        for unsure in self.unsure:
+            if unsure.by_values:
+                params = found.setdefault(unsure.owner, {})
+                for slot in map(self.slots.__getitem__, unsure.slots):
+                    params.setdefault(slot.param, {})[slot.name] = slot.path
+        return {
+            owner: pairs
+            for owner, params in found.items()
+            if (pairs := [(s["mu"], s["nu"]) for s in params.values() if {"mu", "nu"} <= s.keys()])
+        }
 
     def questions_about(self, params: Iterable[LeafPath]) -> list[Problem]:
         """The questions that an edit of ``params`` needs answered."""
@@ -82,13 +93,11 @@ def survey(
     params: str | None = None,
     kind: str | Mapping[str, str] | None = None,
     slots: Mapping[str, Mapping[str, object] | SlotHint] | None = None,
-    measured: Mapping[LeafPath, str] | None = None,
 ) -> OptimizerSurvey:
     """Find params, slots and clocks from metadata alone.
 
     ``params`` is the printed path of the params' root. ``kind`` names the optax factory of the optimizer (or maps the
-    printed path of a node to one) and settles powers; ``slots`` says what unknown trees are; ``measured`` gives, by
-    node, the variant that ``adam_variant`` found.
+    printed path of a node to one) and settles powers; ``slots`` says what unknown trees are.
 
     Raises:
         PlanError: ``params``, ``kind`` or ``slots`` name what the tree does not have.
@@ -109,7 +118,7 @@ def survey(
                 _slow_weights(walk, double[0].path, double[1])
         walk.visit(scope, Signal(-1), inside=root is None)
         walk.ask_for_strangers()
-        _gather(walk.found, tree, measured or {}, found)
+        _gather(walk.found, tree, found)
     if not pairs:
         found.open_questions.extend(_where_params_stand(top, found.family))
     named.raise_if_unused(found.family)
@@ -147,15 +156,13 @@ def _slow_weights(walk: Walk, fast: LeafPath, slow: Branch) -> None:
         walk.found.add(match, "slow", SLOW, Signal(1), "lookahead")
 
 
-def _gather(
-    walked: Findings, tree: TreeSpec, measured: Mapping[LeafPath, str], found: OptimizerSurvey
-) -> None:
+def _gather(walked: Findings, tree: TreeSpec, found: OptimizerSurvey) -> None:
     """Turn what one walk found into slots and clocks."""
     driven: dict[LeafPath, list[LeafPath]] = {}
     for group in walked.groups:
         clocks = walked.clocks.get(group.owner, {})
         driving = tuple(p for p, (drives, _) in clocks.items() if drives not in _DRIVE_NO_SLOT)
-        slots, unsure = group.slots(tree, measured, driving)
+        slots, unsure = group.slots(tree, driving)
         found.slots.update((slot.path, slot) for slot in slots)
         paths = (slot.path for slot in slots if slot.relation != "hole")
         driven.setdefault(group.owner, []).extend(paths)
@@ -171,32 +178,3 @@ def _gather(
     found.running.update(walked.running)
     found.family.update(walked.family)
     found.open_questions.extend(Question(problem, nodes) for problem, nodes in walked.questions)
-
-
-def adam_variant(
-    largest_mu: float,
-    largest_mu_over_nu: float,
-    largest_mu_over_root_nu: float,
-    median_nu: float,
-) -> str | None:
-    """Which optimizer keeps a state ``{count, mu, nu}``, from a pair of its slots; None if they do not tell.
-
-    ``largest_mu`` is max|mu|, ``largest_mu_over_nu`` max(|mu| / nu), ``largest_mu_over_root_nu`` max(|mu| / sqrt(nu)),
-    ``median_nu`` the median of nu; the last three over elements with nu > 0.
-
-    Adam's nu is an average of g squared, so that |mu| <= (1-b1)/sqrt((1-b2)(1-b1^2/b2)) * sqrt(nu), which is 7.3 at
-    b1=0.9, b2=0.999; beyond that bound, mu is no average of gradients: adopt. Adamax's nu is a decayed maximum of |g|,
-    so that |mu| <= nu everywhere. Adam under gradients around 1 or larger looks alike, so this says adamax only where
-    nu is small.
-
-    >>> adam_variant(0.02, 40.0, 1.5, 1e-4), adam_variant(0.9, 4e3, 30.0, 1e-4)
-    ('adam', 'adopt')
-    >>> adam_variant(0.001, 0.9, 0.03, 1e-3), adam_variant(20.0, 0.1, 2.0, 400.0)
-    ('adamax', None)
-    """
-    values = (largest_mu, largest_mu_over_nu, largest_mu_over_root_nu, median_nu)
-    if not all(0 < value < float("inf") for value in values):
-        return None
-    if largest_mu_over_nu <= 1:
-        return "adamax" if median_nu < 0.03 else None
-    return "adam" if largest_mu_over_root_nu <= 7.3 else "adopt"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surgery_cli.optimizer.findings import Findings
-from surgery_cli.optimizer.groups import Behind, Signal, SlotHint
+from surgery_cli.optimizer.groups import Behind, Signal
+from surgery_cli.optimizer.hints import SlotHint
 from surgery_cli.optimizer.kinds import BESIDE, Kind, by_signature
 from surgery_cli.optimizer.matching import Matching
 from surgery_cli.optimizer.mirrors import Branch, Mirror, Node, path_of
@@ -133,6 +134,8 @@ class Walk:
         if kind.name == "partition":
             inner = list(inner[0].children.values()) if isinstance(inner[0], Node) else []
         behind = [self.visit(child, signal, inside=True) for child in inner]
+        if kind.after == "unsure":
+            return Signal(None, signal.behind)
         if kind.after != "same":
             after = kind.after if isinstance(kind.after, int) else None
             return Signal(after, Behind(node.path, kinds))

@@ -12,7 +12,7 @@ from surgery_cli.reports.checkpoints import (
 )
 from surgery_cli.reports.cleaning import Cleaning, LeftoverRow
 from surgery_cli.reports.document import SCHEMA_VERSION, Document, Failure, as_builtins
-from surgery_cli.reports.edits import ChangedLeaf, EditLine, Preview, Report
+from surgery_cli.reports.edits import Assumed, ChangedLeaf, EditLine, Preview, Report
 from surgery_cli.reports.probing import (
     FirstNonFinite,
     Probe,
@@ -26,6 +26,7 @@ from surgery_cli.reports.probing import (
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Assumed",
     "Change",
     "ChangedLeaf",
     "Cleaning",

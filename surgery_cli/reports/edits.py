@@ -32,6 +32,19 @@ class EditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     """How many twins by policy: ``{"transform": 2}``."""
     bytes: int = 0
     """Bytes in memory of the leaves whose values change."""
+    taken_for: list[str] = []
+    """What twins are taken for that follow without proof; see ``Preview.assumptions``."""
+
+
+class Assumed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a state of the optimizer is taken for: not proved and not said, but not ruled out either."""
+
+    node: str
+    taken_for: str
+    unless: list[str] = []
+    """What else it may be: the slots would then be wrong."""
+    settled_by: str = ""
+    sentence: str = ""
 
 
 class Preview(Document, kw_only=True):
@@ -53,6 +66,8 @@ class Preview(Document, kw_only=True):
     bytes_copied: int
     notes: list[str]
     """Sentences: twins kept because their power is not sure, values that remain in the files, …"""
+    assumptions: list[Assumed] = []
+    """What twins follow by without proof; named in the record, too."""
     chosen: str = ""
 
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Collection
 
 from surgery_cli.draft import Draft, EditOutcome
+from surgery_cli.optimizer.assumptions import Assumption
+from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 
 
@@ -22,18 +24,32 @@ def with_outcome(after: Draft, before: Draft, named: Collection[LeafPath] | None
     twins: Counter[str] = Counter()
     staying = {id(recipe) for path, recipe in before.leaves.items() if path in after.leaves}
     changed_bytes = 0
+    assumed: dict[tuple[LeafPath, Assumption], None] = {}
     for path, recipe in after.leaves.items():
         old = before.leaves.get(path)
         if old is recipe:
             continue
         if (old is not None and old.steps != recipe.steps) or (old is None and recipe.steps):
             changed_bytes += recipe.spec.bytes
-        if path in after.slots and path not in chosen:
+        if path not in after.slots:
+            continue
+        if path not in chosen:
             arrived = "copied" if id(recipe) in staying else "moved"
             twins[arrived if old is None else recipe.policy or "moved"] += 1
+        if old is not None:
+            taken = _assumption(after.slots[path], recipe.policy)
+            assumed |= {} if taken is None else {(after.slots[path].state, taken): None}
     gone = [path for path in before.slots if path not in after.leaves and path not in chosen]
     deleted = len(gone) - twins["moved"]
     if deleted > 0:
         twins["deleted"] = deleted
-    kept = EditOutcome(len(chosen), {k: n for k, n in twins.items() if n}, changed_bytes)
-    return after.replaced(outcomes=(*after.outcomes, kept))
+    told = {policy: n for policy, n in twins.items() if n}
+    outcome = EditOutcome(len(chosen), told, changed_bytes, tuple(assumed))
+    return after.replaced(outcomes=(*after.outcomes, outcome))
+
+
+def _assumption(slot: Slot, policy: str) -> Assumption | None:
+    """What a slot that follows by this policy is taken for without proof."""
+    if policy in ("transform", "donor"):
+        return slot.assumed
+    return slot.fresh_assumed if policy == "reset" else None

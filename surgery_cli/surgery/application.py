@@ -20,6 +20,7 @@ from surgery_cli.errors import (
 )
 from surgery_cli.plan import Plan
 from surgery_cli.quantities import byte_text
+from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item_plan import Way
 from surgery_cli.store.leftovers import remove_dead
 from surgery_cli.store.links import Linker, LinkMode
@@ -52,6 +53,7 @@ from surgery_cli.surgery.records import (
 )
 from surgery_cli.surgery.sealing import seal_written
 from surgery_cli.surgery.space import check_space, files_of_leaves
+from surgery_cli.surgery.state_kinds import settled_after
 from surgery_cli.verification.digests import LeafDigest
 from surgery_cli.verification.result import verify_result
 
@@ -176,7 +178,7 @@ def apply(
             digests = digests_after(
                 prepared.checkpoint, written, prepared.draft, done.digests, recorded
             )
-            record = _record(prepared, plan, digests, report, probed)
+            record = _record(prepared, plan, digests, report, written, probed)
             if options.seal:
                 record, count = seal_written(written, record, list(done.digests), listener)
                 report.bytes_read += count
@@ -289,6 +291,7 @@ def _record(
     plan: Plan,
     digests: Mapping[str, LeafDigest],
     report: reports.Report,
+    written: Checkpoint,
     probed: str,
 ) -> Record:
     """What ``surgery.json`` says of this run; the source's own record goes into the history."""
@@ -307,6 +310,8 @@ def _record(
         leaves=[reports.as_builtins(leaf) for leaf in report.leaves],
         removed=report.removed,
         notes=list(draft.notes),
+        assumptions=reports.as_builtins(report)["assumptions"] if report.assumptions else [],
+        slots=settled_after(prepared.checkpoint, written, draft),
         verified=verified | ({"probe": probed} if probed else {}),
         digests=dict(digests),
         history=history_after(prepared.checkpoint, digests),

@@ -1,4 +1,4 @@
-"""The few values that are read before any edit, each of them said: a pair of slots, a step count."""
+"""What is known of the optimizer before any edit: its states, its script, the few values that are read for it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections import Counter
 import msgspec
 
 from surgery_cli.draft import SOURCE, Draft, LeafRef
-from surgery_cli.engine.grid import block_shape, windows
-from surgery_cli.engine.reading import read_scalar, read_values
+from surgery_cli.engine.reading import read_scalar
 from surgery_cli.errors import CheckpointError
 from surgery_cli.operations.base import Operation
 from surgery_cli.optimizer.restarts import Restart, Shift, restarts, shifts
-from surgery_cli.optimizer.survey import OptimizerSurvey, adam_variant, survey
+from surgery_cli.optimizer.settled import said_by_script
+from surgery_cli.optimizer.survey import OptimizerSurvey, survey
 from surgery_cli.plan import Plan
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.contract import Script, items_of
 from surgery_cli.surgery.script_items import aligned
+from surgery_cli.surgery.state_kinds import with_record, with_values
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.verification.optimizer_trial import Measured, advised, settled, try_optimizer
 from surgery_cli.verification.pytrees import plain_path
-from surgery_cli.verification.statistics import RatioStatistics, ratio_statistics
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -40,56 +40,47 @@ def survey_state(
 ) -> tuple[OptimizerSurvey, list[Look]]:
     """Survey the optimizer state of a checkpoint for a plan.
 
-    With a script, its own optimizer is tried out on tiny params, which settles powers and initial values. Where then
-    only values tell the kind of a node, a pair of its slots is read, and only if an edit of the plan needs to know: one
-    that scales, or if ``needs_powers`` says so.
+    With a script, its own optimizer is tried out on tiny params, which settles powers and initial values. What is open
+    then, the record of an earlier run may settle; else values are read that may rule kinds out, and only if an edit of
+    the plan changes slots, or if ``needs_powers`` says so.
     """
     tried = try_out(script, checkpoint) if script is not None else Tried()
-
-    def surveyed(measured: dict[LeafPath, str]) -> OptimizerSurvey:
-        return survey(
-            checkpoint.tree,
-            params=params or plan.params,
-            kind=plan.optimizer_kind,
-            slots=plan.slots,
-            measured=measured,
-        )
-
-    def tried_on(found: OptimizerSurvey) -> OptimizerSurvey:
-        return advised(settled(found, tried.measured), tried.instead) if script else found
-
-    known = surveyed({})
-    found = tried_on(known)
-    looks = list(tried.failures) if known.slots else []
-    count = _open(known) - _open(found)
-    if script is not None and count:
-        text = f"the optimizer of '{script.name}', tried out on tiny params, settles {count} slots"
-        looks.append(Look(text, 0))
-    needs_powers |= any(_needs_powers(edit, plan) for edit in plan.edits)
-    if not needs_powers or not found.telling_pairs:
-        return found, looks
-    told: dict[LeafPath, str] = {}
-    for owner, (mu, nu) in found.telling_pairs.items():
-        ratios, count = _ratios(checkpoint, mu, nu)
-        kind = adam_variant(*msgspec.structs.astuple(ratios))
-        verdict = f"`{kind}`" if kind else "nothing certain"
-        looks.append(
-            Look(f"read '{mu}' and '{nu}' to tell which optimizer keeps them: {verdict}", count)
-        )
-        if kind is not None:
-            told[owner] = kind
-    return (tried_on(surveyed(told)) if told else found), looks
+    known = survey(
+        checkpoint.tree,
+        params=params or plan.params,
+        kind=plan.optimizer_kind,
+        slots=plan.slots,
+    )
+    found, looks = known, list(tried.failures) if known.slots else []
+    if script is not None:
+        found = said_by_script(known, advised(settled(known, tried.measured), tried.instead))
+        count = _open(known) - _open(found)
+        if count:
+            text = (
+                f"the optimizer of '{script.name}', tried out on tiny params, settles {count} slots"
+            )
+            looks.append(Look(text, 0))
+    found = with_record(checkpoint, found)
+    if needs_powers or any(_changes_slots(edit, plan) for edit in plan.edits):
+        found, count = with_values(checkpoint, found)
+        looks.append(Look("", count))
+    return found, looks
 
 
-def _needs_powers(edit: Operation, plan: Plan) -> bool:
-    """True for an edit that scales, unless it keeps the slots as they are."""
-    policy = edit.optimizer or plan.optimizer
-    return getattr(edit, "default_policy", "") == "transform" and policy != "keep"
+def _changes_slots(edit: Operation, plan: Plan) -> bool:
+    """True for an edit that slots follow in value, or that restarts them.
+
+    Also where no power is asked for: what values tell must be looked at before they change, for later runs.
+    """
+    if edit.name == "reset-optimizer":
+        return True
+    is_valued = getattr(edit, "default_policy", "keep") != "keep"
+    return is_valued and (edit.optimizer or plan.optimizer) != "keep"
 
 
 def _open(found: OptimizerSurvey) -> int:
-    """How many slots have a power that is not known."""
-    return sum(slot.power is None for slot in found.slots.values())
+    """How many slots there are of which it is not known how they follow."""
+    return sum(not slot.is_settled for slot in found.slots.values())
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -197,16 +188,3 @@ def look_at_restarts(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
         if sentence is not None:
             looks.append(Look(sentence, checkpoint.tree[change.clock].bytes))
     return looks
-
-
-def _ratios(checkpoint: Checkpoint, mu: LeafPath, nu: LeafPath) -> tuple[RatioStatistics, int]:
-    """What the first block with any gradient in it tells of two slots, and how many bytes were read."""
-    spec = checkpoint.tree[mu]
-    found, count = RatioStatistics(0.0, 0.0, 0.0, 0.0), 0
-    for block in windows(spec.shape, block_shape(spec, spec.write_shape)):
-        first, second = (read_values(checkpoint, path, block) for path in (mu, nu))
-        count += first.nbytes + second.nbytes
-        found = ratio_statistics(first, second)
-        if found.median_nu > 0:
-            break
-    return found, count

@@ -77,7 +77,7 @@ def preview_fields(
     notes = inference_notes(prepared.checkpoint) + damage_notes(prepared.checkpoint)
     notes += unchosen_notes(prepared.checkpoint)
     notes += link_notes(prepared.checkpoint, prepared.boundary)
-    notes += [look.sentence for look in prepared.looked] + list(draft.notes)
+    notes += [look.sentence for look in prepared.looked if look.sentence] + list(draft.notes)
     notes += dropped_item_notes(prepared.checkpoint, draft)
     notes += unread_notes(prepared.plans) + dead_notes(prepared.references, prepared.compact)
     notes += memory_notes(prepared.need, options.memory_bytes)
@@ -112,6 +112,7 @@ def preview_fields(
             for leaf in item.leaves
         ),
         "notes": notes,
+        "assumptions": assumed(draft),
         "chosen": prepared.checkpoint.location.chosen,
         **estimate,
     }
@@ -129,9 +130,25 @@ def edit_lines(draft: Draft, plan: Plan) -> list[reports.EditLine]:
                 leaves=outcome.leaves,
                 twins=outcome.twins,
                 bytes=outcome.bytes,
+                taken_for=list(dict.fromkeys(taken.taken_for for _, taken in outcome.assumed)),
             )
         )
     return lines
+
+
+def assumed(draft: Draft) -> list[reports.Assumed]:
+    """What twins of the draft follow by without proof, once for each state."""
+    every = dict.fromkeys(taken for outcome in draft.outcomes for taken in outcome.assumed)
+    return [
+        reports.Assumed(
+            node=str(node),
+            taken_for=taken.taken_for,
+            unless=list(taken.unless),
+            settled_by=taken.settled_by,
+            sentence=taken.sentence(node),
+        )
+        for node, taken in every
+    ]
 
 
 def changed_leaf(draft: Draft, path: LeafPath, names: Names, sources: Names) -> reports.ChangedLeaf:

@@ -16,6 +16,7 @@ import msgspec
 from surgery_cli import __version__
 from surgery_cli.draft import Draft
 from surgery_cli.errors import CheckpointError
+from surgery_cli.optimizer.settled import Settled
 from surgery_cli.regular_files import refuse_special
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.listing import Listing, holds_pytree
@@ -48,6 +49,10 @@ class Record(msgspec.Struct, kw_only=True):
     removed: list[str] = []
     notes: list[str] = []
     """What the preview said of the edits: the members of an average, slots that are kept."""
+    assumptions: list[dict[str, Any]] = []
+    """What twins followed by without proof, as the preview named it."""
+    slots: list[Settled] = []
+    """What is known of the optimizer's slots beyond what metadata tell, so that no later run need be told again."""
     verified: dict[str, Any] = {}
     digests: dict[str, LeafDigest] = {}
     files: dict[str, str] = {}

@@ -46,7 +46,11 @@ class Comparison:
             params = script = None
         found, looks = survey_state(source, plan, params, script, needs_powers=True)
         name = "" if source is self._checkpoint else f"'{source.address}': "
-        self._looks += [Look(name + look.sentence, look.bytes) for look in looks if look.bytes]
+        self._looks += [
+            Look(name + look.sentence if look.sentence else "", look.bytes)
+            for look in looks
+            if look.bytes
+        ]
         return found
 
     def number(self, source: Any, path: LeafPath) -> float | None:

@@ -74,9 +74,9 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
             slots[path] = new
     every = {**survey.slots, **slots}
     unsure = [
-        msgspec.structs.replace(u, pair=None) if slots.keys() & set(u.slots) else u
+        msgspec.structs.replace(u, by_values=False) if slots.keys() & set(u.slots) else u
         for u in survey.unsure
-        if any(every[path].power is None for path in u.slots)
+        if not all(every[path].is_settled for path in u.slots)
     ]
     return msgspec.structs.replace(survey, slots=every, unsure=unsure)
 

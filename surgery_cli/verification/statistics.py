@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -117,34 +117,27 @@ def _finite(values: Values) -> Values:
     return values[np.isfinite(values)]
 
 
-class RatioStatistics(msgspec.Struct, frozen=True):
-    """Of a first and a second moment: max |mu|, and over nu > 0: max |mu|/nu, max |mu|/sqrt(nu), the median of nu."""
+class MomentStatistics(NamedTuple):
+    """Of a first and a second moment: max |mu|/nu where mu is not 0, the sum of mu squared, the number of elements."""
 
-    largest_mu: float
-    largest_mu_over_nu: float
-    largest_mu_over_root_nu: float
-    median_nu: float
+    largest_ratio: float
+    squares: float
+    elements: int
 
 
-def ratio_statistics(first: Values, second: Values) -> RatioStatistics:
-    """The ratios that tell Adam's relatives apart, of two arrays alike; the median is that of their tiles' medians."""
+def moment_statistics(first: Values, second: Values) -> MomentStatistics:
+    """What tells Adam's relatives apart, of two arrays alike."""
     import numpy as np
 
-    largest = over = over_root = 0.0
-    medians = []
-    for signed, squares in zip(_tiles([first]), _tiles([second]), strict=True):
+    largest = squares = 0.0
+    for signed, moment in zip(_tiles([first]), _tiles([second]), strict=True):
         size = np.abs(signed)
-        largest = max(largest, float(size.max(initial=0.0)))
-        positive = squares > 0
-        if not positive.any():
-            continue
-        mu, nu = size[positive], squares[positive]
-        with np.errstate(over="ignore"):
-            over = max(over, float((mu / nu).max()))
-            over_root = max(over_root, float((mu / np.sqrt(nu)).max()))
-        medians.append(float(np.median(nu)))
-    median = float(np.median(medians)) if medians else 0.0
-    return RatioStatistics(largest, over, over_root, median)
+        moved = size > 0
+        squares += float(np.square(size).sum())
+        if moved.any():
+            with np.errstate(over="ignore", divide="ignore"):
+                largest = max(largest, float((size[moved] / np.abs(moment[moved])).max()))
+    return MomentStatistics(largest, squares, first.size)
 
 
 def _real(block: Values) -> Values:

@@ -256,7 +256,7 @@ def test_a_state_of_an_nnx_optimizer_is_said_not_to_hold_it(surgery, script, nnx
     (note,) = result.document["notes"]
     assert "return the `nnx.Optimizer` itself" in note
     assert "does not hold the optimizer" in note
-    assert "`--optimizer-kind adamw`" in note
+    assert "`--optimizer-kind NAME`" in note
     assert "--like-init" not in note
 
 

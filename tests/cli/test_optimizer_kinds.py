@@ -156,7 +156,7 @@ def test_slots_that_are_kept_behind_a_clip_are_announced_with_why_and_what_comes
     assert note.startswith("2 slots of 'opt_state/1/0' (mu, nu) are kept as they were: ")
     assert "what stands before it in the chain (clipping?" in note
     assert coming in note
-    assert "`--optimizer-kind adamw`" in note
+    assert "`--optimizer-kind NAME`" in note
     assert "`--like-init" in note
 
 
@@ -174,7 +174,7 @@ def test_one_kept_slot_is_announced_in_the_singular_and_each_state_once(surgery,
     assert "/slow/inner_state/1/0' (mu, nu) are kept as they were" in adam
     assert trace.startswith("1 slot of ")
     assert "/fast/inner_state/1' (trace) is kept as it was: " in trace
-    assert "`--optimizer-kind sgd`" in trace
+    assert "`--optimizer-kind NAME`" in trace
     assert "times as large" not in trace
 
 
@@ -217,7 +217,7 @@ def test_a_transform_of_what_stands_behind_adam_is_refused_with_what_to_say(
 
     assert result.code == 2
     assert "'opt_state/0/0' before it normalises the gradients" in result.err
-    assert "`slots: {opt_state/1/ema: {power: 0}}`" in result.err
+    assert "`slots: {opt_state/1/ema: {power: K}}`" in result.err
     assert "--optimizer-kind" not in result.err
 
 
@@ -262,7 +262,7 @@ def test_a_factory_that_makes_both_states_settles_them(surgery, tmp_path):
     rescale = ["rescale", source, tmp_path / "new", HEAD, "--by", "3", "--optimizer", "transform"]
     open_ = surgery(*rescale)
     assert open_.code == 2
-    assert "`rmsprop` made both: add `--optimizer-kind rmsprop`" in open_.err
+    assert "one factory made both (`rmsprop`?): add `--optimizer-kind NAME`" in open_.err
     assert surgery(*rescale, "--optimizer-kind", "rmsprop", "--quiet").code == 0
 
 

@@ -1,6 +1,7 @@
 """Rescale: factors that are numbers or arrays, and what they mean for twins."""
 
 import ml_dtypes
+import msgspec
 import numpy as np
 import pytest
 from value_edits import ArrayScene, ArraySource, edited, followed, spec_of
@@ -143,17 +144,35 @@ def test_a_placeholder_and_a_hole_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(("power", "even"), [(-1, False), (-2, True), (1, False), (0, False)])
-def test_a_twin_follows_an_array_element_by_element_and_stays_where_it_is_zero(
+def test_a_twin_follows_an_array_element_by_element_and_restarts_where_it_is_zero(
     power: int, even: bool
 ) -> None:
     scale = np.array([0.5, -2.0, 0.0, 4.0, -1.0, 3.0, 1.0], np.float32)
     factor = np.array(
-        [abs(s) ** power * (1 if even or s >= 0 else -1) if s else 1.0 for s in scale.tolist()]
+        [abs(s) ** power * (1 if even or s >= 0 else -1) if s else 0.0 for s in scale.tolist()]
     )
     scene = ArrayScene(scale__npy=ArraySource({"": scale}))
     (step,) = Rescale(by="scale.npy").carry(slot(power, even=even)) or ()
     result = followed(step, KERNEL, KERNEL, scene=scene)
     np.testing.assert_allclose(result, KERNEL * factor, rtol=1e-6)
+
+
+def test_squares_stay_where_an_array_is_zero() -> None:
+    scale = np.array([0.5, 1, 0, 1, 1, 1, 1], np.float32)
+    scene = ArrayScene(scale__npy=ArraySource({"": scale}))
+    squares = msgspec.structs.replace(slot(-2, even=True), is_second_moment=True)
+    (step,) = Rescale(by="scale.npy").carry(squares) or ()
+    result = followed(step, abs(KERNEL), KERNEL, scene=scene)
+    np.testing.assert_allclose(result, abs(KERNEL) * np.array([4, 1, 1, 1, 1, 1, 1]), rtol=1e-6)
+
+
+def test_what_is_left_of_a_start_does_not_follow_and_bounds_what_it_may_be() -> None:
+    grown = np.float32(0.1) + abs(KERNEL)
+    sums = msgspec.structs.replace(slot(-2, even=True), start=0.1)
+    (step,) = Rescale(by=0.5).carry(sums) or ()
+    np.testing.assert_allclose(followed(step, grown, KERNEL), 0.1 + 4 * abs(KERNEL), rtol=1e-5)
+    with pytest.raises(ValueRefusal, match=r"cannot have 0\.1 of its start"):
+        followed(step, grown - np.float32(0.09), KERNEL)
 
 
 def test_an_array_has_no_rule_for_a_factored_slot() -> None:

@@ -56,8 +56,8 @@ LEAVES = [f"Dense_{i}/{leaf}" for i in (0, 1) for leaf in ("bias", "kernel")]
     [
         ("adam", None, {"0/mu": 0.0, "0/nu": 0.0}),
         ("yogi", "yogi", {"0/mu": 1e-6, "0/nu": 1e-6}),
-        ("adagrad", None, {"0/sum_of_squares": 0.1}),
-        ("rmsprop_momentum", None, {"0/nu": 0.0, "2/trace": 0.0}),
+        ("adagrad", "adagrad", {"0/sum_of_squares": 0.1}),
+        ("rmsprop_momentum", "rmsprop", {"0/nu": 0.0, "2/trace": 0.0}),
     ],
 )
 def test_every_slot_gets_the_optimizers_own_initial_value(
@@ -108,6 +108,29 @@ def test_an_initial_value_that_only_the_script_knows_is_asked_for_and_taken_from
     }
 
 
+@pytest.mark.parametrize(("name", "field"), [("adagrad", "sum_of_squares"), ("rmsprop", "nu")])
+def test_a_start_that_a_setting_decides_is_asked_for_or_said_to_be_taken_for_optax_s(
+    name: str, field: str
+) -> None:
+    with pytest.raises(PlanError, match=f"initial value of 'opt_state/0/{field}") as caught:
+        resolved(state(name), ResetOptimizer())
+    assert "`fill`" in caught.value.problems[0].fix
+    assert "NAME" in caught.value.problems[0].fix
+
+    (outcome,) = resolved(state(name), ResetOptimizer(), optimizer_kind=name).outcomes
+    ((node, taken),) = outcome.assumed
+    assert str(node) == "opt_state/0"
+    assert "optax's default" in taken.taken_for
+
+
+def test_moments_of_adam_restart_at_0_and_it_is_said_that_yogi_s_do_not() -> None:
+    (outcome,) = resolved(state("adam"), ResetOptimizer()).outcomes
+    ((_, taken),) = outcome.assumed
+    assert "yogi" in taken.unless
+    (said,) = resolved(state("adam"), ResetOptimizer(), optimizer_kind="adam").outcomes
+    assert said.assumed == ()
+
+
 def test_unknown_parts_of_the_state_are_asked_for_wherever_the_edit_looks() -> None:
     strange = {"params": PARAMS, "opt_state": {"a": state_of("adam"), "b": np.ones((5, 7))}}
     for edit in (ResetOptimizer(), ResetOptimizer(at="opt_state")):
@@ -143,7 +166,12 @@ def test_running_numbers_start_with_all_slots_as_optax_starts_them(name: str) ->
 
 WITHOUT_SLOTS = {"fromage", "noisy_sgd", "polyak_sgd", "sgd", "sign_sgd", "flatten_adam", "galore"}
 ASKS_FOR_FILL = {"rprop", "ldog", "snapshot_updates"}
-HIDDEN_KINDS = {"yogi": "yogi"}
+HIDDEN_KINDS = {
+    "yogi": "yogi",
+    "adagrad": "adagrad",
+    "schedule_free_adamw": "schedule_free_adamw",
+    **{name: "rmsprop" for name in OPTIMIZERS if name.startswith("rmsprop")},
+}
 
 
 @pytest.mark.parametrize("name", sorted({*OPTIMIZERS} - WITHOUT_SLOTS - ASKS_FOR_FILL))

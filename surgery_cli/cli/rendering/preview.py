@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from surgery_cli.cli.rendering.page import Cell, Page, Row
@@ -25,8 +26,10 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
     if document.edits:
         page.line()
         page.table([_edit_row(n, edit) for n, edit in enumerate(document.edits, 1)], indent=2)
-    if document.notes:
+    if document.assumptions or document.notes:
         page.line()
+        for taken in document.assumptions:
+            page.line(Cell("assumed: ", "doubtful"), taken.sentence, indent=2)
         for note in document.notes:
             page.line(Cell("note: ", "doubtful"), note, indent=2)
     if document.removed:
@@ -63,19 +66,21 @@ _MEANINGS: Final = {
 """What becomes of twins, for those policies whose names do not say it."""
 
 
-def _meaning(policy: str, operation: str) -> str:
+def _meaning(policy: str, operation: str, taken_for: Sequence[str]) -> str:
     """What the policy does to twins under this edit, in brackets; '' where its name says it."""
     if policy == "warm":
         kind = operations().get(operation)
         is_new = kind is not None and getattr(kind, "ignores_leaf", False)
         second = "at their mean" if is_new else "kept"
         return f" (first moments 0, second moments {second})"
+    if policy in ("transform", "reset") and taken_for:
+        return f" ({_MEANINGS[policy]}, taken for {' and '.join(taken_for)})"
     return f" ({_MEANINGS[policy]})" if policy in _MEANINGS else ""
 
 
 def _edit_row(number: int, edit: EditLine) -> Row:
     twins = ", ".join(
-        f"{count:,} {policy}{_meaning(policy, edit.operation)}"
+        f"{count:,} {policy}{_meaning(policy, edit.operation, edit.taken_for)}"
         for policy, count in edit.twins.items()
     )
     return (

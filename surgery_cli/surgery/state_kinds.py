@@ -1,0 +1,96 @@
+"""Of which kind the optimizer's states are, where metadata leave it open: by the record, else by values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+
+from surgery_cli.draft import Draft
+from surgery_cli.engine.grid import block_shape, windows
+from surgery_cli.engine.reading import read_values
+from surgery_cli.optimizer.evidence import MOST_BYTES, Evidence, exceeds
+from surgery_cli.optimizer.settled import Settled, judged, recalled, to_record
+from surgery_cli.optimizer.survey import OptimizerSurvey
+from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.surgery.records import read_record, record_key, trees_of_step
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.verification.statistics import moment_statistics
+
+Pairs = Sequence[tuple[LeafPath, LeafPath]]
+
+
+def with_record(checkpoint: Checkpoint, found: OptimizerSurvey) -> OptimizerSurvey:
+    """The survey with what the checkpoint's own record tells of the slots that are not settled."""
+    if all(slot.is_settled for slot in found.slots.values()):
+        return found
+    record = read_record(checkpoint)
+    if record is None or not record.slots:
+        return found
+    return recalled(found, record.slots, lambda node: record_key(checkpoint, node))
+
+
+def with_values(checkpoint: Checkpoint, found: OptimizerSurvey) -> tuple[OptimizerSurvey, int]:
+    """The survey after a look at the values of states whose kind they may rule out, and the bytes read.
+
+    A record that says of a state that values left it open is believed: edits may have changed them since.
+    """
+    pending = {
+        owner: pairs
+        for owner, pairs in found.telling_pairs.items()
+        if all(found.slots[mu].known_by != "undecided" for mu, _ in pairs)
+    }
+    if not pending:
+        return found, 0
+    seen, count = _evidence(checkpoint, pending)
+    like_adam = [owner for owner, evidence in seen.items() if evidence.is_like_adam]
+    return judged(found, pending, like_adam), count
+
+
+def _evidence(
+    checkpoint: Checkpoint, states: Mapping[LeafPath, Pairs]
+) -> tuple[dict[LeafPath, Evidence], int]:
+    """What the smallest leaves of each state show, and how many bytes of them were read."""
+    tree = checkpoint.tree
+    found, total = {}, 0
+    for owner, pairs in states.items():
+        evidence = found[owner] = Evidence()
+        left = MOST_BYTES // len(states)
+        for mu, nu in sorted(pairs, key=lambda pair: tree[pair[0]].size):
+            count = _look(checkpoint, mu, nu, left, evidence)
+            left, total = left - count, total + count
+            if left <= 0:
+                break
+    return found, total
+
+
+def _look(checkpoint: Checkpoint, mu: LeafPath, nu: LeafPath, most: int, evidence: Evidence) -> int:
+    """Look at a pair of slots block by block, until ``most`` bytes were read; how many there were."""
+    spec = checkpoint.tree[mu]
+    count = elements = 0
+    squares, is_beyond = 0.0, False
+    for block in windows(spec.shape, block_shape(spec, spec.write_shape)):
+        first, second = (read_values(checkpoint, path, block) for path in (mu, nu))
+        count += first.nbytes + second.nbytes
+        seen = moment_statistics(first, second)
+        is_beyond |= exceeds(seen.largest_ratio)
+        squares, elements = squares + seen.squares, elements + seen.elements
+        if count >= most:
+            break
+    evidence.see(is_beyond, sqrt(squares / elements) if elements else 0.0)
+    return count
+
+
+def settled_after(source: Checkpoint, written: Checkpoint, draft: Draft) -> list[Settled]:
+    """What the record of the result keeps of its slots; of items that were not chosen, what the old record says."""
+    old = read_record(source)
+    kept = list(old.slots) if old is not None else []
+    if not draft.outcomes:  # a plain copy, for which nobody looked
+        return kept
+    chosen = set(source.items)
+    unchosen = [name for name in trees_of_step(source) if name not in chosen]
+    carried = tuple(f"{LeafPath((name,)).spelling}/" for name in unchosen)
+    slots = to_record(
+        (slot for path, slot in draft.slots.items() if path in draft.leaves),
+        lambda node: record_key(written, node),
+    )
+    return slots + [one for one in kept if carried and one.node.startswith(carried)]
