@@ -105,13 +105,17 @@ def bind(
 
 
 def fits(spec: LeafSpec, wanted: Expected) -> bool:
-    """True if the leaf can stand for the variable: the same shape, a key for a key, numbers for numbers."""
+    """True if the leaf can stand for the variable: the same shape, a key for a key, numbers for numbers.
+
+    Of a variable whose shape is an input's, only the number of axes is asked for.
+    """
     if not spec.has_array:
         return False
     found = _as_expected(spec)
-    return found.shape == wanted.shape and found.dtype.startswith(
-        "key<"
-    ) == wanted.dtype.startswith("key<")
+    is_alike = (
+        len(found.shape) == len(wanted.shape) if wanted.is_derived else found.shape == wanted.shape
+    )
+    return is_alike and found.dtype.startswith("key<") == wanted.dtype.startswith("key<")
 
 
 def _as_expected(spec: LeafSpec) -> Expected:

@@ -21,11 +21,15 @@ Path = tuple[str, ...]
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """A variable that the model needs. ``is_optional``: the model can make it itself (state of random streams)."""
+    """A variable that the model needs. ``is_optional``: the model can make it itself (state of random streams).
+
+    ``is_derived``: its shape is the input's at its making (a cache), and the model takes another as it finds it.
+    """
 
     shape: tuple[int, ...]
     dtype: str
     is_optional: bool = False
+    is_derived: bool = False
 
     @property
     def text(self) -> str:

@@ -46,12 +46,15 @@ class Site(msgspec.Struct, frozen=True):
 
 def sites_of(trace: Trace) -> list[Site]:
     """Every tag of the trace in the order of execution, those that cannot be observed included."""
-    counts: dict[Label, int] = {}
+    counts: dict[str, int] = {}
     found = []
     for point in tags(trace.closed.jaxpr):
         label = point.label
-        counts[label] = counts.get(label, 0) + 1
-        found.append(Site(point, label, counts[label]))
+        place = (
+            f"{label.role} {label.text}"  # modules that share a scope are of two kinds in one place
+        )
+        counts[place] = counts.get(place, 0) + 1
+        found.append(Site(point, label, counts[place]))
     return found
 
 

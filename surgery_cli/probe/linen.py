@@ -22,6 +22,7 @@ from surgery_cli.probe.calls import (
     dtype_text,
     unbound,
 )
+from surgery_cli.probe.derived_shapes import marked_derived, with_longer_inputs
 from surgery_cli.probe.linen_parts import Part, check_alone, find_part, shapes_text
 from surgery_cli.probe.sites import OpenCalls, replaced, tag, tag_inputs, tagged_sowing
 
@@ -53,7 +54,7 @@ class LinenModel:
 
     def collections(self) -> Collections:
         try:
-            tree = self._shapes(self.module, self.call, self._method)
+            tree = self._marked(self._shapes(self.module, self.call, self._method))
         except _NotAnAttribute:
             tree = self._of_whole()
         found: Collections = {}
@@ -66,6 +67,26 @@ class LinenModel:
             given = shapes_text(self.call.example())
             check_alone(self.call.run, self._part, _flat(own), _flat(tree), given)
         return found
+
+    def _marked(self, tree: dict[str, Any]) -> dict[str, Any]:
+        """The variables, those marked that would have another shape if the inputs were longer.
+
+        Flax holds the shapes of params against what their module asks for; it takes those of other collections as they
+        are, and a cache that was made for whole sequences is stepped through with inputs of length 1.
+        """
+        if tree.keys() <= {"params"}:
+            return tree
+        try:
+            longer = self._shapes(self.module, with_longer_inputs(self.call), self._method)
+        except Exception:  # noqa: BLE001 - the model does not run on others
+            return tree
+        return {
+            name: (
+                structure,
+                leaves if name == "params" else marked_derived(leaves, longer.get(name)),
+            )
+            for name, (structure, leaves) in tree.items()
+        }
 
     def apply(self, variables: Variables, arrays: Sequence[Any]) -> Any:
         trees = {
@@ -212,7 +233,8 @@ def _tagging(place: Path) -> Iterator[None]:
         if method == "setup":
             return next_(*args, **kwargs)
         call = (path_of(module), method, type(module).__name__)
-        with calls.entering(*call[:2]) as is_new:
+        # the module itself, not its path: a child that shares its parent's scope stands at the same
+        with calls.entering(id(module), method) as is_new:
             if not is_new:
                 return next_(*args, **kwargs)
             args, kwargs = tag_inputs(args, kwargs, *call)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 import msgspec
@@ -58,6 +58,7 @@ def make_model(
         "static": dict(static), "run": run, "methods": tuple(methods),
         "vmap_axis": vmap_axis, "seed": seed, "streams": streams or {},
     }  # fmt: skip
+    _refuse_other_library(user, user.value)
     factory = _nnx_factory(user, seed, streams or {})
     if factory is not None:
         kind = user.value if inspect.isclass(user.value) else type(_abstract(factory))
@@ -71,6 +72,7 @@ def make_model(
         return made
     module = _linen_module(user)
     if not isinstance(module, nn.Module):
+        _refuse_other_library(user, module)
         raise _no_model(user, module)
     function = getattr(type(module), run or "__call__", None)
 
@@ -159,6 +161,34 @@ def _not_taken(name: str, call: Call) -> SurgeryError:
         fix=f"did you mean `--model-input {near[0]}=…`?" if near else "",
         field="model_input",
     )
+
+
+_OTHER_LIBRARIES: Final = {
+    "equinox": "Equinox",
+    "haiku": "Haiku",
+    "keras": "Keras",
+    "objax": "Objax",
+    "penzai": "Penzai",
+    "torch": "PyTorch",
+    "trax": "Trax",
+}
+
+
+def _refuse_other_library(user: UserObject, value: Any) -> None:
+    """Refuse what another library's class makes, by that library's name.
+
+    Raises:
+        SurgeryError: the class of the object, or one that it inherits from, is another library's.
+    """
+    kinds = value.__mro__ if inspect.isclass(value) else type(value).__mro__
+    roots = {str(kind.__module__).partition(".")[0] for kind in kinds}
+    library = next((name for root, name in _OTHER_LIBRARIES.items() if root in roots), None)
+    if library is not None:
+        raise SurgeryError(
+            f"'{user.spec.name}' is a model of {library}, and the probe runs those of Flax",
+            why="it looks into the calls of linen and NNX modules",
+            fix="edits, `diff` and `verify` need no model; they take any checkpoint of Orbax",
+        )
 
 
 def _no_model(user: UserObject, found: Any) -> SurgeryError:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.user_code import literal
+from surgery_cli.probe.call_specs import literal
 
 
 def read_static(texts: Sequence[str]) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
+import copy
 import importlib
 import importlib.util
 import inspect
@@ -12,14 +12,13 @@ import linecache
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
-import msgspec
-
-from surgery_cli.addresses import local_object
 from surgery_cli.errors import SurgeryError
+from surgery_cli.probe.call_specs import EXAMPLE, CallSpec, call_spec
 from surgery_cli.probe.search_path import SearchPath
 from surgery_cli.tree.nearness import nearest
 
@@ -27,85 +26,6 @@ Say = Callable[[str], None]
 """Takes a line for standard error; importing user code may take long, so it is announced first."""
 
 _numbers = itertools.count(1)
-_EXAMPLE: Final = "e.g. `train.py:CNN` or `train.py:CNN(features=16)`"
-
-
-class CallSpec(msgspec.Struct, frozen=True):
-    """``FILE.py:NAME`` or ``FILE.py:NAME(ARGUMENTS)``, taken apart.
-
-    ``name`` may have dots. ``is_call`` tells ``NAME()`` from ``NAME``.
-    """
-
-    file: Path
-    name: str
-    is_call: bool = False
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = {}
-
-
-def call_spec(text: str, example: str = _EXAMPLE) -> CallSpec:
-    """Parse ``train.py:CNN(features=16)``; arguments are Python literals, ``true``, ``false`` and ``null``.
-
-    ``example`` is the advice of errors.
-
-    Raises:
-        SurgeryError: it is not of that form, an address of elsewhere, or the file is not there.
-    """
-    file, colon, expression = local_object(text).rpartition(".py:")
-    if not colon:
-        raise SurgeryError(f"'{text}' does not name an object of a Python file", fix=example)
-    path = Path(f"{file}.py")
-    if not path.is_file():
-        there = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
-        raise SurgeryError(
-            f"there is no file '{path}'",
-            why="the folder has " + ", ".join(f"'{n}'" for n in there[:8]) if there else "",
-            fix=example,
-        )
-    try:
-        tree = ast.parse(expression.strip(), mode="eval").body
-    except SyntaxError as error:
-        raise SurgeryError(
-            f"'{expression}' is neither a name nor a call", why=error.msg, fix=example
-        ) from None
-    if isinstance(tree, ast.Call):
-        return CallSpec(
-            path,
-            _dotted(tree.func, expression, example),
-            True,
-            tuple(literal(ast.unparse(arg)) for arg in tree.args),
-            {str(k.arg): literal(ast.unparse(k.value)) for k in tree.keywords},
-        )
-    return CallSpec(path, _dotted(tree, expression, example))
-
-
-def literal(text: str) -> Any:
-    """A Python literal; ``true``, ``false`` and ``null`` in any case are themselves.
-
-    >>> literal("true"), literal("(3, 3)"), literal("'same'")
-    (True, (3, 3), 'same')
-
-    Raises:
-        SurgeryError: it is something else.
-    """
-    known = {"true": True, "false": False, "null": None, "none": None}
-    if text.strip().lower() in known:
-        return known[text.strip().lower()]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        raise SurgeryError(
-            f"'{text}' is not a literal",
-            why="arguments are numbers, strings in quotes, true, false, null, tuples, lists or dicts",
-            fix="for anything else, write a function without arguments in the file, and name that",
-        ) from None
-
-
-def _dotted(node: ast.expr, text: str, example: str) -> str:
-    name = ast.unparse(node)
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise SurgeryError(f"'{text}' is neither a name nor a call", fix=example)
-    return name
 
 
 class UserObject:
@@ -140,7 +60,9 @@ class UserObject:
                 yield
         finally:
             sys.argv[:], sys.dont_write_bytecode = before
-            self._siblings = {n: m for n, m in sys.modules.items() if self._is_sibling(n, m)}
+            found = {n: m for n, m in sys.modules.items() if self._is_sibling(n, m)}
+            self._siblings.clear()
+            self._siblings.update(found)
             for name in self._siblings:
                 del sys.modules[name]
             sys.modules.update(hidden)
@@ -166,15 +88,17 @@ class UserObject:
         self._present_before = frozenset(sys.modules)
         with self.running():
             try:
-                module = self._imported()
+                self._module = self._imported()
             except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever user code raises
                 raise failure_of_user_code(error, self.folder, f"importing '{self.file}'") from None
-        value: Any = module
-        for part in self.spec.name.split("."):
-            if not hasattr(value, part):
-                raise _no_such_name(self.spec, value, part)
-            value = getattr(value, part)
-        self.value = value
+        self.value = _looked_up(self.spec, self._module)
+
+    def beside(self, spec: CallSpec) -> UserObject:
+        """Another object of the same file, which is not imported again."""
+        other = copy.copy(self)  # the modules that the file brought along are shared
+        other.spec, other.name = spec, f"{spec.file}:{spec.name}"
+        other.value = _looked_up(spec, self._module)
+        return other
 
     def _imported(self) -> ModuleType:
         importlib.invalidate_caches()
@@ -216,7 +140,7 @@ class UserObject:
                 raise failure_of_user_code(error, self.folder, f"'{self.spec.name}'") from error
 
 
-def load_object(text: str, *, say: Say = lambda _: None, example: str = _EXAMPLE) -> UserObject:
+def load_object(text: str, *, say: Say = lambda _: None, example: str = EXAMPLE) -> UserObject:
     """Import what ``FILE.py:NAME`` or ``FILE.py:NAME(ARGUMENTS)`` names; nothing is called yet.
 
     ``example`` is the advice where the text is not of that form.
@@ -225,9 +149,38 @@ def load_object(text: str, *, say: Say = lambda _: None, example: str = _EXAMPLE
         SurgeryError: the file, the name or the import is wrong.
     """
     found = UserObject(call_spec(text, example))
+    known = _imported_files.get()
+    if known is not None and found.file in known:
+        return known[found.file].beside(found.spec)
     say(f"importing {found.spec.file}")
     found.load()
+    if known is not None:
+        known[found.file] = found
     return found
+
+
+_imported_files: ContextVar[dict[Path, UserObject] | None] = ContextVar(
+    "user's files", default=None
+)
+
+
+@contextlib.contextmanager
+def importing_once() -> Iterator[None]:
+    """While the block runs, a file of the user's that is named twice (`--probe`, `--loss`) is imported once."""
+    token = _imported_files.set({})
+    try:
+        yield
+    finally:
+        _imported_files.reset(token)
+
+
+def _looked_up(spec: CallSpec, module: ModuleType) -> Any:
+    value: Any = module
+    for part in spec.name.split("."):
+        if not hasattr(value, part):
+            raise _no_such_name(spec, value, part)
+        value = getattr(value, part)
+    return value
 
 
 def parameters_of(callable_: Any) -> Mapping[str, inspect.Parameter]:

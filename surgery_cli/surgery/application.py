@@ -19,6 +19,7 @@ from surgery_cli.errors import (
     WriteError,
 )
 from surgery_cli.plan import Plan
+from surgery_cli.probe.user_code import importing_once
 from surgery_cli.quantities import byte_text
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item_plan import Way
@@ -58,6 +59,7 @@ from surgery_cli.verification.digests import LeafDigest
 from surgery_cli.verification.result import verify_result
 
 
+@importing_once()
 def preview(
     source: str,
     plan: Plan,
@@ -91,6 +93,7 @@ def preview(
     return reports.Preview(**fields)
 
 
+@importing_once()
 def apply(
     source: str,
     destination: str,

@@ -44,14 +44,17 @@ def _near_paths(text: str, pool: list[str], count: int) -> list[str]:
     return found + ends[: count - len(found)]
 
 
-def _rank(typed: str, candidate: str) -> tuple[int, float] | None:
+def _rank(typed: str, candidate: str) -> tuple[int, int, float] | None:
     """How far the candidate is from a name, the key of a path that is closest; None if it is too far."""
     ranks = [
         rank
         for key in candidate.casefold().split("/")
         if (rank := _nearness_of(typed, key)) is not None
     ]
-    return min(ranks, default=None)
+    if not ranks:
+        return None
+    slips, unlike = min(ranks)
+    return slips, candidate.count("/"), unlike
 
 
 def _nearness_of(typed: str, key: str) -> tuple[int, float] | None:

@@ -6,7 +6,8 @@ from textwrap import dedent
 import pytest
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.user_code import call_spec, literal, load_object
+from surgery_cli.probe.call_specs import call_spec, literal
+from surgery_cli.probe.user_code import load_object
 
 
 @pytest.fixture

@@ -15,10 +15,11 @@ from surgery_cli.probe.user_code import UserObject, load_object
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.surgery.preparation import Options
 from surgery_cli.surgery.probing.comparison import compare_probed
+from surgery_cli.surgery.probing.filters import chosen_sites
 from surgery_cli.surgery.probing.inputs import check_not_empty, fitting, unused_inputs
 from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.run import Probed, loss_of, run_session
-from surgery_cli.surgery.probing.session import Session, chosen_sites, open_session
+from surgery_cli.surgery.probing.session import Session, open_session
 
 
 class Passed(msgspec.Struct, frozen=True):

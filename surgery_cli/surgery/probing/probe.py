@@ -12,17 +12,19 @@ from surgery_cli import reports
 from surgery_cli.addresses import local_address
 from surgery_cli.compute.devices import choose_device, parse_device
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.user_code import UserObject, load_object
+from surgery_cli.probe.user_code import UserObject, importing_once, load_object
 from surgery_cli.surgery.probing.comparison import compare_probed
 from surgery_cli.surgery.probing.documents import document
 from surgery_cli.surgery.probing.files import check_files, draw_probe, save_values
+from surgery_cli.surgery.probing.filters import chosen_sites
 from surgery_cli.surgery.probing.gradients import add_gradients
 from surgery_cli.surgery.probing.inputs import check_not_empty, fitting, unused_inputs
 from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.run import Probed, loss_of, run_session
-from surgery_cli.surgery.probing.session import Session, chosen_sites, open_session
+from surgery_cli.surgery.probing.session import Session, open_session
 
 
+@importing_once()
 def probe(
     checkpoint: str,
     *,

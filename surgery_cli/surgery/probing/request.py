@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from surgery_cli.errors import PlanError
-from surgery_cli.probe.user_code import call_spec
+from surgery_cli.probe.call_specs import call_spec
 from surgery_cli.surgery.preparation import Options
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -18,9 +17,9 @@ from surgery_cli.probe.nnx_model import NnxModel
 from surgery_cli.probe.traces import cannot_stop_at, of_one, over_members, stacked, stopped_at
 from surgery_cli.probe.user_code import UserObject
 from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.surgery.probing.filters import is_at
 from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.tree.nearness import nearest
-from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafKind
 
 Slot = tuple[str, VariablePath]
@@ -192,7 +191,7 @@ def _stopped(traced: Trace, text: str) -> Trace:
     place, _, inward = text.partition(":")
     role = "in" if inward == "in" else "out"
     sites = [s for s in sites_of(traced) if s.label.role == role]
-    found = next((s for s in sites if place in (s.name, s.label.text, s.label.path)), None)
+    found = next((s for s in sites if is_at(place, s)), None)
     if found is None:
         names = list(dict.fromkeys(s.label.text for s in sites))
         near = nearest(place, names, 1)
@@ -212,87 +211,3 @@ def _stopped(traced: Trace, text: str) -> Trace:
     mine = (found.label.path, found.label.method, found.call)
     same = [s.point for s in sites if (s.label.path, s.label.method, s.call) == mine]
     return stopped_at(traced, same)
-
-
-def chosen_sites(
-    sites: list[Site], options: ProbeOptions, other: list[Site] | None = None
-) -> list[Site]:
-    """The outputs, sown and perturbed values that the filters name; without filters, those of ``__call__``.
-
-    ``other`` are the sites of a model with which this one is compared: a filter may name something of that one alone.
-
-    Raises:
-        SurgeryError: a filter names nothing, or together they leave nothing.
-    """
-    _check_filters([*sites, *(other or ())], options)
-    shown = [s for s in sites if s.label.role != "in"]
-    methods = options.methods or ("__call__", options.run.replace("/", ".").rpartition(".")[2])
-    found = shown
-    if not options.methods:
-        found = [s for s in found if s.label.role != "out" or s.label.method in methods]
-    else:
-        found = [
-            s
-            for s in found
-            if s.label.role == "out" and ("*" in methods or s.label.method in methods)
-        ]
-        _refuse_nothing(
-            found, "calls", methods, [s.label.method for s in shown if s.label.role == "out"]
-        )
-    if options.only:
-        found = [s for s in found if s.label.kind in options.only]
-        _refuse_nothing(found, "only", options.only, [s.label.kind for s in shown])
-    if options.at:
-        patterns = [PathPattern(text) for text in options.at]
-        found = [s for s in found if any(_names(p, s) for p in patterns)]
-        _refuse_nothing(found, "at", options.at, [s.label.text for s in shown])
-    return found
-
-
-def _check_filters(sites: list[Site], options: ProbeOptions) -> None:
-    """Refuse a filter that names nothing, whatever the others name."""
-    shown = [s for s in sites if s.label.role != "in"]
-    methods = {s.label.method for s in shown if s.label.role == "out"} | {"*"}
-    kinds = {s.label.kind for s in shown}
-    there = [
-        ("calls", options.methods, methods.__contains__, [s.label.method for s in shown]),
-        ("only", options.only, kinds.__contains__, [s.label.kind for s in shown]),
-        ("at", options.at, _is_there(shown), [s.label.text for s in shown]),
-    ]
-    for field, wanted, is_there, names in there:
-        nothing = next((text for text in wanted if not is_there(text)), None)
-        if nothing is None:
-            continue
-        known = list(dict.fromkeys(names))
-        near = nearest(nothing, known, 1)
-        raise SurgeryError(
-            f"`--{field} {nothing}` leaves no call to show",
-            why="there are " + ", ".join(f"'{n}'" for n in known[:12]),
-            fix=f"did you mean `--{field} {near[0]}`?" if near else "",
-            field=field,
-        )
-
-
-def _is_there(shown: list[Site]) -> Callable[[str], bool]:
-    return lambda text: any(_names(PathPattern(text), site) for site in shown)
-
-
-def _names(pattern: PathPattern, site: Site) -> bool:
-    if pattern.text in (site.name, site.label.text):
-        return True  # as it is printed, with the part of an output: `blocks[0]`
-    keys = LeafPath(site.label.path.split("/") if site.label.path else ())
-    if site.label.role != "out":
-        keys = keys / (site.label.method,)
-    return pattern.match(keys) is not None if keys else pattern.text in (".", "**")
-
-
-def _refuse_nothing(
-    found: list[Site], field: str, wanted: tuple[str, ...], there: list[str]
-) -> None:
-    if not found:
-        names = list(dict.fromkeys(there))
-        raise SurgeryError(
-            f"`--{field} {' '.join(wanted)}` leaves no call to show",
-            why="there are " + ", ".join(f"'{n}'" for n in names[:12]),
-            field=field,
-        )
