@@ -15,6 +15,7 @@ import msgspec
 
 from surgery_cli import __version__
 from surgery_cli.draft import Draft
+from surgery_cli.engine.reading import CountedSource
 from surgery_cli.errors import CheckpointError
 from surgery_cli.optimizer.settled import Settled
 from surgery_cli.regular_files import refuse_special
@@ -23,7 +24,7 @@ from surgery_cli.store.listing import Listing, holds_pytree
 from surgery_cli.store.step_items import step_items
 from surgery_cli.store.step_writer import RECORD
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.verification.checked_source import Recorded
+from surgery_cli.verification.checked_source import CheckedSource, Recorded
 from surgery_cli.verification.digests import LeafDigest
 
 PACKAGES = ("orbax-checkpoint", "tensorstore", "numpy", "jax", "flax", "optax")
@@ -219,6 +220,16 @@ def recorded_in(sources: Mapping[str, Any]) -> dict[str, Recorded]:
         if isinstance(source, Checkpoint) and (digest_of := _digests_by_path(source)) is not None:
             found[name] = Recorded(source.address, digest_of, source.tree.__getitem__)
     return found
+
+
+@lru_cache(maxsize=256)
+def checked(checkpoint: Checkpoint) -> CheckedSource:
+    """The checkpoint, for reads before any edit: a leaf that is read whole is held against its digest on record.
+
+    Raises:
+        CheckpointError: the record cannot be read.
+    """
+    return CheckedSource(CountedSource(checkpoint), recorded_in({"": checkpoint}).get(""))
 
 
 def _digests_by_path(checkpoint: Checkpoint) -> Callable[[LeafPath], LeafDigest | None] | None:

@@ -12,7 +12,7 @@ from surgery_cli.optimizer.evidence import MOST_BYTES, Evidence, exceeds
 from surgery_cli.optimizer.settled import Settled, judged, recalled, to_record
 from surgery_cli.optimizer.survey import OptimizerSurvey
 from surgery_cli.store.checkpoint import Checkpoint
-from surgery_cli.surgery.records import read_record, record_key, trees_of_step
+from surgery_cli.surgery.records import checked, read_record, record_key, trees_of_step
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.verification.statistics import moment_statistics
 
@@ -65,11 +65,11 @@ def _evidence(
 
 def _look(checkpoint: Checkpoint, mu: LeafPath, nu: LeafPath, most: int, evidence: Evidence) -> int:
     """Look at a pair of slots block by block, until ``most`` bytes were read; how many there were."""
-    spec = checkpoint.tree[mu]
+    spec, source = checkpoint.tree[mu], checked(checkpoint)
     count = elements = 0
     squares, is_beyond = 0.0, False
     for block in windows(spec.shape, block_shape(spec, spec.write_shape)):
-        first, second = (read_values(checkpoint, path, block) for path in (mu, nu))
+        first, second = (read_values(source, path, block) for path in (mu, nu))
         count += first.nbytes + second.nbytes
         seen = moment_statistics(first, second)
         is_beyond |= exceeds(seen.largest_ratio)

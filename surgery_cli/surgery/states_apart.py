@@ -17,6 +17,7 @@ from surgery_cli.plan import Plan
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.surgery.contract import Script
 from surgery_cli.surgery.optimizers import Look, survey_state
+from surgery_cli.surgery.records import checked
 from surgery_cli.tree.paths import LeafPath
 
 
@@ -57,7 +58,7 @@ class Comparison:
         """The value of a leaf with one element, read once; None if it is no number."""
         key = id(source), path
         if key not in self._numbers:
-            value = read_scalar(source, path)
+            value = read_scalar(checked(source), path)
             self._number_bytes += source.tree[path].bytes
             self._numbers[key] = float(value) if isinstance(value, int | float) else None
         return self._numbers[key]

@@ -162,7 +162,7 @@ class _LeafCheck:
         return CheckpointError(
             f"'{self.path}' in '{self._name}' is not what its digest on record says",
             why="its stored values have changed since they were written: damage, or another program",
-            fix="copy it again from where it is whole, or replace or reinit the leaf; `surgery verify` names"
-            " every leaf with this fault",
+            fix="copy it again from where it is whole; `surgery verify` names every leaf with this fault, and"
+            " `surgery seal --anew` records what is there, if that is meant",
             path=str(self.path),
         )

@@ -2,7 +2,9 @@
 
 import shutil
 
+import jax
 import numpy as np
+import optax
 import orbax.checkpoint as ocp
 import pytest
 
@@ -188,3 +190,33 @@ def test_a_leaf_of_many_blocks_is_held_against_its_record_in_the_pass_that_reads
     assert len(list(windows(spec.shape, block_shape(spec, spec.write_shape)))) > 1
     report = run(tmp_path / "d", tmp_path / "e", edit("rescale", "w", by=2))
     assert (report.sources_checked, report.bytes_read) == (1, big.nbytes)
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """Params and Adam's state as `surgery` wrote them, with every leaf on record; `b` is the smallest."""
+    random = np.random.default_rng(0)
+    params = {"w": random.normal(size=(40, 30)).astype(np.float32), "b": np.ones(30, np.float32)}
+    optimizer = optax.adam(1e-3)
+    state = optimizer.init(params)
+    for _ in range(3):
+        gradients = {
+            name: random.normal(size=p.shape).astype(np.float32) for name, p in params.items()
+        }
+        _, state = optimizer.update(gradients, state, params)
+    tree = {"params": params, "opt_state": state}
+    save(tmp_path / "saved", jax.tree.map(np.asarray, tree))
+    surgery.seal(str(tmp_path / "saved"))
+    return tmp_path / "saved"
+
+
+@pytest.mark.parametrize("leaf", ["opt_state.0.nu.b", "opt_state.0.mu.b"])
+def test_slots_that_tell_an_optimizer_are_held_against_the_record_before_they_are_believed(
+    trained, tmp_path, leaf
+):
+    rescaled = edit("rescale", "params/w", by=2)
+    run(trained, tmp_path / "whole", rescaled)
+    flip_a_byte(trained, leaf)
+    document = plan_from_document({"edits": [rescaled]})
+    with pytest.raises(CheckpointError, match=leaf.replace(".", "/")):
+        surgery.plan(str(trained), document)
