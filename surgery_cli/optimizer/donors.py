@@ -25,12 +25,13 @@ _NOT_THERE: Final = "its optimizer has not the same slots"
 class Taken(msgspec.Struct):
     """What a donor has for the slots of a param: recipes, or why they are not to be taken.
 
-    ``because`` is empty where the donor has no slots for the param at all. ``clocks`` are those under which they would
-    go on.
+    ``because`` is empty where the donor has no slots for the param at all. ``assumed`` says what the
+    donor's are taken for, ``clocks`` are those under which they would go on.
     """
 
     recipes: dict[LeafPath, LeafRecipe] = {}
     because: str = ""
+    assumed: str = ""
     clocks: tuple[Clocked, ...] = ()
 
 
@@ -61,7 +62,10 @@ class Donors:
         clocks = tuple({clock.path: clock for clock in every}.values())
         because = next((clock.sentence() for clock in clocks if not clock.agrees), "")
         because = because or self._of_another_kind(pairs, origin.source, draft)
-        return Taken({} if because else found, because, clocks)
+        told = (self._told(other, LeafRef(origin.source, other.path)) for _, other in pairs)
+        said = {slot.state: slot.assumed.taken_for for slot in told if slot.assumed and not because}
+        assumed = " and ".join(f"'{node}' there is taken for {what}" for node, what in said.items())
+        return Taken({} if because else found, because, assumed, clocks)
 
     def _of_another_kind(self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft) -> str:
         """Why some slots are not known to hold the same as those of the donor; values are read only for this."""

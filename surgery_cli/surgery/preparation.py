@@ -166,6 +166,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         if name != SOURCE:
             sources[name] = open_by_path(plan.sources.get(name, name))
     looked += apart.look_at_donors_clocks(draft, sources)
+    looked += apart.look_at_mixed_slots(draft, sources)
     looked += apart.looks
     plans = plan_items(checkpoint, draft, sources)
     boundary = Boundary(opened.place_on_disk for opened in sources.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,6 +28,33 @@ def _goes_on(slot: Slot, draft: Draft) -> bool:
     return is_own and not has_restarted(slot, draft)
 
 
+def _others_of(slot: Slot, draft: Draft) -> tuple[str, ...]:
+    """The other checkpoints whose leaf of this path has a part in a slot that an edit names."""
+    recipe = draft.leaves.get(slot.path)
+    if recipe is None or recipe.policy == "donor" or not (recipe.steps or recipe.origin):
+        return ()
+    refs = [operand.ref for step in recipe.steps for operand in step.operands]
+    refs += [recipe.origin] if recipe.origin is not None else []
+    return tuple(
+        dict.fromkeys(r.source for r in refs if r.source != SOURCE and r.path == slot.path)
+    )
+
+
+def _mixed(
+    clock: LeafPath, slots: Sequence[Slot], counts: Sequence[float | None], ours: float | None
+) -> str:
+    known = sorted({count for count in counts if count is not None})
+    there = ", ".join(f"{count:,.0f}" for count in known) or "what is not known"
+    return (
+        f"{_slots(slots)} under '{clock}' come from where it stands at {there}, and it stays at {ours or 0:,.0f}:"
+        " they are corrected for steps that they have not seen; name `params` alone, or `reset-optimizer` afterwards"
+    )
+
+
+def _slots(slots: Sequence[Slot]) -> str:
+    return f"{len(slots)} {'slot' if len(slots) == 1 else 'slots'}"
+
+
 class Comparison:
     """The state of the checkpoint that is edited beside those of donors, as far as an edit asks for it."""
 
@@ -38,20 +65,21 @@ class Comparison:
         self._numbers: dict[tuple[int, LeafPath], float | None] = {}
         self._number_bytes = 0
         self._looks: list[Look] = []
+        self._surveys: dict[int, OptimizerSurvey] = {}
 
     def survey(self, source: Any) -> OptimizerSurvey:
         """The survey of a donor, or of the checkpoint itself, in which values tell what metadata leaves open."""
+        if id(source) not in self._surveys:
+            self._surveys[id(source)] = self._surveyed(source)
+        return self._surveys[id(source)]
+
+    def _surveyed(self, source: Any) -> OptimizerSurvey:
         plan, params, script = self._plan, self._params, self._script
         if source is not self._checkpoint:  # what the user says is said of the checkpoint
             plan = msgspec.structs.replace(plan, params=None, optimizer_kind=None, slots={})
             params = script = None
         found, looks = survey_state(source, plan, params, script, needs_powers=True)
-        name = "" if source is self._checkpoint else f"'{source.address}': "
-        self._looks += [
-            Look(name + look.sentence if look.sentence else "", look.bytes)
-            for look in looks
-            if look.bytes
-        ]
+        self._looks += [Look("", look.bytes) for look in looks if look.bytes]
         return found
 
     def number(self, source: Any, path: LeafPath) -> float | None:
@@ -76,10 +104,42 @@ class Comparison:
             ours = self.number(sources[origin.source], origin.path)
             clocked = Clocked(path, clock.drives, self.number(self._checkpoint, clock.path), ours)
             if not clocked.agrees:
-                count = f"{len(own)} slot{'s' * (len(own) > 1)}"
-                said = f"'{path}' comes from '{origin.source}', and {count} that it drives do not: {clocked.shifted}"
+                said = f"'{path}' comes from '{origin.source}', and {_slots(own)} that it drives do not"
+                said += f": {clocked.shifted}"
                 found.append(Look(said, 0))
         return found
+
+    def look_at_mixed_slots(self, draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
+        """What becomes of slots that an edit by name averages with those of others, or takes from them."""
+        found: dict[tuple[LeafPath, tuple[str, ...]], list[Slot]] = {}
+        for slot in draft.slots.values():
+            others = _others_of(slot, draft)
+            for path in slot.clocks if others else ():
+                clock = draft.clock_at(path)
+                if clock is not None and clock.drives in NEEDS_SLOTS:
+                    found.setdefault((clock.path, others), []).append(slot)
+        looks = []
+        for (path, others), slots in found.items():
+            clock = draft.clocks[path]
+            counts = [self.number(sources[n], path) for n in others if path in sources[n].tree]
+            ours = self.number(self._checkpoint, path)
+            apart = [c for c in counts if not Clocked(path, clock.drives, c, ours).agrees]
+            names = [
+                n for n in others if any(self._is_of_another_kind(s, sources[n]) for s in slots)
+            ]
+            if apart or len(counts) < len(others):
+                looks.append(Look(_mixed(path, slots, counts, ours), 0))
+            if names:
+                said = f"'{slots[0].node.parent}' is not known to be of the same kind in {', '.join(map(repr, names))}"
+                looks.append(Look(f"{said}: leave the optimizer state out, or reset it", 0))
+        return looks
+
+    def _is_of_another_kind(self, slot: Slot, other: Any) -> bool:
+        """True if values tell of one of two slots of one name and shape what it is, and not the same of the other."""
+        if slot.known_by == "disk" and slot.is_settled:
+            return False
+        ours, theirs = (self.survey(s).slots.get(slot.path) for s in (self._checkpoint, other))
+        return ours is not None and theirs is not None and ours.power != theirs.power
 
     @property
     def looks(self) -> list[Look]:

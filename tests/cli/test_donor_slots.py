@@ -165,3 +165,37 @@ def test_an_explicit_transform_takes_the_donors_slots_or_is_refused(graft, there
         (problem,) = done.document["problems"]
         assert "cannot go on for 'params/b/w'" in problem["what"]
         assert "counted 3 there" in problem["why"]
+
+
+@pytest.mark.parametrize(("there", "is_said"), [(3, True), (400, False), (410, False)])
+def test_averaged_moments_of_other_counts_are_said(surgery, tmp_path, there, is_said):
+    run = saved(tmp_path / "run", trained("adam", 400))
+    other = saved(tmp_path / "other", trained("adam", there, seed=1))
+    done = surgery("average", run, tmp_path / "new", "--with", other, "--dry-run", "--json")
+    notes = [n for n in done.document["notes"] if "'opt_state/0/count'" in n]
+    assert [f"at {there}, and it stays at 400" in n for n in notes] == [True] * is_said
+
+
+def test_averaged_moments_of_another_kind_are_said(surgery, tmp_path):
+    run = saved(tmp_path / "run", trained("adam", 400))
+    other = saved(tmp_path / "other", trained("adamax", 400))
+    done = surgery("average", run, tmp_path / "new", "--with", other, "--dry-run", "--json")
+    assert any("not known to be of the same kind in" in note for note in done.document["notes"])
+
+
+def test_moments_taken_by_name_without_their_count_are_said(surgery, tmp_path):
+    run = saved(tmp_path / "run", trained("adam", 400))
+    other = saved(tmp_path / "other", trained("adam", 3, seed=1))
+    moments = ["opt_state/0/mu", "opt_state/0/nu"]
+    done = surgery("replace", run, tmp_path / "new", *moments, "--with", other, "--json")
+    (note,) = [n for n in done.document["notes"] if "it stays at" in n]
+    assert "4 slots under 'opt_state/0/count' come from where it stands at 3" in note
+
+
+def test_an_inserted_tree_of_params_brings_slots_as_a_replaced_one_does(surgery, tmp_path):
+    run = saved(tmp_path / "run", trained("adam", 400))
+    for there, policy in ((3, "warm"), (420, "donor")):
+        other = saved(tmp_path / f"other{there}", trained("adam", there, seed=1))
+        words = ["insert-item", run, tmp_path / f"n{there}", "params/b", "--with", other]
+        done = surgery(*words, "--from", "params/b", "--optimizer-kind", "adam", "--json")
+        assert policies(done) == {policy}
