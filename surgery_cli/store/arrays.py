@@ -54,6 +54,11 @@ class StoredArray(msgspec.Struct, frozen=True, gc=False):
         return [value for value in self.values if isinstance(value, Extent)]
 
 
+def below(name: str) -> str:
+    """What stands before the keys of an array in its store; nothing where a bare array is the whole tree."""
+    return f"{name}/" if name else ""
+
+
 class ChunkKeeper:
     """Keeps the decoded chunks of arrays that are read in blocks smaller than their chunks.
 

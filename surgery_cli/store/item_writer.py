@@ -158,6 +158,9 @@ def small_files(item: PytreeItem) -> list[Path]:
         return [item.directory / n for n in sorted(os.listdir(item.directory)) if n not in data]
     names = {leaf.array.name for leaf in item.leaves.values() if leaf.array is not None}
     found = list(_beside(item.directory, "", names, _folders_above(names)))
+    bare = [leaf.array for leaf in item.leaves.values() if leaf.array and not leaf.array.name]
+    own = {key.partition("/")[0] for array in bare for key in array.keys}
+    found = [path for path in found if path.name not in own]
     if ARRAY_METADATAS in names:  # a leaf that is called like the folder of these sidecars
         found += sorted((item.directory / ARRAY_METADATAS).glob(f"{PROCESS_FILE}*"))
     return found

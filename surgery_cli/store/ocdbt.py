@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from surgery_cli.store.arrays import ChunkKeeper, StoredArray, new_context
+from surgery_cli.store.arrays import ChunkKeeper, StoredArray, below, new_context
 from surgery_cli.store.boundary import linked
 from surgery_cli.store.stored_values import FileRange, StoredValue
 from surgery_cli.store.survey import MANIFEST, Extent, Survey
@@ -49,7 +49,7 @@ class OcdbtStore:
         """The zarr version of all arrays of the database."""
         if self._declared_zarr is not None:
             return self._declared_zarr
-        has_zarr3 = any(key.endswith(b"/zarr.json") for key in self.survey.values)
+        has_zarr3 = any(key.rpartition(b"/")[2] == b"zarr.json" for key in self.survey.values)
         return 3 if has_zarr3 else 2
 
     @property
@@ -92,6 +92,8 @@ class OcdbtStore:
                 held = folders[name] = {}
             held[sys.intern(rest)] = value
         found = {name: held for name, held in folders.items() if name and document in held}
+        if not found and document in folders.get("", {}):  # a bare array is the whole tree
+            return {"": {key.decode(): value for key, value in self.survey.values.items()}}
         if self.zarr == 2 and len(found) == len(folders):
             return found
         regrouped: dict[str, _Held] = {name: {} for name in found}
@@ -144,6 +146,7 @@ class OcdbtStore:
             for at in range(len(name))
             if name[at] == "/" and name[:at] in names
         }
+        found.update({""} & names.keys())
         if self.zarr == 3:
             found.update(name for name in names if name.endswith("/c") and name[:-2] in names)
         return frozenset(found)
@@ -158,7 +161,7 @@ class OcdbtStore:
         return {
             "driver": "ocdbt",
             "base": {"driver": "file", "path": f"{self.directory}/"},
-            "path": f"{name}/",
+            "path": below(name),
         }
 
     def encoded(self, name: str) -> dict[str, bytes] | None:

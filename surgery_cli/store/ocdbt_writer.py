@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from surgery_cli.store.array_writing import open_for_writing, store_block, write_file
-from surgery_cli.store.arrays import Window, new_context
+from surgery_cli.store.arrays import Window, below, new_context
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.links import Linker
 from surgery_cli.store.ocdbt import OcdbtStore
@@ -124,7 +124,7 @@ class OcdbtWriter:
                     transaction.commit_async().result()
                     transaction, held = ts.Transaction(atomic=True), 0
                 database.with_transaction(transaction).write(
-                    f"{leaf.name}/{key}", whole(value)
+                    below(leaf.name) + key, whole(value)
                 ).result()
                 held += len(value)
                 self.raw_bytes += len(value)
@@ -145,10 +145,12 @@ class OcdbtWriter:
         store = leaf.origin_store
         assert isinstance(store, OcdbtStore)
         if old.name not in store.shared_prefixes:
-            return [(source / f"{old.name}/").experimental_copy_range_to(inside / f"{leaf.name}/")]
+            return [
+                (source / below(old.name)).experimental_copy_range_to(inside / below(leaf.name))
+            ]
         return [
-            (source / f"{old.name}/{key}").experimental_copy_range_to(inside / f"{leaf.name}/{key}")
-            for key in old.keys
+            (source / from_).experimental_copy_range_to(inside / to)
+            for from_, to in ((below(old.name) + key, below(leaf.name) + key) for key in old.keys)
         ]
 
     def _link_donors(self, grafts: list[PlannedLeaf]) -> dict[Path, Any]:
@@ -192,7 +194,7 @@ class OcdbtWriter:
         with write_errors(name):
             database = ts.KvStore.open(database_spec(self.target), context=self.context).result()
             inside = database.with_transaction(transaction)
-            _wait([inside.write(f"{name}/{key}", None) for key in self.store.arrays[name].keys])
+            _wait([inside.write(below(name) + key, None) for key in self.store.arrays[name].keys])
 
     @contextmanager
     def batch(self) -> Iterator[_OcdbtBatch]:
@@ -246,7 +248,7 @@ class _OcdbtBatch:
 
     def _array(self, leaf: PlannedLeaf) -> Any:
         writer = self._writer
-        kvstore = {**writer.new_database_spec(), "path": f"{leaf.name}/"}
+        kvstore = {**writer.new_database_spec(), "path": below(leaf.name)}
         with write_errors(leaf.name):
             return open_for_writing(
                 writer.zarr,
@@ -266,7 +268,7 @@ def _deletions(inside: Any, store: OcdbtStore, name: str) -> list[Any]:
     if name not in store.shared_prefixes:
         return [inside.delete_range(key_range(f"{name}/", f"{name}0"))]
     return [
-        inside.delete_range(key_range(f"{name}/{key}", f"{name}/{key}\0"))
+        inside.delete_range(key_range(below(name) + key, f"{below(name)}{key}\0"))
         for key in store.arrays[name].keys
     ]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surgery_cli.regular_files import refuse_special
-from surgery_cli.store.arrays import ChunkKeeper, StoredArray, new_context
+from surgery_cli.store.arrays import ChunkKeeper, StoredArray, below, new_context
 from surgery_cli.store.boundary import linked
 from surgery_cli.store.listing import check_link
 from surgery_cli.store.sidecars import ARRAY_METADATAS, PROCESS_FILE
@@ -65,6 +65,9 @@ class PerLeafStore:
             files = dict(_own_files(folder, document.key_start))
             if name == ARRAY_METADATAS:  # a leaf may be called like the folder of these sidecars
                 files = {k: n for k, n in files.items() if not k.startswith(PROCESS_FILE)}
+            if not name:  # a bare array stands among the sidecars
+                own = DOCUMENT_NAMES[version]
+                files = {k: n for k, n in files.items() if k == own or document.is_chunk(k)}
             found[name] = StoredArray(
                 name,
                 document,
@@ -76,7 +79,7 @@ class PerLeafStore:
 
     @property
     def data_files(self) -> list[str]:
-        return [f"{name}/{key}" for name, array in self.arrays.items() for key in array.keys]
+        return [below(name) + key for name, array in self.arrays.items() for key in array.keys]
 
     @cached_property
     def symbolic_links(self) -> list[str]:
@@ -108,8 +111,13 @@ class PerLeafStore:
 def _documents(directory: Path, prefix: str = "") -> Iterator[tuple[str, int]]:
     """Names of the array directories below ``directory``, with their zarr versions, sorted.
 
-    What stands inside tells an array, not the name: a leaf may be called like a folder of sidecars.
+    What stands inside tells an array, not the name: a leaf may be called like a folder of sidecars. A bare array that
+    is the whole tree has the empty name.
     """
+    for version, document in DOCUMENT_NAMES.items():
+        if not prefix and (directory / document).is_file():
+            yield "", version
+            return
     for entry in sorted(os.scandir(directory), key=lambda e: e.name):
         if not entry.is_dir():
             if not entry.is_file():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ import msgspec
 
 from surgery_cli.regular_files import refuse_special
 from surgery_cli.store.listing import (
+    ARRAY_DOCUMENTS,
     Listing,
     holds_pytree,
     is_record,
@@ -35,6 +37,9 @@ ITEM_SIDECARS: Final = frozenset(
     }
 )
 """Plain files of a pytree item's directory."""
+
+_CHUNK: Final = re.compile(r"\d+(\.\d+)*")
+"""A file that holds a chunk."""
 
 _JSON_FILES: Final = frozenset({"metadata", "data.json", "metrics", "descriptor.pbtxt"})
 
@@ -88,6 +93,8 @@ def step_items(step: Listing) -> StepItems:
 def foreign_in_item(item: Listing) -> list[Path]:
     """Files of a pytree item's directory, and of an OCDBT item also folders, that Orbax does not know."""
     strangers = sorted(item.files - ITEM_SIDECARS - STEP_SIDECARS)
+    if item.files.intersection(ARRAY_DOCUMENTS):  # a bare array, which stands among the sidecars
+        strangers = [n for n in strangers if n not in ARRAY_DOCUMENTS and not _CHUNK.fullmatch(n)]
     found = [item.path / name for name in strangers if not is_record(name)]
     if "manifest.ocdbt" in item.files:  # without it, folders are leaves
         known = {"d", "array_metadatas", "ocdbt_data", "ocdbt_meta"}

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from surgery_cli.store.arrays import ArrayStore, StoredArray
+from surgery_cli.store.arrays import ArrayStore, StoredArray, below
 from surgery_cli.store.boundary import Boundary
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
@@ -68,7 +68,7 @@ def _bytes_outside(store: ArrayStore, arrays: Iterable[StoredArray], boundary: B
     """Bytes of the files of arrays, one for each key, that links lead to outside of the checkpoints."""
     if not boundary.outside(store.directory, store.data_files, store.symbolic_links):
         return 0
-    files = [f"{array.name}/{key}" for array in arrays for key in array.keys]
+    files = [below(array.name) + key for array in arrays for key in array.keys]
     found = boundary.outside(store.directory, files, files)
     return sum((store.directory / file).stat().st_size for file in found)
 

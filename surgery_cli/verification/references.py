@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from surgery_cli.engine.budget import in_order
-from surgery_cli.store.arrays import ArrayStore, StoredArray
+from surgery_cli.store.arrays import ArrayStore, StoredArray, below
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item import Item, PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
@@ -81,7 +81,7 @@ class _Files:
         if old.keys != new.keys or len(old.values) != len(new.values):
             return False
         if not old.values:  # every key is a file
-            pairs = {(f"{old.name}/{key}", f"{new.name}/{key}") for key in old.keys}
+            pairs = {(below(old.name) + key, below(new.name) + key) for key in old.keys}
         elif old.values == new.values:
             pairs = {(extent.file, extent.file) for extent in old.extents}
         elif all(map(_is_same_range, old.values, new.values)):

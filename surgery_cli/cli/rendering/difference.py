@@ -36,7 +36,7 @@ def render(document: Difference, page: Page, *, verbose: bool = False) -> None:
 def _render_paths(paths: list[str], page: Page, *, is_cut: bool) -> None:
     shown = paths[:_MOST_LINES] if is_cut else paths
     for path in shown:
-        page.line(path, indent=2)
+        page.line(path or ".", indent=2)
     _render_rest(len(paths) - len(shown), page)
 
 
@@ -47,7 +47,7 @@ def _render_rest(count: int, page: Page) -> None:
 
 def _row(change: Change) -> Row:
     if change.what != "values":
-        return (change.path, Cell(change.what, "faint"), f"{change.a} → {change.b}")
+        return (change.path or ".", Cell(change.what, "faint"), f"{change.a} → {change.b}")
     count = largest = relative = ""
     if change.differing is not None and change.size is not None:
         count = f"{change.differing:,} of {change.size:,}"
@@ -57,7 +57,7 @@ def _row(change: Change) -> Row:
     if change.max_rel is not None:
         relative = f"relative {number_text(change.max_rel)}"
     values = f"{change.a} → {change.b}" if change.a != change.b else ""
-    return (change.path, Cell("values", "faint"), values, count, largest, relative)
+    return (change.path or ".", Cell("values", "faint"), values, count, largest, relative)
 
 
 def _render_agreement(document: Difference, page: Page) -> None:
