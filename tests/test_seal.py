@@ -298,3 +298,37 @@ def test_a_snapshot_of_links_is_sealed_by_what_they_lead_to(flat, tmp_path):
     marker = snapshot / "commit_success.txt"
     marker.resolve().write_text("changed")
     assert findings(snapshot) == [("commit_success.txt", "file changed")]
+
+
+@pytest.mark.parametrize("kind", ["flat", "root"])
+def test_a_file_that_changed_since_the_seal_is_not_copied_into_a_result(flat, run, tmp_path, kind):
+    source, at, file = {
+        "flat": (flat, "w", "commit_success.txt"),
+        "root": (run, "params/w", "metrics/metrics"),
+    }[kind]
+    surgery.seal(str(source))
+    halve = {"op": "rescale", "at": at, "by": 0.5}
+    apply(source, tmp_path / "whole", halve)
+    place = source if kind == "flat" else source / "2"
+    (place / file).write_text('{"loss": 0.25}')
+    with pytest.raises(CheckpointError, match=f"the file '{file}' in .* is not what was sealed"):
+        apply(source, tmp_path / "out", halve, seal=True)
+    assert not (tmp_path / "out").exists()
+    surgery.seal(str(source), anew=True)
+    apply(source, tmp_path / "out", halve, seal=True)
+
+
+def test_a_damaged_data_file_of_an_item_that_was_not_chosen_is_not_sealed_into_a_result(
+    run, tmp_path
+):
+    surgery.seal(str(run))
+    data = max((run / "2/ema").rglob("d/*"), key=lambda path: path.stat().st_size)
+    content = bytearray(data.read_bytes())
+    content[-1] ^= 1
+    data.write_bytes(content)
+    halve = {"op": "rescale", "at": "w", "by": 0.5}
+    options = {"item": "params", "link": "never"}
+    apply(run, tmp_path / "plain", halve, **options)
+    with pytest.raises(CheckpointError, match=r"the file 'ema/.*' in .* is not what was sealed"):
+        apply(run, tmp_path / "out", halve, seal=True, **options)
+    assert not (tmp_path / "out").exists()

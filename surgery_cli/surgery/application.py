@@ -52,6 +52,7 @@ from surgery_cli.surgery.records import (
     recorded_in,
     write_record,
 )
+from surgery_cli.surgery.sealed_files import check_sealed_files
 from surgery_cli.surgery.sealing import seal_written
 from surgery_cli.surgery.space import check_space, files_of_leaves
 from surgery_cli.surgery.state_kinds import settled_after
@@ -135,6 +136,7 @@ def apply(
     meter = Meter(listener, "writing", _value_bytes(prepared))
     memory_bytes = bytes_to_use(options.memory_bytes)
     recorded = recorded_in(prepared.sources)
+    check_sealed_files(prepared.checkpoint)
     try:
         with Staging(target, force=options.force) as staging:
             writer = StepWriter(
@@ -183,7 +185,9 @@ def apply(
             )
             record = _record(prepared, plan, digests, report, written, probed)
             if options.seal:
-                record, count = seal_written(written, record, list(done.digests), listener)
+                record, count = seal_written(
+                    prepared.checkpoint, written, record, list(done.digests), listener
+                )
                 report.bytes_read += count
                 report.sealed_files = len(record.files)
             write_record(record_path(written), record)

@@ -24,6 +24,7 @@ from surgery_cli.surgery.records import (
     record_path,
     recorded_place,
 )
+from surgery_cli.surgery.sealed_files import check_taken_files
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.verification.digests import LeafDigest, leaf_digest
 from surgery_cli.verification.files import file_digests, files_of
@@ -117,14 +118,18 @@ def sealed_record(
 
 
 def seal_written(
-    written: Checkpoint, record: Record, read_back: Sequence[LeafPath], listener: Listener | None
+    source: Checkpoint,
+    written: Checkpoint,
+    record: Record,
+    read_back: Sequence[LeafPath],
+    listener: Listener | None,
 ) -> tuple[Record, int]:
     """The record of a result under construction, sealed, and how many bytes were read for it.
 
     ``read_back`` are the leaves whose digests have just been compared with what is stored.
 
     Raises:
-        CheckpointError: a leaf that was taken by reference is not what its digest on record says.
+        CheckpointError: a leaf or file that was taken over unchanged is not what its digest on record says.
     """
     place, target = recorded_place(written), record_path(written)
     files = files_of(place, target)
@@ -137,7 +142,9 @@ def seal_written(
     changed = _changed(record, digests, {})
     if changed:
         raise _does_not_hold(written, changed, source=record.source)
-    return sealed_record(record, digests, _file_hashes(files, meter), ()), count + size
+    hashes = _file_hashes(files, meter)
+    check_taken_files(source, hashes)
+    return sealed_record(record, digests, hashes, ()), count + size
 
 
 def _first_record(checkpoint: Checkpoint) -> Record:
