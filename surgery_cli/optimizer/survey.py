@@ -136,7 +136,7 @@ def _where_params_stand(top: Branch, family: Mapping[LeafPath, str]) -> list[Que
         and not is_optimizer_name(key)
         and not any(node.is_below(child.path) for node in family)
     ]
-    if not others or () in family or top.is_sequence:
+    if not others or () in family:
         return []
     problem = Problem(
         "cannot tell where the params stand",

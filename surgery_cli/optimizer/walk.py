@@ -38,7 +38,11 @@ class Walk:
         self.matching = Matching(tree, top, root, hints)
         self._states = States(tree, self.matching, named, self.found)
         self._root = root
-        self._has_holes = any(spec.kind is LeafKind.EMPTY for spec in tree.values())
+        self._with_holes = {
+            path[: len(_below_optimizer(path)) - 1]
+            for path, spec in tree.items()
+            if spec.kind is LeafKind.EMPTY
+        }
         self._strangers: dict[LeafPath, LeafPath] = {}
 
     def visit(self, branch: Branch, signal: Signal, *, inside: bool) -> Signal:
@@ -58,7 +62,11 @@ class Walk:
             return self._behind(branch, kinds, reaching)
         if branch.path[-1:] == ("param_states",) and self._states.under_params(branch):
             return Signal(None)
-        if branch.is_sequence and (inside or _looks_like_chain(branch)):
+        if (
+            branch.is_sequence
+            and not self._is_around_params(branch)
+            and (inside or _looks_like_chain(branch))
+        ):
             return self._chain(branch, signal)
         if self._copy(branch, inside=inside):
             return Signal(None) if inside else signal
@@ -87,19 +95,31 @@ class Walk:
                 reaching = Signal(None)  # a chain in a chain, or two optimizers in a tuple
             current = self.visit(child, reaching, inside=True)
             expected = index + 1
-        if current is not signal and not self._has_holes:
+        if current is not signal and self._may_lack_states(chain):
             return Signal(None, current.behind)  # more states may have stood at its end
         return current
+
+    def _is_around_params(self, node: Node) -> bool:
+        return self._root is not None and self._root in node.children.values()
+
+    def _may_lack_states(self, node: Node) -> bool:
+        """True if states without leaves are not kept in this part of the tree (Flax NNX), as far as it shows."""
+        optimizer = _below_optimizer(LeafPath((*node.path, "")))
+        return optimizer[:-1] not in self._with_holes
 
     def _side_by_side(self, node: Node, signal: Signal, *, inside: bool) -> Signal:
         """A dict: several optimizers, or a named chain, whose order the disk does not keep."""
         reaching: list[tuple[Signal, bool]] = []
         others = self._of_others(node)
+        is_beside_root = self._is_around_params(node)
+        may_be_chain = inside and self._may_lack_states(node)
         for key, child in node.children.items():
             if key in others:
                 continue
-            within = inside or is_optimizer_name(key)
-            start = Signal(signal.value)
+            # in a list or tuple of params and state, no name says which is which
+            within = inside or is_optimizer_name(key) or (is_beside_root and node.is_sequence)
+            is_state = may_be_chain and not is_optimizer_name(key)
+            start = Signal(None if is_state else signal.value)
             behind = self.visit(child, start, inside=within)
             reaching.append((start, within and behind is not start))
         changing = sum(changes for _, changes in reaching)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optax_registry import PARAMS, state_of, train_state, tree_of
 
+from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.survey import survey
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
@@ -407,3 +408,58 @@ def test_momentum_of_t5x_is_settled_by_the_name_that_is_advised() -> None:
     assert "`adafactor`" in unsure.fixes[0]
     told = survey(tree, kind="adafactor").slots
     assert {s.name: s.power for s in told.values()} == {"m": 1, "v": -2, "v_row": -2, "v_col": -2}
+
+
+@pytest.mark.parametrize("state", [optax.sgd(0.1, 0.9), optax.trace(0.9), optax.adam(0.1)])
+@pytest.mark.parametrize("at", [0, 1])
+def test_params_in_a_list_beside_their_state_are_asked_for_and_then_followed(
+    state: Any, at: int
+) -> None:
+    both = [state.init(DENSE), state.init(DENSE)]
+    both[at] = DENSE
+    tree = tree_of(both)
+    params = [path for path in tree if path[0] == at]
+    (problem,) = survey(tree).questions_about(params)
+    assert f"`--params {at}`" in problem.fix
+
+    found = survey(tree, params=str(at))
+    assert {slot.param for slot in found.slots.values() if slot.relation != "hole"} == set(params)
+    assert all(slot.in_optimizer for slot in found.slots.values())
+    assert not found.questions
+
+
+@pytest.mark.parametrize(
+    ("transformation", "power"),
+    [
+        (optax.named_chain(("sign", optax.scale_by_sign()), ("m", optax.trace(0.9))), None),
+        (optax.named_chain(("m", optax.trace(0.9))), None),
+        (optax.chain(optax.scale_by_sign(), optax.trace(0.9)), None),
+        (optax.trace(0.9), -1),
+        (optax.sgd(0.1, momentum=0.9), -1),
+    ],
+)
+def test_where_states_without_leaves_vanish_a_named_chain_may_have_begun_with_one(
+    transformation: Any, power: int | None
+) -> None:
+    model = nnx.Linear(3, 4, rngs=nnx.Rngs(0))
+    optimizer = nnx.Optimizer(model, transformation, wrt=nnx.Param)
+    leaves: dict[LeafPath, LeafSpec] = {
+        LeafPath(("extra",)): LeafSpec(kind=LeafKind.EMPTY, empty="None")
+    }
+    for name, module in (("model", model), ("optimizer", optimizer)):
+        for path, value in nnx.to_flat_state(nnx.state(module)):
+            spec = LeafSpec(kind=LeafKind.ARRAY, shape=value.shape, dtype=str(value.dtype))
+            leaves[LeafPath((name, *(str(key) for key in path), "value"))] = spec
+    assert {slot.power for slot in survey(TreeSpec(leaves)).slots.values()} == {power}
+
+
+def test_momentum_behind_a_private_aggregate_or_noise_is_not_sure() -> None:
+    for transformation in (
+        optax.contrib.dpsgd(0.1, 1.0, 0.1, 0, 0.9),
+        optax.chain(optax.add_noise(0.1, 0.5, key=0), optax.trace(0.9)),
+    ):
+        tree = tree_of({"params": DENSE, "opt_state": transformation.init(DENSE)})
+        slots = [s for s in survey(tree).slots.values() if s.name == "trace"]
+        assert {slot.power for slot in slots} == {None}
+    with pytest.raises(PlanError, match="noise"):
+        survey(tree, kind="dpsgd")

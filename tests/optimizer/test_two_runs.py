@@ -1,0 +1,172 @@
+"""One plan of two edits does what two plans of one do, optimizer state included: the record carries what was known."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+from optax import contrib
+
+from surgery_cli import surgery
+from surgery_cli.errors import SurgeryError
+from surgery_cli.operations.base import Operation
+from surgery_cli.operations.normalize import Normalize
+from surgery_cli.operations.reinit import Reinit
+from surgery_cli.operations.rename import Rename
+from surgery_cli.operations.rescale import Rescale
+from surgery_cli.operations.reset_optimizer import ResetOptimizer
+from surgery_cli.operations.set import Set
+from surgery_cli.plan import plan_of
+
+PARAMS = {"a": {"w": (4, 3)}, "b": {"w": (3,)}}
+
+
+def saved(path: Path, optimizer: Any, scale: float, idle: str = "") -> str:
+    draws = np.random.default_rng(0)
+
+    def drawn(size: float) -> Any:
+        return {
+            layer: {
+                n: draws.normal(0, size, shape).astype(np.float32) for n, shape in leaves.items()
+            }
+            for layer, leaves in PARAMS.items()
+        }
+
+    params = drawn(1.0)
+    state, update = optimizer.init(params), jax.jit(optimizer.update)
+    for _ in range(3):
+        grads = drawn(scale)
+        if idle:
+            grads[idle] = jax.tree.map(np.zeros_like, grads[idle])
+        _, state = update(grads, state, params)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(path, {"params": params, "opt_state": state})
+    return str(path)
+
+
+def restored(path: Path) -> dict[str, Any]:
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        tree = checkpointer.restore(path)
+    return {
+        jax.tree_util.keystr(k): np.asarray(v) for k, v in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+EDITS: dict[str, list[Operation]] = {
+    "small": [Rescale(at="params/b/w", by=0.01)],
+    "large": [Rescale(at="params/a/w", by=8.0)],
+    "kept": [Rescale(at="params/a/w", by=4.0, optimizer="keep")],
+    "drawn": [Reinit(at="params/a/w", init="normal", seed=1)],
+    "drawn everywhere": [Reinit(at="params", init="normal", seed=1)],
+    "norm": [Normalize(at="params/a/w")],
+    "set": [Set(at="opt_state/0/mu/a/w", to=0.5)],
+    "reset": [ResetOptimizer(at="params/b")],
+    "renamed": [Rename(at="params/a/w", to="params/c/w")],
+}
+STATES: dict[str, tuple[Any, float, str]] = {
+    "adam": (optax.adam(1e-3), 1e-2, ""),
+    "adam, one layer told": (optax.adam(1e-3), 1e-2, "b"),
+    "adam, large": (optax.adam(1e-3), 5.0, ""),
+    "adopt": (contrib.adopt(1e-3), 1e-2, ""),
+    "sgd": (optax.sgd(0.1, momentum=0.9), 1e-2, ""),
+}
+PAIRS = [
+    (state, first, second)
+    for number, (state, first, second) in enumerate(product(STATES, EDITS, EDITS))
+    if number % 9 == 0 or (state == "adam, one layer told" and first.startswith("drawn"))
+]
+
+
+def outcome(source: str, target: Path, *edits: Operation) -> dict[str, Any] | type[SurgeryError]:
+    try:
+        surgery.apply(source, str(target), plan_of(edits))
+    except SurgeryError as error:
+        return type(error)
+    return restored(target)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    root = tmp_path_factory.mktemp("two_runs")
+    return {name: saved(root / str(n), *state) for n, (name, state) in enumerate(STATES.items())}
+
+
+@pytest.mark.parametrize(("state", "first", "second"), PAIRS)
+def test_two_edits_in_one_plan_equal_two_plans_of_one(
+    sources: dict[str, str], state: str, first: str, second: str, tmp_path: Path
+) -> None:
+    source = sources[state]
+    together = outcome(source, tmp_path / "together", *EDITS[first], *EDITS[second])
+    half = outcome(source, tmp_path / "half", *EDITS[first])
+    if isinstance(half, type):
+        assert together == half
+        return
+    apart = outcome(str(tmp_path / "half"), tmp_path / "apart", *EDITS[second])
+    if isinstance(together, type) or isinstance(apart, type):
+        assert together == apart
+        return
+    assert together.keys() == apart.keys()
+    for path, leaf in apart.items():
+        np.testing.assert_array_equal(together[path], leaf, err_msg=path)
+
+
+@pytest.mark.parametrize("how", ["optimizer_kind", "slots"])
+def test_what_an_earlier_run_was_told_settles_a_later_one_wherever_the_slots_stand_now(
+    how: str, tmp_path: Path
+) -> None:
+    source = saved(tmp_path / "source", optax.chain(optax.clip(1e3), optax.scale_by_adam()), 1.0)
+    hints = {"opt_state/1/mu": {"power": -1}, "opt_state/1/nu": {"power": -2, "even": True}}
+    word: dict[str, Any] = {how: "adam" if how == "optimizer_kind" else hints}
+    first = [Rescale(at="params/b/w", by=0.5), Rename(at="opt_state", to="moments/opt_state")]
+    surgery.apply(source, str(tmp_path / "told"), plan_of(first, **word))
+    entries = json.loads((tmp_path / "told" / "surgery.json").read_text())["slots"]
+    assert {(e["node"], e["by"], e["power"]) for e in entries} == {
+        ("moments/opt_state/1/mu", "word", -1),
+        ("moments/opt_state/1/nu", "word", -2),
+    }
+    between = [Rename(at="params/a/w", to="params/c/w")]
+    surgery.apply(str(tmp_path / "told"), str(tmp_path / "between"), plan_of(between))
+
+    edit = Rescale(at="params/c/w", by=0.5, optimizer="transform")
+    report = surgery.apply(str(tmp_path / "between"), str(tmp_path / "later"), plan_of([edit]))
+    assert report.edits[0].twins == {"transform": 2}
+    assert not report.assumptions
+    with pytest.raises(SurgeryError, match="is not known"):
+        surgery.apply(
+            source,
+            str(tmp_path / "no"),
+            plan_of([Rescale(at="params/a/w", by=0.5, optimizer="transform")]),
+        )
+
+
+def test_a_word_stands_above_the_record(tmp_path: Path) -> None:
+    source = saved(tmp_path / "source", optax.adamax(1e-3), 1.0)
+    surgery.apply(
+        source,
+        str(tmp_path / "told"),
+        plan_of([Rescale(at="params/b/w", by=0.5)], optimizer_kind="adamax"),
+    )
+    old, edit = restored(tmp_path / "told"), Rescale(at="params/a/w", by=0.5)
+    surgery.apply(str(tmp_path / "told"), str(tmp_path / "recalled"), plan_of([edit]))
+    surgery.apply(
+        str(tmp_path / "told"), str(tmp_path / "said"), plan_of([edit], optimizer_kind="adam")
+    )
+    nu = next(path for path in old if "nu" in path and "'a'" in path)
+    np.testing.assert_array_equal(restored(tmp_path / "recalled")[nu], old[nu] * 2)
+    np.testing.assert_array_equal(restored(tmp_path / "said")[nu], old[nu] * 4)
+
+
+def test_an_assumption_of_an_earlier_run_is_named_again(tmp_path: Path) -> None:
+    source = saved(tmp_path / "source", optax.adam(1e-3), 1e-2)
+    surgery.apply(source, str(tmp_path / "first"), plan_of([Rescale(at="params/a/w", by=0.001)]))
+    again = surgery.plan(str(tmp_path / "first"), plan_of([Rescale(at="params/b/w", by=0.5)]))
+    (taken,) = again.assumptions
+    assert taken.taken_for == "Adam's family"
+    assert again.edits[0].twins == {"transform": 2}
