@@ -71,10 +71,12 @@ def copied(
     leaves = _arranged(
         draft, places, set(carried.values()), asked=set(copies.values()), is_copy=True
     )
+    torn = {slot.node.parent for slot in draft.slots.values() if slot.path not in carried}
     slots = {
         path: slot
         for path, slot in draft.slots.items()
-        if path in carried and carried[path].is_below(slot.node)  # elsewhere it is no slot
+        # elsewhere a copy is a slot only with its whole state
+        if path in carried and (carried[path].is_below(slot.node) or slot.node.parent not in torn)
     }
     more = msgspec.structs.replace(
         draft, leaves=leaves, slots={**draft.slots, **policies.moved_slots(slots, carried)}

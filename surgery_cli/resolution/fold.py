@@ -18,6 +18,7 @@ from surgery_cli.optimizer.survey import OptimizerSurvey, survey
 from surgery_cli.resolution.names import refuse_unstorable
 from surgery_cli.resolution.outcomes import with_outcome
 from surgery_cli.resolution.selection import Consequence, NothingNamed, select
+from surgery_cli.resolution.strangers import Strangers
 from surgery_cli.tree.paths import LeafPath
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class Stage:
         self.survey_told: Callable[[Source], OptimizerSurvey] = _survey
         self.read_number: Callable[[Source, LeafPath], float | None] = lambda *_: None
         self._surveys: dict[tuple[str, bool], OptimizerSurvey] = {}
+        self._strangers = Strangers(plan)
         self._named: list[LeafPath] | None = None
         self._is_shaken = False
         """True once an edit of places failed: what later edits name may be missing for that reason alone."""
@@ -178,6 +180,8 @@ class Stage:
     def carried(
         self, draft: Draft, edit: LeafOperation, edited: Sequence[LeafPath], before: Draft
     ) -> Draft:
+        if self.policy(edit) != "keep" and edit.default_policy != "keep":
+            self._strangers.refuse_followers(edit, edited, before)
         return policies.carry_values(draft, edit, edited, before, self.policy(edit), self)
 
     def edited(self, draft: Draft, edit: Operation, index: int) -> Draft:
@@ -189,6 +193,8 @@ class Stage:
         self._named = None
         try:
             after = edit.rewrite(draft, self)
+            if not isinstance(edit, LeafOperation):
+                self._strangers.see(draft, after)
             return with_outcome(after, draft, self._named)
         except Consequence:
             self._is_shaken |= not isinstance(edit, LeafOperation)

@@ -6,6 +6,7 @@ from hand_built_trees import COUNT, B, HandBuilt, W, adam, origins, printed, res
 
 from surgery_cli.draft import DraftItems
 from surgery_cli.errors import PlanError
+from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.extract_item import ExtractItem
 from surgery_cli.operations.insert_item import InsertItem
 from surgery_cli.operations.rescale import Rescale
@@ -275,3 +276,21 @@ def test_a_format_with_one_kind_of_array_gets_that_kind():
         settings={"items": DraftItems(keeps_kinds=False)},
     )
     assert draft.leaves[("more", "mean")].spec.kind is LeafKind.ARRAY
+
+
+def test_optimizer_state_that_a_plan_puts_in_does_not_silently_stay_behind():
+    """A plan of its own would carry it: one plan does what two plans do, or says that it does not."""
+    edits = (InsertItem(at="opt_state", with_="d", from_="opt_state"), Rescale(at="params/a", by=2))
+    with pytest.raises(PlanError, match="would not follow 'rescale' on 'params/a'"):
+        resolved({"params": {"a": W, "b": B}}, *edits, open_source=of_donor(STATE))
+    kept = resolved(
+        {"params": {"a": W, "b": B}}, *edits, open_source=of_donor(STATE), optimizer="keep"
+    )
+    assert kept.leaves[("opt_state", 0, "mu", "a")].is_by_reference
+
+
+def test_a_copy_of_a_whole_optimizer_state_follows_as_the_state_does():
+    draft = resolved(
+        STATE, Copy(at="opt_state", to="saved"), Rescale(at="params/a", by=2), optimizer_kind="adam"
+    )
+    assert draft.leaves[("saved", 0, "nu", "a")].steps
