@@ -354,13 +354,7 @@ def copy(state: State, edit: Fields, world: World, words: Words) -> None:
             raise Refused(2, f"'{printed(new)}' is taken")
     if len(set(carried.values())) < len(carried):
         raise Refused(2, "two copies at one place")
-    slots = {
-        new: replace(slot, path=new, param=carried.get(slot.param, new), node=slot.node)
-        for old, slot in state.slots.items()
-        if (new := carried.get(old)) and is_below(new, slot.node)
-    }
-    for new, slot in slots.items():
-        slots[new] = replace(slot, param=(*slot.root, *new[len(slot.node) :]))
+    slots = _copied_slots(state, carried)
     more = {new: state.leaves[old] for old, new in carried.items()}
     # what a copy outside of the state is to a second plan, that alone can say
     state.has_strangers |= any(
@@ -375,6 +369,25 @@ def copy(state: State, edit: Fields, world: World, words: Words) -> None:
     _closed(state, _lists_of(carried.values()), copies.values())
     _check_items(state)
     _check_names(state, state.leaves, source)
+
+
+def _copied_slots(state: State, copies: Moves) -> dict[Path, Slot]:
+    """Copies of slots within their state are slots of the copied params; elsewhere only with the whole state."""
+    torn = {
+        s.state for s in state.slots.values() if s.path in state.leaves and s.path not in copies
+    }
+    found = {}
+    for old, slot in state.slots.items():
+        new = copies.get(old)
+        if new is None:
+            continue
+        if is_below(new, slot.node):
+            inside = new[len(slot.node) :]
+            found[new] = replace(slot, path=new, param=(*slot.root, *inside))
+        elif slot.state not in torn:
+            node = new[: len(new) - len(old) + len(slot.node)]
+            found[new] = replace(slot, path=new, node=node)
+    return found
 
 
 def delete(state: State, edit: Fields, world: World, words: Words) -> None:

@@ -27,7 +27,7 @@ from random_plans.world import World
 from surgery_cli.errors import SurgeryError, ValueRefusal
 from surgery_cli.operations.table import operations
 
-PLANS = int(os.environ.get("PLANS", "280"))
+PLANS = int(os.environ.get("PLANS", "210"))
 SEED = int(os.environ.get("PLANS_SEED", "1"))
 MOST_EDITS = 6
 
@@ -48,6 +48,7 @@ def test_random_plans_do_what_flat_numpy_says(layout: Layout) -> None:
         suppress_health_check=list(HealthCheck),
         phases=(Phase.generate, Phase.shrink),
         print_blob=False,
+        report_multiple_bugs=False,
     )
     @given(st.data())
     def one_plan(data: st.DataObject) -> None:

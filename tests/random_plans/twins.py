@@ -160,8 +160,7 @@ def follow_new_values(
 ) -> None:
     policy = _policy(edit)
     slots = slots_of(state, selected)
-    if slots and policy == "transform":
-        raise Refused(2, "new values have nothing to follow")
+    _refuse_transform(state, edit, selected, slots)
     for slot in slots:
         leaf = state.leaves[slot.path]
         if policy == "keep":
@@ -187,6 +186,18 @@ def follow_new_values(
             _put(state, slot, value, ulps=2, known=leaf.known)
 
 
+def _refuse_transform(
+    state: State, edit: Fields, selected: Iterable[Path], slots: list[Slot]
+) -> None:
+    """New values do not come from the old ones, so that nothing can follow them; named twins need not."""
+    if _policy(edit) != "transform":
+        return
+    if slots:
+        raise Refused(2, "new values have nothing to follow")
+    if any(slot.param in set(selected) for slot in state.slots.values()):
+        state.may[2] = "nothing but named twins would follow"
+
+
 def follow_cast(
     state: State, before: State, edit: Fields, changed: Iterable[Path], words: Words
 ) -> None:
@@ -204,8 +215,7 @@ def follow_average(
 ) -> None:
     policy = _policy(edit)
     slots = slots_of(state, selected)
-    if slots and policy == "transform":
-        raise Refused(2, "an average is no factor")
+    _refuse_transform(state, edit, selected, slots)
     for slot in slots:
         if policy == "keep" or (policy is None and words(slot.path) == "keep"):
             continue
