@@ -70,7 +70,7 @@ def _pattern(draw: Draw, state: State, path: Path) -> str:
         keys.append("**")
     elif shape == "question" and keys[-1][-1] not in "]}":
         keys[-1] = keys[-1][:-1] + "?"
-    elif shape == "choice" and not set(keys[-1]) & set("[]{},"):
+    elif shape == "choice" and not set(keys[-1]) & set("[]{},/"):
         keys[-1] = f"{{{keys[-1]},kernel}}"
     elif shape == "regex":
         head = re.escape("/".join(map(str, path[:-1])))
