@@ -14,6 +14,7 @@ PACKAGE = REPOSITORY / "surgery_cli"
 FLOORS = {
     "addresses": 0,
     "errors": 0,
+    "json_decoding": 0,
     "quantities": 0,
     "regular_files": 0,
     "tree": 0,

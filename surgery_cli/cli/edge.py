@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
+import resource
 import signal
 import sys
 import traceback
@@ -29,6 +31,19 @@ CLOSED_PIPE: Final = 128 + signal.SIGPIPE
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What a stream says that takes no more; with the name of a file it would be about that file."""
+
+_NO_MEMORY: Final = re.compile(
+    "Cannot allocate memory|failed to map segment|can't start new thread|RESOURCE_EXHAUSTED|bad_alloc"
+)
+"""How libraries say that the system gives no memory, where they raise no MemoryError."""
+
+_LEAST_ADDRESSES: Final = 320 << 20
+_ADDRESSES_OF_A_CORE: Final = 40 << 20
+_MOST_ADDRESSES: Final = 2 << 30
+"""What the libraries map when they are loaded: below, they abort the process."""
+
+_struck: Final[list[BaseException]] = []
+"""The signal that asked this command to end."""
 
 _PATIENCE_SECONDS: Final = 1.0
 _STOPPING: Final = "stopping: what is in work now is finished first; nothing will be left behind"
@@ -82,6 +97,7 @@ def _invoke(command: Command, arguments: Sequence[str]) -> int:
         command.main(list(arguments), prog_name="surgery")  # answers the shell, and exits
     _check_surroundings(arguments)
     with command.make_context("surgery", list(arguments)) as context:
+        _check_address_space()
         reuse_blocks()
         collect_rarely()
         result = command.invoke(context)
@@ -114,25 +130,67 @@ def _check_surroundings(arguments: Sequence[str]) -> None:
         ) from None
 
 
+def _check_address_space() -> None:
+    """Refuse a limit under which the libraries could not even be loaded: they abort the process then.
+
+    Raises:
+        PlanError: so.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    needed = min(_LEAST_ADDRESSES + _ADDRESSES_OF_A_CORE * (os.cpu_count() or 1), _MOST_ADDRESSES)
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise PlanError(
+            f"`ulimit -v {limit >> 10}` is not enough to load the libraries that surgery needs",
+            why=f"they map about {needed >> 20:,} MiB of addresses on this machine",
+            fix=f"`ulimit -v {needed >> 10}`, or none",
+        )
+
+
 def _guarded(act: Callable[[], int], is_json: bool) -> int:
     """The exit code of ``act``, with every exception but a closed pipe turned into one."""
-    from surgery_cli.cli.printing import print_problems
-
     try:
-        return act()
-    except SurgeryError as error:
-        print_problems(error.problems, is_json=is_json)
-        return error.exit_code
-    except typer.Exit as end:
-        return end.exit_code
-    except typer.TyperException as error:
-        return _report_usage(error, is_json)
+        code = act()
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - a bug keeps its traceback
-        if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
-            return _report_unwritten(error)
+        if _struck:  # inside an import of compiled code a signal becomes an error of its own
+            raise _struck[0] from None
+        return _report(error, is_json)
+    if _struck:  # and may be lost in a callback
+        raise _struck[0]
+    return code
+
+
+def _report(error: Exception, is_json: bool) -> int:
+    """Say what went wrong, in its own way for each kind of error; the exit code."""
+    from surgery_cli.cli.printing import print_problems
+
+    if isinstance(error, typer.Exit):
+        return error.exit_code
+    if isinstance(error, typer.TyperException):
+        return _report_usage(error, is_json)
+    if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
+        return _report_unwritten(error)
+    refusal = error if isinstance(error, SurgeryError) else _refusal_of_system(error)
+    if refusal is None:
         return _report_bug(error, is_json)
+    print_problems(refusal.problems, is_json=is_json)
+    return refusal.exit_code
+
+
+def _refusal_of_system(error: BaseException) -> SurgeryError | None:
+    """The error for what the system refuses and no command expects: memory, a file; None for a bug of ours."""
+    if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
+        return PlanError(
+            "there is not enough memory",
+            why=str(error) or "the system gives no more",
+            fix="raise `ulimit -v` and the limits of the container, or run where there is more",
+        )
+    if isinstance(error, OSError) and error.filename:
+        from surgery_cli.store.listing import unreadable
+
+        return unreadable(Path(os.fsdecode(error.filename)), error)
+    return None
 
 
 def _report_unwritten(error: OSError) -> int:
@@ -223,10 +281,10 @@ def _catching_signals() -> Iterator[None]:
     def end(number: int, _: FrameType | None) -> None:
         if says_so:
             signal.setitimer(signal.ITIMER_REAL, _PATIENCE_SECONDS)
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        raise Terminated(number)
+        _struck.append(KeyboardInterrupt() if number == signal.SIGINT else Terminated(number))
+        raise _struck[-1]
 
+    _struck.clear()
     replaced = {
         number: handler
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -13,7 +13,7 @@ import msgspec
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.arrays import Window
 from surgery_cli.store.item import FileItem, Item, PytreeItem, ReadBefore
-from surgery_cli.store.listing import Listing, holds_pytree
+from surgery_cli.store.listing import Listing, holds_pytree, reading
 from surgery_cli.store.location import Location, locate
 from surgery_cli.store.msgpack_tree import MsgpackFile
 from surgery_cli.store.safetensors_file import SafetensorsFile
@@ -39,7 +39,8 @@ class Checkpoint:
     @cached_property
     def tree(self) -> TreeSpec:
         if not self.location.prefix_items:
-            return next(iter(self.items.values())).tree
+            with reading(self.location.root):
+                return next(iter(self.items.values())).tree
         return TreeSpec(
             {
                 LeafPath((name, *path)): spec
@@ -55,7 +56,8 @@ class Checkpoint:
             CheckpointError: it cannot be read; how to leave it out is said.
         """
         try:
-            return self.items[name].tree
+            with reading(self.items[name].directory):
+                return self.items[name].tree
         except CheckpointError as error:
             others = [other for other in self.items if other != name]
             way_out = f"; or choose another item: `--item {others[0]}` carries this one along"
@@ -73,7 +75,8 @@ class Checkpoint:
                 continue
             item = PytreeItem(path)
             try:
-                _ = item.leaves
+                with reading(path):
+                    _ = item.leaves
             except CheckpointError as error:
                 found[name] = error
             else:
@@ -100,7 +103,8 @@ class Checkpoint:
     def read(self, path: LeafPath, window: Window | None = None) -> Any:
         """A leaf's values, or a block of them; see ``Item.read``."""
         item, inner = self.item_of(path)
-        return item.read(inner, window)
+        with reading(item.directory):
+            return item.read(inner, window)
 
     def identity(self, path: LeafPath) -> Hashable | None:
         item, inner = self.item_of(path)
@@ -109,7 +113,8 @@ class Checkpoint:
     @cached_property
     def fingerprint(self) -> str:
         """A digest over every item's; it changes when the checkpoint does, and costs no tensor bytes."""
-        return self._fingerprint_now()
+        with reading(self.location.root):
+            return self._fingerprint_now()
 
     def is_unchanged(self) -> bool:
         """True if the metadata and the data files are still what they were when the fingerprint was taken."""
@@ -184,7 +189,8 @@ def open_checkpoint(text: str, *, step: int | None = None, item: str | None = No
         CheckpointError: it is no checkpoint, unfinished or damaged.
         SurgeryError: it names several things, or a step or item that is not there.
     """
-    checkpoint = Checkpoint(locate(text, step=step, item=item))
+    with reading(Path(text)):
+        checkpoint = Checkpoint(locate(text, step=step, item=item))
     if not checkpoint.items:
         raise CheckpointError(
             f"'{text}' holds no tree of leaves",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -187,8 +188,27 @@ def check_link(path: Path) -> None:
             )
 
 
+@contextmanager
+def reading(place: Path) -> Iterator[None]:
+    """What the system refuses while a checkpoint at ``place`` is read is said of the file that it refuses.
+
+    Raises:
+        CheckpointError: so.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(Path(os.fsdecode(error.filename or place)), error) from error
+
+
 def unreadable(path: Path, error: OSError) -> CheckpointError:
-    """The error for a file or directory that the system does not give."""
+    """The error for a file or directory that the system does not give, or no longer."""
+    if isinstance(error, FileNotFoundError) and not path.is_symlink():
+        return CheckpointError(
+            f"'{path}' is gone",
+            why="it was removed or moved while it was read",
+            fix="wait until whatever changes it has ended, or name another checkpoint or step",
+        )
     return CheckpointError(
         f"'{path}' cannot be read",
         why=error.strerror or str(error),

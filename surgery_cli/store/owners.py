@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from surgery_cli.json_decoding import decode_json
 from surgery_cli.store.listing import STAGING_MARK
 
 OWNER_FILE: Final = ".surgery-owner.json"
@@ -86,7 +87,7 @@ def is_staging(name: str) -> bool:
 def owner_of(directory: Path) -> Owner | None:
     """Whose staging directory it is; None if that cannot be told (an earlier release, a damaged file)."""
     try:
-        return msgspec.json.decode((directory / OWNER_FILE).read_bytes(), type=Owner)
+        return decode_json((directory / OWNER_FILE).read_bytes(), type=Owner)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         named = _STAGING.fullmatch(directory.name)
     if named is None or named["pid"] is None:

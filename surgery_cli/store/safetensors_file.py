@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.json_decoding import decode_json
 from surgery_cli.store.arrays import Window
 from surgery_cli.store.contiguous import ContiguousArray, Segment
 from surgery_cli.store.listing import unreadable
@@ -128,7 +129,7 @@ class SafetensorsFile:
     @staticmethod
     def _index(path: Path) -> _Index:
         try:
-            return msgspec.json.decode(path.read_bytes(), type=_Index)
+            return decode_json(path.read_bytes(), type=_Index)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CheckpointError(
                 f"'{path}' is not an index of shards",
@@ -203,11 +204,11 @@ def read_header(path: Path) -> dict[LeafPath, ContiguousArray]:
 
 def _entries(path: Path, header: bytes) -> dict[str, _Entry]:
     try:
-        fields = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
+        fields = decode_json(header, type=dict[str, msgspec.Raw])
         if len(fields) != _count_keys(header):
             raise _refusal(path, "a name stands twice in its header")
         return {
-            name: msgspec.json.decode(raw, type=_Entry)
+            name: decode_json(raw, type=_Entry)
             for name, raw in fields.items()
             if name != "__metadata__"
         }

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.json_decoding import decode_json
 from surgery_cli.store.array_writing import write_file
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
@@ -121,7 +122,7 @@ def _write_metadata(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
             for leaf in plan.leaves
             if leaf.origin is item and leaf.origin_path is not None
         }
-        old = json.loads(document["value_metadata_tree"])
+        old = decode_json(document["value_metadata_tree"])
         document["value_metadata_tree"] = json.dumps(rewritten_tree(old, values, origins))
     write_file(target / METADATA, json.dumps(document).encode())
 
@@ -214,7 +215,7 @@ def _divides(fields: dict[str, Any], spec: LeafSpec) -> bool:
 
 def _sharding_fields(sharding: str) -> dict[str, Any]:
     try:
-        fields = msgspec.json.decode(sharding)
+        fields = decode_json(sharding)
     except (msgspec.DecodeError, TypeError) as error:
         raise _unknown_sharding(sharding, str(error)) from None
     if not isinstance(fields, dict):

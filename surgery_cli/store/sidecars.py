@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.json_decoding import decode_json
 from surgery_cli.regular_files import refuse_special
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind
@@ -92,7 +93,7 @@ class Sidecars:
         if raw is None:
             return None
         with _damage(self.directory / name):
-            document: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
+            document: dict[str, Any] = decode_json(raw, type=dict[str, Any])
             return document
 
     def _expendable(self, name: str) -> dict[str, Any] | None:
@@ -114,9 +115,9 @@ class Sidecars:
         if raw is None:
             return None
         with _damage(self.directory / METADATA):
-            fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+            fields = decode_json(raw, type=dict[str, msgspec.Raw])
             self._tree = fields.pop(TREE, None)
-            return {name: msgspec.json.decode(field) for name, field in fields.items()}
+            return {name: decode_json(field) for name, field in fields.items()}
 
     def _read(self, name: str) -> bytes | None:
         path = self.directory / name
@@ -176,7 +177,7 @@ class Sidecars:
         try:
             if self._tree is None:
                 raise KeyError(TREE)
-            found = _values(msgspec.json.decode(self._tree, type=dict[str, _TreeEntry]))
+            found = _values(decode_json(self._tree, type=dict[str, _TreeEntry]))
         except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"'{self.directory / METADATA}' has an unknown form",
@@ -247,7 +248,7 @@ def _values(tree: dict[str, _TreeEntry]) -> dict[LeafPath, Entry]:
         raw = bytes(entry.value_metadata)
         value = parsed.get(raw)
         if value is None:
-            value = parsed[raw] = msgspec.json.decode(raw)
+            value = parsed[raw] = decode_json(raw)
             if not isinstance(value["value_type"], str):
                 raise TypeError("value_type is no text")
         found[LeafPath([_typed_key(record) for record in entry.key_metadata])] = value

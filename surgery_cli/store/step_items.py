@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from surgery_cli.json_decoding import decode_json
 from surgery_cli.regular_files import refuse_special
 from surgery_cli.store.listing import (
     ARRAY_DOCUMENTS,
@@ -136,7 +137,7 @@ def step_metadata(step: Path) -> tuple[dict[str, Any], str]:
     except OSError as error:
         raise unreadable(path, error) from None
     try:
-        return msgspec.json.decode(raw, type=dict[str, Any]), ""
+        return decode_json(raw, type=dict[str, Any]), ""
     except (msgspec.DecodeError, ValueError) as error:
         refuse_pointer(path)
         return {}, str(error)

@@ -176,7 +176,7 @@ class StepWriter:
         path = step_directory / "_CHECKPOINT_METADATA"
         if not path.is_file():
             return
-        document = json.loads(path.read_bytes())
+        document, _ = step_metadata(step_directory)
         handlers = document.get("item_handlers")
         if isinstance(handlers, dict):
             for name, like in self._made.items():

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.json_decoding import decode_json
 from surgery_cli.tree.specs import item_bytes
 
 DOCUMENT_NAMES: Final = {2: ".zarray", 3: "zarr.json"}
@@ -56,7 +57,7 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
     @property
     def fields(self) -> dict[str, Any]:
         """The document as stored."""
-        fields: dict[str, Any] = msgspec.json.decode(self.raw)
+        fields: dict[str, Any] = decode_json(self.raw)
         return fields
 
     @cached_property
@@ -122,7 +123,7 @@ def parse(raw: bytes) -> ArrayDocument:
         CheckpointError: it is not one, or names a dtype or a grid that this program does not know.
     """
     try:
-        fields = msgspec.json.decode(raw)
+        fields = decode_json(raw)
         version = fields["zarr_format"]
         shape = tuple(fields["shape"])
         if version == 2:
@@ -146,6 +147,8 @@ def parse(raw: bytes) -> ArrayDocument:
             raise ValueError("shapes and chunks do not agree")
         item_bytes(dtype)  # a dtype that is not known is a KeyError
         key_start, key_separator = _key_encoding(fields)
+        if key_separator not in ("/", "."):
+            raise ValueError(f"the keys of chunks have the separator {key_separator!r}")
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(
             "array metadata cannot be understood",

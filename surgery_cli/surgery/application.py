@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item_plan import Way
 from surgery_cli.store.leftovers import remove_dead
 from surgery_cli.store.links import Linker, LinkMode
+from surgery_cli.store.listing import reading, unreadable
 from surgery_cli.store.modes import follow_modes
 from surgery_cli.store.staging import Staging, remaining_notes
 from surgery_cli.store.step_writer import StepWriter
@@ -79,11 +81,13 @@ def preview(
     target = None if destination is None else path_of(destination)
     plan = effective(plan, options)
     check_probe(options)
-    prepared = prepare(source, plan, options, say)
+    with reading(Path(source)):
+        prepared = prepare(source, plan, options, say)
     _check_expected(prepared, options)
     if target is not None:
         check_target(target, prepared, force=options.force)
-    estimate = costs(prepared, options, target)
+    with reading(Path(source)):
+        estimate = costs(prepared, options, target)
     if target is not None:
         _check_space(prepared, target, estimate)
     fields = preview_fields(prepared, plan, destination, options, estimate)
@@ -115,11 +119,13 @@ def apply(
     target = path_of(destination)
     plan = effective(plan, options)
     check_probe(options)
-    prepared = prepare(source, plan, options, say)
+    with reading(Path(source)):
+        prepared = prepare(source, plan, options, say)
     _check_expected(prepared, options)
     restored = restore_set_aside(target, prepared, say)
     check_target(target, prepared, force=options.force)
-    estimate = costs(prepared, options, target)
+    with reading(Path(source)):
+        estimate = costs(prepared, options, target)
     _check_space(prepared, target, estimate)
     kit = open_kit(options.device, options.mesh)
     gate = None
@@ -197,7 +203,7 @@ def apply(
         # what is gone may have been taken for damage, or a chunk of it for zeros
         check_there(prepared)
         if isinstance(error, OSError):
-            raise with_aftermath(write_failed(str(target), error)) from error
+            raise with_aftermath(_of_system(error, target, prepared)) from error
         with_aftermath(error)
         raise
     except MemoryError as error:
@@ -210,6 +216,14 @@ def apply(
     report.notes += remaining_notes()
     report.seconds = round(time.monotonic() - started, 3)
     return report
+
+
+def _of_system(error: OSError, target: Path, prepared: Prepared) -> SurgeryError:
+    """What the system refused: to give a file that is read, or to take what is written."""
+    file = Path(os.fsdecode(error.filename)) if error.filename else None
+    if file is not None and prepared.boundary.holds(file):
+        return unreadable(file, error)
+    return write_failed(str(target), error)
 
 
 def _follow_modes(prepared: Prepared, writer: StepWriter, record: Path) -> None:

@@ -13,6 +13,7 @@ from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.json_decoding import decode_json
 from surgery_cli.regular_files import refuse_special
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.surgery.records import (
@@ -70,10 +71,10 @@ def manifest(checkpoint: Checkpoint, path: Path) -> Expected:
     refuse_special(path, PlanError)
     try:
         raw = path.read_bytes()
-        fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        fields = decode_json(raw, type=dict[str, msgspec.Raw])
         if "digests" in fields:
             return _recorded(checkpoint, decoded(raw, path), str(path))
-        leaves = msgspec.json.decode(raw, type=_Manifest).leaves
+        leaves = decode_json(raw, type=_Manifest).leaves
     except OSError as error:
         raise PlanError(
             f"the manifest '{path}' cannot be read", why=error.strerror or str(error)

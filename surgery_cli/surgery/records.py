@@ -17,6 +17,7 @@ from surgery_cli import __version__
 from surgery_cli.draft import Draft
 from surgery_cli.engine.reading import CountedSource
 from surgery_cli.errors import CheckpointError
+from surgery_cli.json_decoding import decode_json
 from surgery_cli.optimizer.settled import Settled
 from surgery_cli.regular_files import refuse_special
 from surgery_cli.store.checkpoint import Checkpoint
@@ -104,7 +105,7 @@ def decoded(raw: bytes, path: Path) -> Record:
         CheckpointError: it is no record, or not what was written.
     """
     try:
-        record = msgspec.json.decode(raw, type=Record)
+        record = decode_json(raw, type=Record)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CheckpointError(
             f"'{path}' cannot be understood",
@@ -277,8 +278,8 @@ def history_after(source: Checkpoint, digests: Mapping[str, LeafDigest]) -> list
     old = read_record(source)
     if old is None:
         return []
-    newest = msgspec.json.decode(msgspec.json.encode(digests))
-    last = msgspec.json.decode(msgspec.json.encode(old)) | {"history": []}
+    newest = decode_json(msgspec.json.encode(digests))
+    last = decode_json(msgspec.json.encode(old)) | {"history": []}
     return [_without(newest, entry) for entry in [*old.history, last]]
 
 

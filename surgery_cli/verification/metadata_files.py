@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.json_decoding import decode_json
 from surgery_cli.store.checkpoint import Checkpoint
 from surgery_cli.store.item import PytreeItem
 from surgery_cli.store.sidecars import (
@@ -110,7 +111,7 @@ def device_notes(checkpoint: Checkpoint) -> list[str]:
 
 def _single_device(text: str) -> str:
     try:
-        found = msgspec.json.decode(text)
+        found = decode_json(text)
     except msgspec.DecodeError:
         return ""
     return str(found.get("device_str") or "") if isinstance(found, dict) else ""
@@ -199,7 +200,7 @@ def _of_sharding(item: PytreeItem) -> Iterator[Fault]:
 def _sharding_fault(text: str) -> str:
     """Why Orbax could not make a sharding of the text; '' if it can, where the devices are there."""
     try:
-        found = msgspec.json.decode(text)
+        found = decode_json(text)
     except msgspec.DecodeError as error:
         return f"not JSON: {error}"
     kind = found.get("sharding_type") if isinstance(found, dict) else None
@@ -350,7 +351,7 @@ def _of_side_item(path: Path, place: Path) -> Iterator[Fault]:
     for file in files:
         if file.name in _JSON_FILES and file.is_file():
             try:
-                msgspec.json.decode(file.read_bytes())
+                decode_json(file.read_bytes())
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 yield from _below(place, file.parent, [(file.name, f"not JSON: {error}")])
         elif file.is_dir() and any((file / name).exists() for name in (METADATA, ARRAY_METADATAS)):
@@ -369,7 +370,7 @@ def _document(path: Path) -> tuple[dict[str, Any] | None, str]:
     if not path.is_file():
         return None, ""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any]), ""
+        return decode_json(path.read_bytes(), type=dict[str, Any]), ""
     except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
         return None, f"not a JSON object: {error}"
 
