@@ -23,7 +23,7 @@ twins follow by a policy, `optimizer:` of an edit, of a plan, or `--optimizer`:
 |---|---|
 | `keep` | It stays as it is, to the last bit. |
 | `transform` | It becomes what it would be, had the optimizer seen the edited params from its first step. |
-| `reset` | It gets the optimizer's own initial value: mostly 0, but adagrad starts at 0.1, yogi at 1e-6. |
+| `reset` | It gets the optimizer's own initial value: mostly 0; asked for where a setting decides it. |
 | `warm` | First moments start at 0. Second moments stay; under new values they become the mean of the leaf. |
 
 If p' = c·p and the function stays the same, the gradient is g/c, and `transform` multiplies a slot by |c|^k, first
@@ -72,7 +72,27 @@ A field of `slots:` is the node that mirrors the params, and says of it:
   moments, rename the moments too, in a run before; or `ignore` them in the plan that gives the params their old names.
 - `power`: the k above: how the slot goes with the size of its param. -1 holds gradients (a first moment), -2 their
   squares (a second moment, with `even: true`), 1 goes with the param itself, 0 does not change.
+- `fresh`: its initial value, for a reset; `start`: what is left of that in it now, which no factor scales.
 - `ignore: true`: it is no twin of any param; edits of params leave it alone.
+
+In advice, `NAME`, `NODE`, `K`, `S` and `X` stand for what only you know; pasted as they are, they are refused. What a
+word settled is kept in the record of the result (`slots` in `surgery.json`), and need not be said again in a later
+run on it.
+
+## What is taken for granted
+
+Adam, NAdam, RAdam, AdaBelief and others share the powers of a state `{count, mu, nu}`; adopt, LaProp and adamax keep
+the same names and shapes with other powers. Values can only rule kinds out, over all leaves of the state (at most 64
+MiB of them are read, the smallest first): somewhere |mu| > 3·nu, which no adamax with b1 < b2 has, and no leaf whose
+mu reaches 0.02 in the root mean square, as those of adopt mostly do. Then the state is taken for Adam's family, and
+the preview says so (`assumed:`), with what it would be wrong for; else its slots are kept. The record says it, too.
+
+Adagrad's sums, the squares of rmsprop and the moments of Yogi start at a setting of the script, which is not on disk
+and does not follow a factor: right is (slot - start)·|c|^k + start, with what is left of the start by now. Adagrad
+never forgets it. `--like-init` knows the setting; a factory that is named (`--optimizer-kind adagrad`) stands for
+optax's own default, and the preview says that this is assumed. Without either, such slots are kept, and an explicit
+`transform` or `reset` is refused. What is left of a start that fades (rmsprop with an `initial_scale`, Yogi) only
+`start:` can say.
 
 A script with another optimizer than the checkpoint's: [Changing the optimizer](changing-the-optimizer.md).
 

@@ -135,7 +135,7 @@ def said_by_script(before: OptimizerSurvey, after: OptimizerSurvey) -> Optimizer
 
     def told(slot: Slot) -> Slot:
         old = before.slots[slot.path]
-        if slot is old:
+        if (slot.power, slot.fresh) == (old.power, old.fresh):
             return slot
         start = slot.start
         if start is None and slot.fresh is not None and slot.fresh != old.fresh:
