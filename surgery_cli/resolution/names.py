@@ -31,6 +31,14 @@ def refuse_unstorable(draft: Draft, items: Collection[str] = ()) -> None:
     problems = [problem for path in fresh if (problem := _bad_key(path, draft))]
     problems += [_unaddressed(path) for path in fresh if _is_text_without_address(draft, path)]
     problems += _alike(draft, set(fresh))
+    if LeafPath() in draft.leaves and len(draft.leaves) > 1:
+        problems.append(
+            Problem(
+                "a bare leaf that is the whole tree has no place for others beside it",
+                fix="move it below a key first: `rename … '**' --to a/key`",
+                field="to",
+            )
+        )
     if items:
         problems += [_no_item(path, items) for path in fresh if str(path[0]) not in items]
     if problems:

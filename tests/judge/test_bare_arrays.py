@@ -12,8 +12,10 @@ from orbax.checkpoint import v1
 from source_trees import everything_of
 
 from surgery_cli import surgery
+from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.cast import Cast
+from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
@@ -101,3 +103,10 @@ def test_a_bare_number_is_set(tmp_path: Path) -> None:
     v1.save(tmp_path / "x", 5)
     surgery.apply(str(tmp_path / "x"), str(tmp_path / "y"), plan_of([Set(at="**", to=7)]))
     assert v1.load(tmp_path / "y") == 7
+
+
+def test_nothing_is_put_beside_a_bare_array(tmp_path: Path) -> None:
+    v1.save(tmp_path / "x", VALUES)
+    with pytest.raises(PlanError, match="no place for others beside it"):
+        surgery.apply(str(tmp_path / "x"), str(tmp_path / "y"), plan_of([Copy(at="**", to="a")]))
+    assert not (tmp_path / "y").exists()
