@@ -24,6 +24,7 @@ from surgery_cli.operations.members import (
     refuse_repeated,
 )
 from surgery_cli.operations.signs import refuse_negative
+from surgery_cli.operations.step_ranges import PATTERN as STEPS
 from surgery_cli.operations.underflow import may_lose, refuse_lost
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating
@@ -48,9 +49,10 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
     steps: Annotated[
         str,
         Meta(
-            pattern=r"^(\d+\.\.\d+)?$",
+            pattern=STEPS,
             examples=["100..500"],
-            description="`A..B`: the steps from A to B of the run in `with`, or else of this run, are members.",
+            description="`A..B`: the steps from A to B of the run in `with`, or else of this run, are members;"
+            " none of them may be missing. Or `A,B,C`.",
         ),
     ] = ""
     weights: Annotated[

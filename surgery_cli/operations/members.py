@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,6 +11,7 @@ from surgery_cli.draft import SOURCE, Draft
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene, Source
 from surgery_cli.operations.signs import FOLLOWING, in_optimizer_state
+from surgery_cli.operations.step_ranges import named_steps
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
@@ -68,14 +68,6 @@ def _addresses(named: Sequence[str], steps: str, scene: Scene) -> list[str]:
             fix="name the run alone, or name each step: `run@100`, `run@200`",
             field="steps",
         )
-    first, last = map(int, steps.split(".."))
-    if first > last:
-        raise PlanError(
-            f"the range {steps} is turned around",
-            why="it goes from the first step to the last",
-            fix=f"write `steps: {last}..{first}`",
-            field="steps",
-        )
     run = scene.open(named[0])[1] if named else scene.source
     if not run.steps:
         raise PlanError(
@@ -85,14 +77,11 @@ def _addresses(named: Sequence[str], steps: str, scene: Scene) -> list[str]:
             field="steps",
         )
     own = None if named else scene.source.step
-    chosen = {number: a for number, a in run.steps.items() if first <= number <= last}
+    chosen = {number: run.steps[number] for number in named_steps(steps, run.steps)}
     found = [address for number, address in chosen.items() if number != own]
     if not found:
-        what = f"no step lies in {steps}"
-        if chosen:
-            what = f"no step but {own}, the source itself, lies in {steps}"
         raise PlanError(
-            what,
+            f"no step but {own}, the source itself, lies in {steps}",
             why=f"the run has these steps: {', '.join(map(str, run.steps))}",
             fix="give a range that holds some of the others",
             field="steps",
@@ -214,8 +203,7 @@ def member_names(others: Sequence[Member], steps: str, scene: Scene) -> list[str
     own_steps = set(source.steps.values())
     if all(member.source.address in own_steps for member in others):
         names = [f"step {source.step}", *(f"step {member.source.step}" for member in others)]
-        first, last = map(int, steps.split("..")) if steps else (0, math.inf)
-        is_outside = source.step is not None and not first <= source.step <= last
+        is_outside = bool(steps) and source.step not in named_steps(steps, source.steps)
         names[0] += f" (the source, though outside of {steps})" if is_outside else " (the source)"
         return names
     addresses = [source.address, *(member.source.address for member in others)]

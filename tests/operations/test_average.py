@@ -13,6 +13,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.operations.step_ranges import named_steps
 from surgery_cli.plan import operation_from_options, plan_of
 
 
@@ -98,7 +99,7 @@ def test_weights_are_relative(members: list[Path], tmp_path: Path) -> None:
 
 
 def test_a_range_takes_the_other_steps_of_the_same_run(run: Path, tmp_path: Path) -> None:
-    _apply(run, tmp_path / "mean", steps="15..40")
+    _apply(run, tmp_path / "mean", steps="20..40")
 
     with ocp.CheckpointManager(tmp_path / "mean") as manager:
         assert manager.all_steps() == [40]
@@ -107,10 +108,57 @@ def test_a_range_takes_the_other_steps_of_the_same_run(run: Path, tmp_path: Path
     np.testing.assert_array_equal(np.asarray(found["params"]["w"]), expected)
 
 
+@pytest.mark.parametrize(
+    ("steps", "missing", "works"),
+    [
+        ("15..40", "no step 15, and 15..40 names it", "20,30,40"),
+        ("10..45", "no step 45, and 10..45 names it", "10,20,30,40"),
+        ("0..20", "no step 0, and 0..20 names it", "10,20"),
+        ("10,25,30", "no step 25, and 10,25,30 names it", "10,30"),
+        ("10..80", "no steps 50, 60, 70, 80, and 10..80 names them", "10,20,30,40"),
+    ],
+)
+def test_a_range_names_steps_that_must_be_there(
+    run: Path, tmp_path: Path, steps: str, missing: str, works: str
+) -> None:
+    with pytest.raises(PlanError) as caught:
+        _plan(run, at="params", steps=steps)
+    (problem,) = caught.value.problems
+    assert f"the run has {missing}" in problem.what
+    assert f"`steps: {works}`" in problem.fix
+    note = _plan(run, at="params", steps=works).notes[-1]
+    assert [f"step {number}" in note for number in works.split(",")] == [True] * (
+        works.count(",") + 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "steps", "missing"),
+    [
+        ([1, 2, 4], "1..4", "3"),
+        ([1, 3, 4, 5], "1..3", "2"),
+        ([100, 200, 400, 500], "100..500", "300"),
+        ([1000, 2000, 2317, 3000, 4000], "1000..3000", None),
+        ([1000, 2000, 2317, 3000, 4000], "2317..4000", None),
+        ([2, 4, 6, 8], "2..8", None),
+        ([7], "7..7", None),
+    ],
+)
+def test_a_step_that_the_run_should_have_saved_is_missed(
+    there: list[int], steps: str, missing: str | None
+) -> None:
+    if missing is None:
+        first, last = map(int, steps.split(".."))
+        assert named_steps(steps, there) == [n for n in there if first <= n <= last]
+        return
+    with pytest.raises(PlanError, match=f"the run has no step {missing}, and {steps}"):
+        named_steps(steps, there)
+
+
 def test_a_range_of_another_run_leaves_none_out(
     run: Path, members: list[Path], tmp_path: Path
 ) -> None:
-    _apply(members[0], tmp_path / "mean", with_=str(run), steps="0..20")
+    _apply(members[0], tmp_path / "mean", with_=str(run), steps="10..20")
 
     expected = _mean([0, 10, 20], "w").astype(np.float32)
     np.testing.assert_array_equal(_restored(tmp_path / "mean")["params"]["w"], expected)

@@ -1,0 +1,83 @@
+"""Steps of a run by their numbers: `100..500`, `100,200,400`; what is named must be there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from itertools import islice, pairwise
+
+from surgery_cli.errors import PlanError
+
+PATTERN = r"^(\d+(\.\.\d+)?(,\d+(\.\.\d+)?)*)?$"
+_SHOWN = 6
+
+
+def named_steps(text: str, there: Collection[int]) -> list[int]:
+    """The steps that are named, of those that are ``there``, by number.
+
+    A range holds its ends and every step between them; a run that usually saves every so many steps has saved all of
+    those.
+
+    >>> named_steps("100..300", [100, 200, 250, 300, 400]), named_steps("1,3", [1, 2, 3])
+    ([100, 200, 250, 300], [1, 3])
+
+    Raises:
+        PlanError: a range is turned around, or some of the steps are not there; with those that are.
+    """
+    found: set[int] = set()
+    missing: list[int] = []
+    absent = 0
+    for part in text.split(","):
+        first, last = int(part.partition("..")[0]), int(part.rpartition("..")[2])
+        if first > last:
+            raise PlanError(
+                f"the range {part} is turned around",
+                why="it goes from the first step to the last",
+                fix=f"write `steps: {last}..{first}`",
+                field="steps",
+            )
+        inside = {number for number in there if first <= number <= last}
+        found |= inside
+        usual = _usual(first, last, there)
+        due = len(usual) + (first not in usual) + (last not in usual and last != first)
+        absent += due - len(inside & {first, last, *(n for n in inside if n in usual)})
+        wanted = (n for n in (first, *usual, last) if n not in inside)
+        missing += islice(dict.fromkeys(islice(wanted, _SHOWN + 2)), _SHOWN)
+    if missing:
+        raise _not_there(text, missing, absent, sorted(found), sorted(there))
+    return sorted(found)
+
+
+def _usual(first: int, last: int, there: Collection[int]) -> range:
+    """The steps from ``first`` to ``last`` that the run saves, by the distance at which it mostly does."""
+    numbers = sorted(there)
+    distances = Counter(b - a for a, b in pairwise(numbers))
+    if not distances:
+        return range(0)
+    every = max(distances, key=lambda distance: (distances[distance], -distance))
+    phase = Counter(number % every for number in numbers).most_common(1)[0][0]
+    return range(first + (phase - first) % every, last + 1, every)
+
+
+def _not_there(
+    text: str, missing: list[int], absent: int, found: list[int], there: list[int]
+) -> PlanError:
+    shown = sorted(set(missing))[:_SHOWN]
+    more = f" and {absent - len(shown):,} more" if absent > len(shown) else ""
+    one = absent == 1
+    if not found:
+        return PlanError(
+            f"no step lies in {text}",
+            why=f"the run has these steps: {', '.join(map(str, there))}",
+            fix="give a range that holds some of the others",
+            field="steps",
+        )
+    return PlanError(
+        f"the run has no step{'' if one else 's'} {', '.join(map(str, shown))}{more}, and {text} names "
+        + ("it" if one else "them"),
+        why=f"the run has these steps: {', '.join(map(str, there))}",
+        fix=f"name those that are there: `steps: {','.join(map(str, found))}`"
+        if len(found) > 1
+        else "give a range that holds some of the others",
+        field="steps",
+    )
