@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -253,8 +253,8 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     def digest(self) -> str:
         """``sha256:…`` over every recipe and the fingerprints of all sources that are used.
 
-        The first 16 digits depend on the fingerprints alone (of SHA-256 over them), so that a changed source can be
-        told from a changed plan; see ``same_sources``.
+        The first 16 digits depend on the fingerprints and the names of donors alone, so that a changed source can be
+        told from a changed plan; see ``DigestPart``.
         """
         record = hashlib.sha256()
         used = {SOURCE}
@@ -265,19 +265,25 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
                 continue
             used |= recipe.sources
             record.update(_canonical([path, recipe]))
-        sources = _canonical({name: self.fingerprints.get(name, "") for name in sorted(used)})
-        record.update(sources)
-        head = hashlib.sha256(sources).hexdigest()[:_SOURCE_DIGITS]
-        return f"sha256:{head}{record.hexdigest()[_SOURCE_DIGITS:]}"
+        donors = {name: self.fingerprints.get(name, "") for name in sorted(used - {SOURCE})}
+        record.update(_canonical([self.fingerprints.get(SOURCE, ""), donors]))
+        head = digest_head(self.fingerprints.get(SOURCE, ""), donors)
+        return f"sha256:{head}{record.hexdigest()[len(head) :]}"
 
 
-_SOURCE_DIGITS = 16
+class DigestPart(NamedTuple):
+    """Which of a draft's digits depend on what."""
+
+    source: slice = slice(7, 15)
+    donor_names: slice = slice(15, 19)
+    donors: slice = slice(19, 23)
 
 
-def same_sources(one: str, other: str) -> bool:
-    """True if two draft digests were made over sources with the same fingerprints."""
-    size = len("sha256:") + _SOURCE_DIGITS
-    return one[:size] == other[:size]
+def digest_head(source: str, donors: Mapping[str, str]) -> str:
+    """The first digits of a draft's digest, behind `sha256:`; see ``DigestPart``. Fingerprints, of donors by name."""
+    parts = zip(DigestPart(), (source, list(donors), list(donors.values())), strict=True)
+    hashed = ((part, hashlib.sha256(_canonical(value)).hexdigest()) for part, value in parts)
+    return "".join(text[: part.stop - part.start] for part, text in hashed)
 
 
 def _canonical(value: Any) -> bytes:

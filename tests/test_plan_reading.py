@@ -248,6 +248,22 @@ def test_every_number_of_every_operation_may_be_a_fraction():
     assert {"rescale by", "replace with", "average weights", "normalize to"} <= set(seen)
 
 
+def test_a_line_that_is_moved_by_a_column_is_said_to_be_out_of_line():
+    """Every line of a plan, a column or two to the right or left: quotes are never what it lacks."""
+    lines = YAML_PLAN.splitlines()
+    told = 0
+    for number, line in enumerate(lines):
+        for moved in (f" {line}", f"  {line}", line.removeprefix(" "), line.removeprefix("  ")):
+            text = "\n".join([*lines[:number], moved, *lines[number + 1 :]])
+            try:
+                read(text)
+            except PlanError as error:
+                first = error.problems[0]
+                assert "single quotes" not in first.fix, text
+                told += "which fits nothing around it" in first.what
+    assert told > 10
+
+
 def test_anchors_and_aliases_repeat_values():
     plan = read("edits:\n- {op: scale, at: &w [a, b], by: 1}\n- {op: scale, at: *w, by: 2}\n")
     assert plan.edits[1].at == ("a", "b")

@@ -44,6 +44,7 @@ def run(command, folder):
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tour")
     shutil.copytree(REPOSITORY / "sample_checkpoints", folder / "sample_checkpoints")
+    (folder / "build").mkdir()  # as `make` leaves it; a preview says which directories it makes
     return folder
 
 

@@ -63,18 +63,35 @@ def parse_yaml(text: str, file: str) -> PlanText:
             line=text.count("\n", 0, error.position) + 1,
         ) from None
     except MarkedYAMLError as error:
-        said = str(error.problem or error.context)
-        mark = error.problem_mark or error.context_mark
-        is_tab = r"'\t'" in said
-        raise PlanError(
-            "a tab cannot indent in YAML" if is_tab else f"not valid YAML: {said}",
-            why=str(error.context or ""),
-            fix="indent with spaces" if is_tab else _QUOTES_HELP,
-            file=file,
-            line=mark.line + 1 if mark else None,
-        ) from None
+        raise _invalid(error, text, file) from None
     except YAMLError as error:
         raise PlanError("not valid YAML", why=str(error), fix=_QUOTES_HELP, file=file) from None
+
+
+def _invalid(error: Any, text: str, file: str) -> PlanError:
+    """What the parser found, and what is most often behind it: columns that do not agree, else missing quotes."""
+    said = str(error.problem or error.context)
+    mark = error.problem_mark or error.context_mark
+    number = mark.line if mark else None
+    lines = text.splitlines()
+    line = lines[number] if number is not None and number < len(lines) else ""
+    is_out_of_line = (
+        said.startswith("mapping values") and re.split(r"[\[{'\"]", line)[0].count(": ") < 2
+    )
+    what, why, fix = f"not valid YAML: {said}", str(error.context or ""), _QUOTES_HELP
+    if r"'\t'" in said:
+        what, fix = "a tab cannot indent in YAML", "indent with spaces"
+    elif "<block end>" in said or "<document start>" in said or is_out_of_line:
+        column = len(line) - len(line.lstrip())
+        what = f"the line begins in column {column + 1}, which fits nothing around it"
+        why = f"`{line.strip()}`: what belongs together begins in one column"
+        fix = "the fields of an edit stand below the `o` of its `- op:`"
+    elif "or '}'" in said or "or ']'" in said:
+        fix = "close the bracket that is open, and part its entries with commas"
+    elif "expected ':'" in said:
+        fix = "a field is `name: value`, with a colon and a space"
+    line_number = None if number is None else number + 1
+    return PlanError(what, why=why, fix=fix, file=file, line=line_number)
 
 
 class _YamlDocument:

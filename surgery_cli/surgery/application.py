@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from surgery_cli import reports
-from surgery_cli.draft import SOURCE, Draft, same_sources
+from surgery_cli.draft import SOURCE, Draft
 from surgery_cli.engine.execution import Executed, Execution
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import (
-    CheckpointError,
-    PlanError,
     SurgeryError,
     WriteError,
 )
@@ -40,6 +37,7 @@ from surgery_cli.surgery.ends import (
     restore_set_aside,
     with_aftermath,
 )
+from surgery_cli.surgery.expectation import check_expected
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.naming import document_names
 from surgery_cli.surgery.preparation import Options, Prepared, effective, prepare
@@ -83,7 +81,7 @@ def preview(
     check_probe(options)
     with reading(Path(source)):
         prepared = prepare(source, plan, options, say)
-    _check_expected(prepared, options)
+    check_expected(prepared, options)
     if target is not None:
         check_target(target, prepared, force=options.force)
     with reading(Path(source)):
@@ -121,7 +119,7 @@ def apply(
     check_probe(options)
     with reading(Path(source)):
         prepared = prepare(source, plan, options, say)
-    _check_expected(prepared, options)
+    check_expected(prepared, options)
     restored = restore_set_aside(target, prepared, say)
     check_target(target, prepared, force=options.force)
     with reading(Path(source)):
@@ -236,29 +234,6 @@ def _follow_modes(prepared: Prepared, writer: StepWriter, record: Path) -> None:
             opened.place_on_disk for name, opened in prepared.sources.items() if name != SOURCE
         ],
         beside=[] if record.is_relative_to(writer.new) else [record],
-    )
-
-
-def _check_expected(prepared: Prepared, options: Options) -> None:
-    expected = options.expected_draft
-    if expected is None or expected == prepared.draft.digest:
-        return
-    if not re.fullmatch(r"sha256:[0-9a-f]{64}", expected):
-        raise PlanError(
-            f"'{expected}' is not the digest of a draft",
-            why="it is `sha256:` and 64 digits, as the last line of `surgery plan` says it",
-            fix="run `surgery plan` again and look at what it says",
-        )
-    if not same_sources(expected, prepared.draft.digest):
-        raise CheckpointError(
-            f"'{prepared.checkpoint.location.root}', or a donor, is not what was previewed",
-            why=f"the draft was {expected}, and is {prepared.draft.digest} over what is there now",
-            fix="run `surgery plan` again and look at what it says",
-        )
-    raise PlanError(
-        f"the draft is not the one that was previewed: {expected}",
-        why=f"it is {prepared.draft.digest} now: the plan or the options have changed",
-        fix="run `surgery plan` again and look at what it says",
     )
 
 

@@ -137,6 +137,14 @@ def dead_notes(references: Mapping[str, Costs], compact: Mapping[str, bool]) -> 
     return [f"{byte_text(dead)} of the linked files are other leaves of a donor ({without})"]
 
 
+def parent_notes(destination: Path) -> list[str]:
+    """Which directories above the destination are made: a slip in its path would make them, too."""
+    parent = destination.absolute().parent
+    if parent.exists():
+        return []
+    return [f"there is no directory '{parent}': it is made"]
+
+
 def leftover_notes(destination: Path, *, force: bool) -> list[str]:
     """What other runs to the same destination have beside it: those that were killed, and those that still go."""
     target = quote(str(destination))

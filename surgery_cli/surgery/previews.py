@@ -22,6 +22,7 @@ from surgery_cli.surgery.notes import (
     inference_notes,
     leftover_notes,
     link_notes,
+    parent_notes,
     unchosen_notes,
     unread_notes,
 )
@@ -96,6 +97,7 @@ def preview_fields(
             "removed values may remain in linked data files; `--compact always` leaves them out"
         )
     if destination is not None:
+        notes += parent_notes(Path(destination))
         notes += leftover_notes(Path(destination), force=options.force)
     return {
         "source": str(prepared.checkpoint.location.root),

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -509,3 +510,48 @@ def test_a_filtered_inspection_says_nothing_of_what_it_leaves_out(surgery, check
     assert "none among these leaves" in shown
     assert "no learning rate is stored" not in shown
     assert "no learning rate is stored" in surgery("inspect", checkpoint, "--optimizer").out
+
+
+def test_a_draft_that_has_become_another_says_what_has_changed(surgery, checkpoint, tmp_path):
+    """Exit code 3 only where a checkpoint is another than it was."""
+    donors = [tmp_path / "one", tmp_path / "two"]
+    for donor, factor in zip(donors, ("2", "3"), strict=True):
+        surgery("rescale", checkpoint, donor, "params/Dense_0", "--by", factor)
+    own = tmp_path / "own"
+    shutil.copytree(checkpoint, own)
+
+    plan = tmp_path / "plan.yaml"
+
+    def apply(with_, *more):
+        plan.write_text(f"edits: [{{op: replace, at: params/Dense_0/bias, with: {with_}}}]")
+        return surgery("apply", own, tmp_path / "new", plan, "--dry-run", "--json", *more)
+
+    draft = apply(donors[0]).document["draft"]
+    assert apply(donors[0], "--draft", draft).code == 0
+    for changed in (apply(donors[1], "--draft", draft), apply("0.5", "--draft", draft)):
+        assert changed.code == 2
+        assert "the plan or the options have changed" in changed.document["problems"][0]["why"]
+    stepped = apply(donors[0], "--draft", draft, "--step", "250")
+    assert stepped.code == 2
+    assert stepped.document["problems"][0]["what"].endswith("is one of step 500")
+    shutil.rmtree(donors[0])
+    surgery("rescale", checkpoint, donors[0], "params/Dense_0", "--by", "5")
+    exchanged = apply(donors[0], "--draft", draft)
+    assert exchanged.code == 3
+    assert "a donor is not what was previewed" in exchanged.document["problems"][0]["what"]
+    assert surgery("rescale", own, tmp_path / "other", "params/Conv_0", "--by", "2").code == 0
+    shutil.rmtree(own)
+    (tmp_path / "other").rename(own)
+    changed = apply(donors[1], "--draft", draft)
+    assert changed.code == 3
+    assert f"'{own}' is not what was previewed" in changed.document["problems"][0]["what"]
+
+
+def test_directories_above_the_destination_are_made_and_said(surgery, checkpoint, tmp_path):
+    target = tmp_path / "not" / "there" / "new"
+    edit = ("rescale", checkpoint, target, "params/Dense_0", "--by", "2", "--json")
+    for more in (("--dry-run",), ()):
+        notes = surgery(*edit, *more).document["notes"]
+        assert f"there is no directory '{target.parent}': it is made" in notes
+    again = surgery(*edit, "--force").document["notes"]
+    assert not [note for note in again if "there is no directory" in note]
