@@ -294,14 +294,15 @@ def _array_fault(found: Any, arrays: dict[str, Any]) -> str:
     if name not in arrays:
         return f"an entry is called '{name}', which is no array here"
     spec = arrays[name].spec
-    for field, stored in (("write_shape", spec.write_shape), ("chunk_shape", spec.chunk_shape)):
+    for field in ("write_shape", "chunk_shape"):
         shape = found.get(field)
-        if not isinstance(shape, list):
-            return f"'{name}' has no list `{field}`"
+        if not isinstance(shape, list) or len(shape) != len(spec.shape):
+            return f"'{name}' has the {field} {shape} there, and the shape {list(spec.shape)}"
         if 0 in spec.shape and 0 not in shape:
             return f"'{name}' has the {field} {shape} there, and no elements where it is stored"
-        if stored is not None and tuple(shape) != tuple(stored):
-            return f"'{name}' has the {field} {shape} there, and {list(stored)} where it is stored"
+    chunk = found["chunk_shape"]  # what a process wrote at once may be several of them
+    if spec.chunk_shape is not None and chunk != list(spec.chunk_shape):
+        return f"'{name}' has chunks of {chunk} there, and of {list(spec.chunk_shape)} where it is stored"
     extra = found.get("ext_metadata")
     if any(_resembled(field, {"ext_metadata"}) is not None for field in found):
         return f"'{name}' has damaged fields: {', '.join(found)}"

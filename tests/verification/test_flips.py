@@ -36,6 +36,15 @@ def save_flat(path, **options):
     return path
 
 
+def save_chunked(path, **options):
+    """Arrays that Orbax cut into smaller chunks than it wrote at once."""
+    array = jax.numpy.asarray(RANDOM.normal(size=(64, 60)), np.float32)
+    with ocp.PyTreeCheckpointer(**options) as checkpointer:
+        save_args = {"w": ocp.SaveArgs(chunk_byte_size=4000)}
+        checkpointer.save(path, {"w": array}, save_args=save_args)
+    return path
+
+
 def save_manager(path):
     options = ocp.CheckpointManagerOptions(best_fn=lambda metrics: metrics["loss"])
     items = {
@@ -89,6 +98,8 @@ LAYOUTS = {
     "ocdbt": save_flat,
     "zarr3": lambda path: save_flat(path, use_zarr3=True),
     "per leaf": lambda path: save_flat(path, use_ocdbt=False),
+    "chunked": save_chunked,
+    "chunked zarr3": lambda path: save_chunked(path, use_zarr3=True),
     "manager": save_manager,
     "v1": save_v1,
     "edited": save_edited,
@@ -162,7 +173,9 @@ def restored(checkpoint):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("layout", ["ocdbt", "zarr3", "per leaf", "manager"])
+@pytest.mark.parametrize(
+    "layout", ["ocdbt", "zarr3", "per leaf", "chunked", "chunked zarr3", "manager"]
+)
 def test_without_digests_metadata_that_orbax_refuses_or_takes_for_another_is_a_finding(
     tmp_path, layout
 ):
