@@ -51,12 +51,18 @@ Copies beside the optimizer state (an EMA of the params, a target network) stay 
 the preview says which. Named with the params, a `reinit` draws other values for them, as every path has its own. For
 equal ones, in the same plan after the `reinit` of the params: `delete` the copy, and `copy` the params to its place.
 
+Behind a trust ratio, the scale of a param or another norm of a whole leaf (LARS, Adafactor's momentum, NovoGrad), a
+power holds for one factor of the leaf. Arrays of factors, and `normalize` along an `axis`, keep such slots with a note.
+Some powers hold only where an epsilon is small beside the gradients, or an estimate for all params stays what it is
+(Prodigy): the preview names that as assumed.
+
 The commonest unsure state is `optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule))`: what stands before
 Adam has no state, so that on disk a clip looks like a trust ratio or a sign. Three things settle it:
 
 - `--optimizer-kind adamw`, or `optimizer_kind: adamw` in a plan: the optax factory that made the state, said to stand
   as if nothing came before it. That is right behind a clip which mostly rests, and wrong behind a normalising
-  transform. `--optimizer-kind opt_state/1=adamw` says it of one node; the deepest node has the say.
+  transform: where something may stand before it, the preview names that as assumed.
+  `--optimizer-kind opt_state/1=adamw` says it of one node; the deepest node has the say.
 - `--like-init FILE.py:FUNCTION`: the training script's own optimizer is tried out on tiny params. The function returns
   a `TrainState`, an `nnx.Optimizer`, or a dict with `tx` in it; an `nnx.state(...)` does not hold the optimizer.
 - `slots:` in a plan, for states that no optax factory made, and for accumulators behind one, as in

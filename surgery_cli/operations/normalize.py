@@ -147,14 +147,13 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
         return new
 
     def carry(self, slot: Slot) -> tuple[LeafOperation, ...] | None:
-        if slot.relation in ("one", "hole") or slot.power == 0:
+        if slot.relation in ("one", "hole"):
             return ()
-        if (
-            slot.power is None
-            or slot.start is None
-            or (self.axis is not None and slot.relation not in ("same", "stacked"))
-        ):
+        has_shape = slot.relation in ("same", "stacked") and not slot.is_per_leaf
+        if slot.power is None or slot.start is None or (self.axis is not None and not has_shape):
             return None
+        if slot.power == 0:
+            return ()
         even = bool(slot.start) and slot.is_even
         return (ScaleByMeasured(measure_of=self, power=slot.power, start=slot.start, even=even),)
 

@@ -78,7 +78,7 @@ class Rescale(LeafOperation, tag="rescale", kw_only=True, frozen=True):
         if slot.power is None or slot.start is None:
             return None
         if isinstance(self.by, str):
-            if slot.relation not in ("same", "stacked"):
+            if slot.relation not in ("same", "stacked") or slot.is_per_leaf:
                 return None
             return (
                 ScaleByPower(

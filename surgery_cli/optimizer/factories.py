@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 _ADAM: Final = {"adam": -1}
+_BELIEF: Final = {"adabelief": -1}
 _ADAMAX: Final = {"adamax": -1}
 _ADEMAMIX: Final = {"ademamix": -1}
 _FACTORED: Final = {"factored": -1}
@@ -16,8 +17,8 @@ _MUON: Final = {"muon": -1, "adam": -1}
 _SIMPLE: Final = {"simplified_ademamix": -1}
 
 FACTORIES: Final[Mapping[str, Mapping[str, int]]] = {
-    "acprop": _ADAM,
-    "adabelief": _ADAM,
+    "acprop": _BELIEF,
+    "adabelief": _BELIEF,
     "adadelta": {"adadelta": -1},
     "adafactor": {"factored": -1, "ema": 1},
     "adafactor-without-parameter-scale": {"factored": -1, "ema": 0},
@@ -63,7 +64,7 @@ FACTORIES: Final[Mapping[str, Mapping[str, int]]] = {
     "sophia": {"sophia": -1},
     "trace": _SGD,
     "yogi": {"yogi": -1},
-    "scale_by_acprop": _ADAM,
+    "scale_by_acprop": _BELIEF,
     "scale_by_adadelta": {"adadelta": -1},
     "scale_by_adam": _ADAM,
     "scale_by_adamax": _ADAMAX,
@@ -72,7 +73,7 @@ FACTORIES: Final[Mapping[str, Mapping[str, int]]] = {
     "scale_by_adopt": {"adopt": -1},
     "scale_by_amsgrad": {"amsgrad": -1},
     "scale_by_backtracking_linesearch": {"linesearch": -1},
-    "scale_by_belief": _ADAM,
+    "scale_by_belief": _BELIEF,
     "scale_by_cocob": {"cocob": -1},
     "scale_by_distance_over_gradients": {"ldog": -1},
     "scale_by_factored_rms": _FACTORED,
@@ -98,6 +99,13 @@ A signal is the exponent with which the update follows a factor of the params: -
 ``optimizer_kind:`` says that every state of these kinds stands as the factory puts it, whatever came before it
 in the chain.
 """
+
+PER_LEAF: Final[Mapping[str, str]] = {
+    "adafactor": "ema",
+    "adafactor-without-parameter-scale": "ema",
+    "lars": "trace",
+}
+"""Factories that divide by the size of a whole leaf before a state of this kind: no array of factors reaches it."""
 
 WRAPPERS: Final[Mapping[str, str]] = {
     "MultiSteps": "multi_steps",

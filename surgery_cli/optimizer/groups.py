@@ -7,6 +7,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from surgery_cli.optimizer.assumptions import (
+    NO_EPSILON,
+    Assumption,
+    plain_gradients,
+    together,
+)
 from surgery_cli.optimizer.factories import FACTORIES, factories_of, factories_of_both
 from surgery_cli.optimizer.hints import SlotHint
 from surgery_cli.optimizer.kinds import Field
@@ -35,13 +41,16 @@ class Signal:
     """The exponent with which the update follows a factor of the params at some place of a chain.
 
     Shared by all states that it reaches, so that it can still turn out to be unknown (None). ``behind`` is the state
-    that surely stands before in the same chain and normalises, however far before.
+    that surely stands before in the same chain and normalises, however far before. ``is_per_leaf``: the exponent holds
+    for factors of whole leaves only.
     """
 
-    __slots__ = ("behind", "value")
+    __slots__ = ("behind", "is_per_leaf", "value")
 
-    def __init__(self, value: int | None, behind: Behind | None = None) -> None:
-        self.value, self.behind = value, behind
+    def __init__(
+        self, value: int | None, behind: Behind | None = None, *, is_per_leaf: bool = False
+    ) -> None:
+        self.value, self.behind, self.is_per_leaf = value, behind, is_per_leaf
 
 
 class Unsure(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +85,7 @@ class Group(msgspec.Struct, kw_only=True):
     fields: dict[str, Field | None]
     relation: str
     signal: Signal
-    forced: int | None = None
+    forced: Signal | None = None
     hint: SlotHint | None = None
     in_optimizer: bool = True
 
@@ -85,8 +94,8 @@ class Group(msgspec.Struct, kw_only=True):
     ) -> tuple[list[Slot], Unsure | None]:
         """The slots, which ``clocks`` drive, and why it is not known how they follow, if it is not."""
         fields = self.fields
-        signal = self.signal.value if self.forced is None else self.forced
-        powers = {field.power(signal) if field else None for field in fields.values()}
+        signal = self.signal if self.forced is None else self.forced
+        powers = {field.power(signal.value) if field else None for field in fields.values()}
         power = powers.pop() if len(powers) == 1 else None
         field = next(iter(fields.values()))
         begun = begin(list(fields.values()), self.hint, is_named=self.forced is not None)
@@ -105,6 +114,7 @@ class Group(msgspec.Struct, kw_only=True):
             fresh=begun.fresh,
             start=begun.left,
             keeps_start=begun.stays,
+            is_per_leaf=_is_per_leaf(field, signal),
             takes_param=field.is_params_like if field else False,
             clocks=clocks,
             optimizer=self.family,
@@ -114,7 +124,7 @@ class Group(msgspec.Struct, kw_only=True):
             unsure_because=unsure.why if unsure else "",
             settled_by=unsure.fixes if unsure else (),
             known_by="word" if is_said else "disk",
-            assumed=begun.assumed,
+            assumed=together((begun.assumed, *self._provisos(field))),
             fresh_assumed=begun.fresh_assumed,
         )
         found = [self._slot(common, pair, tree) for pair in self.mirror.pairs]
@@ -128,6 +138,19 @@ class Group(msgspec.Struct, kw_only=True):
             for param, leaf in self.mirror.holes
         ]
         return found, unsure if self.mirror.pairs else None
+
+    def _provisos(self, field: Field | None) -> list[Assumption | None]:
+        """What the power rests on beside the kind of the state."""
+        if field is None or (self.hint is not None and self.hint.field is not None):
+            return []
+        found = [field.provided]
+        if field.of_signal:
+            signal = self.signal if self.forced is None else self.forced
+            is_behind = signal.value in (0, 1) and (self.forced or signal.behind)
+            found.append(NO_EPSILON if is_behind else None)
+            is_forced = self.forced is not None and self.signal.value is None
+            found.append(plain_gradients() if is_forced else None)
+        return found
 
     def _slot(self, common: Slot, pair: Pair, tree: TreeSpec) -> Slot:
         relation = self.relation
@@ -223,6 +246,13 @@ class Group(msgspec.Struct, kw_only=True):
             " scaling, clipping or decay stands between, 1 behind a trust ratio"
         )
         return why, (*(f"if {text}" for text in (made, alone) if text), LIKE_INIT)
+
+
+def _is_per_leaf(field: Field | None, signal: Signal) -> bool:
+    """True if the power of a field holds for factors of whole leaves only."""
+    if field is None:
+        return False
+    return field.is_per_leaf or (field.of_signal != 0 and signal.is_per_leaf)
 
 
 def _naming_the_factory(kinds: Iterable[str]) -> str:

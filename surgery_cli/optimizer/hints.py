@@ -49,6 +49,8 @@ class SlotHint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             known,
             of_signal=0,
             fixed=1 if self.power is None else self.power,
+            is_per_leaf=self.power == 1 and not self.params_like,  # behind a trust ratio
+            provided=None,
             **{name: value for name, value in said.items() if value is not None},
         )
 

@@ -14,6 +14,14 @@ from typing import Final
 
 import msgspec
 
+from surgery_cli.optimizer.assumptions import (
+    FAR_FROM_START,
+    NO_EPSILON,
+    SAME_ESTIMATE,
+    SAME_SEARCH,
+    Assumption,
+)
+
 
 class Start(msgspec.Struct, frozen=True):
     """What decides at what the slots of a field start: a setting of the factory, which is not on disk.
@@ -40,6 +48,9 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     is_params_like: bool = False
     fresh: float | None = 0.0
     start: Start | None = None
+    is_per_leaf: bool = False
+    provided: Assumption | None = None
+    """What else must hold for the power."""
     relations: tuple[str, ...] = ("same",)
 
     def power(self, signal: int | None) -> int | None:
@@ -74,6 +85,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """All other fields that are no trees: keys, flags, numbers that start from a setting or go with one that does."""
     inner: tuple[str, ...] = ()
     after: int | str = "same"
+    normalizes_leaves: bool = False
+    """True if what it gives to the states behind it depends on the size of a whole leaf."""
 
     @property
     def signature(self) -> frozenset[str]:
@@ -86,11 +99,12 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 _SQUARE: Final = Field(of_signal=2, is_even=True, is_second_moment=True)
 _FIRST: Final = Field(of_signal=1)
 _ABSOLUTE: Final = Field(of_signal=1, is_even=True, is_second_moment=True)
-_RATIO: Final = Field()
+_RATIO: Final = Field(provided=NO_EPSILON)
 _PARAMS: Final = Field(fixed=1, is_params_like=True, fresh=None)
 _ACCUMULATED: Final = Start("initial_accumulator_value")
 _SCALED_START: Final = msgspec.structs.replace(_SQUARE, start=Start("initial_scale"))
 _FACTORED: Final = msgspec.structs.replace(_SQUARE, relations=("same", "one", "factored"))
+_ESTIMATED: Final = msgspec.structs.replace(_FIRST, provided=SAME_ESTIMATE)
 _SCALAR: Final = ("scalar",)
 _SINGLE: Final = ("scalar", "one")
 _COUNT: Final = {"count": "bias_correction"}
@@ -136,12 +150,20 @@ KINDS: Final[tuple[Kind, ...]] = (
         after=0,
     ),
     Kind(
+        name="adabelief",
+        family="adam-family",
+        fields={"mu": _FIRST, "nu": msgspec.structs.replace(_SQUARE, provided=NO_EPSILON)},
+        clocks=_COUNT,
+        after=0,
+    ),
+    Kind(
         name="novograd",
         family="novograd",
         clocks={"count": "first_step"},
         after=0,
+        normalizes_leaves=True,
         fields={
-            "mu": _RATIO,
+            "mu": msgspec.structs.replace(_RATIO, is_per_leaf=True),
             "nu": msgspec.structs.replace(_SQUARE, relations=_SCALAR),
         },
     ),
@@ -188,6 +210,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         name="sm3",
         family="sm3",
         after=0,
+        normalizes_leaves=True,
         fields={
             "mu": msgspec.structs.replace(_SQUARE, relations=("axis",)),
             "nu": _RATIO,
@@ -207,21 +230,26 @@ KINDS: Final[tuple[Kind, ...]] = (
         name="adadelta",
         family="adadelta",
         after=0,
-        fields={"e_g": _SQUARE, "e_x": Field(is_even=True, is_second_moment=True)},
+        fields={
+            "e_g": _SQUARE,
+            "e_x": msgspec.structs.replace(_RATIO, is_even=True, is_second_moment=True),
+        },
     ),
     Kind(
         name="rprop",
         family="rprop",
-        after=1,
+        after=0,
         fields={
-            "step_sizes": Field(fixed=1, is_even=True, is_second_moment=True, fresh=None),
-            "prev_updates": Field(fixed=1),
+            # its steps begin at a setting, and go by the signs of gradients alone
+            "step_sizes": Field(is_even=True, is_second_moment=True, fresh=None),
+            "prev_updates": Field(),
         },
     ),
     Kind(
         name="factored",
         family="adafactor",
         after=0,
+        normalizes_leaves=True,
         fields={"v_row": _FACTORED, "v_col": _FACTORED, "v": _FACTORED},
         clocks={"count": "decay"},
     ),
@@ -266,9 +294,15 @@ KINDS: Final[tuple[Kind, ...]] = (
         name="ldog",
         family="dog",
         after=1,
+        normalizes_leaves=True,
         fields={
             "max_dist": Field(
-                fixed=1, is_even=True, is_second_moment=True, fresh=None, relations=_SINGLE
+                fixed=1,
+                is_even=True,
+                is_second_moment=True,
+                fresh=None,
+                relations=_SINGLE,
+                provided=FAR_FROM_START,
             ),
             "grad_sum_of_squares": msgspec.structs.replace(_SQUARE, relations=_SINGLE),
             "init_params": _PARAMS,
@@ -292,7 +326,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         name="linesearch",
         family="linesearch",
         after="unknown",
-        fields={"grad": Field(fixed=-1)},
+        fields={"grad": Field(fixed=-1, provided=SAME_SEARCH)},
         numbers={"learning_rate": "learning rate"},
         others=("value", "info"),
     ),
@@ -304,16 +338,20 @@ KINDS: Final[tuple[Kind, ...]] = (
         fields={
             "init_particles": _PARAMS,
             "cumulative_gradients": _FIRST,
-            "scale": msgspec.structs.replace(_ABSOLUTE, fresh=1e-8),
+            "scale": msgspec.structs.replace(_ABSOLUTE, fresh=1e-8, provided=NO_EPSILON),
             "subgradients": _ABSOLUTE,
-            "reward": Field(is_even=True),
+            "reward": msgspec.structs.replace(_RATIO, is_even=True),
         },
     ),
     Kind(
         name="dadapt",
         family="prodigy",
         after="unknown",
-        fields={"exp_avg": _FIRST, "exp_avg_sq": _SQUARE, "grad_sum": _FIRST},
+        fields={
+            "exp_avg": _ESTIMATED,
+            "exp_avg_sq": msgspec.structs.replace(_SQUARE, provided=SAME_ESTIMATE),
+            "grad_sum": _ESTIMATED,
+        },
         clocks=_COUNT,
         running={"numerator_weighted": 0.0},
         others=("estim_lr",),
@@ -326,9 +364,9 @@ KINDS: Final[tuple[Kind, ...]] = (
         running={"numerator_weighted": 0.0},
         others=("estim_lr",),
         fields={
-            "exp_avg": _FIRST,
-            "exp_avg_sq": _SQUARE,
-            "grad_sum": _FIRST,
+            "exp_avg": _ESTIMATED,
+            "exp_avg_sq": msgspec.structs.replace(_SQUARE, provided=SAME_ESTIMATE),
+            "grad_sum": _ESTIMATED,
             "params0": _PARAMS,
         },
     ),

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from surgery_cli.errors import PlanError
-from surgery_cli.optimizer.factories import FACTORIES, REFUSED, STATELESS, WITHOUT_SLOTS, WRAPPERS
-from surgery_cli.optimizer.groups import LIKE_INIT, Behind
+from surgery_cli.optimizer.factories import (
+    FACTORIES,
+    PER_LEAF,
+    REFUSED,
+    STATELESS,
+    WITHOUT_SLOTS,
+    WRAPPERS,
+)
+from surgery_cli.optimizer.groups import LIKE_INIT, Behind, Signal
 from surgery_cli.optimizer.kinds import Kind
 from surgery_cli.optimizer.placeholders import FACTORY, slots_line
 from surgery_cli.tree.nearness import nearest
@@ -31,13 +38,13 @@ class NamedKinds:
 
     def narrow(
         self, path: LeafPath, kinds: tuple[Kind, ...], behind: Behind | None = None
-    ) -> tuple[tuple[Kind, ...], int | None]:
+    ) -> tuple[tuple[Kind, ...], Signal | None]:
         """The kinds that the state at ``path`` can be, and the signal that reaches it, if the user said so.
 
         Raises:
             PlanError: a factory begins with this state, and ``behind`` stands before it.
         """
-        said: tuple[tuple[Kind, ...], int | None] | None = None
+        said: tuple[tuple[Kind, ...], Signal | None] | None = None
         for node, name in self._by_node.items():
             if node and not (str(path) + "/").startswith(node + "/"):
                 continue
@@ -48,7 +55,9 @@ class NamedKinds:
                 if said is None and behind and follows and signals[left[0].name] == -1:
                     _refuse_behind(name, path, left[0], behind)
                 self._used.add(node)  # a name that a deeper one overrules fits all the same
-                said = said or (left[:1], signals[left[0].name])
+                kind = left[0].name
+                signal = Signal(signals[kind], is_per_leaf=PER_LEAF.get(name) == kind)
+                said = said or (left[:1], signal)
         return said or (kinds, None)
 
     def raise_if_unused(self, family: Mapping[LeafPath, str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -171,7 +171,9 @@ class _Carrying:
             )
         return Problem(
             f"'{slot.path}' cannot follow '{self._edit.name}' on '{slot.param}'",
-            why=f"no rule is known for a {slot.name} ({slot.relation}) of {slot.optimizer}",
+            why=_PER_LEAF
+            if slot.is_per_leaf
+            else f"no rule is known for a {slot.name} ({slot.relation}) of {slot.optimizer}",
             fix="use `optimizer: keep`, `reset` or `warm`",
             path=str(slot.path),
         )
@@ -184,6 +186,8 @@ class _Carrying:
     def _note_unsure(self, slot: Slot, stuck: list[Slot]) -> None:
         unsure = next((s for s in (slot, *stuck) if not s.is_settled), None)
         because = unsure.unsure_because if unsure else ""
+        if not because and any(s.is_per_leaf for s in stuck):
+            because = _PER_LEAF
         because = because or f"no rule says how they follow '{self._edit.name}'"
         self._kept_of(slot).add(slot, because, unsure.settled_by if unsure else ())
 
@@ -282,6 +286,12 @@ class _Carrying:
         found = [kept.sentence(factor, scales=scales) for kept in self._kept.values()]
         found += self._grafts.notes(self._draft, self._edited)
         return found + self._beside.notes()
+
+
+_PER_LEAF: Final = (
+    "what reaches it was divided by the size of the whole leaf, so that it follows one factor of the leaf,"
+    " but no array of factors"
+)
 
 
 def _half_told(told: Slot, missing: Slot) -> Problem:

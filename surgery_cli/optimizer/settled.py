@@ -143,7 +143,7 @@ def said_by_script(before: OptimizerSurvey, after: OptimizerSurvey) -> Optimizer
         is_new = slot.power is not None and start is not None
         reason = {"unsure_because": "", "settled_by": ()} if is_new else {}
         return msgspec.structs.replace(
-            slot, start=start, known_by="word", assumed=None, fresh_assumed=None, **reason
+            slot, start=start, known_by="word", fresh_assumed=None, **reason
         )
 
     return _with(after, told)

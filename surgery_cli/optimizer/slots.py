@@ -28,6 +28,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``fresh`` is the optimizer's own initial value (None: not known); ``takes_param`` if it starts as the param.
     ``start`` is what is left of that value in the slot, which no factor of the params scales (None: not known);
     ``keeps_start`` if all of it stays for good.
+    ``is_per_leaf`` if the power holds for one factor of the whole param, but for no array of factors.
     ``node`` is the node that mirrors the params, ``root`` the node of the params that it mirrors.
     ``is_told`` marks a power that the user said in ``slots:``. ``unsure_because`` says why a power or what is left of
     a start is not known, ``settled_by`` what would settle it, the ways in order. ``known_by`` says how the power is
@@ -47,6 +48,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fresh: float | None = 0.0
     start: float | None = 0.0
     keeps_start: bool = False
+    is_per_leaf: bool = False
     takes_param: bool = False
     clocks: tuple[LeafPath, ...] = ()
     optimizer: str = ""

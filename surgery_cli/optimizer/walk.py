@@ -119,7 +119,8 @@ class Walk:
             # in a list or tuple of params and state, no name says which is which
             within = inside or is_optimizer_name(key) or (is_beside_root and node.is_sequence)
             is_state = may_be_chain and not is_optimizer_name(key)
-            start = Signal(None if is_state else signal.value)
+            value = None if is_state else signal.value
+            start = Signal(value, is_per_leaf=signal.is_per_leaf)
             behind = self.visit(child, start, inside=within)
             reaching.append((start, within and behind is not start))
         changing = sum(changes for _, changes in reaching)
@@ -158,7 +159,8 @@ class Walk:
             return Signal(None, signal.behind)
         if kind.after != "same":
             after = kind.after if isinstance(kind.after, int) else None
-            return Signal(after, Behind(node.path, kinds))
+            behind_it = Behind(node.path, kinds)
+            return Signal(after, behind_it, is_per_leaf=kind.normalizes_leaves)
         if not behind or all(s is signal for s in behind):
             return signal
         values = {s.value for s in behind}

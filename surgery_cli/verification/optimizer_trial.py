@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
-from itertools import cycle, islice
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
+from surgery_cli.optimizer.assumptions import seen_at
 from surgery_cli.optimizer.groups import LIKE_INIT
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.optimizer.survey import OptimizerSurvey
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.verification.pytrees import plain_path, stored_leaves
+from surgery_cli.verification.pytrees import plain_path
 from surgery_cli.verification.script_optimizers import Optimizer
+from surgery_cli.verification.trial_runs import SIZES, Run, Runs, Trial, param_of
 
-_STEPS: Final = 3
-_MOST_STEPS: Final = 64
-"""How long slots that are still zero are waited for: those behind an accumulation of gradients."""
-_GRADIENT: Final = 1e-3
-"""Small enough that clipping rests, large enough that no epsilon is felt."""
-_TOLERANCE: Final = 0.05
-"""How far a measured exponent may lie from a whole number."""
+_POWERS: Final = (-1, -2, 0, 1, 2)
+_TOLERANCE: Final = 2e-3
+"""How far a slot may lie from what its power makes of it, relative."""
 
 
 class Measured(msgspec.Struct, frozen=True):
     """What was seen of one slot: its power and parity (see ``Slot``), and its initial value.
 
     ``power`` is None where the slot stayed zero, or is no power of the factor; ``because`` says which. ``fresh`` is
-    None where initial values are not all the same.
+    None where initial values are not all the same. ``is_per_leaf``: the power holds for one factor of a whole leaf,
+    not for arrays of factors. ``not_at`` are sizes of gradients at which it does not hold.
     """
 
     power: int | None
     is_even: bool
     fresh: float | None
     because: str = ""
+    is_per_leaf: bool = False
+    not_at: tuple[float, ...] = ()
 
 
 def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> OptimizerSurvey:
@@ -61,6 +61,8 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
                 new,
                 power=seen.power,
                 is_even=seen.is_even,
+                is_per_leaf=seen.is_per_leaf,
+                assumed=seen_at(SIZES, seen.not_at) if seen.not_at else None,
                 unsure_because="",
                 settled_by=(),
             )
@@ -117,11 +119,11 @@ def _is_close(known: float | None, seen: float) -> bool:
 
 
 def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
-    """Feed the optimizer g, then g/c with params c·p, for c of 1/2, 2 and -1, and compare the slots.
+    """Feed the optimizer g, then g/c with params c·p, and compare the slots: the definition of a slot's power.
 
-    Every axis of the params is cut to at most two elements; nothing of the checkpoint is read. Paths are relative to
-    the optimizer state, and plain. Where gradients are accumulated, slots are waited for. This is the definition of a
-    slot's power, whatever stands before it in the chain.
+    Every leaf has a factor of its own, then every element; and that for small, usual and large gradients (see
+    ``Trial``). Paths are relative to the optimizer state, and plain. Where gradients are accumulated, slots are waited
+    for.
 
     Raises:
         Exception: whatever the optimizer raises, e.g. because it needs more than gradients.
@@ -133,113 +135,73 @@ def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
         raise ValueError("no params are returned that its state fits; return the model beside it")
 
     with jax.default_device(jax.devices("cpu")[0]):
-        params, gradients = _problem(optimizer.params)
-        transformation = optimizer.transformation
-        update = jax.jit(transformation.update)
-        found = _after(_STEPS, transformation.init, update, params, gradients)
-        unsure = [path for path, one in found.items() if one.power is None]
-        later = _first_step(unsure, transformation.init, update, params, gradients)
+        trial = Trial(optimizer.transformation, optimizer.params)
+        runs = [trial.runs(size) for size in SIZES]
+        found = {path: _measured(path, trial, runs) for path in runs[0].plain.last}
+        waiting = [p for p, one in found.items() if one.power is None and _is_idle(p, runs[0])]
+        later = trial.first_step_with(waiting)
         if later is not None:
-            more = _after(later, transformation.init, update, params, gradients)
-            found.update((path, more[path]) for path in unsure)
+            runs = [trial.runs(size, later) for size in SIZES]
+            found.update((path, _measured(path, trial, runs)) for path in waiting)
     return found
 
 
-_Leaves = dict[LeafPath, Any]
+def _is_idle(path: LeafPath, runs: Runs) -> bool:
+    return not runs.plain.last[path].any()
 
 
-def _problem(shapes: Any) -> tuple[Any, list[Any]]:
-    """Tiny params of the same tree, away from zero, and a gradient for each step."""
-    import jax
-    import numpy as np
-
-    random = np.random.default_rng(0)
-
-    def drawn(scale: float) -> Any:
-        def one(leaf: Any) -> Any:
-            size = tuple(min(axis, 2) for axis in leaf.shape)
-            values = random.uniform(0.5, 1.5, size) * random.choice([-1.0, 1.0], size) * scale
-            return np.asarray(values, np.float32)
-
-        return jax.tree.map(one, shapes)
-
-    return drawn(1.0), [drawn(_GRADIENT) for _ in range(_STEPS)]
+def _measured(path: LeafPath, trial: Trial, every: list[Runs]) -> Measured:
+    """What the runs with gradients of all sizes show of one slot."""
+    fresh = _fresh(path, every[0])
+    param = param_of(path, trial.params)
+    if param is None:
+        return Measured(None, False, fresh, "it belongs to no param alone")
+    seen = [_seen(path, param, runs) for runs in every]
+    held = next((one for one in seen[:-1] if one.power is not None), None)
+    if held is None:  # what holds under the largest gradients alone is as good as nothing
+        return Measured(None, False, fresh, seen[0].because)
+    other = (one.power != held.power or one.is_even != held.is_even for one in seen)
+    failed = tuple(size for size, differs in zip(SIZES, other, strict=True) if differs)
+    per_leaf = any(one.is_per_leaf for one in seen)
+    return Measured(held.power, held.is_even, fresh, is_per_leaf=per_leaf, not_at=failed)
 
 
-def _after(
-    steps: int, init: Any, update: Any, params: Any, gradients: list[Any]
-) -> dict[LeafPath, Measured]:
-    """What is seen of every slot after so many steps."""
-    runs: dict[float, tuple[_Leaves, _Leaves]] = {}
-    for factor in (1.0, 0.5, 2.0, -1.0):
-        first, *_, last = islice(_states(init, update, params, gradients, factor), steps + 1)
-        runs[factor] = _numbers(first), _numbers(last)
-    return {path: _measured(path, runs) for path in runs[1.0][1]}
-
-
-def _first_step(
-    unsure: Collection[LeafPath], init: Any, update: Any, params: Any, gradients: list[Any]
-) -> int | None:
-    """The first step after the usual ones at which a slot that was zero then no longer is; None if none ever is."""
-    states = islice(_states(init, update, params, gradients, 1.0), _STEPS, _MOST_STEPS + 1)
-    numbers = map(_numbers, states)
-    usual = next(numbers)
-    waiting = [path for path in unsure if not usual[path].any()]
-    if not waiting:
+def _fresh(path: LeafPath, runs: Runs) -> float | None:
+    """The initial value, where it is one number whatever the params are."""
+    starts = [run.first[path] for run in (runs.plain, *runs.numbers)]
+    if not starts[0].size:
         return None
-    steps = enumerate(numbers, _STEPS + 1)
-    return next((n for n, later in steps if any(later[path].any() for path in waiting)), None)
+    first = float(starts[0].flat[0])
+    return first if all((start == first).all() for start in starts) else None
 
 
-def _states(
-    init: Any, update: Any, params: Any, gradients: list[Any], factor: float
-) -> Iterator[Any]:
-    """The initial state, and that after each step, under params times ``factor``."""
-    import jax
+def _seen(path: LeafPath, param: LeafPath, runs: Runs) -> Measured:
+    """What the runs with gradients of one size show."""
     import numpy as np
 
-    scaled = jax.tree.map(lambda leaf: leaf * np.float32(factor), params)
-    state = init(scaled)
-    yield state
-    for gradient in cycle(gradients):
-        divided = jax.tree.map(lambda leaf: leaf / np.float32(factor), gradient)
-        _, state = update(divided, state, scaled)
-        yield state
-
-
-def _numbers(state: Any) -> _Leaves:
-    import jax
-    import numpy as np
-
-    return {
-        plain_path(path): leaf
-        for path, leaf in stored_leaves(state)
-        if isinstance(leaf, jax.Array | np.ndarray) and jax.dtypes.issubdtype(leaf.dtype, np.number)
-    }
-
-
-def _measured(path: LeafPath, runs: Mapping[float, tuple[_Leaves, _Leaves]]) -> Measured:
-    import numpy as np
-
-    starts = [np.asarray(first[path], np.float64) for first, _ in runs.values()]
-    same = all((start == starts[0].flat[0]).all() for start in starts) if starts[0].size else False
-    fresh = float(starts[0].flat[0]) if same else None
-    last = {factor: np.asarray(after[path], np.float64) for factor, (_, after) in runs.items()}
-    base = last[1.0]
+    base = runs.plain.last[path]
+    starts = [run.first[path] for run in (runs.plain, *runs.numbers)]
     # where a start other than zero is mixed in, what is seen is not the slot's own power
-    is_mixed = any((start == starts[0]).all() and start.any() for start in starts[1:])
-    if is_mixed:
-        return Measured(None, False, fresh, "its start, which is not zero, is mixed in")
+    if starts[0].any() and all((start == starts[0]).all() for start in starts):
+        return Measured(None, False, None, "its start, which is not zero, is mixed in")
     if not base.size or not base.all() or not np.isfinite(base).all():
-        return Measured(None, False, fresh, "it stayed zero, or did not stay finite")
-    signs = np.sign(last[-1.0] / base)
-    powers = {
-        round(float(power), 2)
-        for factor in (0.5, 2.0)
-        for power in np.ravel(np.log2(np.abs(last[factor] / base)) / np.log2(factor))
-    }
-    whole = round(next(iter(powers)))
-    is_power = all(abs(power - whole) <= _TOLERANCE for power in powers)
-    if not is_power or len(set(signs.ravel())) != 1:
-        return Measured(None, False, fresh, "it follows no power of a factor of the params")
-    return Measured(whole, bool(signs.flat[0] > 0), fresh)
+        return Measured(None, False, None, "it stayed zero, or did not stay finite")
+    for power in _POWERS:
+        for is_even in (False, True):
+            if all(_follows(path, param, power, is_even, base, run) for run in runs.numbers):
+                whole = all(_follows(path, param, power, is_even, base, run) for run in runs.arrays)
+                return Measured(power, is_even, None, is_per_leaf=not whole)
+    return Measured(None, False, None, "it follows no power of a factor of its own param alone")
+
+
+def _follows(
+    path: LeafPath, param: LeafPath, power: int, is_even: bool, base: Any, run: Run
+) -> bool:
+    """True if the slot is what the power makes of it; one of another shape than its param follows no array."""
+    import numpy as np
+
+    factor = run.factors[param].astype(np.float64)
+    if factor.ndim and factor.shape != base.shape:
+        return False
+    wanted = base * np.abs(factor) ** power * (1 if is_even else np.sign(factor))
+    return bool((np.abs(run.last[path] - wanted) <= _TOLERANCE * np.abs(wanted)).all())

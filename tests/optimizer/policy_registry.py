@@ -94,10 +94,7 @@ CASES: Final[Mapping[str, Case]] = {
     "lars": Case("lars"),
     "muon": Case("muon", squares=_NU, is_compiled=True),
     "optimistic_gd": Case(),
-    "rprop": Case(
-        squares=("step_sizes",), error=1, refused=_SETTINGS,
-        why="the script's step sizes are set for params as they were: 0 would be as right as +1",
-    ),
+    "rprop": Case(squares=("step_sizes",), refused=_SETTINGS),
     "noisy_sgd": Case(is_compiled=True),
     "dpsgd": Case(refused=_PRIVATE),
     "fromage": Case(),

@@ -90,3 +90,43 @@ def test_initial_values_are_the_optimizers_own():
 def test_an_optimizer_that_needs_more_than_gradients_raises_its_own_error():
     with pytest.raises(TypeError, match="value"):
         try_optimizer(Optimizer(OPTIMIZERS["polyak_sgd"](), SHAPES))
+
+
+def of_trace(transformation):
+    """The slots of momentum in a chain, after a trial."""
+    state = {"params": PARAMS, "opt_state": transformation.init(PARAMS)}
+    found = settled(survey(tree_of(state), params="params"), tried(transformation))
+    return [slot for slot in found.slots.values() if slot.name == "trace"]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [optax.contrib.normalize, lambda: optax.clip_by_global_norm(1e-9)],
+    ids=["norm", "clip"],
+)
+def test_what_follows_a_factor_of_all_leaves_at_once_alone_is_unsure(before):
+    slots = of_trace(optax.chain(before(), optax.trace(0.9)))
+    assert {slot.power for slot in slots} == {None}
+    assert all("its own param alone" in slot.unsure_because for slot in slots)
+
+
+@pytest.mark.parametrize(
+    "before", [optax.scale_by_trust_ratio, optax.scale_by_param_block_norm, optax.centralize]
+)
+def test_what_follows_a_factor_of_a_leaf_but_no_array_is_known_as_that(before):
+    slots = of_trace(optax.chain(before(), optax.trace(0.9)))
+    assert {(slot.power, slot.is_per_leaf) for slot in slots if len(slot.param) and slot.power} <= {
+        (1, True), (0, True), (-1, True), (-1, False)
+    }  # fmt: skip
+    assert any(slot.is_per_leaf for slot in slots)
+
+
+def test_an_array_is_followed_where_every_element_goes_its_own_way():
+    slots = of_trace(optax.trace(0.9))
+    assert {(slot.power, slot.is_per_leaf, slot.assumed) for slot in slots} == {(-1, False, None)}
+
+
+def test_a_clip_that_acts_on_large_gradients_is_named_as_assumed():
+    slots = of_trace(optax.chain(optax.clip(0.5), optax.trace(0.9)))
+    assert {slot.power for slot in slots} == {-1}
+    assert all("gradients of about 0.001," in slot.assumed.taken_for for slot in slots)

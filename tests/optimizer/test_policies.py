@@ -457,3 +457,25 @@ def test_an_initial_value_that_is_said_alone_fills_the_slots() -> None:
     draft = told({"opt_state/0/step_sizes": {"fresh": 0.25}}, "rprop")
     after = edited(draft, Rescale(at=KERNEL, by=2.0, optimizer="reset"))
     assert operations(after, "opt_state/0/step_sizes/Dense_0/kernel") == [FillFresh(value=0.25)]
+
+
+PER_LEAF = {
+    "lars": ("lars", "3/trace"),
+    "adafactor_momentum": ("adafactor", "4/ema"),
+    "adafactor_noparamscale": ("adafactor-without-parameter-scale", "3/ema"),
+    "novograd": ("novograd", "0/mu"),
+}
+
+
+@pytest.mark.parametrize("name", PER_LEAF)
+def test_behind_a_norm_of_a_whole_leaf_one_factor_is_followed_and_no_array(name: str) -> None:
+    kind, node = PER_LEAF[name]
+    slot = f"opt_state/{node}/Dense_0/kernel"
+    draft = draft_of(name, kind)
+    assert policy(edited(draft, Rescale(at=KERNEL, by=2.0)), slot) == "transform"
+    assert policy(edited(draft, Normalize(at=KERNEL)), slot) == "transform"
+    after = edited(draft, Normalize(at=KERNEL, axis=0))
+    assert policy(after, slot) == "keep"
+    assert any("no array of factors" in note for note in after.notes)
+    with pytest.raises(PlanError, match="cannot follow"):
+        edited(draft, Normalize(at=KERNEL, axis=0, optimizer="transform"))

@@ -198,7 +198,9 @@ def test_slots_that_follow_no_single_param_are_asked_for(name: str) -> None:
 
 def test_unsure_slots_name_what_they_may_be() -> None:
     unsure = survey(train_state("adam")).unsure[0]
-    assert set(unsure.candidates) == {"adam", "yogi", "adamax", "adopt", "centered_rmsprop"}
+    assert set(unsure.candidates) == {
+        "adam", "yogi", "adamax", "adopt", "centered_rmsprop", "adabelief",
+    }  # fmt: skip
     assert "optimizer_kind" in unsure.fixes[0]
 
 
