@@ -1,6 +1,6 @@
 """Tries everything, on all processors, and prints the table: `make oracle`.
 
-`--sample SEED` tries the sample of CI; `--write-known` lists what fails of it in `known_failures.txt`.
+`--sample SEED` tries a sample as CI does.
 """
 
 from __future__ import annotations
@@ -11,15 +11,11 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-
-KNOWN = Path(__file__).with_name("known_failures.txt")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sample", type=int, metavar="SEED")
-    parser.add_argument("--write-known", action="store_true")
     parser.add_argument("--only", default="", help="optimizers with this in their name")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     chosen = parser.parse_args()
@@ -28,7 +24,7 @@ def main() -> int:
     from oracle.table import UNSAID, table
     from oracle.verdicts import judged_together
 
-    seed = 0 if chosen.write_known else chosen.sample
+    seed = chosen.sample
     cases: Iterator[Case] = every_case() if seed is None else iter(pairwise(seed))
     wanted = (case for case in cases if chosen.only in case.optimizer)
     groups = [list(group) for _, group in itertools.groupby(wanted, key=lambda case: case[:4])]
@@ -42,8 +38,6 @@ def main() -> int:
     echo(
         f"{sum(map(len, groups))} edits of {len(groups)} trainings, {len(found)} fields, {len(unsaid)} wrong and unsaid"
     )
-    if chosen.write_known:
-        KNOWN.write_text("".join(sorted(f"{one.key}\n" for one in unsaid)))
     return bool(unsaid)
 
 

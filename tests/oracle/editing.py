@@ -26,6 +26,7 @@ from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
 from surgery_cli.surgery.contract import Script
 from surgery_cli.surgery.optimizers import survey_state
+from surgery_cli.surgery.previews import assumed as assumptions
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.verification.abstract_tree import abstract_tree
@@ -47,8 +48,10 @@ class InMemory:
 
     step = None
     steps: Mapping[int, str] = {}
-    items: Mapping[str, Any] = {"": None}
-    location = SimpleNamespace(prefix_items=False, chosen="", step=None)
+    items: Mapping[str, Any] = {"": SimpleNamespace(layout="in memory")}
+    location = SimpleNamespace(
+        prefix_items=False, chosen="", step=None, step_directory=None, root=Path("/nowhere/memory")
+    )
 
     def __init__(self, pytree: Any, fingerprint: str = "sha256:0") -> None:
         self.tree = TreeSpec(leaves_of(pytree))
@@ -108,7 +111,7 @@ def edited(case: Case, done: Trained) -> Edited:
             values[path] = _computed(recipe, sources)
         elif recipe.origin is not None and recipe.origin.path != path:
             values[path] = values[recipe.origin.path]
-    return _edited(draft, values, [look.sentence for look in looks])
+    return _edited(draft, values, [look.sentence for look in looks if look.sentence])
 
 
 def edited_on_disk(case: Case, done: Trained, folder: Path) -> Edited:
@@ -134,7 +137,8 @@ def edited_on_disk(case: Case, done: Trained, folder: Path) -> Edited:
     with ocp.StandardCheckpointer() as checkpointer:
         after = checkpointer.restore(folder / "goal", target)
     in_memory = edited(case, done)
-    return in_memory._replace(values=values_of(after), notes=tuple(report.notes))
+    notes = (*report.notes, *(taken.sentence for taken in report.assumptions))
+    return in_memory._replace(values=values_of(after), notes=notes)
 
 
 def _computed(recipe: Any, sources: Mapping[str, Any]) -> Any:
@@ -147,7 +151,8 @@ def _computed(recipe: Any, sources: Mapping[str, Any]) -> Any:
 def _edited(draft: Draft, values: Values, looked: list[str]) -> Edited:
     slots = {path: slot for path, slot in draft.slots.items() if slot.relation != "hole"}
     policies = {path: draft.leaves[path].policy for path in slots}
-    return Edited(slots, values, (*looked, *draft.notes), policies)
+    assumed = [taken.sentence for taken in assumptions(draft)]
+    return Edited(slots, values, (*looked, *draft.notes, *assumed), policies)
 
 
 def _script(before: Any, done: Trained) -> Script:

@@ -8,7 +8,6 @@ import os
 import numpy as np
 import pytest
 
-from oracle.__main__ import KNOWN
 from oracle.cases import EDITS, SURROUNDINGS, missing_pairs, pairwise
 from oracle.editing import edited, edited_on_disk
 from oracle.table import UNSAID
@@ -29,12 +28,8 @@ def test_what_training_would_not_have_made_is_said(surrounding, record_property)
     cases = [case for case in CASES if case.surrounding == surrounding]
     found = [one for case in cases for one in judged(case)]
     record_property("oracle", [SEED, [[one.case.optimizer, one.verdict] for one in found]])
-    unsaid = {one.key: one.text for one in found if one.verdict == UNSAID}
-    if SEED:
-        assert not unsaid, "\n".join(unsaid.values())
-    known = {key for key in KNOWN.read_text().splitlines() if key.split("; ")[1] == surrounding}
-    assert not [unsaid[key] for key in sorted(unsaid.keys() - known)], "new"
-    assert not sorted(known - unsaid.keys()), "mended: delete these lines of known_failures.txt"
+    unsaid = [one.text for one in found if one.verdict == UNSAID]
+    assert not unsaid, "\n".join(unsaid)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -129,20 +129,21 @@ def _update(optimizer: Optimizer, size: float) -> Callable[..., Any]:
 
 
 class Trained(NamedTuple):
-    """The state before the edit, and the truth: that of the training which had the factor from its first step."""
+    """Params and state before the edit, and the truth: those of the training that had the factor from its start."""
 
     optimizer: Optimizer
     params: Tree
     state: Any
     by: Tree
+    wanted_params: Tree
     wanted: Any
 
 
 def both_trainings(case: Case) -> Trained:
     """Train twice for a case."""
     optimizer, _, params, state = _plain(case.optimizer, case.surrounding, case.seed, case.size)
-    by, wanted = _scaled(case.optimizer, case.surrounding, case.seed, case.size, case.edit)
-    return Trained(optimizer, params, state, by, wanted)
+    by, *wanted = _scaled(case.optimizer, case.surrounding, case.seed, case.size, case.edit)
+    return Trained(optimizer, params, state, by, *wanted)
 
 
 @lru_cache(maxsize=2)
@@ -158,10 +159,12 @@ def _plain(
 
 
 @lru_cache(maxsize=2)
-def _scaled(name: str, surrounding: str, seed: int, size: float, edit: str) -> tuple[Tree, Any]:
+def _scaled(
+    name: str, surrounding: str, seed: int, size: float, edit: str
+) -> tuple[Tree, Tree, Any]:
     optimizer, task, *_ = _plain(name, surrounding, seed, size)
     by = factors(edit, task, drawing(name, surrounding, seed, edit))
-    return by, trained(optimizer, task, by)[1]
+    return by, *trained(optimizer, task, by)
 
 
 def drawing(*texts: object) -> np.random.Generator:

@@ -32,11 +32,6 @@ class Verdict(NamedTuple):
     error: float = 0.0
 
     @property
-    def key(self) -> str:
-        """What names it in the list of known failures."""
-        return f"{self.case}; {self.name}"
-
-    @property
     def text(self) -> str:
         return f"{self.case}: {self.name} at '{self.node}' is off by {self.error:.1g}"
 
@@ -60,7 +55,7 @@ def compared(case: Case, done: Trained, edit: Callable[[], Edited]) -> list[Verd
         after = edit()
     except SurgeryError as error:
         return [Verdict(case, str(error.problems[0].path), "", REFUSED)]
-    wanted = values_of({"params": done.params, "opt_state": done.wanted})
+    wanted = values_of({"params": done.wanted_params, "opt_state": done.wanted})
     start = values_of({"params": done.params, "opt_state": done.state})
     limit = TOLERANCE_EXACT if done.optimizer.is_exact else TOLERANCE
     found: dict[tuple[str, str], Verdict] = {}
