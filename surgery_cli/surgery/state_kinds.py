@@ -58,7 +58,7 @@ def _evidence(
         for mu, nu in sorted(pairs, key=lambda pair: tree[pair[0]].size):
             count = _look(checkpoint, mu, nu, left, evidence)
             left, total = left - count, total + count
-            if left <= 0:
+            if left <= 0 or evidence.is_enough:
                 break
     return found, total
 

@@ -176,3 +176,14 @@ def test_a_whole_run_of_settings_away_from_the_defaults_never_follows_unsaid() -
             for leaf in SHAPES:
                 seen = moment_statistics(np.asarray(mu[leaf]), np.asarray(nu[leaf]))
                 assert not exceeds(seen.largest_ratio)
+
+
+def test_of_hundreds_of_leaves_no_more_are_read_than_tell(tmp_path: Path) -> None:
+    params = {f"layer_{n:03}": np.ones(4, np.float32) for n in range(120)}
+    adam = optax.scale_by_adam()
+    grads = jax.tree.map(lambda x: x * np.float32(0.01), params)
+    _, state = jax.jit(adam.update)(grads, adam.init(params))
+    source = saved(tmp_path / "source", {"params": params, "opt_state": (state, None)})
+    found = previewed(source, at="params/layer_000")
+    assert found.edits[0].twins == {"transform": 2}
+    assert found.bytes_read == 48 * 2 * 16 + 3 * 16
