@@ -313,8 +313,13 @@ def seal(
     checkpoint: Checkpoint,
     *,
     to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="FILE", help="Write the record there, not into CKPT."),
+        LocalAddress | None,
+        typer.Option(
+            "--to",
+            parser=written_address,
+            metavar="FILE",
+            help="Write the record there, not into CKPT.",
+        ),
     ] = None,
     anew: Annotated[
         bool,
