@@ -98,12 +98,14 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
 _SQUARE: Final = Field(of_signal=2, is_even=True, is_second_moment=True)
 _FIRST: Final = Field(of_signal=1)
-_ABSOLUTE: Final = Field(of_signal=1, is_even=True, is_second_moment=True)
+_ABSOLUTE: Final = Field(of_signal=1, is_even=True, is_second_moment=True, provided=NO_EPSILON)
 _RATIO: Final = Field(provided=NO_EPSILON)
 _PARAMS: Final = Field(fixed=1, is_params_like=True, fresh=None)
 _ACCUMULATED: Final = Start("initial_accumulator_value")
 _SCALED_START: Final = msgspec.structs.replace(_SQUARE, start=Start("initial_scale"))
-_FACTORED: Final = msgspec.structs.replace(_SQUARE, relations=("same", "one", "factored"))
+_FACTORED: Final = msgspec.structs.replace(
+    _SQUARE, relations=("same", "one", "factored"), provided=NO_EPSILON
+)
 _ESTIMATED: Final = msgspec.structs.replace(_FIRST, provided=SAME_ESTIMATE)
 _SCALAR: Final = ("scalar",)
 _SINGLE: Final = ("scalar", "one")
