@@ -160,6 +160,22 @@ def _against(
     return wrong
 
 
+@dataclass(frozen=True)
+class Removed:
+    """Leaves of the source of which nothing is left, as printed, among all of them that have values."""
+
+    paths: set[str]
+    known: set[str]
+
+
+def removed(world: World, state: State) -> Removed:
+    """What the report must list as removed: empties aside, which may have been filled."""
+    homes = {leaf.home for leaf in state.leaves.values()}
+    values = {path for path, value in world.stored.items() if not isinstance(value, Empty)}
+    gone = {path for path in values if ("", path) not in homes and path not in state.leaves}
+    return Removed(set(map(printed, gone)), set(map(printed, values)))
+
+
 def type_text(value: Any) -> str:
     """A leaf as the documents print it."""
     if isinstance(value, Empty):

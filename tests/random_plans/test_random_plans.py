@@ -71,7 +71,7 @@ def check(data: st.DataObject, world: World, tally: judge.Tally) -> None:
     count = data.draw(st.integers(1, MOST_EDITS))
     for number in range(count):
         turn = world.sample.seed + 5 * number  # or the first would be drawn most
-        names = sorted(DRAWERS)
+        names = [*sorted(DRAWERS), "rescale", "normalize", "rescale"]  # what slots follow
         name = data.draw(st.sampled_from(names[turn % len(names) :] + names[: turn % len(names)]))
         state = states[-1]
         edit = {"op": name, **DRAWERS[name](data.draw, state, world)}
@@ -155,6 +155,9 @@ def _carry_out(
     assert not wrong, wrong
     wrong = judge.check_preview(judge.preview(world, document), report, world, found)
     assert not wrong, wrong
+    if state.items == world.items:
+        gone = judge.removed(world, state)
+        assert {path for path in report.removed if path in gone.known} == gone.paths
     tally.done += 1
     if len(states) > 2:
         at = data.draw(st.integers(1, len(states) - 2))

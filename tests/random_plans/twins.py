@@ -167,7 +167,7 @@ def follow_new_values(
             continue
         if policy is None and world is not None and world.is_checkpoint(edit["with"]):
             said = words(slot.path)
-            if said not in ("warm", "reset", "keep"):
+            if said not in ("warm", "reset", "keep", ""):
                 home = state.leaves[slot.param].home
                 assert home is not None
                 value = world.twin_of(home, slot, before)

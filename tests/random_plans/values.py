@@ -32,9 +32,12 @@ def rounded(values: Any, dtype: str) -> np.ndarray:
         return np.asarray(values).astype(np.dtype(dtype))
 
 
-def put(state: State, path: Path, value: Any, *, ulps: float = 0, known: bool = True) -> None:
-    """Give a leaf another value; Python numbers stay Python numbers."""
+def put(
+    state: State, path: Path, value: Any, *, ulps: float = 0, known: bool | None = None
+) -> None:
+    """Give a leaf another value; Python numbers stay Python numbers, and what is not known stays so."""
     leaf = state.leaves[path]
+    known = leaf.known if known is None else known
     if leaf.is_python:
         value = type(leaf.value)(np.asarray(value)[()])
     state.leaves[path] = leaf.with_value(value, ulps=ulps, known=known)
@@ -47,6 +50,9 @@ def _sizes(values: Any) -> np.ndarray:
 
 def check_loss(state: State, path: Path, old: Any, new: Any, *, zeros: bool = True) -> None:
     """New infinities are refused; whether zeros are a loss, the program may say."""
+    if not state.leaves[path].known:
+        state.may[1] = f"'{printed(path)}' is not known"
+        return
     before, after = _sizes(old), _sizes(new)
     if not np.isfinite(after[np.isfinite(before)]).all():
         state.refuse_value(f"'{printed(path)}' gets infinities")
@@ -210,7 +216,7 @@ def replace_values(state: State, edit: Fields, world: World, words: Words) -> No
                 state.may[2] = f"'{printed(path)}' may count steps"
             if given and not np.any(value):
                 state.may[1] = f"{given} becomes 0"
-            put(state, path, np.full(leaf.shape, value))
+            put(state, path, np.full(leaf.shape, value), known=True)
         twins.refuse_negative(before, selected, given)
         twins.follow_new_values(state, before, edit, selected, words)
         return
@@ -265,7 +271,7 @@ def reinit(state: State, edit: Fields, world: World, words: Words) -> None:
             value = _number_in(constant, leaf)
             if constant and not np.any(value):
                 state.may[1] = f"{constant} becomes 0"
-            put(state, path, np.full(leaf.shape, value))
+            put(state, path, np.full(leaf.shape, value), known=True)
     signed = constant if constant is not None else (0.0 if edit["init"] == "uniform" else -1.0)
     twins.refuse_negative(before, selected, signed)
     twins.follow_new_values(state, before, edit, selected, words)
@@ -286,7 +292,7 @@ def set_number(state: State, edit: Fields, world: World, words: Words) -> None:
             state.may[2] = f"'{printed(path)}' may count steps"
         if to and not np.any(value):
             state.may[1] = f"{to} becomes 0"
-        put(state, path, np.full(leaf.shape, value))
+        put(state, path, np.full(leaf.shape, value), known=True)
     twins.refuse_negative(before, selected, -1.0 if to is not True and to < 0 else 1.0)
     for path in selected:
         if path in state.clocks:
