@@ -187,7 +187,8 @@ class State:
 
 
 Words = Callable[[Path], str]
-"""What the preview says of the twin at a path after the edit in question: its policy, '' if nothing."""
+"""What the preview says of the twin at a path after the edit in question: its policy, '' if nothing, and
+``refused`` where there is no preview."""
 
 Fields = Mapping[str, Any]
 """An edit as it stands in a plan."""

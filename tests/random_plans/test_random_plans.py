@@ -111,7 +111,8 @@ def _after(
     except SurgeryError as error:
         code, why = error.exit_code, str(error)
     policies = {} if said is None else {leaf.path: leaf.policy or "" for leaf in said.leaves}
-    words: Words = lambda path: policies.get(printed(path), "")  # noqa: E731
+    silence = "refused" if said is None else ""
+    words: Words = lambda path: policies.get(printed(path), silence)  # noqa: E731
     after, expected = None, 0
     try:
         after = reference.edited(state, edit, world, words, document)

@@ -83,7 +83,8 @@ def follow_factor(
         if own is None:
             own = "transform"
             if words(slot.path) in ("keep", ""):
-                if _is_told(edit) and not _is_array(edit, factors[slot.param]):
+                is_told = _is_told(edit) and not _is_array(edit, factors[slot.param])
+                if is_told and np.any(state.leaves[slot.path].value):  # zeros stay zeros
                     raise AssertionError(f"'{printed(slot.path)}' is kept, and its kind was told")
                 own = "keep"
         if own == "transform":
@@ -167,7 +168,7 @@ def follow_new_values(
             continue
         if policy is None and world is not None and world.is_checkpoint(edit["with"]):
             said = words(slot.path)
-            if said not in ("warm", "reset", "keep", ""):
+            if said not in ("warm", "reset", "keep", "", "refused"):
                 home = state.leaves[slot.param].home
                 assert home is not None
                 value = world.twin_of(home, slot, before)

@@ -202,6 +202,12 @@ def _number_in(number: float, leaf: Leaf) -> np.ndarray:
     return rounded(np.float64(number), leaf.dtype)
 
 
+def _may_be_out_of_range(state: State, path: Path, number: float) -> None:
+    """What counts steps is not negative, and settings of an optimizer have ranges of their own."""
+    if (state.leaves[path].is_integer and number < 0) or "hyperparams" in path:
+        state.may[2] = f"{number} may be out of the range of '{printed(path)}'"
+
+
 def replace_values(state: State, edit: Fields, world: World, words: Words) -> None:
     given = edit["with"]
     before = state.copy()
@@ -212,8 +218,7 @@ def replace_values(state: State, edit: Fields, world: World, words: Words) -> No
             if not (leaf.is_floating or leaf.is_integer or leaf.is_complex):
                 raise Refused(2, f"no number stands in '{printed(path)}'")
             value = _number_in(given, leaf)
-            if leaf.is_integer and given < 0:
-                state.may[2] = f"'{printed(path)}' may count steps"
+            _may_be_out_of_range(state, path, given)
             if given and not np.any(value):
                 state.may[1] = f"{given} becomes 0"
             put(state, path, np.full(leaf.shape, value), known=True)
@@ -288,8 +293,7 @@ def set_number(state: State, edit: Fields, world: World, words: Words) -> None:
         if isinstance(to, bool) != (leaf.dtype == "bool"):
             raise Refused(2, "a flag is no number")
         value = np.asarray(to) if isinstance(to, bool) else _number_in(to, leaf)
-        if leaf.is_integer and to < 0:
-            state.may[2] = f"'{printed(path)}' may count steps"
+        _may_be_out_of_range(state, path, to)
         if to and not np.any(value):
             state.may[1] = f"{to} becomes 0"
         put(state, path, np.full(leaf.shape, value), known=True)
