@@ -18,6 +18,7 @@ FLOORS = {
     "quantities": 0,
     "regular_files": 0,
     "tree": 0,
+    "effect": 0,
     "draft": 1,
     "operations": 1,
     "optimizer": 1,

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft import Draft, LeafRef, Operand
+from surgery_cli.effect import Effect, Means
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
 from surgery_cli.operations.factors import find_leaf
@@ -65,7 +66,6 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: average\n  at: params\n  with: runs/other\n  weights: [3, 1]\n"
     selects_everything_without_at: ClassVar[bool] = True
-    default_policy: ClassVar[str] = "warm"
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
 
     def selectable(self, spec: LeafSpec) -> bool:
@@ -127,6 +127,10 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
                 fix="give weights whose sum is a number other than 0",
                 field="weights",
             )
+
+    @property
+    def effect(self) -> Effect:
+        return Means()
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         first, *others = self.weights or (1.0,) * (1 + len(at.operands))

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft import Draft, LeafRecipe, LeafRef, Operand, Step, is_numeric
+from surgery_cli.effect import Effect, constant_after, is_new
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
@@ -296,8 +297,15 @@ class Operation(
 class LeafOperation(Operation):
     """Same path, new value. Subclasses give ``cut`` and ``compute``, and where needed the hooks below."""
 
-    ignores_leaf: ClassVar[bool] = False
-    """True if the new value does not depend on the old one, which is then not read."""
+    @property
+    def effect(self) -> Effect:
+        """What the edit does to a leaf; everything that follows from it dispatches on this."""
+        raise NotImplementedError
+
+    @property
+    def ignores_leaf(self) -> bool:
+        """True if the new value does not depend on the old one, which is then not read."""
+        return is_new(self.effect)
 
     @property
     def cut(self) -> Cut:
@@ -388,7 +396,7 @@ class LeafOperation(Operation):
 
     def filled(self, before: float | None) -> float | None:
         """The one number that every element is afterwards; ``before`` is what every element was, if that is known."""
-        return None
+        return constant_after(self.effect, before)
 
     def carry(self, slot: Slot) -> tuple[LeafOperation, ...] | None:
         """The same edit for a twin in the optimizer state, as operations for ``step_on_twin``.
@@ -396,9 +404,6 @@ class LeafOperation(Operation):
         Empty if the twin stays right as it is; None if no rule is known (the policy decides).
         """
         return None
-
-    default_policy: ClassVar[str] = "reset"
-    """What happens to twins if nobody says: ``transform`` for factors, ``warm`` for new values."""
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         from surgery_cli.errors import Gathering

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft import Step
+from surgery_cli.effect import Effect, Keeps
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.base import Kit, LeafOperation, Place
 from surgery_cli.operations.settings import LARGEST, integer_range
@@ -46,7 +47,6 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: cast\n  at: params\n  where_dtype: floating\n  to: bfloat16\n"
     selects_everything_without_at: ClassVar[bool] = True
-    default_policy: ClassVar[str] = "keep"
 
     def selectable(self, spec: LeafSpec) -> bool:
         if self.patterns:
@@ -85,8 +85,9 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
             )
         return recast(spec, self.to)
 
-    def filled(self, before: float | None) -> float | None:
-        return before
+    @property
+    def effect(self) -> Effect:
+        return Keeps()
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         new = kit.cast(block, self.to)

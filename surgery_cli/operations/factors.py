@@ -7,6 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 from surgery_cli.draft import LeafRecipe, LeafRef, Operand, Step, is_numeric
+from surgery_cli.effect import Effect, Scales, Shifts
 from surgery_cli.errors import MissingError, PlanError, ValueRefusal
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.operations.underflow import refuse_lost_products
@@ -177,8 +178,9 @@ class ScaleByPower(LeafOperation, tag="scale_by_power", kw_only=True, frozen=Tru
             )
         return (factor,)
 
-    def filled(self, before: float | None) -> float | None:
-        return before if before == 0 else None
+    @property
+    def effect(self) -> Effect:
+        return Scales()
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         base = at.operands["by"]
@@ -205,6 +207,10 @@ class ScaleAboveStart(LeafOperation, tag="scale_above_start", kw_only=True, froz
     by: float
     start: float
     even: bool
+
+    @property
+    def effect(self) -> Effect:
+        return Shifts()
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         left = left_of_start(block, self.start, kit, at, even=self.even)
@@ -286,8 +292,9 @@ class ScaleByMeasured(LeafOperation, tag="scale_by_measured", kw_only=True, froz
     def finish(self, measured: Any, path: LeafPath) -> Any:
         return self.measure_of.finish(measured, path)
 
-    def filled(self, before: float | None) -> float | None:
-        return before if before == 0 else None
+    @property
+    def effect(self) -> Effect:
+        return Scales()
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         whole = at.measured.size == 1

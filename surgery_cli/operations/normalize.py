@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
+from surgery_cli.effect import Effect, Scales
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place
 from surgery_cli.operations.factors import ScaleByMeasured, smallest_factor
@@ -43,7 +44,6 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
     ] = "error"
 
     example: ClassVar[str] = "- op: normalize\n  at: params/Dense_0/kernel\n  norm: l2\n"
-    default_policy: ClassVar[str] = "transform"
 
     @property
     def cut(self) -> Cut:
@@ -145,6 +145,10 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
         fix = "reach a larger norm, or cast the leaf to a wider dtype first"
         refuse_lost_products(block, new, smallest_factor(factor, kit), kit, at, fix=fix)
         return new
+
+    @property
+    def effect(self) -> Effect:
+        return Scales()
 
     def carry(self, slot: Slot) -> tuple[LeafOperation, ...] | None:
         if slot.relation in ("one", "hole"):

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft import Draft, Step
+from surgery_cli.effect import Draws, Effect, Sets
 from surgery_cli.operations import initializers
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene
 from surgery_cli.tree.paths import LeafPath
@@ -65,8 +66,6 @@ class Reinit(LeafOperation, tag="reinit", kw_only=True, frozen=True):
     ] = None
 
     example: ClassVar[str] = "- op: reinit\n  at: params/Dense_0/kernel\n  init: lecun_normal\n"
-    ignores_leaf: ClassVar[bool] = True
-    default_policy: ClassVar[str] = "warm"
 
     @property
     def cut(self) -> Cut:
@@ -116,9 +115,10 @@ class Reinit(LeafOperation, tag="reinit", kw_only=True, frozen=True):
             drawn = drawn * values.scale + values.shift
         return kit.cast(drawn, at.after.dtype)
 
-    def filled(self, before: float | None) -> float | None:
-        constant = {"zeros": 0.0, "ones": 1.0, "constant": self.value}
-        return constant.get(self.init)
+    @property
+    def effect(self) -> Effect:
+        constant = {"zeros": 0.0, "ones": 1.0, "constant": self.value}.get(self.init)
+        return Draws(self.init == "uniform") if constant is None else Sets(constant)
 
     def _values(self, spec: LeafSpec) -> initializers.Values:
         """What is drawn for such a leaf."""

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft import Draft, LeafRecipe, LeafRef
+from surgery_cli.effect import Effect, Sets, Takes
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.operations.cast import step_to
@@ -40,8 +41,6 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
     cast: Annotated[bool, Meta(description="Convert where the dtype there is another.")] = False
 
     example: ClassVar[str] = "- op: replace\n  at: params/Dense_0/bias\n  with: 0\n"
-    ignores_leaf: ClassVar[bool] = True
-    default_policy: ClassVar[str] = "warm"
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
 
     def output(self, spec: LeafSpec) -> LeafSpec:
@@ -71,8 +70,9 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
         filled = kit.apply(lambda: kit.xp.full(at.shape, number, dtype=wide))
         return kit.cast(filled, at.after.dtype)
 
-    def filled(self, before: float | None) -> float | None:
-        return None if isinstance(self.with_, str) else self.with_
+    @property
+    def effect(self) -> Effect:
+        return Takes() if isinstance(self.with_, str) else Sets(self.with_)
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         if not isinstance(self.with_, str):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta
 
 from surgery_cli.draft import Operand
+from surgery_cli.effect import Effect, Scales
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
 from surgery_cli.operations.factors import (
     ScaleAboveStart,
@@ -38,7 +39,6 @@ class Rescale(LeafOperation, tag="rescale", kw_only=True, frozen=True):
     ]
 
     example: ClassVar[str] = "- op: rescale\n  at: params/Dense_0/kernel\n  by: 0.5\n"
-    default_policy: ClassVar[str] = "transform"
     path_fields: ClassVar[tuple[str, ...]] = ("by",)
 
     def output(self, spec: LeafSpec) -> LeafSpec:
@@ -69,8 +69,9 @@ class Rescale(LeafOperation, tag="rescale", kw_only=True, frozen=True):
             refuse_lost_products(block, new, abs(number), kit, at)
         return new
 
-    def filled(self, before: float | None) -> float | None:
-        return before if before == 0 else None
+    @property
+    def effect(self) -> Effect:
+        return Scales(None if isinstance(self.by, str) else self.by)
 
     def carry(self, slot: Slot) -> tuple[LeafOperation, ...] | None:
         if slot.relation in ("one", "hole"):

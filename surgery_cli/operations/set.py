@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from surgery_cli.effect import Effect, Sets
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Place
 from surgery_cli.operations.settings import check_fits
@@ -27,8 +28,6 @@ class Set(LeafOperation, tag="set", kw_only=True, frozen=True):
     ]
 
     example: ClassVar[str] = "- op: set\n  at: step\n  to: 0\n"
-    ignores_leaf: ClassVar[bool] = True
-    default_policy: ClassVar[str] = "warm"
 
     def output(self, spec: LeafSpec) -> LeafSpec:
         if spec.kind not in _HOLDS_A_NUMBER or spec.size != 1:
@@ -58,5 +57,6 @@ class Set(LeafOperation, tag="set", kw_only=True, frozen=True):
             return kit.cast(filled, at.after.dtype)
         return kit.apply(lambda: kit.xp.full(at.shape, int(self.to), dtype=at.after.dtype))
 
-    def filled(self, before: float | None) -> float | None:
-        return self.to
+    @property
+    def effect(self) -> Effect:
+        return Sets(self.to)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from surgery_cli.effect import Effect, Sets, Shifts
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place
 from surgery_cli.operations.settings import check_fits
@@ -16,15 +17,15 @@ class FillFresh(LeafOperation, tag="fill_fresh", kw_only=True, frozen=True):
     """Put the optimizer's own initial value into every element of a slot."""
 
     value: float
-    ignores_leaf = True
 
     def output(self, spec: LeafSpec) -> LeafSpec:
         super().output(spec)
         check_fits(self.value, spec, "fill")
         return spec
 
-    def filled(self, before: float | None) -> float | None:
-        return self.value
+    @property
+    def effect(self) -> Effect:
+        return Sets(self.value)
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         filled = kit.apply(lambda: kit.xp.full(at.shape, self.value, dtype="float64"))
@@ -55,6 +56,10 @@ class FillMean(LeafOperation, tag="fill_mean", kw_only=True, frozen=True):
                 path=str(path),
             )
         return measured
+
+    @property
+    def effect(self) -> Effect:
+        return Shifts()
 
     def filled(self, before: float | None) -> float | None:
         return before

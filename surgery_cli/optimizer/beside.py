@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from surgery_cli.effect import Draws, Effect
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
-
-if TYPE_CHECKING:
-    from surgery_cli.operations.base import LeafOperation
 
 
 class Beside:
     """The copies of params that an edit changes: which it leaves alone, and which it names itself."""
 
-    def __init__(self, edit: LeafOperation) -> None:
-        self._is_drawn = getattr(edit, "init", "zeros") not in ("zeros", "ones", "constant")
+    def __init__(self, effect: Effect) -> None:
+        self._is_drawn = isinstance(effect, Draws)
         self._alone: dict[LeafPath, Slot] = {}
         self._named: dict[LeafPath, Slot] = {}
 

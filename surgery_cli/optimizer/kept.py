@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from surgery_cli.effect import Effect, Scales
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 
@@ -37,8 +38,8 @@ class Kept(msgspec.Struct):
         is_moment = slot.is_second_moment and slot.power is None
         self.may_be_adam |= is_moment and slot.optimizer == _FAMILY
 
-    def sentence(self, factor: float | None, *, scales: bool) -> str:
-        """The note; ``factor`` is the edit's own, None if it has none, ``scales`` whether it scales at all."""
+    def sentence(self, effect: Effect) -> str:
+        """The note about an edit with this effect."""
         subject = (
             f"{self.count} slots of '{self.owner}' ({', '.join(self.names)}) are kept as they were"
         )
@@ -46,13 +47,16 @@ class Kept(msgspec.Struct):
             (name,) = self.names
             subject = f"1 slot of '{self.owner}' ({name}) is kept as it was"
         parts = ["; ".join(self.reasons)]
-        if self.may_be_adam and scales:
-            parts.append(f"if it is Adam behind clipping at most, {_coming_steps(factor)}")
+        if self.may_be_adam and isinstance(effect, Scales):
+            parts.append(f"if it is Adam behind clipping at most, {_coming_steps(effect.by)}")
         return f"{subject}: {'; '.join([*parts, *self.remedies])}"
 
 
 def _coming_steps(factor: float | None) -> str:
-    """What Adam does next with the old moments of params that were multiplied by ``factor``, in words."""
+    """What Adam does next with the old moments of params that were multiplied by ``factor``, in words.
+
+    None: by an array, or a measurement, which has no one step to come.
+    """
     if factor is None:
         return "the next steps are too large where the param shrank, and too small where it grew"
     size, step = extreme_step(abs(factor))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from surgery_cli.draft import Draft, LeafRecipe, is_numeric
+from surgery_cli.effect import Keeps, Scales, default_policy, is_new, may_be_negative
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.optimizer.beside import Beside
 from surgery_cli.optimizer.donors import Donors
@@ -54,8 +55,7 @@ def carry_values(
     if not draft.slots:
         return draft
     _refuse_negative(draft, edit, edited)
-    preserves = edit.default_policy == "keep"  # a cast: the values stay what they were
-    if preserves and edit.optimizer in (None, "keep", "transform"):
+    if isinstance(edit.effect, Keeps) and edit.optimizer in (None, "keep", "transform"):
         return draft
     if any(slot.in_optimizer for param in edited for slot in draft.slots_of.get(param, ())):
         takes = any(_is_taken(param, draft, before) for param in edited)
@@ -97,7 +97,8 @@ class _Carrying:
         self._donors = Donors(scene)
         self._kept: dict[LeafPath, Kept] = {}
         self._refused: dict[tuple[object, ...], Problem] = {}
-        self._beside = Beside(edit)
+        self._effect = edit.effect
+        self._beside = Beside(edit.effect)
         self._grafts = Grafts()
 
     def follow(self, param: LeafPath) -> None:
@@ -115,11 +116,11 @@ class _Carrying:
         slots = [slot for state in states.values() for slot in state]
         if self._policy in (None, "transform") and self._graft(param, slots):
             return
-        policy = self._policy or self._edit.default_policy
+        policy = self._policy or default_policy(self._effect)
         restarts = policy == "reset"
         if policy == "warm" and not any(slot.is_second_moment for slot in slots):
             policy = "reset"
-        if _is_zero(self._edit) and policy in ("transform", "warm"):
+        if self._effect == Scales(0) and policy in ("transform", "warm"):
             policy, restarts = "reset", True
         for state in states.values():
             for slot in state:
@@ -240,8 +241,7 @@ class _Carrying:
                 self._reset(slot, "warm")
             return
         spec = self._draft.leaves[slot.path].spec
-        has_new_values = self._edit.ignores_leaf
-        if has_new_values and spec.size > 1:
+        if is_new(self._effect) and spec.size > 1:
             self._apply(slot, (FillMean(),), "warm")
         else:
             self._apply(slot, (), "warm")
@@ -250,7 +250,7 @@ class _Carrying:
 
     def _follow_as_param(self, slot: Slot) -> None:
         """A copy of the param in the optimizer state gets the same edit, or the optimizer would undo it."""
-        if self._edit.ignores_leaf:
+        if is_new(self._effect):
             self._take_param(slot, "carried")
             return
         operations = self._edit.carry(slot)
@@ -280,10 +280,7 @@ class _Carrying:
 
     def notes(self) -> list[str]:
         """Sentences for the preview."""
-        by = getattr(self._edit, "by", None)
-        factor = by if isinstance(by, int | float) else None  # an array has no one step to come
-        scales = self._edit.default_policy == "transform"
-        found = [kept.sentence(factor, scales=scales) for kept in self._kept.values()]
+        found = [kept.sentence(self._effect) for kept in self._kept.values()]
         found += self._grafts.notes(self._draft, self._edited)
         return found + self._beside.notes()
 
@@ -305,10 +302,6 @@ def _half_told(told: Slot, missing: Slot) -> Problem:
     )
 
 
-def _is_zero(edit: LeafOperation) -> bool:
-    return getattr(edit, "by", None) == 0
-
-
 def _is_taken(param: LeafPath, draft: Draft, before: Draft) -> bool:
     """True for a param that the edit took from elsewhere."""
     origin = draft.leaves[param].origin
@@ -317,18 +310,18 @@ def _is_taken(param: LeafPath, draft: Draft, before: Draft) -> bool:
 
 def _refuse_policy(edit: LeafOperation, policy: str | None, *, takes: bool) -> None:
     """Raise if nothing could follow the edit by this policy, whatever the optimizer; ``takes``: from a donor."""
-    if _is_zero(edit) and policy in ("transform", "warm"):
+    if edit.effect == Scales(0) and policy in ("transform", "warm"):
         raise PlanError(
             f"a factor of 0 leaves nothing for `optimizer: {policy}` to follow",
             why="optimizer state follows a factor by its inverse",
             fix="use `optimizer: reset` or `keep`",
             field="optimizer",
         )
-    if edit.default_policy == "warm" and policy == "transform" and not takes:
+    if not isinstance(edit.effect, Keeps | Scales) and policy == "transform" and not takes:
         raise PlanError(
             f"`optimizer: transform` has nothing to follow in '{edit.name}'",
             why="the new values do not come from the old ones"
-            + ("" if edit.ignores_leaf else " alone"),
+            + ("" if is_new(edit.effect) else " alone"),
             fix="use `optimizer: warm`, `reset` or `keep`",
             field="optimizer",
         )
@@ -336,9 +329,7 @@ def _refuse_policy(edit: LeafOperation, policy: str | None, *, takes: bool) -> N
 
 def _refuse_negative(draft: Draft, edit: LeafOperation, edited: Iterable[LeafPath]) -> None:
     """Raise if an edit that names a slot of squares or magnitudes would make it negative."""
-    numbers = [getattr(edit, "by", None), edit.filled(None)]
-    drawn = getattr(edit, "init", "zeros") not in ("zeros", "ones", "constant", "uniform")
-    if not drawn and not any(isinstance(n, int | float) and n < 0 for n in numbers):
+    if not may_be_negative(edit.effect):
         return
     for path in edited:
         slot = draft.slots.get(path)

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from surgery_cli.draft import SOURCE, Draft, LeafRecipe
+from surgery_cli.effect import Scales, Sets, keeps_size
 from surgery_cli.optimizer.clocks import filled_with, has_restarted, is_fresh
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
@@ -226,15 +227,15 @@ def _part_left(recipe: LeafRecipe) -> float | None:
     part: float | None = 1.0
     for step in recipe.steps:
         edit = step.operation
-        if not edit.patterns or edit.selects_everything_without_at:
-            continue  # what follows an edit of the param; a cast or an average, which keep the size
-        factor, number = getattr(edit, "by", None), edit.filled(None)
-        if number is not None:
-            part = 0.0 if number == 0 else None
-        elif isinstance(factor, int | float):
-            part = 0.0 if factor == 0 else part and part * abs(factor)
-        else:
-            part = part and None
+        if not edit.patterns or keeps_size(edit.effect):  # without: it follows an edit of the param
+            continue
+        match edit.effect:
+            case Sets(to=number):
+                part = 0.0 if number == 0 else None
+            case Scales(by=float() | int() as factor):
+                part = 0.0 if factor == 0 else part and part * abs(factor)
+            case _:
+                part = part and None
     return part
 
 
@@ -253,7 +254,7 @@ def _may_be_warm(slot: Slot, draft: Draft) -> bool:
     has_old_values = param.origin is not None and param.origin.source == SOURCE and not param.steps
     if has_old_values:
         return False
-    return not any(getattr(step.operation, "by", None) == 0 for step in param.steps)
+    return not any(step.operation.effect == Scales(0) for step in param.steps)
 
 
 def _slots(slots: tuple[Slot, ...]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from surgery_cli.draft import SOURCE, Draft, LeafRecipe
+from surgery_cli.effect import keeps_size
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import is_integer
@@ -49,7 +50,7 @@ def _schedule_of(path: LeafPath) -> LeafPath | None:
 
 def _is_set(recipe: LeafRecipe, state: Collection[LeafPath], draft: Draft) -> bool:
     """True if an edit gives the number a value which its schedule does not come along with."""
-    if any(not step.operation.selects_everything_without_at for step in recipe.steps):
+    if any(not keeps_size(step.operation.effect) for step in recipe.steps):
         return True
     is_theirs = recipe.origin is not None and recipe.origin.source != SOURCE
     return is_theirs and all(map(draft.is_untouched, state))

@@ -32,6 +32,8 @@ class EditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     """How many twins by policy: ``{"transform": 2}``."""
     bytes: int = 0
     """Bytes in memory of the leaves whose values change."""
+    effect: str = ""
+    """What a value edit does to a leaf: ``scales``, ``sets``, ``draws``, …; see ``surgery_cli.effect``."""
     taken_for: list[str] = []
     """What twins are taken for that follow without proof; see ``Preview.assumptions``."""
 

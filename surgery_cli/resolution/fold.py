@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from surgery_cli.draft import SOURCE, Draft, DraftItems, LeafRef
+from surgery_cli.effect import Keeps, Shifts
 from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation, Operation, Source
 from surgery_cli.optimizer import policies
@@ -180,7 +181,7 @@ class Stage:
     def carried(
         self, draft: Draft, edit: LeafOperation, edited: Sequence[LeafPath], before: Draft
     ) -> Draft:
-        if self.policy(edit) != "keep" and edit.default_policy != "keep":
+        if self.policy(edit) != "keep" and not isinstance(edit.effect, Keeps | Shifts):
             self._strangers.refuse_followers(edit, edited, before)
         return policies.carry_values(draft, edit, edited, before, self.policy(edit), self)
 

@@ -7,9 +7,11 @@ from collections import Counter
 import msgspec
 
 from surgery_cli.draft import SOURCE, Draft, LeafRef
+from surgery_cli.effect import Keeps
 from surgery_cli.engine.reading import read_scalar
 from surgery_cli.errors import CheckpointError
-from surgery_cli.operations.base import Operation
+from surgery_cli.operations.base import LeafOperation, Operation
+from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.optimizer.restarts import Restart, Shift, restarts, shifts
 from surgery_cli.optimizer.settled import said_by_script
 from surgery_cli.optimizer.survey import OptimizerSurvey, survey
@@ -72,10 +74,11 @@ def _changes_slots(edit: Operation, plan: Plan) -> bool:
 
     Also where no power is asked for: what values tell must be looked at before they change, for later runs.
     """
-    if edit.name == "reset-optimizer":
+    if isinstance(edit, ResetOptimizer):
         return True
-    is_valued = getattr(edit, "default_policy", "keep") != "keep"
-    return is_valued and (edit.optimizer or plan.optimizer) != "keep"
+    if not isinstance(edit, LeafOperation) or isinstance(edit.effect, Keeps):
+        return False
+    return (edit.optimizer or plan.optimizer) != "keep"
 
 
 def _open(found: OptimizerSurvey) -> int:

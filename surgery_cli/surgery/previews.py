@@ -8,7 +8,9 @@ from typing import Any
 
 from surgery_cli import reports
 from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.effect import name_of
 from surgery_cli.engine.evaluation import read_bytes
+from surgery_cli.operations.base import LeafOperation
 from surgery_cli.plan import Plan
 from surgery_cli.store.file_writers import CONVERTED_LAYOUT
 from surgery_cli.store.item_plan import Way, is_converted
@@ -132,6 +134,7 @@ def edit_lines(draft: Draft, plan: Plan) -> list[reports.EditLine]:
                 leaves=outcome.leaves,
                 twins=outcome.twins,
                 bytes=outcome.bytes,
+                effect=name_of(edit.effect) if isinstance(edit, LeafOperation) else "",
                 taken_for=list(dict.fromkeys(taken.taken_for for _, taken in outcome.assumed)),
             )
         )

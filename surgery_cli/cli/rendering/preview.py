@@ -12,7 +12,7 @@ from surgery_cli.cli.rendering.words import (
     leaves_text,
     shown_path,
 )
-from surgery_cli.operations.table import operations
+from surgery_cli.effect import NEW_NAMES
 from surgery_cli.quantities import byte_text
 from surgery_cli.reports import ChangedLeaf, EditLine, Preview, Report
 
@@ -66,12 +66,10 @@ _MEANINGS: Final = {
 """What becomes of twins, for those policies whose names do not say it."""
 
 
-def _meaning(policy: str, operation: str, taken_for: Sequence[str]) -> str:
+def _meaning(policy: str, effect: str, taken_for: Sequence[str]) -> str:
     """What the policy does to twins under this edit, in brackets; '' where its name says it."""
     if policy == "warm":
-        kind = operations().get(operation)
-        is_new = kind is not None and getattr(kind, "ignores_leaf", False)
-        second = "at their mean" if is_new else "kept"
+        second = "at their mean" if effect in NEW_NAMES else "kept"
         return f" (first moments 0, second moments {second})"
     if policy in ("transform", "reset") and taken_for:
         return f" ({_MEANINGS[policy]}, taken for {' and '.join(taken_for)})"
@@ -80,7 +78,7 @@ def _meaning(policy: str, operation: str, taken_for: Sequence[str]) -> str:
 
 def _edit_row(number: int, edit: EditLine) -> Row:
     twins = ", ".join(
-        f"{count:,} {policy}{_meaning(policy, edit.operation, edit.taken_for)}"
+        f"{count:,} {policy}{_meaning(policy, edit.effect, edit.taken_for)}"
         for policy, count in edit.twins.items()
     )
     return (

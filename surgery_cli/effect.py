@@ -1,0 +1,118 @@
+"""What an edit does to the leaves that it names: one of a few effects, said by the operation itself.
+
+The sum is closed. Whatever follows from an edit (what becomes of the optimizer's slots, which edits of slots are
+refused, what the preview says) dispatches on the effect and on nothing else; a new operation says which one it has.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+
+class Keeps(msgspec.Struct, frozen=True):
+    """The values stay what they were, but for rounding: another dtype."""
+
+
+class Scales(msgspec.Struct, frozen=True):
+    """The values are multiplied: ``by`` a number, or (None) by an array, or by what is measured of the leaf."""
+
+    by: float | None = None
+
+
+class Sets(msgspec.Struct, frozen=True):
+    """Every element becomes the number ``to``, whatever it was."""
+
+    to: float
+
+
+class Draws(msgspec.Struct, frozen=True):
+    """Every element is random, whatever it was; each path has random values of its own."""
+
+    is_nonnegative: bool = False
+
+
+class Takes(msgspec.Struct, frozen=True):
+    """The leaf is taken from elsewhere: another checkpoint, or a file."""
+
+
+class Means(msgspec.Struct, frozen=True):
+    """The leaf becomes a weighted mean of itself and its like in other checkpoints."""
+
+
+class Shifts(msgspec.Struct, frozen=True):
+    """The values change by something else than a factor: no gradient follows from that."""
+
+
+Effect: TypeAlias = Keeps | Scales | Sets | Draws | Takes | Means | Shifts
+
+_DEFAULT_POLICIES: Final[dict[type, str]] = {
+    Keeps: "keep",
+    Scales: "transform",
+    Sets: "warm",
+    Draws: "warm",
+    Takes: "warm",
+    Means: "warm",
+    Shifts: "keep",
+}
+
+
+def default_policy(effect: Effect) -> str:
+    """What happens to slots if nobody says: ``transform`` for factors, ``warm`` for new values."""
+    return _DEFAULT_POLICIES[type(effect)]
+
+
+def name_of(effect: Effect) -> str:
+    """The word for it in documents.
+
+    >>> name_of(Scales(0.5))
+    'scales'
+    """
+    return type(effect).__name__.lower()
+
+
+_NEW: Final = (Sets, Draws, Takes)
+
+NEW_NAMES: Final = frozenset(kind.__name__.lower() for kind in _NEW)
+"""The effects, by ``name_of``, after which values do not depend on what they were."""
+
+
+def is_new(effect: Effect) -> bool:
+    """True if the values do not depend on what they were."""
+    return isinstance(effect, _NEW)
+
+
+def keeps_size(effect: Effect) -> bool:
+    """True if the values stay about as large as they were."""
+    return isinstance(effect, Keeps | Means)
+
+
+def may_be_negative(effect: Effect) -> bool:
+    """True if the effect can make values negative that were not; an array of factors is not looked into."""
+    match effect:
+        case Scales(by=float() | int() as number) | Sets(to=number):
+            return number < 0
+        case Draws(is_nonnegative=never):
+            return not never
+        case Shifts():
+            return True
+        case _:
+            return False
+
+
+def constant_after(effect: Effect, before: float | None) -> float | None:
+    """The one number that every element is afterwards; ``before`` is what every element was, where that is known.
+
+    >>> constant_after(Sets(1.0), None), constant_after(Scales(0.5), 0.0), constant_after(Scales(0.5), None)
+    (1.0, 0.0, None)
+    """
+    match effect:
+        case Sets(to=number):
+            return number
+        case Keeps():
+            return before
+        case Scales():
+            return before if before == 0 else None
+        case _:
+            return None
