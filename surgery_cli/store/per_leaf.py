@@ -117,7 +117,6 @@ def _documents(directory: Path, prefix: str = "") -> Iterator[tuple[str, int]]:
     for version, document in DOCUMENT_NAMES.items():
         if not prefix and (directory / document).is_file():
             yield "", version
-            return
     for entry in sorted(os.scandir(directory), key=lambda e: e.name):
         if not entry.is_dir():
             if not entry.is_file():
