@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from surgery_cli.tree.series import folded
+from surgery_cli.words.series import folded
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):

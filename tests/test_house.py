@@ -11,29 +11,19 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = REPOSITORY / "surgery_cli"
 
+DESIGN = REPOSITORY / "docs" / "design.md"
+
 FLOORS = {
-    "addresses": 0,
-    "errors": 0,
-    "json_decoding": 0,
-    "quantities": 0,
-    "regular_files": 0,
-    "tree": 0,
-    "effect": 0,
-    "draft": 1,
-    "operations": 1,
-    "optimizer": 1,
-    "plan": 2,
-    "resolution": 2,
-    "store": 3,
-    "compute": 3,
-    "engine": 4,
-    "verification": 4,
-    "probe": 4,
-    "reports": 5,
-    "surgery": 5,
-    "cli": 6,
-    "__main__": 6,
+    room: int(floor)
+    for floor, room in re.findall(r"^\| (\d) \| `(\w+)` \|", DESIGN.read_text(), re.MULTILINE)
 }
+"""The floor of every room, as the page on the design says it."""
+
+KNOWN_CIRCLES = [
+    {"draft", "operations", "optimizer.detect", "optimizer.follow"},
+    {"surgery", "surgery.probing"},
+]
+"""Folders that still import each other: a recipe's step is an operation, and the probe is not yet one room."""
 HEAVY = {"flax", "jax", "ml_dtypes", "numpy", "optax", "orbax", "rich", "tensorstore"}
 LAZY_AT_START_UP = {"flax", "jax", "jaxlib", "numpy", "optax", "orbax", "rich", "tensorstore"}
 
@@ -76,9 +66,20 @@ def imports_of(module):
     return set(imported(tree.body))
 
 
-def test_every_module_has_a_floor():
-    rooms = {room(module) for module in SOURCES if room(module)}
-    assert rooms <= FLOORS.keys()
+def everything_imported(module):
+    """As ``imports_of``, and what is imported for types or inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(SOURCES[module].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in SOURCES else node.module for name in inner}
+    return found
+
+
+def test_every_room_has_a_floor_and_every_floor_a_room():
+    assert {room(module) for module in SOURCES if room(module)} == FLOORS.keys()
 
 
 @pytest.mark.parametrize("module", [module for module in SOURCES if room(module)])
@@ -108,6 +109,41 @@ def test_modules_import_each_other_without_a_circle():
 
     for module in graph:
         visit(module)
+
+
+def folder(module):
+    """The folder that a module stands in; a package's own file stands in the package."""
+    inside = module if SOURCES[module].name == "__init__.py" else module.rpartition(".")[0]
+    return inside.partition(".")[2] or module.partition(".")[2]
+
+
+def circles(graph):
+    """Groups of nodes that lead to each other, each as a set."""
+    reach = {node: {node} for node in graph}
+    for _ in graph:
+        wider = {
+            node: set().union(*(reach.get(n, {n}) for n in seen)) for node, seen in reach.items()
+        }
+        wider = {
+            node: seen.union(*(graph.get(n, ()) for n in seen)) for node, seen in wider.items()
+        }
+        if wider == reach:
+            break
+        reach = wider
+    groups = {frozenset(b for b in reach if b in reach[a] and a in reach[b]) for a in reach}
+    return [set(group) for group in groups if len(group) > 1]
+
+
+def test_folders_import_each_other_without_a_circle_but_for_those_that_are_known():
+    graph = {}
+    for module in SOURCES:
+        found = {folder(name) for name in everything_imported(module) if name in SOURCES}
+        graph.setdefault(folder(module), set()).update(found - {folder(module), ""})
+    found = circles(graph)
+    assert [group for group in found if group not in KNOWN_CIRCLES] == []
+    assert [group for group in KNOWN_CIRCLES if group not in found] == [], (
+        "mended: take it off the list"
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,14 @@
 import pytest
 from hand_built_trees import COUNT, B, HandBuilt, W, adam, array, no_donor, printed, resolved
 
-from surgery_cli.draft import DraftItems, LeafRef, Operand
+from surgery_cli.draft.recipe import DraftItems, LeafRef, Operand
 from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.keep import Keep
 from surgery_cli.operations.rename import Rename
-from surgery_cli.optimizer.survey import OptimizerSurvey, Question
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey, Question
 from surgery_cli.plan import Origin, Plan
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.paths import LeafPath

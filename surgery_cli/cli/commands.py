@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from surgery_cli.addresses import LocalAddress, local_address
-from surgery_cli.cli.groups import taking
+from surgery_cli.cli.option_groups import taking
 from surgery_cli.cli.option_values import settings_of, tolerance_of
 from surgery_cli.cli.options import (
     Checkpoint,
@@ -34,6 +33,7 @@ from surgery_cli.cli.options import (
     written_address,
 )
 from surgery_cli.cli.printing import print_document, print_json, progress, saying
+from surgery_cli.inputs.addresses import LocalAddress, local_address
 
 if TYPE_CHECKING:
     from surgery_cli.plan import Plan

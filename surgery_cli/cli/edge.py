@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from surgery_cli.cli.heap import collect_rarely, reuse_blocks
+from surgery_cli.cli.process import collect_rarely, reuse_blocks
 from surgery_cli.errors import PlanError, Problem, SurgeryError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def run_command(command: Command, arguments: Sequence[str]) -> int:
 def _say_ended(how: str) -> None:
     """Say what stands after a signal: nothing, or a destination that was whole before the signal came."""
     from surgery_cli.cli.rendering.words import escaped
-    from surgery_cli.store.staging import aftermath
+    from surgery_cli.store.write.staging import aftermath
 
     sys.stderr.write(escaped(f"{how}; {aftermath()}") + "\n")
 
@@ -187,7 +187,7 @@ def _refusal_of_system(error: BaseException) -> SurgeryError | None:
             fix="raise `ulimit -v` and the limits of the container, or run where there is more",
         )
     if isinstance(error, OSError) and error.filename:
-        from surgery_cli.store.listing import unreadable
+        from surgery_cli.store.filesystem.listing import unreadable
 
         return unreadable(Path(os.fsdecode(error.filename)), error)
     return None

@@ -11,10 +11,10 @@ import typer
 
 from surgery_cli.cli import options
 from surgery_cli.cli.completion import complete_leaf
-from surgery_cli.cli.groups import with_parameters
+from surgery_cli.cli.option_groups import with_parameters
 from surgery_cli.cli.option_values import settings_of
 from surgery_cli.cli.options import Output
-from surgery_cli.cli.spelling import in_options, option_name, said_in_options
+from surgery_cli.cli.rendering.spelling import in_options, option_name, said_in_options
 from surgery_cli.operations.table import operations
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from surgery_cli import __version__
-from surgery_cli.cli import cleaning, commands, edge, edits, probe
-from surgery_cli.cli.spelling import example_command, first_line
+from surgery_cli.cli import commands, edge, edits, probe
+from surgery_cli.cli.clean import clean
+from surgery_cli.cli.rendering.spelling import example_command, first_line
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.tree.nearness import nearest
@@ -32,7 +33,7 @@ _COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
         "surgery probe runs/mnist --model train.py:CNN --input 'float32[8,28,28,1]'",
     ),
     "compact": (commands.compact, "surgery compact runs/edited runs/small"),
-    "clean": (cleaning.clean, "surgery clean runs/mnist-edited"),
+    "clean": (clean, "surgery clean runs/mnist-edited"),
     "operations": (commands.show_operations, "surgery operations normalize"),
     "schema": (commands.print_schema, "surgery schema > surgery.schema.json"),
 }

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 import typer
 
-from surgery_cli.addresses import LocalAddress, local_address, local_input, local_object
-from surgery_cli.cli.calling import calling
 from surgery_cli.cli.completion import complete_checkpoint, complete_leaf
-from surgery_cli.cli.groups import taking
+from surgery_cli.cli.option_groups import taking
 from surgery_cli.cli.option_values import kinds_of, memory_of, tolerance_of
+from surgery_cli.cli.probe_options import calling
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.addresses import LocalAddress, local_address, local_input, local_object
 
 if TYPE_CHECKING:
     from surgery_cli.surgery import Options, ProbeOptions

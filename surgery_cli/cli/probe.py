@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from surgery_cli.addresses import LocalAddress, local_input, local_object
-from surgery_cli.cli.calling import calling
-from surgery_cli.cli.groups import taking
+from surgery_cli.cli.option_groups import taking
 from surgery_cli.cli.option_values import tolerance_of
 from surgery_cli.cli.options import (
     Checkpoint,
@@ -24,6 +22,8 @@ from surgery_cli.cli.options import (
     written_address,
 )
 from surgery_cli.cli.printing import print_document
+from surgery_cli.cli.probe_options import calling
+from surgery_cli.inputs.addresses import LocalAddress, local_input, local_object
 
 if TYPE_CHECKING:
     from surgery_cli.surgery import ProbeOptions

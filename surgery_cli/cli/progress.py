@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
 from surgery_cli.cli.rendering.words import duration_text, escaped
-from surgery_cli.quantities import byte_text
+from surgery_cli.words.quantities import byte_text
 
 if TYPE_CHECKING:
     from surgery_cli.surgery import Progress

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from surgery_cli.draft import LeafRecipe, LeafRef, Step
+from surgery_cli.draft.recipe import LeafRecipe, LeafRef, Step
 from surgery_cli.engine import operands
 from surgery_cli.engine.grid import (
     Window,

@@ -11,21 +11,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from surgery_cli.draft import SOURCE
+from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.engine.budget import WORKERS, Budget
+from surgery_cli.engine.checked_source import CheckedSource, Recorded
+from surgery_cli.engine.digests import Digester, LeafDigest
 from surgery_cli.engine.evaluation import Evaluation, is_whole, working_bytes
+from surgery_cli.engine.finite import check_finite
 from surgery_cli.engine.grid import Window, block_shape, windows
 from surgery_cli.engine.progress import Meter
 from surgery_cli.engine.reading import CountedSource, Readable
 from surgery_cli.operations.base import Kit
-from surgery_cli.store.item_plan import PlannedLeaf, Way
-from surgery_cli.store.item_writer import ItemWriter
-from surgery_cli.store.sidecar_edits import write_shape
+from surgery_cli.store.write.item import ItemWriter
+from surgery_cli.store.write.item_plan import PlannedLeaf, Way
+from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import item_bytes
-from surgery_cli.verification.checked_source import CheckedSource, Recorded
-from surgery_cli.verification.digests import Digester, LeafDigest
-from surgery_cli.verification.finite import check_finite
 
 BATCH_BYTES = 128 << 20
 """A transaction holds no more than this, whatever the budget: larger ones only delay what overlaps with them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from surgery_cli.draft import Operand, Step
+from surgery_cli.draft.recipe import Operand, Step
 from surgery_cli.engine.grid import Window, kept_bytes, relative
 from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.tree.specs import is_complex, item_bytes

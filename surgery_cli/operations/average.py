@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft import Draft, LeafRef, Operand
-from surgery_cli.effect import Effect, Means
+from surgery_cli.draft.effect import Effect, Means
+from surgery_cli.draft.recipe import Draft, LeafRef, Operand
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
 from surgery_cli.operations.factors import find_leaf
@@ -24,7 +24,7 @@ from surgery_cli.operations.members import (
     refuse_lacking,
     refuse_repeated,
 )
-from surgery_cli.operations.signs import refuse_negative
+from surgery_cli.operations.nonnegative import refuse_negative
 from surgery_cli.operations.step_ranges import PATTERN as STEPS
 from surgery_cli.operations.underflow import may_lose, refuse_lost
 from surgery_cli.tree.paths import LeafPath

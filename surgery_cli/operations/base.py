@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft import Draft, LeafRecipe, LeafRef, Operand, Step, is_numeric
-from surgery_cli.effect import Effect, constant_after, is_new
+from surgery_cli.draft.effect import Effect, constant_after, is_new
+from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef, Operand, Step, is_numeric
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
 
 if TYPE_CHECKING:
+    from surgery_cli.optimizer.detect.survey import OptimizerSurvey
     from surgery_cli.optimizer.slots import Slot
-    from surgery_cli.optimizer.survey import OptimizerSurvey
 
 OptimizerPolicy = Annotated[
     str, Meta(pattern="^(keep|transform|reset|warm)$", description="What becomes of the twins.")

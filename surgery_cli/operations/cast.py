@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft import Step
-from surgery_cli.effect import Effect, Keeps
+from surgery_cli.draft.effect import Effect, Keeps
+from surgery_cli.draft.recipe import Step
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.base import Kit, LeafOperation, Place
 from surgery_cli.operations.settings import LARGEST, integer_range

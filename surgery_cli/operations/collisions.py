@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Problem
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.series import folded
 from surgery_cli.tree.specs import LeafKind
+from surgery_cli.words.series import folded
 
 
 class Collision(NamedTuple):

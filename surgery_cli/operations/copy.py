@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.collisions import merge_notes
 from surgery_cli.operations.places import PlaceOperation, copied

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.places import PlaceOperation, shallowest, without
-from surgery_cli.optimizer import policies
+from surgery_cli.optimizer.follow import policies
+from surgery_cli.optimizer.follow.partial_moves import refuse_torn_by_deletion
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.optimizer.torn import refuse_torn_by_deletion
 from surgery_cli.tree.paths import LeafPath, PathPattern
 
 

@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.places import PlaceOperation, slots_among
-from surgery_cli.optimizer.roots import is_optimizer_name
+from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath, PathPattern
 

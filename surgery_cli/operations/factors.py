@@ -6,8 +6,8 @@ import math
 import re
 from typing import Any, NamedTuple
 
-from surgery_cli.draft import LeafRecipe, LeafRef, Operand, Step, is_numeric
-from surgery_cli.effect import Effect, Scales, Shifts
+from surgery_cli.draft.effect import Effect, Scales, Shifts
+from surgery_cli.draft.recipe import LeafRecipe, LeafRef, Operand, Step, is_numeric
 from surgery_cli.errors import MissingError, PlanError, ValueRefusal
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.operations.underflow import refuse_lost_products

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft import Draft, LeafRecipe, LeafRef
+from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.extract_item import relocated

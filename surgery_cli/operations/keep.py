@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.places import PlaceOperation, only
 

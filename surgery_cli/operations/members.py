@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene, Source
-from surgery_cli.operations.signs import FOLLOWING, in_optimizer_state
+from surgery_cli.operations.nonnegative import FOLLOWING, in_optimizer_state
 from surgery_cli.operations.step_ranges import named_steps
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from surgery_cli.effect import Effect, Scales
+from surgery_cli.draft.effect import Effect, Scales
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place
 from surgery_cli.operations.factors import ScaleByMeasured, smallest_factor

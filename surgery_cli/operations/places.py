@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from surgery_cli.draft import Draft, LeafRecipe
+from surgery_cli.draft.recipe import Draft, LeafRecipe
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.collisions import Collision, by_subtree, problem_of
@@ -18,9 +18,9 @@ from surgery_cli.operations.sequences import (
     nodes_above,
     raise_all,
 )
-from surgery_cli.optimizer import policies
+from surgery_cli.optimizer.follow import policies
+from surgery_cli.optimizer.follow.partial_moves import refuse_torn_by_copies, refuse_torn_by_moves
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.optimizer.torn import refuse_torn_by_copies, refuse_torn_by_moves
 from surgery_cli.tree.paths import Key, LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft import Draft, Step
-from surgery_cli.effect import Draws, Effect, Sets
+from surgery_cli.draft.effect import Draws, Effect, Sets
+from surgery_cli.draft.recipe import Draft, Step
 from surgery_cli.operations import initializers
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene
 from surgery_cli.tree.paths import LeafPath

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.collisions import merge_notes

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft import Draft, LeafRecipe, LeafRef
-from surgery_cli.effect import Effect, Sets, Takes
+from surgery_cli.draft.effect import Effect, Sets, Takes
+from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.operations.cast import step_to

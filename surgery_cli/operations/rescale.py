@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from surgery_cli.draft import Operand
-from surgery_cli.effect import Effect, Scales
+from surgery_cli.draft.effect import Effect, Scales
+from surgery_cli.draft.recipe import Operand
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
 from surgery_cli.operations.factors import (
     ScaleAboveStart,

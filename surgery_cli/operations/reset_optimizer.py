@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from surgery_cli.draft import SOURCE, Draft, LeafRecipe, is_numeric
+from surgery_cli.draft.recipe import SOURCE, Draft, LeafRecipe, is_numeric
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.operations.set import Set
 from surgery_cli.operations.settings import check_finite
+from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
 from surgery_cli.optimizer.placeholders import KIND
-from surgery_cli.optimizer.resets import refilled, taking_param
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafSpec, is_floating

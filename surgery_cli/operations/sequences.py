@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError, Problem
-from surgery_cli.optimizer.roots import is_optimizer_name
+from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.tree.paths import LeafPath
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from surgery_cli.effect import Effect, Sets
+from surgery_cli.draft.effect import Effect, Sets
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Place
 from surgery_cli.operations.settings import check_fits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from surgery_cli.effect import Effect, Sets, Shifts
+from surgery_cli.draft.effect import Effect, Sets, Shifts
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place
 from surgery_cli.operations.settings import check_fits

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.addresses import local_address
 from surgery_cli.errors import PlanError, Problem
+from surgery_cli.inputs.addresses import local_address
 from surgery_cli.operations.base import Operation, OptimizerPolicy
 from surgery_cli.plan.edits import Misfit, converted, selection_problems
 from surgery_cli.plan.fields import fields_of, takes_numbers

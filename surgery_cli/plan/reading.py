@@ -9,8 +9,9 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
-from surgery_cli.addresses import local_address
 from surgery_cli.errors import PlanError, Problem
+from surgery_cli.inputs.addresses import local_address
+from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.plan.edits import Fault, Misfit, build, converted
@@ -19,7 +20,6 @@ from surgery_cli.plan.formats import FORMATS, parse
 from surgery_cli.plan.plan import SHARED, Origin, Plan, absolute, path_value
 from surgery_cli.plan.text import PlanText, Position, nearest_fix, shown
 from surgery_cli.plan.variables import Variables
-from surgery_cli.regular_files import refuse_special
 
 TOP_LEVEL: Final = ("edits", *SHARED, "vars", "$schema")
 """The keys of a plan file; `$schema` is there for editors."""

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from surgery_cli.errors import Problem, SurgeryError
-from surgery_cli.optimizer.roots import is_optimizer_name
-from surgery_cli.optimizer.survey import survey
+from surgery_cli.optimizer.detect.params_root import is_optimizer_name
+from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.probe.calls import Collections, Expected, Path
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from surgery_cli.addresses import local_object
 from surgery_cli.errors import SurgeryError
+from surgery_cli.inputs.addresses import local_object
 
 EXAMPLE: Final = "e.g. `train.py:CNN` or `train.py:CNN(features=16)`"
 

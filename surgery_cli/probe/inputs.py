@@ -11,11 +11,11 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from surgery_cli.addresses import local_input
 from surgery_cli.errors import SurgeryError
-from surgery_cli.quantities import byte_text
-from surgery_cli.regular_files import refuse_special
+from surgery_cli.inputs.addresses import local_input
+from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.tree.specs import is_complex, is_floating, is_integer
+from surgery_cli.words.quantities import byte_text
 
 _SPEC: Final = re.compile(
     r"(?:(?P<name>[A-Za-z_]\w*(?:\.\w+)*)=)?(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[\d,\s]*)\]"

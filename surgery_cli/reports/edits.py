@@ -33,7 +33,7 @@ class EditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     bytes: int = 0
     """Bytes in memory of the leaves whose values change."""
     effect: str = ""
-    """What a value edit does to a leaf: ``scales``, ``sets``, ``draws``, …; see ``surgery_cli.effect``."""
+    """What a value edit does to a leaf: ``scales``, ``sets``, ``draws``, …; see ``surgery_cli.draft.effect``."""
     taken_for: list[str] = []
     """What twins are taken for that follow without proof; see ``Preview.assumptions``."""
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from surgery_cli.draft import SOURCE, Draft, DraftItems, LeafRef
-from surgery_cli.effect import Keeps, Shifts
+from surgery_cli.draft.effect import Keeps, Shifts
+from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems, LeafRef
 from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation, Operation, Source
-from surgery_cli.optimizer import policies
-from surgery_cli.optimizer.clocks import refuse_half_resets
-from surgery_cli.optimizer.ranges import refuse_out_of_range
-from surgery_cli.optimizer.schedules import refuse_overwritten
-from surgery_cli.optimizer.survey import OptimizerSurvey, survey
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
+from surgery_cli.optimizer.follow import policies
+from surgery_cli.optimizer.follow.clocks import refuse_half_resets
+from surgery_cli.optimizer.follow.ranges import refuse_out_of_range
+from surgery_cli.optimizer.follow.schedules import refuse_overwritten
 from surgery_cli.resolution.names import refuse_unstorable
 from surgery_cli.resolution.outcomes import with_outcome
 from surgery_cli.resolution.selection import Consequence, NothingNamed, select

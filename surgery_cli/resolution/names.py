@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cache
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.tree import json_pointer
 from surgery_cli.tree.nearness import nearest

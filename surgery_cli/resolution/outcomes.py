@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from surgery_cli.draft import Draft, EditOutcome
+from surgery_cli.draft.recipe import Draft, EditOutcome
 from surgery_cli.optimizer.assumptions import Assumption
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath

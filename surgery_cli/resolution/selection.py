@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.operations.base import Operation
-from surgery_cli.optimizer import policies
+from surgery_cli.optimizer.follow import policies
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_floating, is_integer

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from surgery_cli.draft import Draft, LeafRecipe
+from surgery_cli.draft.recipe import Draft, LeafRecipe
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
-from surgery_cli.optimizer.survey import survey
+from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 

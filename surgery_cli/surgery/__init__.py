@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener, Progress
-from surgery_cli.surgery.application import apply
-from surgery_cli.surgery.application import preview as plan
-from surgery_cli.surgery.checking import verify
-from surgery_cli.surgery.cleaning import clean
-from surgery_cli.surgery.comparison import diff
-from surgery_cli.surgery.inspection import complete_path, inspect
+from surgery_cli.surgery.apply import apply
+from surgery_cli.surgery.apply import preview as plan
+from surgery_cli.surgery.clean import clean
+from surgery_cli.surgery.diff import diff
+from surgery_cli.surgery.inspect import complete_path, inspect
 from surgery_cli.surgery.preparation import Options
 from surgery_cli.surgery.probing.options import ProbeOptions
-from surgery_cli.surgery.sealing import seal
+from surgery_cli.surgery.seal import seal
+from surgery_cli.surgery.verify import verify
 
 __all__ = [
     "Listener",

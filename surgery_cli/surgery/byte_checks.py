@@ -10,13 +10,16 @@ import msgspec
 
 from surgery_cli import reports
 from surgery_cli.engine.budget import in_order
+from surgery_cli.engine.digests import LeafDigest, leaf_digest
+from surgery_cli.engine.finite import NonFinite, count_non_finite
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.errors import CheckpointError, PlanError
-from surgery_cli.json_decoding import decode_json
-from surgery_cli.regular_files import refuse_special
-from surgery_cli.store.checkpoint import Checkpoint
-from surgery_cli.surgery.records import (
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.proof.files import file_digests, files_of
+from surgery_cli.proof.metadata_files import device_notes, metadata_faults
+from surgery_cli.proof.records import (
     Record,
     chosen_digests,
     decoded,
@@ -25,11 +28,8 @@ from surgery_cli.surgery.records import (
     record_path,
     recorded_place,
 )
+from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.verification.digests import LeafDigest, leaf_digest
-from surgery_cli.verification.files import file_digests, files_of
-from surgery_cli.verification.finite import NonFinite, count_non_finite
-from surgery_cli.verification.metadata_files import device_notes, metadata_faults
 
 _NOT_SEALED: Final = (
     "no file has a digest: metadata was held against itself, other files and dead bytes against nothing;"

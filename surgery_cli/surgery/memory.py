@@ -12,13 +12,13 @@ from surgery_cli.engine.grid import BLOCK_BYTES
 from surgery_cli.errors import CheckpointError
 from surgery_cli.operations.base import Cut, Operation
 from surgery_cli.operations.factors import ScaleByMeasured
-from surgery_cli.quantities import byte_text
-from surgery_cli.store.item_plan import ItemPlan, PlannedLeaf, Way
-from surgery_cli.store.item_writer import copied_leaves
-from surgery_cli.store.memory_limits import room
-from surgery_cli.store.ocdbt_writer import copying_bytes
-from surgery_cli.store.sidecar_edits import write_shape
+from surgery_cli.store.filesystem.memory_limits import room
+from surgery_cli.store.write.item import copied_leaves
+from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.write.ocdbt import copying_bytes
+from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.tree.specs import LeafSpec, item_bytes
+from surgery_cli.words.quantities import byte_text
 
 _ALWAYS_TRIED_BYTES: Final = 128 << 20
 """What needs no more than this is not refused by a look at the machine, and no budget is cut to less."""

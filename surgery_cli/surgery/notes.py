@@ -7,18 +7,18 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.errors import CheckpointError
-from surgery_cli.quantities import byte_text
-from surgery_cli.store.boundary import Boundary
-from surgery_cli.store.checkpoint import Checkpoint
-from surgery_cli.store.item import PytreeItem
-from surgery_cli.store.item_plan import ItemPlan, Way
-from surgery_cli.store.leftovers import Leftover, leftovers_of
-from surgery_cli.store.owners import State
-from surgery_cli.store.sidecars import ARRAY_METADATAS, SHARDING
-from surgery_cli.store.step_items import STEP_METADATA, step_metadata
-from surgery_cli.store.strategy import WORTHWHILE_DEAD_BYTES, Costs
+from surgery_cli.store.filesystem.boundary import Boundary
+from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, SHARDING
+from surgery_cli.store.write.item_plan import ItemPlan, Way
+from surgery_cli.store.write.leftovers import Leftover, leftovers_of
+from surgery_cli.store.write.owners import State
+from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES, Costs
+from surgery_cli.words.quantities import byte_text
 
 SHOWN_LINKS = 3
 

@@ -6,23 +6,23 @@ from collections import Counter
 
 import msgspec
 
-from surgery_cli.draft import SOURCE, Draft, LeafRef
-from surgery_cli.effect import Keeps
+from surgery_cli.draft.effect import Keeps
+from surgery_cli.draft.recipe import SOURCE, Draft, LeafRef
 from surgery_cli.engine.reading import read_scalar
 from surgery_cli.errors import CheckpointError
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
-from surgery_cli.optimizer.restarts import Restart, Shift, restarts, shifts
-from surgery_cli.optimizer.settled import said_by_script
-from surgery_cli.optimizer.survey import OptimizerSurvey, survey
+from surgery_cli.optimizer.detect.settled import said_by_script
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
+from surgery_cli.optimizer.follow.bias_correction import Restart, Shift, restarts, shifts
 from surgery_cli.plan import Plan
-from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
-from surgery_cli.surgery.contract import Script, items_of
-from surgery_cli.surgery.script_items import aligned
+from surgery_cli.script.items import aligned
+from surgery_cli.script.optimizer_trial import Measured, advised, settled, try_optimizer
+from surgery_cli.script.pytrees import plain_path
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.surgery.like_init import Script, items_of
 from surgery_cli.surgery.state_kinds import with_record, with_values
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.verification.optimizer_trial import Measured, advised, settled, try_optimizer
-from surgery_cli.verification.pytrees import plain_path
 
 
 class Look(msgspec.Struct, frozen=True):

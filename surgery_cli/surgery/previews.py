@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from surgery_cli import reports
-from surgery_cli.draft import SOURCE, Draft
-from surgery_cli.effect import name_of
+from surgery_cli.draft.effect import name_of
+from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.evaluation import read_bytes
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.plan import Plan
-from surgery_cli.store.file_writers import CONVERTED_LAYOUT
-from surgery_cli.store.item_plan import Way, is_converted
-from surgery_cli.store.step_writer import carried_bytes, unchosen_bytes
+from surgery_cli.store.write.files import CONVERTED_LAYOUT
+from surgery_cli.store.write.item_plan import Way, is_converted
+from surgery_cli.store.write.step import carried_bytes, unchosen_bytes
+from surgery_cli.surgery.leaf_names import Names, document_names
 from surgery_cli.surgery.memory import memory_notes
-from surgery_cli.surgery.naming import Names, document_names
 from surgery_cli.surgery.notes import (
     damage_notes,
     dead_notes,

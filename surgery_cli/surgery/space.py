@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.errors import DestinationError
-from surgery_cli.quantities import byte_text
-from surgery_cli.store.item import PytreeItem
-from surgery_cli.store.item_plan import ItemPlan, Way
-from surgery_cli.store.per_leaf import PerLeafStore
-from surgery_cli.store.sidecar_edits import write_shape
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.orbax.per_leaf import PerLeafStore
+from surgery_cli.store.write.item_plan import ItemPlan, Way
+from surgery_cli.store.write.sidecars import write_shape
+from surgery_cli.words.quantities import byte_text
 
 _LEAST_SPARE: Final = 1 << 20
 _SPARE_PART: Final = 100

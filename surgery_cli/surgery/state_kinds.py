@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import sqrt
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.reading import read_values
-from surgery_cli.optimizer.evidence import MOST_BYTES, Evidence, exceeds
-from surgery_cli.optimizer.settled import Settled, judged, recalled, to_record
-from surgery_cli.optimizer.survey import OptimizerSurvey
-from surgery_cli.store.checkpoint import Checkpoint
-from surgery_cli.surgery.records import checked, read_record, record_key, trees_of_step
+from surgery_cli.optimizer.detect.evidence import MOST_BYTES, Evidence, exceeds
+from surgery_cli.optimizer.detect.settled import Settled, judged, recalled, to_record
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey
+from surgery_cli.proof.records import checked, read_record, record_key, trees_of_step
+from surgery_cli.proof.statistics import moment_statistics
+from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.verification.statistics import moment_statistics
 
 Pairs = Sequence[tuple[LeafPath, LeafPath]]
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import msgspec
 
-from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.reading import read_scalar
-from surgery_cli.optimizer.agreement import Clocked
-from surgery_cli.optimizer.clocks import NEEDS_SLOTS, has_restarted
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey
+from surgery_cli.optimizer.follow.clock_agreement import Clocked
+from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, has_restarted
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.optimizer.survey import OptimizerSurvey
 from surgery_cli.plan import Plan
-from surgery_cli.store.checkpoint import Checkpoint
-from surgery_cli.surgery.contract import Script
+from surgery_cli.proof.records import checked
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.surgery.like_init import Script
 from surgery_cli.surgery.optimizers import Look, survey_state
-from surgery_cli.surgery.records import checked
 from surgery_cli.tree.paths import LeafPath
 
 

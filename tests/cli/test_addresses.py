@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from surgery_cli.cli.main import app
-from surgery_cli.cli.spelling import example_command, option_name
+from surgery_cli.cli.rendering.spelling import example_command, option_name
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of, read_plan

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from surgery_cli.cli.spelling import in_options
+from surgery_cli.cli.rendering.spelling import in_options
 from surgery_cli.operations.table import operations
 
 BIAS = "params/Dense_0/bias"

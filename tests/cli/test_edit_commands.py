@@ -8,10 +8,10 @@ import pytest
 
 from surgery_cli import surgery as use_cases
 from surgery_cli.cli.edits import SHARED_WITH_PLANS
-from surgery_cli.cli.groups import options_of
+from surgery_cli.cli.option_groups import options_of
 from surgery_cli.cli.option_values import bytes_of, memory_of, tolerance_of
 from surgery_cli.cli.options import drafting, output
-from surgery_cli.cli.spelling import example_command, option_name
+from surgery_cli.cli.rendering.spelling import example_command, option_name
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surgery_cli.errors import PlanError, Problem, grouped
-from surgery_cli.tree.series import folded
+from surgery_cli.words.series import folded
 
 
 def spelled_out(text):

@@ -7,7 +7,7 @@ import pytest
 
 SCRIPT = """
 import atexit, sys, threading
-from surgery_cli.cli.heap import leave
+from surgery_cli.cli.process import leave
 
 atexit.register(print, "tidied up")
 stop = threading.Event()

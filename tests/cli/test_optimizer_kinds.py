@@ -10,7 +10,7 @@ import pytest
 
 from surgery_cli.cli.option_values import kinds_of
 from surgery_cli.errors import PlanError
-from surgery_cli.optimizer.kept import extreme_step
+from surgery_cli.optimizer.follow.unsure import extreme_step
 
 PARAMS = {
     "body": {"kernel": np.full((4, 3), 0.5, np.float32)},

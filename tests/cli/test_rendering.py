@@ -11,8 +11,8 @@ from surgery_cli.cli.rendering.page import Cell, Page, Terminal
 from surgery_cli.cli.rendering.statistics import sparkline
 from surgery_cli.cli.rendering.words import duration_text
 from surgery_cli.errors import Problem
-from surgery_cli.quantities import byte_text
-from surgery_cli.verification.statistics import LeafStatistics
+from surgery_cli.proof.statistics import LeafStatistics
+from surgery_cli.words.quantities import byte_text
 
 SHARED = (
     "shares 2 files on disk with the source, so it is no backup of it; "

@@ -7,7 +7,7 @@ import pytest
 
 from surgery_cli import surgery as use_cases
 from surgery_cli.cli import commands, edge
-from surgery_cli.store import staging
+from surgery_cli.store.write import staging
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,9 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
 from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.store import claims, memory_limits
-from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.store.filesystem import memory_limits
+from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.orbax import declared_sizes
 from surgery_cli.tree.paths import LeafPath
 
 MIB = 1 << 20
@@ -50,9 +51,9 @@ def test_a_chunk_that_is_kept_is_not_asked_for_again(
     with ocp.PyTreeCheckpointer() as checkpointer:
         checkpointer.save(tmp_path / "source", {"w": np.arange(64, dtype=np.float32)})
     checkpoint = open_checkpoint(str(tmp_path / "source"))
-    monkeypatch.setattr(claims, "_SMALL", 0)
+    monkeypatch.setattr(declared_sizes, "_SMALL", 0)
     left = [memory_limits.Room(256, "are free"), memory_limits.Room(0, "are free")]
-    monkeypatch.setattr(claims, "room", lambda: left.pop(0))
+    monkeypatch.setattr(declared_sizes, "room", lambda: left.pop(0))
 
     for start in range(0, 64, 16):  # the first of them takes all the memory that there is
         block = checkpoint.read(LeafPath(("w",)), (slice(start, start + 16),))

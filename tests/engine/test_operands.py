@@ -9,11 +9,11 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.draft import LeafRef, Operand, Step
+from surgery_cli.draft.recipe import LeafRef, Operand, Step
 from surgery_cli.engine import evaluation, operands
 from surgery_cli.operations.average import Average
 from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.store.array_file import ArrayFile
+from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 

@@ -13,7 +13,7 @@ from source_trees import everything_of
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
 from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, is_complex, is_floating
 

@@ -16,7 +16,7 @@ from targets import filled, params
 
 from surgery_cli.errors import PlanError
 from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.surgery import Options, apply, verify
 
 PLACED = jax.sharding.SingleDeviceSharding(jax.devices()[0])

@@ -14,7 +14,7 @@ from surgery_cli import surgery
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.rename import Rename
 from surgery_cli.plan import plan_of
-from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 
 KEYS = st.text(alphabet="a0~1/%2F.", min_size=1, max_size=5)

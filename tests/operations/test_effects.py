@@ -8,8 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 from value_edits import ArraySource
 
-from surgery_cli.draft import Draft
-from surgery_cli.effect import (
+from surgery_cli.draft.effect import (
     Draws,
     Effect,
     Keeps,
@@ -22,6 +21,7 @@ from surgery_cli.effect import (
     default_policy,
     may_be_negative,
 )
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Place
 from surgery_cli.operations.table import operations

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hand_built_trees import COUNT, B, HandBuilt, W, adam, origins, printed, resolved
 
-from surgery_cli.draft import DraftItems
+from surgery_cli.draft.recipe import DraftItems
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.extract_item import ExtractItem

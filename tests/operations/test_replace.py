@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from value_edits import ArrayScene, ArraySource, draft_of, edited, path_of, spec_of
 
-from surgery_cli.draft import LeafRef
+from surgery_cli.draft.recipe import LeafRef
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.replace import Replace

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from optax_registry import OPTIMIZERS, PARAMS, params_for, state_of, tree_of
 
-from surgery_cli.draft import Draft, LeafRef
+from surgery_cli.draft.recipe import Draft, LeafRef
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.slot_steps import FillFresh
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
+from surgery_cli.script.pytrees import stored_leaves
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
-from surgery_cli.verification.pytrees import stored_leaves
 
 
 class Stored:

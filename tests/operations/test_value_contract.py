@@ -6,7 +6,7 @@ import pytest
 from ruamel.yaml import YAML
 from value_edits import ArrayScene, ArraySource, draft_of, path_of
 
-from surgery_cli.draft import LeafRecipe, LeafRef
+from surgery_cli.draft.recipe import LeafRecipe, LeafRef
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.normalize import Normalize

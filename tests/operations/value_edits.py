@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from surgery_cli.compute.host import HostKit
-from surgery_cli.draft import Draft, LeafRecipe, LeafRef, Step
+from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef, Step
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Operation, Place
 from surgery_cli.tree.paths import LeafPath, PathPattern

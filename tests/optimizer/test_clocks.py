@@ -10,7 +10,7 @@ import optax
 import pytest
 from optax_registry import PARAMS, state_of, tree_of
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.reinit import Reinit
@@ -19,7 +19,7 @@ from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.set import Set
-from surgery_cli.optimizer.restarts import largest_step, restarts
+from surgery_cli.optimizer.follow.bias_correction import largest_step, restarts
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
 

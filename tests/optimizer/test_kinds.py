@@ -9,8 +9,8 @@ import optax
 import pytest
 from optax import contrib
 
-from surgery_cli.optimizer import factories
-from surgery_cli.optimizer.kinds import KINDS, by_name, by_signature
+from surgery_cli.optimizer.knowledge import factories
+from surgery_cli.optimizer.knowledge.kinds import KINDS, by_name, by_signature
 
 NO_FACTORIES = {
     # what mentions transformations without making one

@@ -163,8 +163,8 @@ def test_adopt_and_adamax_are_not_taken_for_adam(make: Any, scale: float, tmp_pa
 
 def test_a_whole_run_of_settings_away_from_the_defaults_never_follows_unsaid() -> None:
     """The bound that rules out adamax holds for adamax whatever the gradients, and one leaf is enough for a node."""
-    from surgery_cli.optimizer.evidence import exceeds
-    from surgery_cli.verification.statistics import moment_statistics
+    from surgery_cli.optimizer.detect.evidence import exceeds
+    from surgery_cli.proof.statistics import moment_statistics
 
     rng = np.random.default_rng(5)
     for b1, b2 in [(0.9, 0.999), (0.5, 0.9), (0.0, 0.99), (0.8, 0.95), (0.95, 0.9999)]:

@@ -6,10 +6,10 @@ import optax
 import pytest
 from optax_registry import OPTIMIZERS, PARAMS, train_state, tree_of
 
-from surgery_cli.optimizer.survey import survey
+from surgery_cli.optimizer.detect.survey import survey
+from surgery_cli.script.optimizer_trial import settled, try_optimizer
+from surgery_cli.script.optimizers import Optimizer
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.verification.optimizer_trial import settled, try_optimizer
-from surgery_cli.verification.script_optimizers import Optimizer
 
 SHAPES = jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.float32), PARAMS)
 TELLING = [

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from optax_registry import PARAMS, state_of, train_state, tree_of
 
-from surgery_cli.draft import SOURCE, Draft, LeafRef
+from surgery_cli.draft.recipe import SOURCE, Draft, LeafRef
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.factors import ScaleByMeasured
@@ -19,8 +19,8 @@ from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.slot_steps import FillFresh, FillMean
-from surgery_cli.optimizer import policies
-from surgery_cli.optimizer.survey import survey
+from surgery_cli.optimizer.detect.survey import survey
+from surgery_cli.optimizer.follow import policies
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import TreeSpec
 

@@ -12,7 +12,7 @@ import pytest
 from optax import contrib
 from optax_registry import tree_of
 
-from surgery_cli.optimizer.survey import survey
+from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.tree.paths import LeafPath
 
 STEPS = 12

@@ -10,7 +10,7 @@ import optax
 import pytest
 from optax_registry import PARAMS, tree_of
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.set import Set
 from surgery_cli.plan import plan_of

@@ -9,7 +9,7 @@ import optax
 import pytest
 from optax_registry import PARAMS, tree_of
 
-from surgery_cli.draft import Draft
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.cast import Cast
@@ -17,7 +17,7 @@ from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.set import Set
-from surgery_cli.optimizer.survey import survey
+from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
 

@@ -11,7 +11,7 @@ import pytest
 from optax_registry import OPTIMIZERS, leaves_of, params_for, state_of, train_state, tree_of
 
 from surgery_cli.errors import PlanError
-from surgery_cli.optimizer.survey import OptimizerSurvey, survey
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec
 

@@ -17,19 +17,19 @@ from oracle.cases import Case
 from oracle.training import EDITED, Trained
 from surgery_cli import surgery
 from surgery_cli.compute.host import HostKit
-from surgery_cli.draft import SOURCE, Draft
+from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
-from surgery_cli.surgery.contract import Script
+from surgery_cli.script.abstract_tree import abstract_tree
+from surgery_cli.surgery.like_init import Script
 from surgery_cli.surgery.optimizers import survey_state
 from surgery_cli.surgery.previews import assumed as assumptions
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
-from surgery_cli.verification.abstract_tree import abstract_tree
 
 Values = Mapping[LeafPath, Any]
 

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from optax import contrib
 
-from surgery_cli.optimizer import factories
+from surgery_cli.optimizer.knowledge import factories
 
 Draws = np.random.Generator
 Tree = Any

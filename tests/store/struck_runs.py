@@ -14,8 +14,7 @@ from pathlib import Path
 import tensorstore  # noqa: F401  (before the forks, so that each of them is quick)
 
 from surgery_cli.cli.main import run
-from surgery_cli.store import staging
-from surgery_cli.surgery import application  # noqa: F401  (as tensorstore)
+from surgery_cli.store.write import staging
 
 EVENTS = (
     "open",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from surgery_cli.errors import CheckpointError, PlanError
-from surgery_cli.store.array_file import ArrayFile
+from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 

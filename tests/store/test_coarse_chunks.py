@@ -12,9 +12,9 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.engine import grid
 from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.store.arrays import read_array
-from surgery_cli.store.checkpoint import open_checkpoint
-from surgery_cli.store.item import PytreeItem
+from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.orbax.arrays import read_array
 
 SHAPE = (2560, 2048)
 LEAF_BYTES = 4 * 2560 * 2048

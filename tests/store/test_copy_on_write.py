@@ -12,10 +12,10 @@ import tensorstore as ts
 from surgery_cli import reports, surgery
 from surgery_cli.errors import CheckpointError
 from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.store.checkpoint import open_checkpoint
-from surgery_cli.store.item import PytreeItem
-from surgery_cli.store.ocdbt import OcdbtStore
-from surgery_cli.store.survey import Extent
+from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.orbax.btree import Extent
+from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.tree.paths import LeafPath
 
 NUMBERS = np.random.default_rng(3)

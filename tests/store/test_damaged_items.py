@@ -11,7 +11,7 @@ from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.plan import plan_of
-from surgery_cli.store.location import locate
+from surgery_cli.store.locate.location import locate
 from surgery_cli.surgery import Options
 
 STATE = {"w": np.arange(6, dtype=np.float32)}

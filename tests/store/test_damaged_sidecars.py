@@ -19,7 +19,7 @@ from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.plan import plan_of
-from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 
 TREE = {"k": jnp.ones(4), "w": jnp.arange(6.0).reshape(2, 3)}

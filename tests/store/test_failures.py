@@ -26,8 +26,8 @@ from surgery_cli.errors import (
     WriteError,
 )
 from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.store.checkpoint import open_checkpoint
-from surgery_cli.store.write_failures import write_errors
+from surgery_cli.store.filesystem.write_failures import write_errors
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 
 VALUES = np.random.default_rng(1).normal(size=(32, 32)).astype(np.float32)

@@ -10,7 +10,7 @@ import pytest
 from fixture_truths import FIXTURES, finished, unfinished
 
 from surgery_cli.errors import CheckpointError, PlanError
-from surgery_cli.store.location import Location, locate
+from surgery_cli.store.locate.location import Location, locate
 
 FLAT = FIXTURES / "orbax-0.8.0" / "odd_lst"
 COMPOSITE_STEP = FIXTURES / "orbax-0.5.10" / "cm_composite" / "100"

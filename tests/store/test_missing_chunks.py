@@ -12,8 +12,8 @@ import tensorstore as ts
 from fixture_truths import FIXTURES
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store.checkpoint import open_checkpoint
-from surgery_cli.store.zarr import parse
+from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.orbax.zarr import parse
 from surgery_cli.tree.paths import LeafPath
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.store import staging
+from surgery_cli.store.write import staging
 
 TREE = {"a": np.arange(64, dtype=np.float32), "b": np.arange(64, dtype=np.float32) + 7}
 RESCALE = plan_of([operation_from_options("rescale", {"at": "**/a", "by": "2"})])

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from orbax.checkpoint import msgpack_utils
 
 from surgery_cli.errors import CheckpointError, WriteError
-from surgery_cli.store import msgpack_tree
-from surgery_cli.store.msgpack_tree import MsgpackFile, Stored, in_kind, write_msgpack
+from surgery_cli.store.files import msgpack_tree
+from surgery_cli.store.files.msgpack_tree import MsgpackFile, Stored, in_kind, write_msgpack
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 

@@ -16,9 +16,9 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.errors import WriteError
 from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.store import leftovers, staging
-from surgery_cli.store.leftovers import leftovers_of
-from surgery_cli.store.owners import OWNER_FILE, Owner, State, make_owned
+from surgery_cli.store.write import leftovers, staging
+from surgery_cli.store.write.leftovers import leftovers_of
+from surgery_cli.store.write.owners import OWNER_FILE, Owner, State, make_owned
 
 VALUES = np.arange(64, dtype=np.float32)
 HERE = Path(__file__).parent
@@ -149,7 +149,7 @@ def test_a_staging_directory_is_never_anonymous(tmp_path):
         "import os, sys\n"
         "from surgery_cli.plan import operation_from_options, plan_of\n"
         "from surgery_cli import surgery\n"
-        "from surgery_cli.surgery import application\n"
+        "import surgery_cli.surgery.apply\n"
         "source, place = sys.argv[1:]\n"
         "plan = plan_of([operation_from_options('rescale', {'at': 'w', 'by': '2'})])\n"
         "for moment in range(1, 16):\n"

@@ -14,9 +14,9 @@ import tensorstore as ts
 
 from surgery_cli import surgery
 from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.store.links import Linker
-from surgery_cli.store.sidecars import Sidecars
-from surgery_cli.store.survey import Survey
+from surgery_cli.store.filesystem.links import Linker
+from surgery_cli.store.orbax.btree import Survey
+from surgery_cli.store.orbax.sidecars import Sidecars
 
 VALUES = np.arange(2000, dtype=np.float32)
 TREE = {"layers": [{"kernel": VALUES + i} for i in range(6)], "step": 3, "rest": {}}

@@ -13,8 +13,8 @@ import pytest
 from fixture_truths import FIXTURES
 
 from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
-from surgery_cli.store.checkpoint import open_checkpoint
-from surgery_cli.store.location import locate
+from surgery_cli.store.locate.location import locate
+from surgery_cli.store.open.checkpoint import open_checkpoint
 
 FLAT = FIXTURES / "orbax-0.8.0" / "odd_lst"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0000\nsize 123456\n"

@@ -9,8 +9,8 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.store.item import PytreeItem
-from surgery_cli.store.ocdbt import OcdbtStore
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.orbax.ocdbt import OcdbtStore
 
 
 def _values(*shape: int) -> np.ndarray:

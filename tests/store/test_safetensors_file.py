@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors import numpy as reference
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store.safetensors_file import SafetensorsFile
+from surgery_cli.store.files.safetensors import SafetensorsFile
 from surgery_cli.tree.paths import LeafPath
 
 TENSORS = {
@@ -85,7 +85,7 @@ def test_a_window_is_read_without_the_rest(tmp_path: Path, window: tuple[slice, 
 def test_windows_are_cut_inside_rows_that_are_larger_than_the_slab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("surgery_cli.store.contiguous._SLAB_BYTES", 100)
+    monkeypatch.setattr("surgery_cli.store.files.contiguous._SLAB_BYTES", 100)
     values = np.arange(3 * 40 * 5, dtype=np.int32).reshape(3, 40, 5)
     reference.save_file({"w": values}, tmp_path / "m.safetensors")
     window = (slice(1, 3), slice(7, 33), slice(2, 4))

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store import stored_values
-from surgery_cli.store.stored_values import FileRange, are_same, copy_to, whole
+from surgery_cli.store.orbax import stored_values
+from surgery_cli.store.orbax.stored_values import FileRange, are_same, copy_to, whole
 
 CONTENT = bytes(range(256)) * 50
 

@@ -10,7 +10,7 @@ from t5x_checkpoints import KERNEL, write_t5x
 
 from surgery_cli.cli.main import run
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 
 COMMANDS: list[list[str]] = [

@@ -11,7 +11,7 @@ from etils import epath
 from orbax.checkpoint._src.serialization import ocdbt_utils, tensorstore_utils
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 
 TREE = {"w": np.random.default_rng(0).normal(size=(30, 40)), "b": np.arange(3.0)}

@@ -9,14 +9,14 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
+from surgery_cli.engine.checked_source import CheckedSource, Recorded
+from surgery_cli.engine.digests import leaf_digest
 from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.reading import CountedSource
 from surgery_cli.errors import CheckpointError
 from surgery_cli.plan import plan_from_document
-from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.verification.checked_source import CheckedSource, Recorded
-from surgery_cli.verification.digests import leaf_digest
 
 W = LeafPath(("w",))
 

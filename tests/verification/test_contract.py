@@ -13,11 +13,11 @@ from flax import nnx, struct
 from flax.core import FrozenDict
 from flax.training.train_state import TrainState
 
-from surgery_cli.store.checkpoint import open_checkpoint
+from surgery_cli.script.abstract_tree import abstract_tree
+from surgery_cli.script.contract import CASTS, DROPS, EMPTIES, MISTAKES, RAISES, breaches
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
-from surgery_cli.verification.abstract_tree import abstract_tree
-from surgery_cli.verification.contract import CASTS, DROPS, EMPTIES, MISTAKES, RAISES, breaches
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from surgery_cli.verification.statistics import BINS, statistics
+from surgery_cli.proof.statistics import BINS, statistics
 
 RANDOM = np.random.default_rng(5)
 DRAWN = RANDOM.normal(3.0, 2.0, 100_000)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from surgery_cli.engine import grid
+from surgery_cli.proof.values import ValueDifference, value_difference
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
-from surgery_cli.verification.values import ValueDifference, value_difference
 
 RANDOM = np.random.default_rng(3)
 LEAF = LeafPath(("w",))

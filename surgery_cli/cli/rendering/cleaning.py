@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from surgery_cli.cli.rendering.page import Page
-from surgery_cli.quantities import byte_text
 from surgery_cli.reports import Cleaning, LeftoverRow
+from surgery_cli.words.quantities import byte_text
 
 _KEPT = {
     "living": "is being written",

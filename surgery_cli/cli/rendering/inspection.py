@@ -7,9 +7,9 @@ from typing import Final
 from surgery_cli.cli.rendering import statistics, tree
 from surgery_cli.cli.rendering.page import Cell, Page
 from surgery_cli.cli.rendering.words import counted, leaves_text, listed, shown_path
-from surgery_cli.optimizer.clocks import DRIVES
-from surgery_cli.quantities import byte_text
+from surgery_cli.optimizer.follow.clocks import DRIVES
 from surgery_cli.reports import Inspection, LeafRow, OptimizerState
+from surgery_cli.words.quantities import byte_text
 
 _MOST_LINES: Final = 300
 

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from surgery_cli.cli.rendering.page import Cell, Page, Row
-from surgery_cli.cli.spelling import example_command, first_line, option_name
+from surgery_cli.cli.rendering.spelling import example_command, first_line, option_name
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations

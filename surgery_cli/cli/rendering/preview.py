@@ -12,9 +12,9 @@ from surgery_cli.cli.rendering.words import (
     leaves_text,
     shown_path,
 )
-from surgery_cli.effect import NEW_NAMES
-from surgery_cli.quantities import byte_text
+from surgery_cli.draft.effect import NEW_NAMES
 from surgery_cli.reports import ChangedLeaf, EditLine, Preview, Report
+from surgery_cli.words.quantities import byte_text
 
 _MOST_REMOVED = 5
 _MOST_SHARED = 3

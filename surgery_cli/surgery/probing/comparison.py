@@ -15,10 +15,10 @@ from surgery_cli.probe.comparing import (
 )
 from surgery_cli.probe.gradients import Gradients, can_have_gradient
 from surgery_cli.probe.pairing import Half, Pairs, pair
+from surgery_cli.proof.records import read_record
 from surgery_cli.surgery.probing.gradients import trained_params
 from surgery_cli.surgery.probing.run import Probed
 from surgery_cli.surgery.probing.session import Session, Slot
-from surgery_cli.surgery.records import read_record
 
 _PARAM: Final = "param"
 

@@ -12,7 +12,7 @@ from surgery_cli import reports
 from surgery_cli.compute.devices import choose_device, parse_device
 from surgery_cli.errors import SurgeryError, ValueRefusal
 from surgery_cli.probe.user_code import UserObject, load_object
-from surgery_cli.store.checkpoint import Checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.preparation import Options
 from surgery_cli.surgery.probing.comparison import compare_probed
 from surgery_cli.surgery.probing.filters import chosen_sites

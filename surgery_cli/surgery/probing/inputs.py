@@ -10,11 +10,11 @@ from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.calls import Call
 from surgery_cli.probe.inputs import Input
 from surgery_cli.probe.user_code import UserObject, parameters_of
-from surgery_cli.quantities import byte_text
 from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.run import loss_function
 from surgery_cli.surgery.probing.session import Session, model_of
 from surgery_cli.tree.nearness import nearest
+from surgery_cli.words.quantities import byte_text
 
 
 def unused_inputs(

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from surgery_cli import reports
-from surgery_cli.addresses import local_address
 from surgery_cli.compute.devices import choose_device, parse_device
 from surgery_cli.errors import SurgeryError
+from surgery_cli.inputs.addresses import local_address
 from surgery_cli.probe.user_code import UserObject, importing_once, load_object
 from surgery_cli.surgery.probing.comparison import compare_probed
 from surgery_cli.surgery.probing.documents import document

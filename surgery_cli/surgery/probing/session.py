@@ -16,7 +16,7 @@ from surgery_cli.probe.models import Trace, make_model, trace
 from surgery_cli.probe.nnx_model import NnxModel
 from surgery_cli.probe.traces import cannot_stop_at, of_one, over_members, stacked, stopped_at
 from surgery_cli.probe.user_code import UserObject
-from surgery_cli.store.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.probing.filters import is_at
 from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.tree.nearness import nearest

@@ -1,0 +1,1 @@
+"""What will be: the recipe of every output leaf, and what each edit does."""

@@ -1,0 +1,168 @@
+"""Sources whose values are held against digests on record while they are read: damage is found, not passed on."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from surgery_cli.engine.budget import in_order
+from surgery_cli.engine.digests import Digester, LeafDigest, digest_of_text
+from surgery_cli.engine.grid import Window, relative, windows
+from surgery_cli.engine.reading import CountedSource, reading_bytes
+from surgery_cli.errors import CheckpointError
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+
+
+class Recorded:
+    """The digests on record of one source: where the record says what of a leaf."""
+
+    def __init__(
+        self,
+        name: str,
+        digest_of: Callable[[LeafPath], LeafDigest | None],
+        spec_of: Callable[[LeafPath], LeafSpec],
+    ) -> None:
+        """``name``: of the source, for errors."""
+        self.name = name
+        self.digest_of = digest_of
+        self.spec_of = spec_of
+
+
+class CheckedSource:
+    """A source of which every leaf that is read is checked as a whole. May be used from threads.
+
+    A block of the recorded grid is digested when it is first read, as part of what was asked for. Blocks of which
+    only parts were read are left to ``complete``.
+    """
+
+    def __init__(self, source: CountedSource, recorded: Recorded | None = None) -> None:
+        self._source = source
+        self._recorded = recorded
+        self._lock = threading.Lock()
+        self._checks: dict[LeafPath, _LeafCheck | None] = {}
+
+    def read(self, path: LeafPath, window: Window | None = None) -> Any:
+        """A leaf's values, or a block of them.
+
+        Raises:
+            CheckpointError: they cannot be read, or all of the leaf's are read now and are not those on record.
+        """
+        value = self._source.read(path, window)
+        check = self._check_of(path)
+        if check is not None:
+            check.add(value, window)
+        return value
+
+    def complete(self, limit_bytes: int) -> int:
+        """Read what is missing of the leaves that were read in part; how many leaves agree with their digests.
+
+        Raises:
+            CheckpointError: one of them does not, or cannot be read.
+        """
+        checks = [check for check in self._checks.values() if check is not None]
+        missing = (
+            ((check, window), reading_bytes(check.spec, check.grid))
+            for check in checks
+            for window in check.missing()
+        )
+
+        def add(task: tuple[_LeafCheck, Window]) -> None:
+            check, window = task
+            check.add(self._source.read(check.path, window), window)
+
+        for _ in in_order(add, missing, limit_bytes):
+            pass
+        return len(checks)
+
+    def _check_of(self, path: LeafPath) -> _LeafCheck | None:
+        if self._recorded is None:
+            return None
+        with self._lock:
+            if path not in self._checks:
+                expected = self._recorded.digest_of(path)
+                self._checks[path] = (
+                    None if expected is None else _LeafCheck(self._recorded, path, expected)
+                )
+            return self._checks[path]
+
+
+class _LeafCheck:
+    """The digest of one leaf in the making, from whatever blocks come."""
+
+    def __init__(self, recorded: Recorded, path: LeafPath, expected: LeafDigest) -> None:
+        self.path = path
+        self.spec = recorded.spec_of(path)
+        self.grid = expected.grid or self.spec.shape
+        self._name = recorded.name
+        self._expected = expected
+        if len(self.grid) != len(self.spec.shape) or (0 in self.grid and 0 not in self.spec.shape):
+            raise self._mismatch()
+        self._digester = Digester(self.spec, self.grid)
+        self._lock = threading.Lock()
+        # a text and None are one block
+        shape = self.spec.shape if self.spec.has_array else ()
+        self._count = sum(1 for _ in windows(shape, self.grid))
+        self._begun: set[tuple[int, ...]] = set()
+
+    def add(self, value: Any, window: Window | None) -> None:
+        """Values that were read, of the whole leaf or a part of it.
+
+        Raises:
+            CheckpointError: the leaf is complete, and is not what is on record.
+        """
+        if not self.spec.has_array:
+            text = value if self.spec.kind is LeafKind.STRING else self.spec.empty
+            if digest_of_text(text).digest != self._expected.digest:
+                raise self._mismatch()
+            self._begun.add(())
+            return
+        read = window or tuple(slice(0, n) for n in self.spec.shape)
+        values = np.asarray(value)
+        for block in self._inside(read):
+            start = tuple(s.start for s in block)
+            with self._lock:
+                if start in self._begun:
+                    continue
+                self._begun.add(start)
+            self._digester.add(block, values[relative(block, read)])
+            with self._lock:
+                is_last = self._digester.is_complete(self._count)
+            if is_last and self._digester.result().digest != self._expected.digest:
+                raise self._mismatch()
+
+    def missing(self) -> Iterator[Window]:
+        """The blocks that have not come."""
+        if not self.spec.has_array:
+            return
+        for block in windows(self.spec.shape, self.grid):
+            if tuple(s.start for s in block) not in self._begun:
+                yield block
+
+    def _inside(self, read: Window) -> Iterator[Window]:
+        """The blocks of the recorded grid of which all was read."""
+        if not read or 0 in self.spec.shape:
+            yield read
+            return
+        axes = [
+            [
+                slice(start, min(start + part, size))
+                for start in range(-(-one.start // part) * part, one.stop, part)
+                if min(start + part, size) <= one.stop
+            ]
+            for one, part, size in zip(read, self.grid, self.spec.shape, strict=True)
+        ]
+        yield from itertools.product(*axes)
+
+    def _mismatch(self) -> CheckpointError:
+        return CheckpointError(
+            f"'{self.path}' in '{self._name}' is not what its digest on record says",
+            why="its stored values have changed since they were written: damage, or another program",
+            fix="copy it again from where it is whole; `surgery verify` names every leaf with this fault, and"
+            " `surgery seal --anew` records what is there, if that is meant",
+            path=str(self.path),
+        )

@@ -1,0 +1,1 @@
+"""What comes from outside: addresses, JSON, files; told apart before anything believes it."""

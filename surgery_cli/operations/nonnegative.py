@@ -1,0 +1,85 @@
+"""Leaves that must not be negative, under weights that could make them so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.detect.params_root import is_optimizer_name
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import is_floating
+
+FOLLOWING: Final = (
+    "first moments then start at 0 and second moments stay (with `optimizer: keep` all stay)"
+)
+"""What an average of params alone does to their twins."""
+
+
+def refuse_negative(draft: Draft, named: Sequence[LeafPath], weights: Sequence[float]) -> None:
+    """See that a sum with these ``weights`` leaves everything at 0 or above that must be.
+
+    Raises:
+        PlanError: a weight counts against the others, and slots of squares or magnitudes are among the leaves, or
+            variances, or numbers of the optimizer state of which nobody knows whether they may be negative.
+    """
+    total = math.fsum(weights)
+    if all(weight / total >= 0 for weight in weights):
+        return
+    floating = [path for path in named if is_floating(draft.leaves[path].spec.dtype)]
+    reasons = {path: reason for path in floating if (reason := _why_not(path, draft))}
+    if not reasons:
+        return
+    path, reason = next(iter(reasons.items()))
+    more = f", and {len(reasons) - 1} more leaves are like it" if len(reasons) > 1 else ""
+    raise PlanError(
+        f"weights below 0 could make '{path}' negative",
+        why=f"{reason}{more}",
+        fix=_way_out(list(reasons), draft),
+        path=str(path),
+        field="weights",
+    )
+
+
+def _why_not(path: LeafPath, draft: Draft) -> str:
+    """Why the leaf must not be negative; '' if it may be."""
+    slot = draft.slots.get(path)
+    if slot is None:
+        if in_optimizer_state(path, draft):
+            return (
+                "it is a number of the optimizer's own, perhaps a learning rate or a sum of squares"
+            )
+        return "it holds variances" if _holds_variances(path, draft) else ""
+    if not slot.in_optimizer or slot.is_params_like or slot.relation == "hole":
+        return ""
+    if slot.is_even:
+        return f"{slot.name} of {slot.optimizer} holds squares or magnitudes; the optimizer takes roots of them"
+    if slot.power is None and slot.fresh is None:
+        return f"nothing tells what {slot.name} is, and it may hold squares"
+    return ""
+
+
+def _way_out(paths: Sequence[LeafPath], draft: Draft) -> str:
+    if all(_holds_variances(path, draft) for path in paths):
+        return "leave them out with `except`, or use weights of at least 0"
+    roots = [draft.slots[path].root for path in paths if path in draft.slots]
+    params = str(roots[0]) if roots else "params"
+    return f"average the params alone, `at: {params}`: {FOLLOWING}; or leave such leaves out with `except`"
+
+
+def in_optimizer_state(path: LeafPath, draft: Draft) -> bool:
+    """True for slots, and for everything else that stands where optimizers keep their state."""
+    slot = draft.slots.get(path)
+    if slot is not None:
+        return slot.in_optimizer
+    return path in draft.running or any(is_optimizer_name(key) for key in path[:-1])
+
+
+def _holds_variances(path: LeafPath, draft: Draft) -> bool:
+    """True for the running variances of batch normalisation, in Flax linen and NNX: a `var` with a `mean` beside it."""
+    node, tail = (path[:-1], path[-1:]) if path[-1:] == ("value",) else (path, ())
+    if not node or node[-1] != "var":
+        return False
+    return LeafPath((*node[:-1], "mean", *tail)) in draft.leaves

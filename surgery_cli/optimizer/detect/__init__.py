@@ -1,0 +1,1 @@
+"""Which leaves mirror params, in which state, driven by which clocks: found by structure."""

@@ -1,0 +1,154 @@
+"""Where the params stand, and which part of the tree is optimizer state."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.detect.mirrors import Branch, Node, Shapes, path_of
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import TreeSpec
+
+PARAMS_NAMES: Final = ("params", "target")
+"""Usual names of the params' root, in the order in which they are looked for."""
+
+OPTIMIZER_NAMES: Final = frozenset(
+    {
+        "opt",
+        "opt_state",
+        "opt_states",
+        "optim",
+        "optim_state",
+        "optimizer",
+        "optimizer_state",
+        "optimizer_states",
+        "optimizers",
+        "param_states",
+        "tx_state",
+    }
+)
+"""Names of nodes below which everything is optimizer state."""
+
+_OPTIMIZER_WORDS: Final = frozenset({"opt", "optim", "optimizer", "optimizers"})
+
+
+def is_optimizer_name(key: object) -> bool:
+    """True for a usual name of optimizer state, with a word before or behind it where there are several.
+
+    >>> [is_optimizer_name(key) for key in ("opt_state", "opt_g", "critic_opt_state", "options", 0)]
+    [True, True, True, False, False]
+    """
+    return key in OPTIMIZER_NAMES or bool(_OPTIMIZER_WORDS & words_of(key))
+
+
+def words_of(key: object) -> set[str]:
+    """The words of a name, without numbers behind them.
+
+    >>> sorted(words_of("Critic_opt_state2"))
+    ['critic', 'opt', 'state']
+    """
+    return {word.rstrip("0123456789") or word for word in str(key).lower().split("_")}
+
+
+def scopes(top: Branch, params: str | None) -> list[tuple[Branch, Branch]]:
+    """Every params root with the part of the tree in which its twins are looked for: (scope, root).
+
+    Several roots stand in several train states (an actor's and a critic's), each with its own optimizer state.
+
+    Raises:
+        PlanError: ``params`` names no node of the tree.
+    """
+    if params is not None:
+        return [(top, _named(top, params))]
+    if not isinstance(top, Node):
+        return []
+    for name in PARAMS_NAMES:
+        if name in top.children:
+            return [(top, top.children[name])]
+    nested: list[tuple[Branch, Branch]] = []
+    for child in top.children.values():
+        if isinstance(child, Node) and not child.is_sequence:
+            name = next((n for n in PARAMS_NAMES if n in child.children), "")
+            if name:
+                nested.append((child, child.children[name]))
+    if len(nested) == 1:
+        return [(top, nested[0][1])]
+    return nested or _beside_optimizer(top) or _whole_model(top)
+
+
+def _whole_model(top: Node) -> list[tuple[Branch, Branch]]:
+    """A tree that is a Flax NNX state of a model and nothing else: all leaves are called ``value``."""
+    if any(map(is_optimizer_name, top.children)):
+        return []
+    return [(top, top)] if all(leaf[-1:] == ("value",) for leaf in top.leaves()) else []
+
+
+def _beside_optimizer(top: Node) -> list[tuple[Branch, Branch]]:
+    """A model beside its optimizer, as ``nnx.state`` of both gives it: the only other node."""
+    if not any(map(is_optimizer_name, top.children)):
+        return []
+    others = [
+        child
+        for key, child in top.children.items()
+        if isinstance(child, Node) and not is_optimizer_name(key)
+    ]
+    named = [child for child in others if child.path[-1] == "model"]
+    found = named or others
+    return [(top, found[0])] if len(found) == 1 else []
+
+
+def _named(top: Branch, text: str) -> Branch:
+    """The node or leaf whose printed path is ``text``."""
+    wanted, waiting = text.strip("/"), [top]
+    while waiting:
+        branch = waiting.pop()
+        printed = str(path_of(branch))
+        if printed == wanted:
+            return branch
+        if isinstance(branch, Node) and (not printed or wanted.startswith(printed + "/")):
+            waiting.extend(branch.children.values())
+    known = [str(path_of(c)) for c in top.children.values()] if isinstance(top, Node) else []
+    raise PlanError(
+        f"there is no node '{text}' for `params`",
+        why="the tree has " + ", ".join(f"'{name}'" for name in known[:8]),
+        fix=f"did you mean '{(nearest(text, known, 1) or known[:1] or [''])[0]}'?",
+    )
+
+
+def descents(root: Branch) -> list[Branch]:
+    """The root, and what stands below it as long as there is one child or a collection ``params``.
+
+    Optimizers see the variables' dict or the collection in it: ``params/params/decoder`` or ``decoder``.
+    """
+    found = [root]
+    while isinstance(root, Node):
+        children = list(root.children.values())
+        inner = root.children.get("params")
+        if inner is None and len(children) == 1:
+            inner = children[0]
+        if not isinstance(inner, Node):
+            break
+        found.append(inner)
+        root = inner
+    return found
+
+
+def fast_and_slow(root: Branch, tree: TreeSpec) -> tuple[Node, Node] | None:
+    """The two copies in ``optax.LookaheadParams``, or None if the params are something else."""
+    if not isinstance(root, Node) or root.children.keys() != {"fast", "slow"}:
+        return None
+    fast, slow = root.children["fast"], root.children["slow"]
+    if (
+        isinstance(fast, Node)
+        and isinstance(slow, Node)
+        and slow in Shapes(root, tree).equal_to(fast)
+    ):
+        return fast, slow
+    return None
+
+
+def is_step(path: LeafPath) -> bool:
+    """True for the names under which training loops count their steps."""
+    name = path[-2] if len(path) > 1 and path[-1] == "value" else path[-1]
+    return str(name) in ("step", "steps", "global_step", "iteration", "epoch", "num_steps")

@@ -1,0 +1,149 @@
+"""What is known of slots beyond the metadata: by an earlier run's record, or because values rule out the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Literal
+
+import msgspec
+
+from surgery_cli.optimizer.assumptions import BY_VALUES, Assumption
+from surgery_cli.optimizer.detect.starts import left_of
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import LeafPath
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a record keeps of the slots of one field, so that a later run on the result need not be told again.
+
+    ``node`` is the spelling of the node that mirrors the params, ``name`` the field. ``by`` says how the rest is known
+    (see ``Slot.known_by``); of ``undecided`` slots nothing is, and no later look shall decide otherwise.
+    """
+
+    node: str
+    name: str
+    by: Literal["word", "values", "undecided"]
+    power: int | None = None
+    even: bool = False
+    second_moment: bool = False
+    params_like: bool = False
+    fresh: float | None = None
+    start: float | None = None
+    assumed: Assumption | None = None
+    fresh_assumed: Assumption | None = None
+
+
+def to_record(slots: Iterable[Slot], spelled: Callable[[LeafPath], str]) -> list[Settled]:
+    """What is worth keeping of ``slots``, by field; fields whose slots are not all alike are left out."""
+    found: dict[tuple[LeafPath, str], set[Settled]] = {}
+    for slot in slots:
+        if slot.known_by != "disk" and slot.in_optimizer and slot.relation != "hole":
+            found.setdefault((slot.node, slot.name), set()).add(_settled(slot, spelled(slot.node)))
+    return [alike.pop() for alike in found.values() if len(alike) == 1]
+
+
+def _settled(slot: Slot, node: str) -> Settled:
+    if slot.known_by == "undecided" or not slot.is_settled:
+        return Settled(node=node, name=slot.name, by="undecided")
+    return Settled(
+        node=node,
+        name=slot.name,
+        by="word" if slot.known_by == "word" else "values",
+        power=slot.power,
+        even=slot.is_even,
+        second_moment=slot.is_second_moment,
+        params_like=slot.is_params_like,
+        fresh=slot.fresh,
+        start=slot.start,
+        assumed=slot.assumed,
+        fresh_assumed=slot.fresh_assumed,
+    )
+
+
+def recalled(
+    survey: OptimizerSurvey, known: Collection[Settled], spelled: Callable[[LeafPath], str]
+) -> OptimizerSurvey:
+    """The survey with what an earlier run's record tells of slots that nothing else settles."""
+    by_field = {(one.node, one.name): one for one in known}
+
+    def told(slot: Slot) -> Slot:
+        one = by_field.get((spelled(slot.node), slot.name))
+        if one is None or slot.is_settled or slot.relation == "hole":
+            return slot
+        if one.by == "undecided":
+            return msgspec.structs.replace(slot, known_by="undecided")
+        return msgspec.structs.replace(
+            slot,
+            power=one.power,
+            is_even=one.even,
+            is_second_moment=one.second_moment,
+            is_params_like=one.params_like,
+            takes_param=one.params_like,
+            fresh=one.fresh,
+            start=one.start,
+            assumed=one.assumed,
+            fresh_assumed=one.fresh_assumed,
+            known_by=one.by,
+            unsure_because="",
+            settled_by=(),
+        )
+
+    return _with(survey, told) if by_field else survey
+
+
+def judged(
+    survey: OptimizerSurvey, looked_at: Collection[LeafPath], like_adam: Collection[LeafPath]
+) -> OptimizerSurvey:
+    """The survey after a look at the values of some states, of which some are taken for Adam's family."""
+    powers = {
+        path: unsure.adam_power
+        for unsure in survey.unsure
+        if unsure.owner in like_adam
+        for path in unsure.slots
+    }
+    left_open = {
+        path for unsure in survey.unsure if unsure.owner in looked_at for path in unsure.slots
+    }
+
+    def told(slot: Slot) -> Slot:
+        if slot.path in powers:
+            return msgspec.structs.replace(
+                slot,
+                power=powers[slot.path],
+                assumed=BY_VALUES,
+                known_by="values",
+                unsure_because="",
+                settled_by=(),
+            )
+        if slot.path in left_open:
+            because = f"{slot.unsure_because}, and their values leave it open"
+            return msgspec.structs.replace(slot, known_by="undecided", unsure_because=because)
+        return slot
+
+    return _with(survey, told)
+
+
+def _with(survey: OptimizerSurvey, told: Callable[[Slot], Slot]) -> OptimizerSurvey:
+    slots = {path: told(slot) for path, slot in survey.slots.items()}
+    unsure = [u for u in survey.unsure if not all(slots[path].is_settled for path in u.slots)]
+    return msgspec.structs.replace(survey, slots=slots, unsure=unsure)
+
+
+def said_by_script(before: OptimizerSurvey, after: OptimizerSurvey) -> OptimizerSurvey:
+    """``after``, what a trial of the script's optimizer made of ``before``, with what follows from initial values."""
+
+    def told(slot: Slot) -> Slot:
+        old = before.slots[slot.path]
+        if (slot.power, slot.fresh) == (old.power, old.fresh):
+            return slot
+        start = slot.start
+        if start is None and slot.fresh is not None and slot.fresh != old.fresh:
+            start = left_of(slot.fresh, stays=slot.keeps_start)
+        is_new = slot.power is not None and start is not None
+        reason = {"unsure_because": "", "settled_by": ()} if is_new else {}
+        return msgspec.structs.replace(
+            slot, start=start, known_by="word", fresh_assumed=None, **reason
+        )
+
+    return _with(after, told)

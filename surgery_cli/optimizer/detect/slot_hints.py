@@ -1,0 +1,109 @@
+"""What the user says of trees of slots: ``slots:`` of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.knowledge.kinds import Field
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import PathPattern
+from surgery_cli.tree.specs import TreeSpec
+
+
+class SlotHint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the user says of an unknown tree of slots: one entry of ``slots:`` in a plan.
+
+    ``of`` is the printed path of the node of params that it mirrors, ``power`` its power of a factor of the params;
+    ``fresh`` is its initial value, ``start`` what is left of that in it now, which follows no factor. ``ignore`` says
+    that it follows no param at all. Of a field of a known state, what is not said stays as it is known.
+    """
+
+    of: str | None = None
+    power: int | None = None
+    even: bool | None = None
+    fresh: float | None = None
+    start: float | None = None
+    params_like: bool | None = None
+    second_moment: bool | None = None
+    ignore: bool = False
+
+    @property
+    def field(self) -> Field | None:
+        """The same as a field of a state; None if the power is not said."""
+        return self.instead_of(Field(fresh=None))
+
+    def instead_of(self, known: Field) -> Field | None:
+        """A field of a known state with what is said in its place; None if the power is not said."""
+        if self.power is None and not self.params_like:
+            return None
+        said = {
+            "is_even": self.even,
+            "fresh": self.fresh,
+            "is_params_like": self.params_like,
+            "is_second_moment": self.second_moment,
+        }
+        return msgspec.structs.replace(
+            known,
+            of_signal=0,
+            fixed=1 if self.power is None else self.power,
+            is_per_leaf=self.power == 1 and not self.params_like,  # behind a trust ratio
+            provided=None,
+            **{name: value for name, value in said.items() if value is not None},
+        )
+
+
+def hints_from(
+    slots: Mapping[str, Mapping[str, object] | SlotHint], tree: TreeSpec
+) -> dict[str, SlotHint]:
+    """The user's ``slots:`` by printed path; a pattern stands for the topmost nodes that it names.
+
+    Raises:
+        PlanError: an entry names no node of the tree, or one that another names, or has a field that does not exist.
+    """
+    found: dict[str, SlotHint] = {}
+    known = {str(node) for node in tree.nodes} | set(tree.texts.values()) if slots else set()
+    for text, hint in slots.items():
+        named = _named_nodes(text, tree, known)
+        if not named:
+            close = nearest(text, known, 1)
+            raise PlanError(
+                f"`slots:` names '{text}', which is not in the tree",
+                why="its keys are paths of trees of slots, like 'opt_state/0/mu', or patterns of such paths",
+                fix=f"did you mean '{close[0]}'?" if close else "see `surgery inspect`",
+                field="slots",
+            )
+        twice = next((node for node in named if node in found), None)
+        if twice is not None:
+            raise PlanError(
+                f"`slots:` names '{twice}' twice",
+                why=f"'{text}' names it, and so does an entry before",
+                fix="keep one of them",
+                field="slots",
+            )
+        try:
+            said = hint if isinstance(hint, SlotHint) else msgspec.convert(hint, SlotHint)
+            found.update(dict.fromkeys(named, said))
+        except msgspec.ValidationError as error:
+            raise PlanError(
+                f"`slots:` says something of '{text}' that cannot be understood",
+                why=str(error),
+                fix=f"its fields are {', '.join(SlotHint.__struct_fields__)}",
+                field="slots",
+            ) from None
+    return found
+
+
+def _named_nodes(text: str, tree: TreeSpec, known: Collection[str]) -> list[str]:
+    """Printed paths of the nodes or leaves that a key of ``slots:`` names."""
+    plain = text.strip("/")
+    for exact in (plain, plain.removesuffix("/**"), plain.removesuffix("/*")):
+        if exact in known:
+            return [exact]
+    if not any(sign in plain for sign in "*?[{"):
+        return []
+    pattern = PathPattern(plain.removesuffix("/**"))
+    found = pattern.named({place: str(place) for place in {*tree.nodes, *tree} if place})
+    return sorted(str(place) for place in found if place.parent not in found)

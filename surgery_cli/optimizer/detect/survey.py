@@ -1,0 +1,180 @@
+"""Finds the twins of params: in optimizer state by its structure, beside it by shape; and the clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from surgery_cli.errors import Problem
+from surgery_cli.optimizer.detect.findings import Findings
+from surgery_cli.optimizer.detect.groups import Unsure
+from surgery_cli.optimizer.detect.mirrors import Branch, Mirror, Node, branches, path_of
+from surgery_cli.optimizer.detect.params_root import fast_and_slow, is_optimizer_name, scopes
+from surgery_cli.optimizer.detect.slot_hints import SlotHint, hints_from
+from surgery_cli.optimizer.detect.stated_kind import NamedKinds
+from surgery_cli.optimizer.detect.walk import Signal, Walk
+from surgery_cli.optimizer.knowledge.kinds import SLOW
+from surgery_cli.optimizer.slots import Clock, Slot
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import TreeSpec
+
+__all__ = ["OptimizerSurvey", "Question", "SlotHint", "Unsure", "survey"]
+
+
+_DRIVE_NO_SLOT: Final = ("nothing", "counter")
+"""What a clock may drive that no slot depends on."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Something that only the user can say, and the nodes of params whose edits need the answer."""
+
+    problem: Problem
+    concerns: tuple[LeafPath, ...]
+
+
+class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
+    """What the metadata of a tree says of its optimizer state.
+
+    ``slots`` include holes (relation ``hole``). ``hyperparams`` say what a stored number is,
+    ``running`` at what a number starts that a state keeps with its slots. ``unsure`` lists slots
+    whose power is not known; they are kept. ``open_questions`` matter once an edit touches what they concern.
+    ``family`` names each optimizer node.
+    """
+
+    params_roots: tuple[LeafPath, ...] = ()
+    slots: dict[LeafPath, Slot] = {}
+    clocks: dict[LeafPath, Clock] = {}
+    hyperparams: dict[LeafPath, str] = {}
+    running: dict[LeafPath, float] = {}
+    unsure: list[Unsure] = []
+    open_questions: list[Question] = []
+    family: dict[LeafPath, str] = {}
+
+    @property
+    def params_root(self) -> LeafPath | None:
+        """Where the params stand, if there is exactly one such place."""
+        return self.params_roots[0] if len(self.params_roots) == 1 else None
+
+    @property
+    def questions(self) -> list[Problem]:
+        """Every open question as a problem."""
+        return [question.problem for question in self.open_questions]
+
+    @property
+    def telling_pairs(self) -> dict[LeafPath, list[tuple[LeafPath, LeafPath]]]:
+        """For each node of which values rule kinds out: its slots to read, (mu, nu) for every param."""
+        found: dict[LeafPath, dict[LeafPath, dict[str, LeafPath]]] = {}
+        for unsure in self.unsure:
+            if unsure.by_values:
+                params = found.setdefault(unsure.owner, {})
+                for slot in map(self.slots.__getitem__, unsure.slots):
+                    params.setdefault(slot.param, {})[slot.name] = slot.path
+        return {
+            owner: pairs
+            for owner, params in found.items()
+            if (pairs := [(s["mu"], s["nu"]) for s in params.values() if {"mu", "nu"} <= s.keys()])
+        }
+
+    def questions_about(self, params: Iterable[LeafPath]) -> list[Problem]:
+        """The questions that an edit of ``params`` needs answered."""
+        edited = list(params)
+        return [
+            question.problem
+            for question in self.open_questions
+            if any(path.is_below(node) for node in question.concerns for path in edited)
+        ]
+
+
+def survey(
+    tree: TreeSpec,
+    *,
+    params: str | None = None,
+    kind: str | Mapping[str, str] | None = None,
+    slots: Mapping[str, Mapping[str, object] | SlotHint] | None = None,
+) -> OptimizerSurvey:
+    """Find params, slots and clocks from metadata alone.
+
+    ``params`` is the printed path of the params' root. ``kind`` names the optax factory of the optimizer (or maps the
+    printed path of a node to one) and settles powers; ``slots`` says what unknown trees are.
+
+    Raises:
+        PlanError: ``params``, ``kind`` or ``slots`` name what the tree does not have.
+    """
+    top = branches(tree)
+    hints = hints_from(slots or {}, tree)
+    named = NamedKinds(kind)
+    found = OptimizerSurvey()
+    pairs: list[tuple[Branch, Branch | None]] = list(scopes(top, params))
+    roots: list[LeafPath] = []
+    for scope, root in pairs or [(top, None)]:
+        walk = Walk(tree, top, root, named, hints)
+        if root is not None:
+            roots.append(path_of(root))
+            double = fast_and_slow(root, tree)
+            if double is not None:
+                roots[-1] = double[0].path
+                _slow_weights(walk, double[0].path, double[1])
+        walk.visit(scope, Signal(-1), inside=root is None)
+        walk.ask_for_strangers()
+        _gather(walk.found, tree, found)
+    if not pairs:
+        found.open_questions.extend(_where_params_stand(top, found.family))
+    named.raise_if_unused(found.family)
+    return msgspec.structs.replace(found, params_roots=tuple(roots))
+
+
+def _where_params_stand(top: Branch, family: Mapping[LeafPath, str]) -> list[Question]:
+    """There is optimizer state, and several nodes that may be its params, or none: an edit of them needs to know."""
+    if not family or not isinstance(top, Node):
+        return []
+    others = [
+        child.path
+        for key, child in top.children.items()
+        if isinstance(child, Node)
+        and not is_optimizer_name(key)
+        and not any(node.is_below(child.path) for node in family)
+    ]
+    if not others or () in family:
+        return []
+    problem = Problem(
+        "cannot tell where the params stand",
+        why="the optimizer state may belong to " + ", ".join(f"'{path}'" for path in others[:6]),
+        fix="say which with "
+        + " or ".join(f"`--params {path}`" for path in others[:3])
+        + f" (`params: {others[0]}` in a plan)",
+        field="params",
+    )
+    return [Question(problem, tuple(others))]
+
+
+def _slow_weights(walk: Walk, fast: LeafPath, slow: Branch) -> None:
+    """Lookahead keeps its slow weights beside the fast ones, inside the params."""
+    match = walk.matching.find(slow)
+    if isinstance(match, Mirror) and match.root == fast:
+        walk.found.add(match, "slow", SLOW, Signal(1), "lookahead")
+
+
+def _gather(walked: Findings, tree: TreeSpec, found: OptimizerSurvey) -> None:
+    """Turn what one walk found into slots and clocks."""
+    driven: dict[LeafPath, list[LeafPath]] = {}
+    for group in walked.groups:
+        clocks = walked.clocks.get(group.owner, {})
+        driving = tuple(p for p, (drives, _) in clocks.items() if drives not in _DRIVE_NO_SLOT)
+        slots, unsure = group.slots(tree, driving)
+        found.slots.update((slot.path, slot) for slot in slots)
+        paths = (slot.path for slot in slots if slot.relation != "hole")
+        driven.setdefault(group.owner, []).extend(paths)
+        if unsure is not None:
+            found.unsure.append(unsure)
+    for owner, clocks in walked.clocks.items():
+        for path, (drives, fresh) in clocks.items():
+            if drives == "nothing" and path in found.clocks:
+                continue
+            own = () if drives in _DRIVE_NO_SLOT else tuple(driven.get(owner, ()))
+            found.clocks[path] = Clock(path=path, drives=drives, slots=own, fresh=fresh)
+    found.hyperparams.update(walked.hyperparams)
+    found.running.update(walked.running)
+    found.family.update(walked.family)
+    found.open_questions.extend(Question(problem, nodes) for problem, nodes in walked.questions)

@@ -1,0 +1,1 @@
+"""What becomes of slots, clocks and copies when params are edited."""

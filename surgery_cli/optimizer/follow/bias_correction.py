@@ -1,0 +1,265 @@
+"""What comes of slots and the clock of their bias correction where one changes and the other goes on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from surgery_cli.draft.effect import Scales, Sets, keeps_size
+from surgery_cli.draft.recipe import SOURCE, Draft, LeafRecipe
+from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted, is_fresh
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import LeafPath
+
+_USUAL_DECAY: Final = {"adam-family": (0.9, 0.999), "rmsprop": (0.0, 0.9)}
+"""Decay of first and second moments where nobody changed optax's defaults; by family."""
+
+_HORIZON: Final = 200
+"""Steps among which the extreme one is looked for."""
+
+_BY_EDIT: Final = "`optimizer: warm` for the edit avoids it"
+_BY_RESET: Final = "`reset-optimizer` of all its slots (no pattern) with `clocks: true` avoids it"
+_BY_LEAVING: Final = f"leave them as they are; {_BY_RESET}"
+
+
+class Left(msgspec.Struct, frozen=True):
+    """What a plan leaves of moments, as parts of their size: 0 if they restart, 1 if they go on, None if not known."""
+
+    first: float = 0.0
+    second: float | None = 0.0
+
+
+class Restart(msgspec.Struct, frozen=True, kw_only=True):
+    """Slots with squares that a plan resets or shrinks while the clock of their bias correction goes on.
+
+    ``clock`` is the path in the source, ``set_to`` what the plan sets it to, if it does. ``is_named``: an edit names
+    these slots themselves. ``remedy`` avoids it.
+    """
+
+    clock: LeafPath
+    slots: tuple[Slot, ...]
+    left: Left = Left()
+    is_named: bool = False
+    set_to: int | None = None
+    remedy: str = _BY_EDIT
+
+    def sentence(self, count: int) -> str | None:
+        """What that does to the next steps once the clock has counted ``count``; None if next to nothing."""
+        now = count if self.set_to is None else self.set_to
+        start = f"{_slots(self.slots)} {self._what} while '{self.clock}' is at {now:,}:"
+        decay = _USUAL_DECAY.get(self.slots[0].optimizer)
+        if self.left.second is None:
+            return f"{start} where they are smaller than before, the next steps there are too large"
+        if decay is None:
+            return f"{start} the next steps there can be several times too large; {self.remedy}"
+        factor, step = largest_step(count, *decay, self.left, now)
+        if factor < 1.1:
+            return None
+        return (
+            f"{start} the next steps there are up to {factor:.1f} learning rates large (step {step}, with"
+            f" {_settings(decay)}); {self.remedy}"
+        )
+
+    @property
+    def _what(self) -> str:
+        """What becomes of the slots."""
+        if self.left.second is None:
+            return "get other values"
+        if self.left.second:
+            return f"shrink to {self.left.second:g} of what they are"
+        return "become 0" if self.is_named else "restart"
+
+
+class Shift(msgspec.Struct, frozen=True):
+    """A clock of a bias correction that a plan sets to another number while its slots go on; the path in the source."""
+
+    clock: LeafPath
+    slots: tuple[Slot, ...]
+    to: int
+
+    def sentence(self, count: int) -> str | None:
+        """What that does to the next steps once the clock has counted ``count``; None if next to nothing."""
+        if self.to == count:
+            return None
+        start = f"'{self.clock}' goes from {count:,} to {self.to:,} while {_slots(self.slots)}"
+        start += " goes on:" if len(self.slots) == 1 else " go on:"
+        decay = _USUAL_DECAY.get(self.slots[0].optimizer)
+        if decay is None:
+            return f"{start} the next steps there are corrected for steps that never were"
+        choose = smallest_step if self.to < count else largest_step
+        factor, step = choose(count, *decay, Left(1.0, 1.0), self.to)
+        if 0.9 < factor < 1.1:
+            return None
+        return (
+            f"{start} the next steps there are {factor:.2g} times as large as usual (step {step}, with"
+            f" {_settings(decay)}); leave it, or reset all its slots with it: `reset-optimizer` with `clocks: true`"
+        )
+
+
+def largest_step(
+    count: int, b1: float, b2: float, left: Left = Left(), now: int | None = None
+) -> tuple[float, int]:
+    """The largest step after an edit of the moments at ``count``, in learning rates, and how many steps later.
+
+    ``now`` is what the clock stands at after the edit, if it is another number.
+
+    >>> largest_step(100_000, 0.9, 0.999)
+    (6.568..., 12)
+    >>> largest_step(100_000, 0.9, 0.999, Left(first=1.0))
+    (31.622..., 1)
+    >>> largest_step(0, 0.9, 0.999)
+    (1.0, 1)
+    """
+    steps = _steps(count, b1, b2, left, count if now is None else now)
+    largest = max(steps)
+    return largest, steps.index(largest) + 1
+
+
+def smallest_step(
+    count: int, b1: float, b2: float, left: Left = Left(), now: int | None = None
+) -> tuple[float, int]:
+    """The smallest step, as ``largest_step``."""
+    steps = _steps(count, b1, b2, left, count if now is None else now)
+    smallest = min(steps)
+    return smallest, steps.index(smallest) + 1
+
+
+def _steps(count: int, b1: float, b2: float, left: Left, now: int) -> list[float]:
+    """The next steps in learning rates.
+
+    Under gradients of one size and sign, moments stand at 1 - b^count; k steps later, at b^k of what was left of that,
+    plus 1 - b^k; and the optimizer divides by 1 - b^(now + k).
+    """
+
+    def moment(b: float, part: float, k: int) -> float:
+        return (part * b**k * (1 - b**count) + 1 - b**k) / (1 - b ** (now + k))
+
+    second = left.second or 0.0
+    return [
+        float(moment(b1, left.first, k) / moment(b2, second, k) ** 0.5) for k in range(1, _HORIZON)
+    ]
+
+
+def restarts(draft: Draft) -> list[Restart]:
+    """The resets and losses of squares under a bias correction that goes on, by clock, in stored order."""
+    found: dict[tuple[LeafPath, Left, bool], list[Slot]] = {}
+    clocks: dict[LeafPath, LeafPath] = {}
+    for slot in draft.slots.values():
+        changed = _left_of(slot, draft) if slot.is_second_moment else None
+        if changed is None:
+            continue
+        for path in slot.clocks:
+            clock = draft.clock_at(path)
+            if clock is None or clock.drives != "bias_correction":
+                continue
+            if not is_fresh(draft.leaves[path], clock):
+                clocks[clock.path] = path
+                found.setdefault((clock.path, *changed), []).append(slot)
+    return [
+        Restart(
+            clock=clock,
+            slots=tuple(slots),
+            left=left,
+            is_named=is_named,
+            set_to=_set_to(draft.leaves[clocks[clock]]),
+            remedy=_remedy(slots, is_named, draft),
+        )
+        for (clock, left, is_named), slots in found.items()
+    ]
+
+
+def shifts(draft: Draft) -> list[Shift]:
+    """The clocks of bias corrections that are set while slots with squares go on."""
+    found = []
+    for path, recipe in draft.leaves.items():
+        to = _set_to(recipe) if recipe.steps else None
+        clock = draft.clock_at(path) if to is not None else None
+        if to is None or clock is None or clock.drives != "bias_correction":
+            continue
+        kept = [
+            slot
+            for slot in _driven(path, draft)
+            if slot.is_second_moment and not has_restarted(slot, draft)
+        ]
+        if kept:
+            found.append(Shift(clock.path, tuple(kept), to))
+    return found
+
+
+def _driven(path: LeafPath, draft: Draft) -> list[Slot]:
+    return [slot for slot in draft.slots.values() if path in slot.clocks]
+
+
+def _set_to(recipe: LeafRecipe) -> int | None:
+    number = filled_with(recipe)
+    return None if number is None else int(number)
+
+
+def _left_of(slot: Slot, draft: Draft) -> tuple[Left, bool] | None:
+    """What is left of a slot with squares and of its first moments, and whether an edit names it; None if all is."""
+    recipe = draft.leaves[slot.path]
+    if recipe.policy == "reset":
+        return Left(_first_left(slot, draft), 0.0), False
+    part = _part_left(recipe)
+    if part == 1 or (part and part > 1):
+        return None
+    param = draft.leaves.get(slot.param)
+    if part != 0 and param is not None and param.steps:
+        return None  # who edits both by name lets the squares follow
+    return Left(_first_left(slot, draft), part), True
+
+
+def _first_left(square: Slot, draft: Draft) -> float:
+    """What is left of the first moments beside a slot with squares."""
+    parts = []
+    for slot in draft.slots_of.get(square.param, ()):
+        if slot.node.parent != square.node.parent or slot.is_second_moment or slot.is_params_like:
+            continue
+        recipe = draft.leaves[slot.path]
+        has_gone = recipe.policy == "reset" or filled_with(recipe) == 0
+        parts.append(0.0 if has_gone else _part_left(recipe))
+    return max((1.0 if part is None else part for part in parts), default=1.0)
+
+
+def _part_left(recipe: LeafRecipe) -> float | None:
+    """The part of a leaf's size that edits which name it leave; None if nobody knows."""
+    part: float | None = 1.0
+    for step in recipe.steps:
+        edit = step.operation
+        if not edit.patterns or keeps_size(edit.effect):  # without: it follows an edit of the param
+            continue
+        match edit.effect:
+            case Sets(to=number):
+                part = 0.0 if number == 0 else None
+            case Scales(by=float() | int() as factor):
+                part = 0.0 if factor == 0 else part and part * abs(factor)
+            case _:
+                part = part and None
+    return part
+
+
+def _remedy(slots: list[Slot], is_named: bool, draft: Draft) -> str:
+    """What avoids it, for the edit that resets the slots."""
+    if is_named:
+        return _BY_LEAVING
+    return _BY_EDIT if all(_may_be_warm(slot, draft) for slot in slots) else _BY_RESET
+
+
+def _may_be_warm(slot: Slot, draft: Draft) -> bool:
+    """True if an edit of the slot's param resets it, and not because a factor of 0 leaves nothing else to do."""
+    param = draft.leaves.get(slot.param)
+    if param is None:
+        return False
+    has_old_values = param.origin is not None and param.origin.source == SOURCE and not param.steps
+    if has_old_values:
+        return False
+    return not any(step.operation.effect == Scales(0) for step in param.steps)
+
+
+def _slots(slots: tuple[Slot, ...]) -> str:
+    return f"{len(slots)} {'slot' if len(slots) == 1 else 'slots'} with squares"
+
+
+def _settings(decay: tuple[float, float]) -> str:
+    return " and ".join(f"b{n} = {b}" for n, b in enumerate(decay, 1) if b)

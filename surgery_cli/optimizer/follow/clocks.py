@@ -1,0 +1,99 @@
+"""Clocks and the slots they drive: both restart together, or the optimizer corrects for steps that never were."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from surgery_cli.draft.recipe import Draft, LeafRecipe, is_numeric
+from surgery_cli.errors import PlanError, Problem
+from surgery_cli.optimizer.slots import Clock, Slot
+from surgery_cli.tree.paths import LeafPath
+
+NEEDS_SLOTS: Final = frozenset({"bias_correction", "decay", "first_step", "cycle"})
+"""What a clock drives that is wrong for a slot which did not restart with it; a schedule may restart alone."""
+
+DRIVES: Final = {
+    "bias_correction": "the bias correction",
+    "decay": "the decay",
+    "first_step": "the switch for a first step",
+    "cycle": "the place in a cycle",
+    "schedule": "a schedule",
+}
+"""What a clock drives, in words."""
+
+
+def refuse_half_resets(draft: Draft) -> None:
+    """A clock goes back to its start only together with every slot that it drives.
+
+    Raises:
+        PlanError: some of them go on; lists each such clock.
+    """
+    problems: list[Problem] = []
+    for path, recipe in draft.leaves.items():
+        clock = draft.clock_at(path) if recipe.steps else None
+        if clock is None or clock.drives not in NEEDS_SLOTS or not is_fresh(recipe, clock):
+            continue
+        driven = [slot for slot in draft.slots.values() if path in slot.clocks]
+        kept = [slot for slot in driven if not has_restarted(slot, draft)]
+        if kept:
+            problems.append(_half_reset(path, clock, kept, len(driven), recipe))
+        elif clock.drives != "cycle" and not clock.slots and not _has_holes(clock, draft):
+            problems.append(_unknown_slots(path, clock))
+    if problems:
+        raise PlanError.of(problems)
+
+
+def _half_reset(
+    path: LeafPath, clock: Clock, kept: list[Slot], driven: int, recipe: LeafRecipe
+) -> Problem:
+    by_reset = recipe.policy == "reset"  # of `reset-optimizer`, which takes no policy
+    leave = "take `clocks: true` out, or reset all its slots: `reset-optimizer` without a pattern"
+    warm = "leave it and use `optimizer: warm` for the edit, or reset them all: `reset-optimizer` with `clocks: true`"
+    others = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
+    return Problem(
+        f"'{path}' would start anew while '{kept[0].path}'{others} {'go' if others else 'goes'} on",
+        why=f"it counts the steps of {driven} slots, for {DRIVES[clock.drives]}, and {len(kept)} of them are not reset",
+        fix=leave if by_reset else warm,
+        path=str(path),
+    )
+
+
+def _has_holes(clock: Clock, draft: Draft) -> bool:
+    """True if the clock's state leaves out every param that it could keep slots of."""
+    owner = clock.path.parent
+    return any(
+        slot.relation == "hole" and slot.path.is_below(owner) for slot in draft.slots.values()
+    )
+
+
+def _unknown_slots(path: LeafPath, clock: Clock) -> Problem:
+    return Problem(
+        f"'{path}' would start anew, and the slots that it drives are not known",
+        why=f"it counts steps for {DRIVES[clock.drives]}, but the slots are found by the params that they mirror",
+        fix="leave it, or say where the params stand with `params:`; set every other number as you like",
+        path=str(path),
+    )
+
+
+def is_fresh(recipe: LeafRecipe, clock: Clock) -> bool:
+    """True if the plan sets the clock to the number from which the optimizer counts."""
+    return filled_with(recipe) == clock.fresh
+
+
+def has_restarted(slot: Slot, draft: Draft) -> bool:
+    """True if the plan puts the slot's initial value into it, or if it holds nothing that could restart."""
+    recipe = draft.leaves[slot.path]
+    if slot.relation in ("hole", "one") or not is_numeric(recipe.spec):
+        return True
+    if slot.takes_param:
+        return recipe.policy == "reset" or recipe.origin == draft.leaves[slot.param].origin
+    number = filled_with(recipe)
+    return number is not None and slot.fresh in (None, number)
+
+
+def filled_with(recipe: LeafRecipe) -> float | None:
+    """The one number that every element of a leaf will be, where the steps alone tell it."""
+    number: float | None = None
+    for step in recipe.steps:
+        number = step.operation.filled(number)
+    return number

@@ -1,0 +1,75 @@
+"""What is said of slots that come from a donor with their params, and of those that do not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from surgery_cli.draft.recipe import Draft, LeafRef
+from surgery_cli.errors import Problem
+from surgery_cli.optimizer.follow.clock_agreement import Clocked
+from surgery_cli.optimizer.follow.donor_slots import Taken
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import LeafPath
+
+
+class Grafts:
+    """The slots of one edit that donors have, counted for the notes."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[tuple[str, str, tuple[Clocked, ...]]] = Counter()
+        self._left: Counter[tuple[str, str]] = Counter()
+        self._apart: dict[tuple[str, LeafPath], None] = {}
+
+    def add(self, source: str, slots: Sequence[Slot], taken: Taken) -> None:
+        """The slots of one param, and what the donor has for them."""
+        if taken.recipes:
+            unsure = tuple(clock for clock in taken.clocks if not clock.is_sure)
+            self._taken[source, taken.assumed, unsure] += len(taken.recipes)
+        elif taken.because:
+            self._left[source, taken.because] += len(slots)
+            self._apart.update(((source, c.path), None) for c in taken.clocks if not c.agrees)
+
+    def notes(self, draft: Draft, edited: Collection[LeafPath]) -> list[str]:
+        """Sentences for the preview of an edit of the leaves ``edited``."""
+        found = [
+            f"{_slots(n)} {'comes' if n == 1 else 'come'} from '{source}' with the params"
+            + "".join(f"; {said}" for said in (assumed, *map(_assumed, unsure)) if said)
+            for (source, assumed, unsure), n in self._taken.items()
+        ]
+        for (source, because), n in self._left.items():
+            are = "is" if n == 1 else "are"
+            found.append(f"{_slots(n)} {are} not taken from '{source}', but restart: {because}")
+        for source, clock in self._apart:
+            driven = [slot for slot in draft.slots.values() if clock in slot.clocks]
+            if all(slot.param in edited for slot in driven):
+                found.append(_with_the_count(source, clock, driven))
+        return found
+
+
+def _with_the_count(source: str, clock: LeafPath, slots: Sequence[Slot]) -> str:
+    """What takes slots along where all that a clock drives comes from a donor."""
+    said = "" if all(slot.power is not None for slot in slots) else ", and say `--optimizer-kind`"
+    return f"to take them, `replace` '{clock}' from '{source}' in the same edit{said}"
+
+
+def _assumed(clock: Clocked) -> str:
+    """Under which condition slots may go on under another clock."""
+    counts = f"counted to {clock.theirs:,.0f} there and {clock.ours:,.0f} here ('{clock.path}')"
+    return f"{counts}, which makes no difference for decays of up to {clock.largest_decay:.4g}"
+
+
+def no_graft(param: LeafPath, origin: LeafRef, taken: Taken) -> Problem:
+    """The problem of an explicit ``transform`` where the donor's slots cannot follow their param."""
+    why = taken.because or "it has no such slots, or some of another shape"
+    return Problem(
+        f"the slots of '{origin.path}' in '{origin.source}' cannot go on for '{param}'",
+        why=why,
+        fix="use `optimizer: warm`, `reset` or `keep`",
+        path=str(param),
+        field="optimizer",
+    )
+
+
+def _slots(count: int) -> str:
+    return f"{count} {'slot' if count == 1 else 'slots'}"

@@ -1,0 +1,159 @@
+"""Twins from the checkpoint from which their params were taken, where they mean the same under the clocks here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef
+from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.follow.clock_agreement import Clocked
+from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, filled_with
+from surgery_cli.optimizer.slots import Clock, Slot
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
+
+if TYPE_CHECKING:
+    from surgery_cli.operations.base import Scene
+
+
+_NOT_THERE: Final = "its optimizer has not the same slots"
+
+
+class Taken(msgspec.Struct):
+    """What a donor has for the slots of a param: recipes, or why they are not to be taken.
+
+    ``because`` is empty where the donor has no slots for the param at all. ``assumed`` says what the
+    donor's are taken for, ``clocks`` are those under which they would go on.
+    """
+
+    recipes: dict[LeafPath, LeafRecipe] = {}
+    because: str = ""
+    assumed: str = ""
+    clocks: tuple[Clocked, ...] = ()
+
+
+class Donors:
+    """The optimizer states of donors."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._known: dict[str, dict[LeafPath, list[Slot]]] = {}
+
+    def twins(self, origin: LeafRef, slots: Sequence[Slot], draft: Draft) -> Taken:
+        """Recipes for all ``slots``, from the donor's slots of the param ``origin``."""
+        tree = self._scene.open(origin.source)[1].tree
+        theirs = self._of(origin.source).get(origin.path, [])
+        found: dict[LeafPath, LeafRecipe] = {}
+        pairs: list[tuple[Slot, Slot]] = []
+        for slot in slots:
+            other = _counterpart(slot, theirs)
+            own = draft.leaves[slot.path].spec
+            if other is None or tree[other.path].shape != own.shape:
+                return Taken(because=_NOT_THERE if theirs else "")
+            recipe = _grafted(LeafRef(origin.source, other.path), tree[other.path], own, slot.path)
+            if recipe is None:
+                return Taken(because=_NOT_THERE)
+            found[slot.path] = recipe
+            pairs.append((slot, other))
+        every = (c for pair in pairs for c in self._clocked(*pair, origin.source, draft))
+        clocks = tuple({clock.path: clock for clock in every}.values())
+        because = next((clock.sentence() for clock in clocks if not clock.agrees), "")
+        because = because or self._of_another_kind(pairs, origin.source, draft)
+        told = (self._told(other, LeafRef(origin.source, other.path)) for _, other in pairs)
+        said = {slot.state: slot.assumed.taken_for for slot in told if slot.assumed and not because}
+        assumed = " and ".join(f"'{node}' there is taken for {what}" for node, what in said.items())
+        return Taken({} if because else found, because, assumed, clocks)
+
+    def _of_another_kind(self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft) -> str:
+        """Why some slots are not known to hold the same as those of the donor; values are read only for this."""
+        for slot, other in pairs:
+            ours = self._told(slot, draft.leaves[slot.path].origin)
+            theirs = self._told(other, LeafRef(donor, other.path))
+            if ours.power is None:
+                said = f"which optimizer keeps '{slot.node}' here is not known, nor if both are of one kind"
+                return "; or ".join((said, *ours.settled_by)).replace("; or ", "; ", 1)
+            if theirs.power is None:
+                return f"which optimizer keeps '{other.node}' there is not known, nor if both are of one kind"
+            if _meaning(ours) != _meaning(theirs):
+                return f"'{other.node}' there is of another kind than '{slot.node}' here"
+        return ""
+
+    def _told(self, slot: Slot, origin: LeafRef | None) -> Slot:
+        """A slot with its power, where values tell what metadata does not."""
+        if slot.power is not None or origin is None:
+            return slot
+        return self._scene.survey_of(origin.source, tell=True).slots.get(origin.path, slot)
+
+    def _clocked(self, slot: Slot, other: Slot, donor: str, draft: Draft) -> Iterator[Clocked]:
+        """The clocks that matter to a slot, with those of its counterpart."""
+        there = self._scene.survey_of(donor).clocks
+        for path in slot.clocks:
+            clock = draft.clock_at(path) or self._clock_of_donor(path, draft)
+            if clock is None or clock.drives not in NEEDS_SLOTS:
+                continue
+            same = [p for p in other.clocks if p in there and there[p].drives == clock.drives]
+            theirs = self._scene.number(LeafRef(donor, same[0])) if len(same) == 1 else None
+            yield Clocked(path, clock.drives, theirs, self._standing(path, draft))
+
+    def _clock_of_donor(self, path: LeafPath, draft: Draft) -> Clock | None:
+        """What a clock counts that was itself taken from a donor."""
+        origin = draft.leaves[path].origin if path in draft.leaves else None
+        return self._scene.survey_of(origin.source).clocks.get(origin.path) if origin else None
+
+    def _standing(self, path: LeafPath, draft: Draft) -> float | None:
+        """What a clock stands at after the edits so far."""
+        recipe = draft.leaves[path]
+        number = filled_with(recipe)
+        if number is not None or recipe.origin is None or recipe.steps:
+            return number
+        return self._scene.number(recipe.origin)
+
+    def _of(self, name: str) -> dict[LeafPath, list[Slot]]:
+        if name not in self._known:
+            by_param: dict[LeafPath, list[Slot]] = {}
+            for slot in self._scene.survey_of(name).slots.values():
+                by_param.setdefault(slot.param, []).append(slot)
+            self._known[name] = by_param
+        return self._known[name]
+
+
+def _meaning(slot: Slot) -> tuple[int | None, bool, bool, bool]:
+    """What a slot holds, whatever it is called; slots of one meaning stand in for each other."""
+    return slot.power, slot.is_even, slot.is_second_moment, slot.is_params_like
+
+
+def _counterpart(slot: Slot, theirs: Sequence[Slot]) -> Slot | None:
+    """The same slot in the donor: in the same state, else the only one of its name in the same family."""
+    alike = [
+        other
+        for other in theirs
+        if (other.name, other.axis, other.relation, other.optimizer)
+        == (slot.name, slot.axis, slot.relation, slot.optimizer)
+        and other.path[len(other.node) + len(other.param) - len(other.root) :]
+        == slot.path[len(slot.node) + len(slot.param) - len(slot.root) :]
+    ]
+    same = [other for other in alike if other.node == slot.node]
+    found = same or alike
+    return found[0] if len(found) == 1 else None
+
+
+def _grafted(origin: LeafRef, donor: LeafSpec, own: LeafSpec, path: LeafPath) -> LeafRecipe | None:
+    """The recipe of a slot that is taken from a donor, in the slot's own dtype."""
+    from surgery_cli.operations.cast import step_to
+
+    if donor.dtype == own.dtype:
+        spec = msgspec.structs.replace(
+            own,
+            chunk_shape=donor.chunk_shape,
+            write_shape=donor.write_shape,
+            stored_bytes=donor.stored_bytes,
+        )
+        return LeafRecipe(origin, spec, policy="donor")
+    try:
+        step = step_to(path, donor, msgspec.structs.replace(own, stored_bytes=None))
+    except PlanError:
+        return None
+    return LeafRecipe(origin, donor).then(step, policy="donor")

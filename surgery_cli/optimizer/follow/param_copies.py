@@ -1,0 +1,53 @@
+"""Copies of the params beside the optimizer state (EMA params, target networks), which no edit carries along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from surgery_cli.draft.effect import Draws, Effect
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import LeafPath
+
+
+class Beside:
+    """The copies of params that an edit changes: which it leaves alone, and which it names itself."""
+
+    def __init__(self, effect: Effect) -> None:
+        self._is_drawn = isinstance(effect, Draws)
+        self._alone: dict[LeafPath, Slot] = {}
+        self._named: dict[LeafPath, Slot] = {}
+
+    def add(self, copy: Slot, *, is_named: bool) -> None:
+        """A copy of an edited param; one leaf of each tree is kept, as an example."""
+        (self._named if is_named else self._alone).setdefault(copy.node, copy)
+
+    def notes(self) -> list[str]:
+        """Sentences for the preview: what stays, and what random values do, which every path has its own of."""
+        found = []
+        if self._alone:
+            how = "name them to edit them, too"
+            if self._is_drawn:
+                how = f"named as well, they would draw other values; {_copying(self._alone)}"
+            found.append(
+                "copies of the edited params beside the optimizer state stay as they are:"
+                f" {_nodes(self._alone)} ({how})"
+            )
+        if self._named and self._is_drawn:
+            found.append(
+                f"{_nodes(self._named)} and the params draw different values, as each path has its own:"
+                f" for equal ones, {_copying(self._named)}"
+            )
+        return found
+
+
+def _nodes(copies: Mapping[LeafPath, Slot]) -> str:
+    return ", ".join(sorted(f"'{node}'" for node in copies))
+
+
+def _copying(copies: Mapping[LeafPath, Slot]) -> str:
+    """How copies get the values that were drawn for their params, by the example of one leaf."""
+    copy = next(iter(copies.values()))
+    return (
+        "edit the params alone, and after that in the same plan"
+        f" `delete` '{copy.path}' and `copy` '{copy.param}' to it, and so on"
+    )

@@ -1,0 +1,82 @@
+"""The files of a checkpoint, each with its SHA-256: what a seal covers beside the values of leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from surgery_cli.engine.budget import in_order
+from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.store.filesystem.listing import check_link
+
+ITSELF: Final = "."
+"""The key of a checkpoint that is one file: its name may change, what it holds may not."""
+
+_READ_BYTES: Final = 1 << 20
+"""What reading a file for its digest holds in memory, roughly."""
+
+
+def files_of(place: Path, record: Path | None = None) -> dict[str, Path]:
+    """Every file at or below ``place`` but the ``record``, by its path relative to it, sorted.
+
+    A link counts as the file to which it leads.
+
+    Raises:
+        CheckpointError: a directory cannot be read, a link leads in a circle, or something is no regular file.
+    """
+    if not place.is_dir():
+        return {ITSELF: place}
+    found = {_key(path.relative_to(place)): path for path in _walk(place) if path != record}
+    return dict(sorted(found.items()))
+
+
+def file_digests(
+    files: Mapping[str, Path], advance: Callable[[int, str], None]
+) -> dict[str, str | CheckpointError]:
+    """``sha256:…`` of every file, or why it cannot be read; ``advance`` is told bytes and key of each."""
+
+    def digest_of(path: Path) -> str | CheckpointError:
+        try:
+            with path.open("rb") as stream:
+                return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
+        except OSError as error:
+            return CheckpointError(f"'{path}' cannot be read", why=error.strerror or str(error))
+
+    found: dict[str, str | CheckpointError] = {}
+    tasks = ((path, _READ_BYTES) for path in files.values())
+    for (key, path), digest in zip(files.items(), in_order(digest_of, tasks), strict=True):
+        found[key] = digest
+        advance(path.stat().st_size if path.exists() else 0, key)
+    return found
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise CheckpointError(
+            f"'{folder}' cannot be read", why=error.strerror or str(error)
+        ) from None
+    for entry in entries:
+        path = Path(entry.path)
+        if entry.is_dir():
+            check_link(path)
+            yield from _walk(path)
+        elif entry.is_file():
+            yield path
+        else:
+            refuse_special(path)
+            raise CheckpointError(
+                f"'{path}' leads nowhere",
+                why="a link whose file is not there has no content to record",
+                fix="put the file there, or remove the link",
+            )
+
+
+def _key(path: Path) -> str:
+    """A path as text; bytes that are no UTF-8 are escaped."""
+    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")

@@ -1,0 +1,296 @@
+"""``surgery.json``: what was done to a checkpoint, from what, and the digests that prove it."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from surgery_cli import __version__
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.engine.checked_source import CheckedSource, Recorded
+from surgery_cli.engine.digests import LeafDigest
+from surgery_cli.engine.reading import CountedSource
+from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.optimizer.detect.settled import Settled
+from surgery_cli.store.filesystem.listing import Listing, holds_pytree
+from surgery_cli.store.locate.items import step_items
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.step import RECORD
+from surgery_cli.tree.paths import LeafPath
+
+PACKAGES = ("orbax-checkpoint", "tensorstore", "numpy", "jax", "flax", "optax")
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """The content of ``surgery.json``. The keys of ``digests`` are those of ``record_key``."""
+
+    schema_version: int = 1
+    content: str = ""
+    """SHA-256 of the whole file as it is without this digest; empty in records of before."""
+    surgery: str
+    versions: dict[str, str]
+    written: str
+    """UTC, ISO 8601."""
+    source: str
+    source_fingerprint: str
+    donors: dict[str, str] = {}
+    """Fingerprints of the other sources that leaves were taken from, by name."""
+    draft: str
+    plan: dict[str, Any]
+    leaves: list[dict[str, Any]]
+    removed: list[str] = []
+    notes: list[str] = []
+    """What the preview said of the edits: the members of an average, slots that are kept."""
+    assumptions: list[dict[str, Any]] = []
+    """What twins followed by without proof, as the preview named it."""
+    slots: list[Settled] = []
+    """What is known of the optimizer's slots beyond what metadata tell, so that no later run need be told again."""
+    verified: dict[str, Any] = {}
+    digests: dict[str, LeafDigest] = {}
+    files: dict[str, str] = {}
+    """SHA-256 of every other file of the step or file, relative to it, in a checkpoint that is sealed."""
+    sealed: dict[str, Any] | None = None
+    """When, and by which version of this program, ``files`` and the digests of all leaves were recorded."""
+    history: list[dict[str, Any]] = []
+    """The records of earlier runs; digests that a later record holds unchanged are left out of them."""
+
+
+def versions() -> dict[str, str]:
+    """The installed packages that a result depends on; nothing is imported."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def new_record(**fields: Any) -> Record:
+    """A record by this program, now."""
+    return Record(surgery=__version__, versions=versions(), written=now(), **fields)
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write the record; one that came along from the source is in its ``history`` by now."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(encoded(record))
+
+
+def encoded(record: Record) -> bytes:
+    """The bytes of a record, with the digest of its own content."""
+    blank = msgspec.structs.replace(record, content="")
+    raw = msgspec.json.format(msgspec.json.encode(blank), indent=1) + b"\n"
+    return raw.replace(_content_field(""), _content_field(_sha256(raw)), 1)
+
+
+def decoded(raw: bytes, path: Path) -> Record:
+    """The record in a file that reads ``raw``.
+
+    Raises:
+        CheckpointError: it is no record, or not what was written.
+    """
+    try:
+        record = decode_json(raw, type=Record)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CheckpointError(
+            f"'{path}' cannot be understood",
+            why=str(error),
+            fix="it is damaged; remove it to go on without the digests on record",
+        ) from None
+    blank = raw.replace(_content_field(record.content), _content_field(""), 1)
+    is_as_written = _sha256(blank) == record.content if record.content else not record.files
+    if not is_as_written:
+        raise CheckpointError(
+            f"'{path}' is not what was written",
+            why="it does not agree with the digest of its own content: damage, or a change by hand",
+            fix="copy it again from where it is whole, or remove it to go on without the digests on record",
+        )
+    return record
+
+
+def _content_field(digest: str) -> bytes:
+    return b'"content": "' + digest.encode() + b'"'
+
+
+def _sha256(raw: bytes) -> str:
+    return f"sha256:{hashlib.sha256(raw).hexdigest()}"
+
+
+def record_path(checkpoint: Checkpoint) -> Path:
+    """Where the record of a checkpoint stands: in the step or flat directory, beside a file or a bare directory."""
+    place = recorded_place(checkpoint)
+    if place.is_dir() and not is_inferred(checkpoint):
+        return place / RECORD
+    return place.with_name(f"{place.name}.{RECORD}")
+
+
+def recorded_place(checkpoint: Checkpoint) -> Path:
+    """What a record is about: the step, the flat directory or the file, whichever item of it was chosen."""
+    return checkpoint.location.step_directory or checkpoint.location.root
+
+
+def is_inferred(checkpoint: Checkpoint) -> bool:
+    """True if readers infer the structure from the directory's listing, where a stray file would be a leaf."""
+    return any(
+        item.layout.startswith("per-leaf")
+        and not (item.directory / "_METADATA").exists()
+        and not (item.directory / "checkpoint").exists()
+        for item in checkpoint.items.values()
+    )
+
+
+def record_key(checkpoint: Checkpoint, path: LeafPath) -> str:
+    """How a record names a leaf: the path's unambiguous spelling, from the item's name on in a step of several trees.
+
+    The record lies in the step, so the key does not depend on which item was chosen.
+    """
+    name, inner = checkpoint.place(path)
+    return LeafPath((name, *inner)).spelling if has_several_trees(checkpoint) else inner.spelling
+
+
+@lru_cache(maxsize=256)  # the members of an average are asked in turn
+def has_several_trees(checkpoint: Checkpoint) -> bool:
+    """True if the step that holds the record has several trees."""
+    return len(trees_of_step(checkpoint)) > 1
+
+
+def trees_of_step(checkpoint: Checkpoint) -> list[str]:
+    """The names of all trees of the step that holds the record, chosen or not."""
+    location = checkpoint.location
+    if location.shape == "item" and location.step_directory is not None:
+        return list(step_items(Listing.of(location.step_directory)).pytrees)
+    others = [
+        name
+        for name, path in location.other_items.items()
+        if path.is_dir() and holds_pytree(Listing.of(path))
+    ]
+    return [*location.items, *others]
+
+
+def read_record(checkpoint: Checkpoint) -> Record | None:
+    """The record that a checkpoint carries, if any.
+
+    Raises:
+        CheckpointError: it cannot be read, or is damaged.
+    """
+    path = record_path(checkpoint)
+    if not path.is_file():
+        refuse_special(path)
+        return None
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(
+            f"'{path}' cannot be read", why=error.strerror or str(error)
+        ) from None
+    return decoded(raw, path)
+
+
+def chosen_digests(checkpoint: Checkpoint, record: Record) -> dict[str, LeafDigest]:
+    """The digests of a record that are about the items that were chosen, by record key."""
+    names = [LeafPath((name,)).spelling for name in trees_of_step(checkpoint)]
+    if len(names) < 2:
+        return record.digests
+    chosen = tuple(f"{LeafPath((name,)).spelling}/" for name in checkpoint.items)
+    return {key: digest for key, digest in record.digests.items() if key.startswith(chosen)}
+
+
+def recorded_in(sources: Mapping[str, Any]) -> dict[str, Recorded]:
+    """What is on record of the sources of a draft that have records, by their names.
+
+    Raises:
+        CheckpointError: a record cannot be read.
+    """
+    found = {}
+    for name, source in sources.items():
+        if isinstance(source, Checkpoint) and (digest_of := _digests_by_path(source)) is not None:
+            found[name] = Recorded(source.address, digest_of, source.tree.__getitem__)
+    return found
+
+
+@lru_cache(maxsize=256)
+def checked(checkpoint: Checkpoint) -> CheckedSource:
+    """The checkpoint, for reads before any edit: a leaf that is read whole is held against its digest on record.
+
+    Raises:
+        CheckpointError: the record cannot be read.
+    """
+    return CheckedSource(CountedSource(checkpoint), recorded_in({"": checkpoint}).get(""))
+
+
+def _digests_by_path(checkpoint: Checkpoint) -> Callable[[LeafPath], LeafDigest | None] | None:
+    record = read_record(checkpoint)
+    if record is None:
+        return None
+    digests = record.digests
+    return lambda path: digests.get(record_key(checkpoint, path))
+
+
+def digests_after(
+    source: Checkpoint,
+    written: Checkpoint,
+    draft: Draft,
+    edited: Mapping[LeafPath, LeafDigest],
+    recorded: Mapping[str, Recorded],
+) -> dict[str, LeafDigest]:
+    """The digests that are true of the new checkpoint, by its own record keys.
+
+    Those of written leaves; those on record of leaves that were taken as they are, from the source or a donor, under
+    their new paths; and those of items that were not chosen.
+    """
+    found: dict[str, LeafDigest] = {}
+    for path, recipe in draft.leaves.items():
+        origin = recipe.origin
+        if path in edited:
+            found[record_key(written, path)] = edited[path]
+        elif recipe.is_by_reference and origin is not None and origin.source in recorded:
+            digest = recorded[origin.source].digest_of(origin.path)
+            if digest is not None:
+                found[record_key(written, path)] = digest
+    old = read_record(source)
+    chosen = set(source.items)
+    unchosen = [name for name in trees_of_step(source) if name not in chosen]
+    carried = tuple(f"{LeafPath((name,)).spelling}/" for name in unchosen)
+    known = old.digests if old is not None else {}
+    return found | {key: digest for key, digest in known.items() if key.startswith(carried)}
+
+
+def history_after(source: Checkpoint, digests: Mapping[str, LeafDigest]) -> list[dict[str, Any]]:
+    """The records of earlier runs, the source's own last, without what ``digests`` of the new record say again.
+
+    A digest that several runs left alone stands in the last record only: a record grows by what a run did.
+    """
+    old = read_record(source)
+    if old is None:
+        return []
+    newest = decode_json(msgspec.json.encode(digests))
+    last = decode_json(msgspec.json.encode(old)) | {"history": []}
+    return [_without(newest, entry) for entry in [*old.history, last]]
+
+
+def _without(newest: Mapping[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """An earlier record without the digests that stand in the newest, under the same key, as they are."""
+    digests = entry.get("digests")
+    if not isinstance(digests, dict):  # of some other program
+        return entry
+    kept = {key: value for key, value in entry.items() if key not in _OF_ONE_FILE}
+    return kept | {"digests": {k: v for k, v in digests.items() if newest.get(k) != v}}
+
+
+_OF_ONE_FILE = ("content", "files")
+"""What a record says of files: it is true of no other checkpoint."""

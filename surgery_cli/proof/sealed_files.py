@@ -1,0 +1,85 @@
+"""The files of a sealed source that an edit copies: they are read whole, so their digests on record must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from surgery_cli.errors import CheckpointError, Problem
+from surgery_cli.proof.files import file_digests, files_of
+from surgery_cli.proof.records import read_record, record_path, recorded_place
+from surgery_cli.store.filesystem.listing import Listing, holds_pytree
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.write.item import small_files
+
+
+def check_sealed_files(checkpoint: Checkpoint) -> None:
+    """Hold the files beside the arrays against a seal, where the checkpoint has one.
+
+    Data files are taken by reference, and leaves in them are held against digests of their own.
+
+    Raises:
+        CheckpointError: one of them is not what was sealed.
+    """
+    record = read_record(checkpoint)
+    if record is None or not record.files:
+        return
+    copied = set(_copied(checkpoint))
+    own = record_path(checkpoint)
+    files = {
+        key: path
+        for key, path in files_of(recorded_place(checkpoint), own).items()
+        if key in record.files and (path in copied or copied.intersection(path.parents))
+    }
+    found = file_digests(files, lambda count, key: None)
+    _refuse(checkpoint, [key for key, digest in found.items() if digest != record.files[key]])
+
+
+def check_taken_files(checkpoint: Checkpoint, hashes: Mapping[str, str]) -> None:
+    """Hold the files of a result, by their digests, against the seal of the source that some of them were taken from.
+
+    Raises:
+        CheckpointError: a file came as it is now, and that is not what was sealed.
+    """
+    record = read_record(checkpoint)
+    if record is None or not record.files:
+        return
+    place = recorded_place(checkpoint)
+    others = {key: place / key for key, d in hashes.items() if record.files.get(key, d) != d}
+    standing = {key: path for key, path in others.items() if path.is_file()}
+    found = file_digests(standing, lambda count, key: None)
+    _refuse(checkpoint, [key for key, digest in found.items() if digest == hashes[key]])
+
+
+def _refuse(checkpoint: Checkpoint, changed: list[str]) -> None:
+    if changed:
+        raise CheckpointError.of(
+            Problem(
+                f"the file '{key}' in '{checkpoint.address}' is not what was sealed",
+                why="it has changed since: damage, or another program",
+                fix="copy it again from where it is whole; `surgery seal --anew` records what is there,"
+                " if that is meant",
+            )
+            for key in changed
+        )
+
+
+def _copied(checkpoint: Checkpoint) -> Iterator[Path]:
+    """What an edit copies: everything beside the arrays of the step's trees, and all that is no tree."""
+    for item in checkpoint.items.values():
+        if isinstance(item, PytreeItem):
+            yield from small_files(item)
+    place = recorded_place(checkpoint)
+    trees = set(checkpoint.location.items.values())
+    if not place.is_dir() or place in trees or checkpoint.location.shape == "item":
+        return
+    for path in place.iterdir():
+        if path.is_dir() and path not in trees and holds_pytree(Listing.of(path)):
+            with suppress(
+                CheckpointError
+            ):  # what is carried though it does not open is said elsewhere
+                yield from small_files(PytreeItem(path))
+        elif path not in trees:
+            yield path

@@ -1,0 +1,1 @@
+"""The training script's own word: would its restore take this tree, and what mends it if not."""

@@ -1,0 +1,51 @@
+"""What a person is told of breaches of the contract: which leaves, what a restore makes of them, what mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.script.contract import Breach
+from surgery_cli.script.rename_edits import Edit
+from surgery_cli.tree.paths import LeafPath
+
+Slots: TypeAlias = Mapping[LeafPath, Slot]
+
+
+class Mend(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding: what is wrong, the breaches of which it consists, and the edits that would mend it.
+
+    ``twins`` are nodes of the optimizer state that have the same fault and follow the edit. ``nodes`` are those that
+    get another name, twins included. ``advice`` is for what no edit can mend, or what else would.
+    """
+
+    path: LeafPath
+    what: str
+    here: str
+    there: str
+    effect: str
+    breaches: tuple[Breach, ...]
+    twins: tuple[LeafPath, ...] = ()
+    nodes: tuple[LeafPath, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    advice: str = ""
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves are concerned, twins included; what stands elsewhere counts once."""
+        there = {leaf for b in self.breaches if b.what == "missing" for leaf in b.leaves}
+        here = {leaf for b in self.breaches if b.what != "missing" for leaf in b.leaves}
+        if self.nodes:
+            here = {leaf for leaf in here if any(leaf.is_below(node) for node in self.nodes)}
+        if self.what in ("renamed", "moved"):
+            return len(here or there)
+        return len(here) + len(there)
+
+
+def listed(paths: Iterable[LeafPath]) -> str:
+    """The first few of some paths."""
+    found = [str(path) for path in paths]
+    return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")

@@ -1,0 +1,165 @@
+"""Renames as findings: nodes, and series of them, that stand under another name; each with the edit that moves it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from surgery_cli.script.contract import RAISES, Breach
+from surgery_cli.script.findings import Mend, Slots
+from surgery_cli.script.numbered_series import DIGITS, numbered
+from surgery_cli.script.rename_edits import Edit, literal, spelled
+from surgery_cli.script.renamed_subtrees import Moves
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, TreeSpec
+
+STRUCTURAL: Final = ("extra", "missing", "container")
+"""Breaches of which moves take care."""
+
+
+def after_renames(moves: Moves, stored: TreeSpec, slots: Slots) -> tuple[TreeSpec, Slots]:
+    """The tree and its slots as renames leave them: slots follow their params."""
+    places: dict[LeafPath, LeafPath] = {}
+    params: dict[LeafPath, LeafPath] = {}
+    for old, new in moves.items():
+        for path in stored:
+            if path.is_below(old):
+                places[path] = new / path[len(old) :]
+        for path, slot in slots.items():
+            if slot.param.is_below(old):
+                params[path] = new / slot.param[len(old) :]
+                places[path] = slot.place_for(params[path]) or path
+    moved = {
+        places.get(path, path): msgspec.structs.replace(
+            slot, path=places.get(path, path), param=params.get(path, slot.param)
+        )
+        for path, slot in slots.items()
+    }
+    return stored.mapped(lambda path: places.get(path, path)), moved
+
+
+def is_plain(new: LeafPath, stored: TreeSpec) -> bool:
+    """True if a rename needs no other place to be made free: nothing stands at, above or below the new path."""
+    above = (LeafPath(new[:depth]) for depth in range(1, len(new) + 1))
+    return new not in stored.nodes and not any(node in stored for node in above)
+
+
+def twins_of(moves: Moves, slots: Slots) -> set[LeafPath]:
+    """Those of the moved nodes whose leaves all are slots of params that move alike."""
+    return {old for old in moves if _leader(old, moves, slots) is not None}
+
+
+def _leader(node: LeafPath, moves: Moves, slots: Slots) -> LeafPath | None:
+    """The moved node of params to which all slots below ``node`` belong."""
+    params = {slot.param for path, slot in slots.items() if path.is_below(node)}
+    for other in moves:
+        if other != node and params and all(param.is_below(other) for param in params):
+            return other
+    return None
+
+
+def renamed(
+    series: Moves,
+    moves: Moves,
+    breaches: Sequence[Breach],
+    slots: Slots,
+    stored: TreeSpec,
+    wanted: TreeSpec,
+) -> Mend:
+    """The finding of a node, or of a series of nodes, that stands under another name."""
+    leaders = {o: _leader(o, moves, slots) for o in moves if o not in series}
+    followers = {o: moves[o] for o, leader in leaders.items() if leader in series}
+    pairs = [*series.items(), *followers.items()]
+    parts = tuple(b for b in breaches if b.what in STRUCTURAL and _is_settled(b, moves, pairs))
+    old, new = label([*series]), label([*series.values()])
+    return Mend(
+        path=old,
+        what="renamed",
+        here=str(old),
+        there=str(new),
+        effect=RAISES,
+        breaches=parts,
+        twins=tuple(label([*twins]) for twins in grouped(followers)),
+        nodes=tuple(node for node, _ in pairs),
+        edits=_edits(series, stored, wanted),
+    )
+
+
+def _is_settled(breach: Breach, moves: Moves, pairs: Sequence[tuple[LeafPath, LeafPath]]) -> bool:
+    """True if all leaves of a breach are moved away, or filled by moves, one of ``pairs`` among them."""
+    side = 1 if breach.what == "missing" else 0
+    ends = moves.values() if side else moves.keys()
+    return any(leaf.is_below(pair[side]) for leaf in breach.leaves for pair in pairs) and all(
+        any(leaf.is_below(end) for end in ends) for leaf in breach.leaves
+    )
+
+
+def _edits(series: Moves, stored: TreeSpec, wanted: TreeSpec) -> tuple[Edit, ...]:
+    """The rename; in a list where the script wants nothing at the old place, a copy, and the old one emptied."""
+    (old, new), *others = series.items()
+    left = wanted.get(old)
+    in_list = old.parent == new.parent and isinstance(old[-1], int)
+    if in_list and not others and left is not None and left.kind is LeafKind.EMPTY:
+        copy = {"op": "copy", "at": literal(old), "to": spelled(new)}
+        return copy, {"op": "delete", "at": f"{literal(old)}/*", "twins": "named"}
+    return (rename_of(series, {*stored.nodes, *stored}),)
+
+
+# --- numbered series as text -----------------------------------------------------------------------------------
+
+
+def grouped(moves: Mapping[LeafPath, LeafPath]) -> list[dict[LeafPath, LeafPath]]:
+    """The moves, those of one series together."""
+    groups: dict[object, dict[LeafPath, LeafPath]] = {}
+    for old, new in moves.items():
+        (before, numbers), (after, same) = numbered(old), numbered(new)
+        key = (before, after) if numbers == same and numbers else old
+        groups.setdefault(key, {})[old] = new
+    return list(groups.values())
+
+
+def label(paths: Sequence[LeafPath]) -> LeafPath:
+    """The paths of a series as one: the numbers that differ as a range.
+
+    >>> str(label([LeafPath(("p", f"layers_{n}", "w")) for n in range(3)]))
+    'p/layers_{0..2}/w'
+    """
+    columns = list(zip(*(numbered(path)[1] for path in paths), strict=True))
+    return LeafPath(_filled(paths[0], [_range(sorted(set(column))) for column in columns]))
+
+
+def rename_of(moves: Mapping[LeafPath, LeafPath], stored: Iterable[LeafPath]) -> Edit:
+    """The edit that moves one node, or all members of a series; ``stored`` are all nodes and leaves of the tree."""
+    (old, new), *others = moves.items()
+    if not others:
+        return {"op": "rename", "at": literal(old), "to": spelled(new)}
+    columns = list(zip(*(numbered(path)[1] for path in moves), strict=True))
+    differs = [len(set(column)) > 1 for column in columns]
+    at = "/".join(_filled(old, ["*" if it else None for it in differs]))
+    to = "/".join(_filled(new, [r"\1" if it else None for it in differs]))
+    is_plain = not any(c in str(key) for key in (*old, *new) for c in "/*?[{\\%")
+    named = re.compile(re.escape(at).replace(r"\*", "[^/]*"))
+    if (
+        is_plain
+        and sum(differs) == 1
+        and {*moves} == {p for p in stored if named.fullmatch(str(p))}
+    ):
+        return {"op": "rename", "at": at, "to": to}
+    return {"op": "rename", "moves": {literal(o): spelled(n) for o, n in moves.items()}}
+
+
+def _filled(path: LeafPath, texts: Sequence[str | None]) -> list[str]:
+    """The keys of a path as text, with others in the place of its numbers; None leaves one as it is."""
+    left = iter(texts)
+    return [DIGITS.sub(lambda found: next(left) or found[0], str(key)) for key in path]
+
+
+def _range(numbers: Sequence[int]) -> str:
+    first, last = numbers[0], numbers[-1]
+    if first == last:
+        return str(first)
+    is_whole = len(numbers) == last - first + 1
+    return f"{{{first}..{last}}}" if is_whole else "{" + ",".join(map(str, numbers)) + "}"

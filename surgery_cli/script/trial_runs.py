@@ -1,0 +1,156 @@
+"""An optimizer run on tiny params, each multiplied by factors of its own: what becomes of every slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import cycle, islice
+from typing import Any, Final, NamedTuple
+
+from surgery_cli.script.pytrees import plain_path, stored_leaves
+from surgery_cli.tree.paths import LeafPath
+
+SIZES: Final = (1e-3, 1.0, 1e3)
+"""Sizes of gradients: where a clip rests and where it acts, where an epsilon is felt and where it is not."""
+_NUMBERS: Final = (1.0, 0.5, 2.0, -1.0)
+"""Factors of leaves: in each run a leaf has another of them than the next, so that no power holds by chance for all
+leaves at once."""
+_ARRAYS: Final = 2
+"""Runs in which every element has a factor of its own."""
+STEPS: Final = 3
+_MOST_STEPS: Final = 64
+"""How long slots that are still zero are waited for: those behind an accumulation of gradients."""
+
+Values = Any
+Leaves = dict[LeafPath, Values]
+
+
+class Run(NamedTuple):
+    """The first and the last state under factors of the params, which are by path: [] or [the param's shape]."""
+
+    factors: Leaves
+    first: Leaves
+    last: Leaves
+
+
+class Runs(NamedTuple):
+    """Runs with gradients of one size: without factors, with a number for each leaf, with arrays."""
+
+    plain: Run
+    numbers: list[Run]
+    arrays: list[Run]
+
+
+class Trial:
+    """Feeds an optimizer g, and g/c with params c·p. Nothing of a checkpoint is read.
+
+    Every axis of the params is cut to at most two elements.
+    """
+
+    def __init__(self, transformation: Any, shapes: Any) -> None:
+        import jax
+        import numpy as np
+
+        self._random = np.random.default_rng(0)
+        self._shapes = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(tuple(min(n, 2) for n in leaf.shape), np.float32),
+            shapes,
+        )
+        self._params = self._filled(self._drawn)
+        self._gradients = [self._filled(self._drawn) for _ in range(STEPS)]
+        self._init = transformation.init
+        self._update = jax.jit(transformation.update)
+        self.params = dict(_by_plain_path(self._params))
+        """The tiny params, by plain path."""
+
+    def runs(self, size: float, steps: int = STEPS) -> Runs:
+        """All runs under gradients of one size, each of so many steps."""
+        numbers = [self._run(self._numbers(shift), size, steps) for shift in range(len(_NUMBERS))]
+        arrays = [self._run(self._filled(self._drawn_factors), size, steps) for _ in range(_ARRAYS)]
+        return Runs(self._run(self._filled(lambda _: _one()), size, steps), numbers, arrays)
+
+    def first_step_with(self, waiting: list[LeafPath]) -> int | None:
+        """The first step after the usual ones at which one of these slots is no longer zero; None if none ever is."""
+        if not waiting:
+            return None
+        ones = self._filled(lambda _: _one())
+        states = islice(self._states(ones, SIZES[0]), STEPS + 1, _MOST_STEPS + 1)
+        numbers = enumerate(map(_numbers, states), STEPS + 1)
+        return next((n for n, later in numbers if any(later[p].any() for p in waiting)), None)
+
+    def _run(self, factors: Any, size: float, steps: int) -> Run:
+        first, *_, last = islice(self._states(factors, size), steps + 1)
+        return Run(dict(_by_plain_path(factors)), _numbers(first), _numbers(last))
+
+    def _states(self, factors: Any, size: float) -> Iterator[Any]:
+        """The initial state, and that after each step."""
+        import jax
+        import numpy as np
+
+        scaled = jax.tree.map(lambda p, c: p * c, self._params, factors)
+        state = self._init(scaled)
+        yield state
+        for gradient in cycle(self._gradients):
+            divided = jax.tree.map(lambda g, c: np.float32(size) * g / c, gradient, factors)
+            _, state = self._update(divided, state, scaled)
+            yield state
+
+    def _filled(self, make: Callable[[tuple[int, ...]], Values]) -> Any:
+        import jax
+
+        return jax.tree.map(lambda leaf: make(leaf.shape), self._shapes)
+
+    def _drawn(self, shape: tuple[int, ...]) -> Values:
+        """Values away from zero."""
+        import numpy as np
+
+        signs = self._random.choice([-1.0, 1.0], shape)
+        return np.asarray(self._random.uniform(0.5, 1.5, shape) * signs, np.float32)
+
+    def _drawn_factors(self, shape: tuple[int, ...]) -> Values:
+        import numpy as np
+
+        return np.asarray(self._random.choice([0.25, 0.5, 2.0, -4.0], shape), np.float32)
+
+    def _numbers(self, shift: int) -> Any:
+        """For each leaf another number."""
+        import numpy as np
+
+        turn = iter(islice(cycle(_NUMBERS), shift, None))
+        return self._filled(lambda _: np.float32(next(turn)))
+
+
+def _one() -> Values:
+    import numpy as np
+
+    return np.float32(1)
+
+
+def _by_plain_path(pytree: Any) -> Iterator[tuple[LeafPath, Values]]:
+    return ((plain_path(path), leaf) for path, leaf in stored_leaves(pytree))
+
+
+def _numbers(state: Any) -> Leaves:
+    """The leaves of a state that are numbers, in float64."""
+    import jax
+    import numpy as np
+
+    return {
+        path: np.asarray(leaf, np.float64)
+        for path, leaf in _by_plain_path(state)
+        if isinstance(leaf, jax.Array | np.ndarray) and jax.dtypes.issubdtype(leaf.dtype, np.number)
+    }
+
+
+def param_of(slot: LeafPath, params: Mapping[LeafPath, object]) -> LeafPath | None:
+    """The param whose path stands in that of a slot, the longest and last one; None if there is none.
+
+    >>> param_of(LeafPath(("0", "mu", "a", "w")), {LeafPath(("a", "w")): 1, LeafPath(("w",)): 1})
+    LeafPath('a/w')
+    """
+    best: LeafPath | None = None
+    for end in range(len(slot), -1, -1):
+        for start in range(end + 1):
+            part = LeafPath(slot[start:end])
+            if part in params and (best is None or len(part) > len(best)):
+                best = part
+    return best

@@ -1,0 +1,1 @@
+"""Formats that are files: msgpack, safetensors, NumPy's."""

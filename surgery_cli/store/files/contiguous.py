@@ -1,0 +1,128 @@
+"""Arrays whose values stand one after the other in a file: how blocks of them are read, whatever the format."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store.filesystem.listing import unreadable
+from surgery_cli.store.orbax.arrays import Window
+from surgery_cli.tree.specs import item_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_SLAB_BYTES = 16 << 20
+"""At most this many bytes beside the result are held while a block is cut out of whole rows."""
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """A run of bytes in a file."""
+
+    offset: int
+    length: int
+
+
+class ContiguousArray(msgspec.Struct, frozen=True):
+    """An array in C order in one or several runs of bytes; ``segments`` together are as long as its values."""
+
+    path: Path
+    segments: tuple[Segment, ...]
+    shape: tuple[int, ...]
+    dtype: str
+
+    def read(self, window: Window | None = None) -> np.ndarray[Any, Any]:
+        """The values, or a block of them, C-contiguous.
+
+        Raises:
+            CheckpointError: the file has become shorter, or cannot be read.
+        """
+        import numpy as np
+
+        if window is None:
+            window = tuple(slice(0, size) for size in self.shape)
+        bounds = [range(*w.indices(n)) for w, n in zip(window, self.shape, strict=True)]
+        block = np.empty([len(b) for b in bounds], dtype_named(self.dtype))
+        if block.size == 0:
+            return block
+        try:
+            with self.path.open("rb") as file:
+                self._fill(file.fileno(), 0, self.shape, bounds, block)
+        except OSError as error:
+            raise unreadable(self.path, error) from None
+        return block
+
+    def _fill(
+        self,
+        descriptor: int,
+        start: int,
+        shape: tuple[int, ...],
+        bounds: list[range],
+        block: np.ndarray[Any, Any],
+    ) -> None:
+        """Read the part of an array of ``shape``, beginning at element ``start``, that ``bounds`` cut out."""
+        import numpy as np
+
+        row = math.prod(shape[1:])
+        first = start + (bounds[0].start * row if shape else 0)
+        if all(len(b) == n for b, n in zip(bounds[1:], shape[1:], strict=True)):
+            self._read_run(descriptor, first, block)
+            return
+        rows = max(_SLAB_BYTES // (row * item_bytes(self.dtype)), 1)
+        if rows == 1:  # one row is large: cut inside it
+            for index in range(len(bounds[0])):
+                self._fill(descriptor, first + index * row, shape[1:], bounds[1:], block[index])
+            return
+        inner = tuple(slice(b.start, b.stop) for b in bounds[1:])
+        for at in range(0, len(bounds[0]), rows):
+            count = min(rows, len(bounds[0]) - at)
+            slab = np.empty((count, *shape[1:]), block.dtype)
+            self._read_run(descriptor, first + at * row, slab)
+            block[at : at + count] = slab[(slice(None), *inner)]
+
+    def _read_run(self, descriptor: int, start: int, target: np.ndarray[Any, Any]) -> None:
+        """Fill ``target`` (C-contiguous) with the values from element ``start`` on."""
+        import numpy as np
+
+        buffer = target.reshape(-1).view(np.uint8).data
+        skip = start * item_bytes(self.dtype)
+        done = 0
+        for segment in self.segments:
+            if skip >= segment.length:
+                skip -= segment.length
+                continue
+            while skip < segment.length and done < len(buffer):
+                wanted = min(segment.length - skip, len(buffer) - done, 1 << 30)
+                got = os.preadv(descriptor, [buffer[done : done + wanted]], segment.offset + skip)
+                if got == 0:
+                    raise CheckpointError(
+                        f"'{self.path}' has become shorter while it was open",
+                        why=f"bytes at {segment.offset + skip} are no longer there",
+                        fix="wait until whatever writes it is done, then run the command again",
+                    )
+                done += got
+                skip += got
+            skip = 0
+        assert done == len(buffer)
+
+
+def dtype_named(name: str) -> np.dtype[Any]:
+    """NumPy's dtype of that name, those of ml_dtypes included."""
+    import ml_dtypes
+    import numpy as np
+
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def known_dtype(name: str) -> bool:
+    """True for the dtypes that leaves may have: numbers and booleans, by NumPy's name."""
+    try:
+        item_bytes(name)
+        return name.isidentifier() and dtype_named(name).name == name
+    except (KeyError, TypeError):
+        return False

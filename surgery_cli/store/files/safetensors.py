@@ -1,0 +1,237 @@
+"""Safetensors: one file, or a directory of shards with or without an index. Read only.
+
+The whole structure is checked before a byte of data is touched. Source: the format's own description,
+https://github.com/huggingface/safetensors#format.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.store.files.contiguous import ContiguousArray, Segment
+from surgery_cli.store.filesystem.listing import unreadable
+from surgery_cli.store.locate.lfs_pointers import refuse_pointer
+from surgery_cli.store.orbax.arrays import Window
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec, item_bytes
+
+LARGEST_HEADER_BYTES: Final = 100_000_000
+"""The format's own limit."""
+
+_INDEX_SUFFIX: Final = ".safetensors.index.json"
+
+_DTYPES: Final = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "U16": "uint16",
+    "I16": "int16",
+    "U32": "uint32",
+    "I32": "int32",
+    "U64": "uint64",
+    "I64": "int64",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+    "F64": "float64",
+    "C64": "complex64",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
+}
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """One tensor of a header, as it stands there."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+class _Index(msgspec.Struct, frozen=True):
+    """``model.safetensors.index.json``: which shard holds which tensor."""
+
+    weight_map: dict[str, str]
+
+
+class SafetensorsFile:
+    """The tensors of a ``.safetensors`` file or of a directory of shards; each name is one key, dots and all.
+
+    Raises:
+        CheckpointError: (on first use) a header is damaged or lies, or shards and index disagree.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def arrays(self) -> dict[LeafPath, ContiguousArray]:
+        """Every tensor with its place."""
+        if not self.path.is_dir():
+            return read_header(self.path)
+        found: dict[LeafPath, ContiguousArray] = {}
+        for shard, wanted in self._shards():
+            held = read_header(shard)
+            for name in held if wanted is None else map(_path_of, wanted):
+                if name not in held:
+                    raise CheckpointError(
+                        f"'{shard}' does not hold '{name}'",
+                        why="the index beside it says that it does",
+                        fix="a shard is missing or from another model; copy the directory again",
+                    )
+                if name in found:
+                    raise CheckpointError(
+                        f"'{name}' stands in two shards: '{found[name].path.name}', '{shard.name}'",
+                        why="without an index it cannot be told which is meant",
+                        fix="name one of the files",
+                    )
+                found[name] = held[name]
+        return found
+
+    def _shards(self) -> list[tuple[Path, list[str] | None]]:
+        """Files to read, each with the names that the index promises in it (None: all)."""
+        names = sorted(os.listdir(self.path))
+        indexes = [name for name in names if name.endswith(_INDEX_SUFFIX)]
+        files = [name for name in names if name.endswith(".safetensors")]
+        if not indexes:
+            return [(self.path / name, None) for name in files]
+        if len(indexes) > 1:
+            raise CheckpointError(
+                f"'{self.path}' has {len(indexes)} indexes: {', '.join(map(repr, indexes))}",
+                why="each belongs to another set of shards",
+                fix="put the sets into directories of their own",
+            )
+        promised: dict[str, list[str]] = {}
+        for tensor, file in self._index(self.path / indexes[0]).weight_map.items():
+            promised.setdefault(file, []).append(tensor)
+        absent = sorted(set(promised) - set(files))
+        if absent:
+            raise CheckpointError(
+                f"'{self.path / absent[0]}' does not exist",
+                why=f"'{indexes[0]}' names it, and {len(absent) - 1} more that are missing"
+                if len(absent) > 1
+                else f"'{indexes[0]}' names it",
+                fix="copy the missing shards",
+            )
+        return [(self.path / file, tensors) for file, tensors in promised.items()]
+
+    @staticmethod
+    def _index(path: Path) -> _Index:
+        try:
+            return decode_json(path.read_bytes(), type=_Index)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise CheckpointError(
+                f"'{path}' is not an index of shards",
+                why=str(error),
+                fix="copy it again from where it was whole",
+            ) from None
+        except OSError as error:
+            raise unreadable(path, error) from None
+
+    @cached_property
+    def tree(self) -> TreeSpec:
+        return TreeSpec({path: spec_of(array) for path, array in self.arrays.items()})
+
+    def read(self, path: LeafPath, window: Window | None = None) -> Any:
+        """A tensor's values, or a block of them.
+
+        Raises:
+            KeyError: there is no such tensor.
+            CheckpointError: the file cannot be read.
+        """
+        return self.arrays[path].read(window)
+
+
+def spec_of(array: ContiguousArray) -> LeafSpec:
+    """The spec of an array that stands in a file as it is."""
+    stored = sum(segment.length for segment in array.segments)
+    return LeafSpec(kind=LeafKind.NUMPY, shape=array.shape, dtype=array.dtype, stored_bytes=stored)
+
+
+def read_header(path: Path) -> dict[LeafPath, ContiguousArray]:
+    """The tensors of one file with their places, by name.
+
+    Raises:
+        CheckpointError: the header is longer than the file or the format allows, is not JSON, names an unknown dtype,
+            or its offsets overlap, leave holes, point outside, or do not fit the shapes.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            start = file.read(8)
+            length = int.from_bytes(start, "little")
+            if len(start) < 8 or length > min(size - 8, LARGEST_HEADER_BYTES):
+                refuse_pointer(path)
+                raise _refusal(path, f"a header of {length} bytes is declared in {size} bytes")
+            header = file.read(length)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    entries = _entries(path, header)
+    found: dict[LeafPath, ContiguousArray] = {}
+    at = 0
+    for name, entry in sorted(entries.items(), key=lambda e: e[1].data_offsets):
+        begin, end = entry.data_offsets
+        if entry.dtype not in _DTYPES:
+            raise _refusal(path, f"'{name}' has the dtype '{entry.dtype}', which is not known")
+        dtype = _DTYPES[entry.dtype]
+        if min(entry.shape, default=0) < 0:
+            raise _refusal(path, f"'{name}' has the shape {list(entry.shape)}")
+        needed = math.prod(entry.shape) * item_bytes(dtype)
+        if begin != at or end - begin != needed:
+            raise _refusal(
+                path,
+                f"'{name}' is {dtype}{list(entry.shape)}, {needed} bytes, and should begin at {at}; "
+                f"its offsets are {begin} to {end}",
+            )
+        segment = Segment(8 + length + begin, needed)
+        found[_path_of(name)] = ContiguousArray(path, (segment,), entry.shape, dtype)
+        at = end
+    if 8 + length + at != size:
+        raise _refusal(path, f"its tensors need {8 + length + at} bytes, and it has {size}")
+    return {_path_of(name): found[_path_of(name)] for name in entries}
+
+
+def _entries(path: Path, header: bytes) -> dict[str, _Entry]:
+    try:
+        fields = decode_json(header, type=dict[str, msgspec.Raw])
+        if len(fields) != _count_keys(header):
+            raise _refusal(path, "a name stands twice in its header")
+        return {
+            name: decode_json(raw, type=_Entry)
+            for name, raw in fields.items()
+            if name != "__metadata__"
+        }
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise _refusal(path, f"its header does not read: {error}") from None
+
+
+def _count_keys(header: bytes) -> int:
+    """How many keys the header's object has, repeated ones counted."""
+    import json
+
+    pairs: list[int] = []
+    json.loads(header, object_pairs_hook=lambda p: pairs.append(len(p)))
+    return pairs[-1]
+
+
+def _path_of(name: str) -> LeafPath:
+    return LeafPath((name,))
+
+
+def _refusal(path: Path, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"'{path}' is not a whole safetensors file",
+        why=why,
+        fix="it was cut short or damaged; copy it again from where it was whole",
+    )

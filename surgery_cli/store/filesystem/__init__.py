@@ -1,0 +1,1 @@
+"""The file system: listings, links, memory, and what failing writes mean."""

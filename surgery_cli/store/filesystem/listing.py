@@ -1,0 +1,216 @@
+"""What stands in a directory, and what its names say: steps, unfinished saves, leftovers, sidecars."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.regular_files import refuse_special
+
+STAGING_MARK: Final = ".surgery-tmp-"
+"""In the name of a directory in which surgery builds: ``.<name>.surgery-tmp-<random>``."""
+SET_ASIDE_SUFFIX: Final = ".surgery-old"
+"""What ``--force`` calls the old destination where it cannot exchange two directories at once."""
+
+_DATABASE: Final = "ocdbt."
+"""How the name of a database begins that a process wrote into an item: ``ocdbt.process_0`` is no step, and no item."""
+
+ARRAY_DOCUMENTS: Final = (".zarray", "zarr.json")
+
+# orbax-checkpoint: path/atomicity_types.py (TMP_DIR_SUFFIX) and experimental/v1 partial/path.py. Releases differ in
+# what follows the suffix: nothing, a counter, or a time stamp.
+_UNFINISHED: Final = re.compile(r"(?P<name>.+?)\.(orbax-checkpoint-tmp|partial_save)([.-].*)?")
+# orbax-checkpoint: path/step.py; flax.training.checkpoints uses the prefix `checkpoint_`.
+_STEP: Final = re.compile(r"(?:(?P<prefix>.+)_)?(?P<number>[0-9]{1,18})")
+
+
+class Listing(NamedTuple):
+    """Names in one directory. Symbolic links count as what they point to; one that dangles is a file.
+
+    ``special`` are those of the files that are none: pipes, sockets, devices.
+    """
+
+    path: Path
+    files: frozenset[str]
+    folders: frozenset[str]
+    special: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, path: Path) -> Listing:
+        """List ``path`` in one pass, without a system call for each entry.
+
+        Raises:
+            CheckpointError: the directory cannot be read.
+        """
+        files: set[str] = set()
+        folders: set[str] = set()
+        special: set[str] = set()
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    is_folder = entry.is_dir()
+                    (folders if is_folder else files).add(entry.name)
+                    if not (is_folder or entry.is_file()) and os.path.exists(entry.path):
+                        special.add(entry.name)
+        except OSError as error:
+            raise unreadable(path, error) from None
+        return cls(path, frozenset(files), frozenset(folders), frozenset(special))
+
+    def refuse_special(self) -> None:
+        """Refuse a directory in which something stands that is neither a file nor a directory.
+
+        Raises:
+            CheckpointError: so; it is named.
+        """
+        for name in sorted(self.special):
+            refuse_special(self.path / name)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.files and not self.folders
+
+    def unfinished(self) -> list[str]:
+        """Names of unfinished saves, sorted."""
+        return sorted(name for name in self.folders if unfinished_name(name) is not None)
+
+    def own_folders(self) -> Iterator[str]:
+        """Sorted names of folders that are neither unfinished saves nor leftovers of surgery, nor databases."""
+        for name in sorted(self.folders):
+            if not (unfinished_name(name) or is_leftover(name) or name.startswith(_DATABASE)):
+                yield name
+
+
+class StepName(NamedTuple):
+    """A step's number and the text before it, as its directory's name gives them."""
+
+    prefix: str
+    number: int
+
+
+def step_name(name: str) -> StepName | None:
+    """The step that a directory's or file's name stands for, in every name format of Orbax and Flax.
+
+    >>> step_name("1000").number, step_name("ckpt_000003"), step_name("params")
+    (1000, StepName(prefix='ckpt', number=3), None)
+    """
+    if name.startswith(_DATABASE):
+        return None
+    found = _STEP.fullmatch(name)
+    return StepName(found["prefix"] or "", int(found["number"])) if found else None
+
+
+def unfinished_name(name: str) -> str | None:
+    """The name that an unfinished save would have been given, or None if the name is not of that kind.
+
+    On a local disk only the name tells: Orbax does not look for ``commit_success.txt`` there either.
+
+    >>> unfinished_name("7.orbax-checkpoint-tmp-1795167049873362")
+    '7'
+    """
+    found = _UNFINISHED.fullmatch(name)
+    return found["name"] if found else None
+
+
+def is_leftover(name: str) -> bool:
+    """True for what an interrupted run of surgery leaves: a staging directory, a destination set aside."""
+    return (name.startswith(".") and STAGING_MARK in name) or name.endswith(SET_ASIDE_SUFFIX)
+
+
+def is_record(name: str) -> bool:
+    """True for the record that surgery leaves in, or beside, what it wrote."""
+    return name == "surgery.json" or name.endswith(".surgery.json")
+
+
+def holds_pytree(listing: Listing) -> bool:
+    """True if a pytree stands at the root of the directory, in any layout."""
+    if listing.files & {"_METADATA", "manifest.ocdbt"}:
+        return True
+    if "checkpoint" in listing.files:
+        # TensorFlow writes a text file of the same name, which begins with a letter; a msgpack map cannot.
+        return starts_as_msgpack(listing.path / "checkpoint")
+    # `checkpoint` alone is the one array of an ArrayCheckpointHandler, not a tree.
+    folders = sorted(listing.folders - {"checkpoint"})
+    return any(is_array_folder(listing.path / name) for name in folders[:32])
+
+
+def is_array_folder(path: Path) -> bool:
+    """True if an array document stands in the folder."""
+    return any(os.path.isfile(os.path.join(path, name)) for name in ARRAY_DOCUMENTS)
+
+
+def starts_as_msgpack(path: Path) -> bool:
+    """True if the file begins with a msgpack map whose first key is text, or is an empty map.
+
+    A pickle (0x80) and an HDF5 file (0x89) begin like a map too, but no text key follows.
+    """
+    head = beginning(path, 6)
+    if head == b"\x80":
+        return True
+    first = head[0] if head else 0
+    key = 1 if 0x80 < first <= 0x8F else {0xDE: 3, 0xDF: 5}.get(first, 0)
+    return 0 < key < len(head) and (0xA0 <= head[key] <= 0xBF or 0xD9 <= head[key] <= 0xDB)
+
+
+def beginning(path: Path, count: int) -> bytes:
+    """The first ``count`` bytes of a file.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    refuse_special(path)
+    try:
+        with path.open("rb") as file:
+            return file.read(count)
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def check_link(path: Path) -> None:
+    """Refuse a symbolic link to a folder around it: to follow it had no end.
+
+    Raises:
+        CheckpointError: ``path`` is such a link.
+    """
+    if not path.is_symlink() or not path.exists():
+        return
+    real = path.resolve()
+    for around in Path(os.path.abspath(path)).parents:
+        if around.resolve() == real:
+            raise CheckpointError(
+                f"the symbolic link '{path}' leads in a circle",
+                why=f"it leads to '{around}', in which it stands",
+                fix="remove the link, or name a copy of the checkpoint without it",
+            )
+
+
+@contextmanager
+def reading(place: Path) -> Iterator[None]:
+    """What the system refuses while a checkpoint at ``place`` is read is said of the file that it refuses.
+
+    Raises:
+        CheckpointError: so.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(Path(os.fsdecode(error.filename or place)), error) from error
+
+
+def unreadable(path: Path, error: OSError) -> CheckpointError:
+    """The error for a file or directory that the system does not give, or no longer."""
+    if isinstance(error, FileNotFoundError) and not path.is_symlink():
+        return CheckpointError(
+            f"'{path}' is gone",
+            why="it was removed or moved while it was read",
+            fix="wait until whatever changes it has ended, or name another checkpoint or step",
+        )
+    return CheckpointError(
+        f"'{path}' cannot be read",
+        why=error.strerror or str(error),
+        fix="check its permissions, and that links inside it still lead somewhere",
+    )

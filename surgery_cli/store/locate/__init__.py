@@ -1,0 +1,1 @@
+"""Which checkpoint an argument names: root, step, item or file; and what is none."""

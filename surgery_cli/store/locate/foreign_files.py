@@ -1,0 +1,162 @@
+"""Files that are no checkpoints: what they are, told from their first bytes. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store.filesystem.listing import beginning
+from surgery_cli.store.locate.lfs_pointers import POINTER_MARK, pointer
+
+PICKLE_SUFFIXES: Final = (".pkl", ".pickle", ".p", ".joblib", ".pt", ".pth", ".bin", ".ckpt")
+
+
+def describe_file(path: Path) -> CheckpointError:
+    """The error for a file that is no checkpoint, told from its first bytes."""
+    head = beginning(path, 512)
+    if head.startswith(POINTER_MARK):
+        return pointer(path, path.parent)
+    for recognises, refusal in _FILE_KINDS:
+        if recognises(path, head):
+            return CheckpointError(f"'{path}' {refusal[0]}", why=refusal[1], fix=refusal[2])
+    return CheckpointError(
+        f"'{path}' is not a checkpoint file",
+        why="it is neither Flax msgpack nor safetensors" if head else "it is empty",
+        fix="name a checkpoint's directory, a Flax `checkpoint_<N>` file, or a `.safetensors` file",
+    )
+
+
+def _is_pickle(path: Path, head: bytes) -> bool:
+    binary = len(head) > 1 and head[0] == 0x80 and head[1] in (2, 3, 4, 5)
+    return binary or (path.suffix in PICKLE_SUFFIXES and head[:1] in (b"(", b"c", b"}", b"]"))
+
+
+def _zip_names(path: Path, head: bytes) -> list[str]:
+    if not head.startswith(b"PK\x03\x04"):
+        return []
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return []
+
+
+def _is_archive(_path: Path, head: bytes) -> bool:
+    return head.startswith(
+        (b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ")
+    ) or (head[257:262] == b"ustar")
+
+
+_NEVER_UNPICKLED = "a pickle runs code when it is loaded; surgery never does that"
+_FileKind = tuple[Callable[[Path, bytes], bool], tuple[str, str, str]]
+_FILE_KINDS: Final[tuple[_FileKind, ...]] = (
+    (
+        lambda path, head: any(
+            n.endswith(("/data.pkl", "/version")) for n in _zip_names(path, head)
+        ),
+        (
+            "is a PyTorch checkpoint: a pickle in a zip archive",
+            _NEVER_UNPICKLED,
+            "convert it where you trust it: `safetensors.torch.save_file(torch.load(…), 'x.safetensors')`",
+        ),
+    ),
+    (
+        lambda path, head: any(n.endswith("weights.h5") for n in _zip_names(path, head)),
+        (
+            "is a Keras archive",
+            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
+            "load it with `keras.models.load_model` and save its variables with Orbax",
+        ),
+    ),
+    (
+        lambda path, head: head.startswith(b"\x93NUMPY") and path.suffix != ".npy",
+        (
+            "is a NumPy array file, and its name does not say so",
+            "what an edit takes arrays from is told by its suffix",
+            "rename it so that it ends in `.npy`",
+        ),
+    ),
+    (
+        lambda path, head: (
+            path.suffix != ".npz" and any(n.endswith(".npy") for n in _zip_names(path, head))
+        ),
+        (
+            "is a NumPy array file, and its name does not say so",
+            "what an edit takes arrays from is told by its suffix",
+            "rename it so that it ends in `.npz`",
+        ),
+    ),
+    (
+        lambda path, head: (
+            head.startswith(b"\x93NUMPY") or any(n.endswith(".npy") for n in _zip_names(path, head))
+        ),
+        (
+            "is a NumPy array file, not a checkpoint",
+            "arrays in it can be put into a checkpoint",
+            "name a checkpoint here; the file stands after `--with`: `surgery replace SRC DST AT --with FILE`",
+        ),
+    ),
+    (
+        _is_pickle,
+        (
+            "is a pickle",
+            _NEVER_UNPICKLED,
+            "load it where you trust it and save the tree with `orbax.checkpoint.StandardCheckpointer`",
+        ),
+    ),
+    (
+        lambda path, head: head.startswith(b"\x89HDF\r\n\x1a\n"),
+        (
+            "is an HDF5 file (Keras weights are such files)",
+            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
+            "load it with h5py or Keras and save the arrays with Orbax or as `.npz`",
+        ),
+    ),
+    (
+        lambda path, head: (
+            path.name.endswith((".index", "saved_model.pb")) or ".data-0" in path.name
+        ),
+        (
+            "belongs to a TensorFlow checkpoint",
+            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
+            "read it with `tf.train.load_checkpoint` and save the arrays with Orbax",
+        ),
+    ),
+    (
+        lambda path, head: head.startswith(b"GGUF"),
+        (
+            "is a GGUF file",
+            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
+            "edit the checkpoint that it was made from",
+        ),
+    ),
+    (
+        lambda path, head: (
+            path.name
+            in (
+                "_METADATA",
+                "_CHECKPOINT_METADATA",
+                "_sharding",
+                "manifest.ocdbt",
+                ".zarray",
+                "zarr.json",
+            )
+        ),
+        (
+            "is one file of a checkpoint",
+            "a checkpoint of this kind is a directory",
+            "name the directory that it stands in",
+        ),
+    ),
+    (
+        _is_archive,
+        (
+            "is an archive",
+            "surgery reads checkpoints as they stand on disk",
+            "unpack it and name the directory that comes out",
+        ),
+    ),
+)

@@ -1,0 +1,172 @@
+"""What is not a checkpoint, or not a whole one: an error of three lines that says what it is.
+
+Everything here is told from names and first bytes; nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from shlex import quote
+from typing import Final
+
+from surgery_cli.errors import CheckpointError, MissingError, SurgeryError
+from surgery_cli.store.filesystem.listing import (
+    SET_ASIDE_SUFFIX,
+    STAGING_MARK,
+    Listing,
+    holds_pytree,
+    is_leftover,
+    step_name,
+    unfinished_name,
+)
+from surgery_cli.store.locate.foreign_files import PICKLE_SUFFIXES, describe_file
+from surgery_cli.store.locate.lfs_pointers import is_pointer, pointer
+from surgery_cli.store.orbax.sidecars import AGGREGATE
+from surgery_cli.store.orbax.unmerged import unmerged
+from surgery_cli.tree.nearness import nearest
+
+_DELETION_RECORD: Final = "_CHECKPOINT_DELETION"
+
+
+def missing(path: Path) -> SurgeryError:
+    """The error for a path at which nothing stands: names what is there instead."""
+    parent = path.parent
+    while not parent.is_dir() and parent != parent.parent:
+        parent = parent.parent
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        names = []
+    set_aside = path.name + SET_ASIDE_SUFFIX
+    if parent == path.parent and set_aside in names:
+        return CheckpointError(
+            f"'{path}' is not there, but '{set_aside}' is",
+            why="a run that was to replace it was interrupted between setting the old one aside and moving the "
+            "new one in",
+            fix=f"`mv '{path}{SET_ASIDE_SUFFIX}' '{path}'` brings the old one back",
+        )
+    unfinished = [name for name in names if unfinished_name(name) == path.name]
+    if parent == path.parent and unfinished:
+        return CheckpointError(
+            f"'{path}' was never finished: only '{unfinished[0]}' is there",
+            why="the save that wrote it was interrupted before it was whole",
+            fix="use an earlier checkpoint",
+        )
+    visible = [name for name in names if not name.startswith(".")]
+    wanted = path.relative_to(parent).parts[0]
+    close = nearest(wanted, visible) or sorted(visible)[:3]
+    said = ", ".join(f"'{parent / name}'" for name in close)
+    return MissingError(
+        f"'{path}' does not exist",
+        why=f"'{parent}' is the last part of it that does" if parent != path.parent else "",
+        fix=f"near it: {said}" if said else f"'{parent}' is empty",
+    )
+
+
+def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
+    """Refuse what was never finished, by the names on the way to it and the records inside.
+
+    On a local disk only the name tells (the marker ``commit_success.txt`` counts on object stores). With ``below``, the
+    names on the way to that directory have been judged already.
+
+    Raises:
+        CheckpointError: the path lies in an unfinished save or in a leftover of surgery, or a deletion in it was
+            interrupted.
+    """
+    judged = () if below is None else (below, *below.parents)
+    for part in (path, *path.parents):
+        if part in judged:
+            break
+        if unfinished_name(part.name) is not None:
+            raise CheckpointError(
+                f"'{part}' is an unfinished save",
+                why="Orbax takes the suffix away once everything is written; what is inside may be incomplete",
+                fix="use an earlier step; keep this one while nothing else has its values: all of them may be whole",
+            )
+        if part.name.startswith(".") and STAGING_MARK in part.name:
+            raise CheckpointError(
+                f"'{part}' is where an interrupted run of surgery was building",
+                why="it was never verified or moved into place",
+                fix=f"run the edit again; `surgery clean {quote(str(part))}` removes it if no run is still going",
+            )
+        if part.name.endswith(SET_ASIDE_SUFFIX):
+            whole = part.with_name(part.name.removesuffix(SET_ASIDE_SUFFIX))
+            raise CheckpointError(
+                f"'{part}' was set aside by a run of surgery that was interrupted",
+                why=f"it is the checkpoint that '{whole.name}' was to replace",
+                fix=f"`rm -r '{part}'` if '{whole.name}' is good, else `mv` it to a name of its own"
+                if whole.exists()
+                else f"`mv '{part}' '{whole}'` brings it back",
+            )
+    for folder in (path, path.parent):
+        if (folder / _DELETION_RECORD).is_file():
+            raise CheckpointError(
+                f"deleting an item of '{folder}' was interrupted",
+                why=f"its record '{_DELETION_RECORD}' is still there, so items and metadata may disagree",
+                fix="finish the deletion with Orbax (`orbax.checkpoint.v1.delete`), or use another step",
+            )
+
+
+def describe_directory(listing: Listing) -> CheckpointError:
+    """The error for a directory in which no checkpoint was found, told from its names."""
+    path, files = listing.path, listing.files
+    for name in sorted(files)[:1000]:
+        if is_pointer(path / name):
+            return pointer(path / name, path)
+    what, why, fix = f"'{path}' is not a checkpoint", "", ""
+    if listing.is_empty:
+        what, fix = f"'{path}' is empty", "name the directory that holds the checkpoint"
+    elif "saved_model.pb" in files or any(n.endswith(".index") or ".data-0" in n for n in files):
+        what = f"'{path}' is a TensorFlow {'SavedModel' if 'saved_model.pb' in files else 'checkpoint'}"
+        why = "surgery edits Orbax checkpoints, Flax msgpack files and safetensors"
+        fix = "read it with `tf.train.load_checkpoint` and save the arrays with Orbax"
+    elif "d" in listing.folders or any(n.startswith("ocdbt.") for n in listing.folders):
+        if (error := unmerged(path)) is not None:
+            return error
+        what = f"'{path}' holds a store's data without its 'manifest.ocdbt'"
+        why = "the store is unfinished or was copied in part"
+        fix = "copy it again from where it is whole, or use another step"
+    elif AGGREGATE in files and not (path / AGGREGATE).stat().st_size:
+        what = f"'{path / AGGREGATE}' is empty"
+        why = "older releases of Orbax and Flax keep the values in this file"
+        fix = "copy it again from where it is whole, or use another step"
+    elif holds_pytree(Listing.of(path.parent)):
+        what = f"'{path}' is one part of a checkpoint"
+        why, fix = "the directory that it stands in is the checkpoint", f"name '{path.parent}'"
+    else:
+        telling = sorted(n for n in files if Path(n).suffix in (*PICKLE_SUFFIXES, ".h5", ".keras"))
+        if telling:
+            inside = describe_file(path / telling[0])
+            return CheckpointError(
+                f"'{path}' is not an Orbax checkpoint: {inside.problems[0].what}",
+                why=inside.problems[0].why,
+                fix=inside.problems[0].fix,
+            )
+        packed = sorted(name for name in files if name.endswith(".msgpack"))
+        if packed:
+            return CheckpointError(
+                f"'{path}' is not an Orbax checkpoint, but holds '{packed[0]}'",
+                why="a Flax msgpack file is a checkpoint of its own",
+                fix=f"name '{path / packed[0]}'",
+            )
+        below = _checkpoints_below(listing)
+        why = "it has no step, no item and no tree that Orbax or Flax would know"
+        shown = ", ".join(f"'{path / name}'" for name in below[:3])
+        if below:
+            why = f"it holds checkpoints: {shown}{', …' if len(below) > 3 else ''}"
+        fix = "name one of them" if below else "name a checkpoint, a step or an item"
+    return CheckpointError(what, why=why, fix=fix)
+
+
+def _checkpoints_below(listing: Listing) -> list[str]:
+    """Folders that hold a checkpoint or steps, told from one look into each."""
+    found = []
+    for name in sorted(listing.folders)[:200]:
+        if is_leftover(name) or unfinished_name(name) is not None:
+            continue
+        inside = Listing.of(listing.path / name)
+        has_steps = any(step_name(n) for n in inside.folders)
+        if "_CHECKPOINT_METADATA" in inside.files or has_steps or holds_pytree(inside):
+            found.append(name)
+    return found

@@ -1,0 +1,1 @@
+"""An opened checkpoint and its items, from metadata alone."""

@@ -1,0 +1,211 @@
+"""A checkpoint: the step that an argument names, with all its pytree items as one tree."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store.files.msgpack_tree import MsgpackFile
+from surgery_cli.store.files.safetensors import SafetensorsFile
+from surgery_cli.store.filesystem.listing import Listing, holds_pytree, reading
+from surgery_cli.store.locate.location import Location, locate
+from surgery_cli.store.open.item import FileItem, Item, PytreeItem, ReadBefore
+from surgery_cli.store.orbax.arrays import Window
+from surgery_cli.store.orbax.sidecars import METADATA
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import TreeSpec
+
+
+class Checkpoint:
+    """What one argument names, opened from metadata alone.
+
+    Several pytree items stand under their names; a single one stands at the root of the tree.
+    """
+
+    def __init__(self, location: Location, before: Mapping[str, ReadBefore] | None = None) -> None:
+        """Open the items; ``before``: what was read before and may stand in them, by their names."""
+        self.location = location
+        known = before or {}
+        self.items: dict[str, Item] = {
+            name: open_item(path, known.get(name)) for name, path in location.items.items()
+        }
+
+    @cached_property
+    def tree(self) -> TreeSpec:
+        if not self.location.prefix_items:
+            with reading(self.location.root):
+                return next(iter(self.items.values())).tree
+        return TreeSpec(
+            {
+                LeafPath((name, *path)): spec
+                for name in self.items
+                for path, spec in self._tree_of(name).items()
+            }
+        )
+
+    def _tree_of(self, name: str) -> TreeSpec:
+        """The tree of one of several items.
+
+        Raises:
+            CheckpointError: it cannot be read; how to leave it out is said.
+        """
+        try:
+            with reading(self.items[name].directory):
+                return self.items[name].tree
+        except CheckpointError as error:
+            others = [other for other in self.items if other != name]
+            way_out = f"; or choose another item: `--item {others[0]}` carries this one along"
+            raise CheckpointError.of(
+                msgspec.structs.replace(problem, fix=problem.fix + way_out)
+                for problem in error.problems
+            ) from None
+
+    @cached_property
+    def unchosen(self) -> dict[str, PytreeItem | CheckpointError]:
+        """The trees of the step that were not chosen, opened; for one that cannot be read, why."""
+        found: dict[str, PytreeItem | CheckpointError] = {}
+        for name, path in self.location.other_items.items():
+            if not (path.is_dir() and holds_pytree(Listing.of(path))):
+                continue
+            item = PytreeItem(path)
+            try:
+                with reading(path):
+                    _ = item.leaves
+            except CheckpointError as error:
+                found[name] = error
+            else:
+                found[name] = item
+        return found
+
+    def place(self, path: LeafPath) -> tuple[str, LeafPath]:
+        """The item in which a leaf of the tree stands, and its path in it.
+
+        Raises:
+            KeyError: the path's first key names no item.
+        """
+        if not self.location.prefix_items:
+            return next(iter(self.items)), path
+        name = str(path[0])
+        if name not in self.items:
+            raise KeyError(name)
+        return name, LeafPath(path[1:])
+
+    def item_of(self, path: LeafPath) -> tuple[Item, LeafPath]:
+        name, inner = self.place(path)
+        return self.items[name], inner
+
+    def read(self, path: LeafPath, window: Window | None = None) -> Any:
+        """A leaf's values, or a block of them; see ``Item.read``."""
+        item, inner = self.item_of(path)
+        with reading(item.directory):
+            return item.read(inner, window)
+
+    def identity(self, path: LeafPath) -> Hashable | None:
+        item, inner = self.item_of(path)
+        return item.identity(inner)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest over every item's; it changes when the checkpoint does, and costs no tensor bytes."""
+        with reading(self.location.root):
+            return self._fingerprint_now()
+
+    def is_unchanged(self) -> bool:
+        """True if the metadata and the data files are still what they were when the fingerprint was taken."""
+        try:
+            return self._fingerprint_now() == self.fingerprint
+        except (OSError, CheckpointError):
+            return False
+
+    def _fingerprint_now(self) -> str:
+        record = hashlib.sha256()
+        for name, item in self.items.items():
+            record.update(f"{name}\0{item.fingerprint()}\n".encode())
+        step = self.location.step_directory
+        if step is not None and (step / "_CHECKPOINT_METADATA").is_file():
+            record.update((step / "_CHECKPOINT_METADATA").read_bytes())
+        return f"sha256:{record.hexdigest()}"
+
+    @property
+    def address(self) -> str:
+        """Text that opens this step again: an absolute path, `ROOT@N` for a step of a root."""
+        location = self.location
+        return f"{location.root}@{location.step}" if self.steps else str(location.root)
+
+    @property
+    def places(self) -> frozenset[str]:
+        """The real paths of the items: equal for a root, its step and the item in it, if that is the only one."""
+        return frozenset(str(path.resolve()) for path in self.location.items.values())
+
+    @property
+    def step(self) -> int | None:
+        """The step that was chosen of a run with several; None where there are no steps."""
+        return self.location.step
+
+    @property
+    def steps(self) -> dict[int, str]:
+        """The finished steps of the run, with an address for each."""
+        if self.location.shape != "root":
+            return {}
+        return {number: f"{self.location.root}@{number}" for number in self.location.steps}
+
+    @property
+    def layout(self) -> str:
+        """The layouts of the items, each once."""
+        return ", ".join(dict.fromkeys(item.layout for item in self.items.values()))
+
+    @property
+    def inferred_items(self) -> list[str]:
+        """Names of the items whose tree no file describes ('' for one without a name)."""
+        return [
+            name
+            for name, item in self.items.items()
+            if isinstance(item, PytreeItem) and item.is_inferred
+        ]
+
+    @property
+    def dead_bytes(self) -> int:
+        return sum(item.dead_bytes for item in self.items.values())
+
+    @property
+    def place_on_disk(self) -> Path:
+        """The directory or file in which nothing may be written."""
+        location = self.location
+        if location.shape == "item" and location.step_directory is not None:
+            return location.step_directory
+        return location.root
+
+
+def open_checkpoint(text: str, *, step: int | None = None, item: str | None = None) -> Checkpoint:
+    """Open what ``text`` names, from metadata alone.
+
+    Raises:
+        CheckpointError: it is no checkpoint, unfinished or damaged.
+        SurgeryError: it names several things, or a step or item that is not there.
+    """
+    with reading(Path(text)):
+        checkpoint = Checkpoint(locate(text, step=step, item=item))
+    if not checkpoint.items:
+        raise CheckpointError(
+            f"'{text}' holds no tree of leaves",
+            why="none of its items is a pytree",
+            fix="name the step or item that holds params",
+        )
+    return checkpoint
+
+
+def open_item(path: Path, before: ReadBefore | None = None) -> Item:
+    """The item at ``path``, in whichever format it is."""
+    if path.is_dir():
+        if not (path / METADATA).exists() and any(path.glob("*.safetensors")):
+            return FileItem(path, SafetensorsFile(path), "safetensors")
+        return PytreeItem(path, before)
+    if path.suffix == ".safetensors":
+        return FileItem(path, SafetensorsFile(path), "safetensors")
+    return FileItem(path, MsgpackFile(path), "flax msgpack")

@@ -1,0 +1,331 @@
+"""A pytree item: one directory (or file) that holds a tree of leaves, opened from metadata alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store.files.msgpack_tree import MsgpackFile
+from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window, open_array, read_array
+from surgery_cli.store.orbax.btree import MANIFEST, Survey
+from surgery_cli.store.orbax.ocdbt import OcdbtStore
+from surgery_cli.store.orbax.per_leaf import PerLeafStore
+from surgery_cli.store.orbax.sidecars import (
+    AGGREGATE,
+    ARRAY_METADATAS,
+    EMPTY_TYPES,
+    PLACEHOLDER,
+    STRINGS,
+    Sidecars,
+    kind_of,
+)
+from surgery_cli.store.orbax.unmerged import unmerged
+from surgery_cli.tree import json_pointer
+from surgery_cli.tree.paths import LeafPath, stored_name
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+
+
+class Item(Protocol):
+    """A tree of leaves on disk, in whatever format."""
+
+    @property
+    def directory(self) -> Path:
+        """The item's directory, or the file for formats that are files."""
+
+    @property
+    def layout(self) -> str: ...
+    @property
+    def tree(self) -> TreeSpec: ...
+    @property
+    def dead_bytes(self) -> int: ...
+    def read(self, path: LeafPath, window: Window | None = None) -> Any:
+        """A leaf's values: an array (0-d for scalars), text for strings, None for empties."""
+
+    def fingerprint(self) -> str:
+        """A digest of the metadata and of the names and sizes of the data files."""
+
+    def identity(self, path: LeafPath) -> Hashable | None:
+        """Equal for two leaves that refer to the same stored bytes; None if that cannot be told."""
+
+
+class StoredLeaf(msgspec.Struct, frozen=True, gc=False):
+    """A leaf with the place of its value: a stored array, an inline value of ``checkpoint``, or neither."""
+
+    spec: LeafSpec
+    array: StoredArray | None = None
+    is_inline: bool = False
+
+
+class ReadBefore(msgspec.Struct, frozen=True):
+    """What was read before and may stand in an item again: the very same bytes are not parsed twice."""
+
+    sidecars: Sidecars | None = None
+    survey: Survey | None = None
+
+
+class PytreeItem:
+    """An item directory as Orbax writes it: arrays in OCDBT or per leaf, or values inline in ``checkpoint``."""
+
+    def __init__(self, directory: Path, before: ReadBefore | None = None) -> None:
+        self.directory = directory
+        self._before = before or ReadBefore()
+
+    @cached_property
+    def sidecars(self) -> Sidecars:
+        return Sidecars(self.directory, self._before.sidecars)
+
+    @cached_property
+    def store(self) -> ArrayStore | None:
+        """Where the arrays are; None if the item has none."""
+        zarr3 = self.sidecars.use_zarr3
+        zarr = None if zarr3 is None else (3 if zarr3 else 2)
+        if OcdbtStore.recognises(self.directory):
+            return OcdbtStore(self.directory, zarr, self._before.survey)
+        if PerLeafStore.recognises(self.directory):
+            return PerLeafStore(self.directory)
+        return None
+
+    @cached_property
+    def aggregate(self) -> MsgpackFile | None:
+        """The msgpack file ``checkpoint`` of older releases: the structure, and values that stand inline."""
+        path = self.directory / AGGREGATE
+        return MsgpackFile(path) if path.is_file() else None
+
+    @cached_property
+    def leaves(self) -> dict[LeafPath, StoredLeaf]:
+        """Every leaf with the place of its value, in stored order.
+
+        Raises:
+            CheckpointError: something that metadata names is not there, or is damaged.
+        """
+        values = self.sidecars.values
+        if values is not None:
+            return {path: self._described(path, value) for path, value in values.items()}
+        if self.aggregate is not None:
+            return {path: self._structured(path) for path in self.aggregate.tree}
+        if self.store is None:
+            raise self._treeless()
+        return {
+            LeafPath(name.split(".")): self._stored(name, LeafKind.ARRAY)
+            for name in self.store.arrays
+        }
+
+    def _described(self, path: LeafPath, value: dict[str, Any]) -> StoredLeaf:
+        """A leaf that ``_METADATA`` describes."""
+        value_type, name = value["value_type"], stored_name(path)
+        if value_type in EMPTY_TYPES:
+            return StoredLeaf(LeafSpec(kind=LeafKind.EMPTY, empty=value_type))
+        kind = kind_of(value_type, self.sidecars.key_impls.get(name))
+        if kind is LeafKind.STRING:
+            if json_pointer.text_at(self.sidecars.strings, name) is None:
+                raise self._missing(path, f"`{STRINGS}` has no text where Orbax looks for it")
+            return StoredLeaf(LeafSpec(kind=kind, dtype="str"))
+        is_addressed = (
+            bool(name) or not path
+        )  # at the root of the store stands a bare array, or an empty key's
+        if self.store is not None and name in self.store.arrays and is_addressed:
+            return self._stored(name, kind)
+        if self.aggregate is not None and path in self.aggregate.tree:
+            return self._inline(path, kind)
+        raise self._missing(path, f"`_METADATA` describes it as '{value_type}'")
+
+    def _structured(self, path: LeafPath) -> StoredLeaf:
+        """A leaf of a checkpoint whose structure stands in ``checkpoint`` alone."""
+        assert self.aggregate is not None
+        value = self.aggregate.tree[path]
+        if value.kind is LeafKind.STRING:
+            text = self.aggregate.read(path)
+            if isinstance(text, str) and text.startswith(PLACEHOLDER):
+                name = text.removeprefix(PLACEHOLDER)
+                if self.store is None or name not in self.store.arrays:
+                    raise self._missing(path, f"`{AGGREGATE}` refers to an array '{name}'")
+                return self._stored(name, LeafKind.ARRAY)
+        return StoredLeaf(value, is_inline=value.kind is not LeafKind.EMPTY)
+
+    def _inline(self, path: LeafPath, kind: LeafKind) -> StoredLeaf:
+        assert self.aggregate is not None
+        spec = self.aggregate.tree[path]
+        if spec.kind is LeafKind.STRING:
+            raise self._missing(path, f"`{AGGREGATE}` refers to an array that does not exist")
+        return StoredLeaf(msgspec.structs.replace(spec, kind=kind), is_inline=True)
+
+    def _stored(self, name: str, kind: LeafKind) -> StoredLeaf:
+        assert self.store is not None
+        array = self.store.arrays[name]
+        document = array.document
+        # only a recorded fill value says what stands where no chunk is, and not if all were promised to be stored
+        may_lack = document.has_fill_value and not self.sidecars.stores_fill_values
+        lack = None if may_lack else document.lacks(array.keys)
+        why = None if lack is None else f"{lack}, and all were written"
+        empty = [key for key in array.empty_keys if document.is_chunk(key)]
+        if empty:
+            why = f"files of {len(empty)} of {document.chunk_count} chunks are empty (first: '{empty[0]}')"
+        if why is not None:
+            raise CheckpointError(
+                f"'{name}' in '{self.directory}' is incomplete",
+                why=why,
+                fix="the save or a copy was cut short; copy the checkpoint again from where it was whole",
+            )
+        spec = LeafSpec(
+            kind=kind,
+            shape=document.shape,
+            dtype=document.dtype,
+            key_impl=self.sidecars.key_impls.get(name),
+            chunk_shape=document.chunk_shape,
+            write_shape=document.write_shape,
+            sharding=self.sidecars.sharding_of(name),
+            stored_bytes=array.stored_bytes,
+        )
+        return StoredLeaf(spec, array)
+
+    def _missing(self, path: LeafPath, why: str) -> CheckpointError:
+        if not stored_name(path):
+            return CheckpointError(
+                f"a leaf of '{self.directory}' has the empty text as its key",
+                why="Orbax then stores it at the root of the store, where surgery does not address it",
+                fix="restore it with Orbax, and save it under a key",
+            )
+        if self._lacks_manifest:
+            return self._without_manifest(f"'{path}' is not found")
+        return CheckpointError(
+            f"the leaf '{path}' has no data in '{self.directory}'",
+            why=f"{why}, and nothing with its name is stored",
+            fix="the save or a copy was cut short; copy the checkpoint again from where it was whole",
+        )
+
+    def _treeless(self) -> CheckpointError:
+        """The error for an item without any file that names leaves: even an empty tree has one that says so."""
+        if self._lacks_manifest:
+            return self._without_manifest("none of them is found")
+        return CheckpointError(
+            f"'{self.directory}' holds no tree",
+            why=f"there is no `_METADATA`, no `{MANIFEST}`, no `{AGGREGATE}` and no array in it",
+            fix="the save or a copy was cut short; copy the checkpoint again from where it was whole",
+        )
+
+    def _without_manifest(self, lost: str) -> CheckpointError:
+        return unmerged(self.directory) or CheckpointError(
+            f"'{self.directory}' has no '{MANIFEST}'",
+            why=f"the arrays are in an OCDBT database, and without that file {lost}",
+            fix="the save or a copy was cut short; copy the file from where the checkpoint is whole",
+        )
+
+    @property
+    def _lacks_manifest(self) -> bool:
+        """True if the arrays should be in a database of which the first file is not there."""
+        if (self.directory / MANIFEST).is_file():
+            return False
+        declared = (self.sidecars.metadata or {}).get("use_ocdbt")
+        if declared is not None:
+            return bool(declared)
+        names = {path.name for path in self.directory.iterdir()}
+        return "d" in names or any(name.startswith("ocdbt.process_") for name in names)
+
+    @property
+    def is_inferred(self) -> bool:
+        """True if no file says what the tree is, so that it is inferred from the arrays' names."""
+        return self.sidecars.metadata is None and self.aggregate is None
+
+    @cached_property
+    def tree(self) -> TreeSpec:
+        return TreeSpec({path: leaf.spec for path, leaf in self.leaves.items()})
+
+    @property
+    def layout(self) -> str:
+        """``ocdbt zarr2``, ``per-leaf zarr3``, ``aggregate`` or ``structure only``."""
+        if self.store is not None:
+            return self.store.layout
+        return "aggregate" if self.aggregate is not None else "structure only"
+
+    @property
+    def dead_bytes(self) -> int:
+        return self.store.dead_bytes if self.store else 0
+
+    def read(self, path: LeafPath, window: Window | None = None) -> Any:
+        leaf = self.leaves[path]
+        if leaf.array is not None:
+            assert self.store is not None
+            return read_array(self.store, leaf.array.name, window)
+        if leaf.is_inline:
+            assert self.aggregate is not None
+            return self.aggregate.read(path, window)
+        if leaf.spec.kind is LeafKind.STRING:
+            return json_pointer.text_at(self.sidecars.strings, stored_name(path))
+        return None
+
+    def open(self, path: LeafPath) -> Any:
+        """The TensorStore handle of a stored leaf; None for leaves that are not arrays of the store."""
+        leaf = self.leaves[path]
+        return open_array(self.store, leaf.array.name) if self.store and leaf.array else None
+
+    def identity(self, path: LeafPath) -> Hashable | None:
+        leaf = self.leaves[path]
+        if leaf.array is None or self.store is None:
+            return None
+        return self.store.identity(leaf.array.name)
+
+    def fingerprint(self) -> str:
+        record = hashlib.sha256()
+        for line in self._fingerprint_lines():
+            record.update(line)
+        return record.hexdigest()
+
+    def _fingerprint_lines(self) -> Iterator[bytes]:
+        names = [
+            "_METADATA",
+            "_sharding",
+            "_strings.json",
+            MANIFEST,
+            AGGREGATE,
+            "_CHECKPOINT_METADATA",
+        ]
+        names += [f"{ARRAY_METADATAS}/{file}" for file in self.sidecars.array_metadata_files]
+        for name in names:
+            path = self.directory / name
+            if path.is_file():
+                with path.open("rb") as stream:
+                    yield f"{name}\0".encode() + hashlib.file_digest(stream, "sha256").digest()
+        if isinstance(self.store, OcdbtStore):
+            for file in sorted(self.store.survey.files):
+                yield f"{file}\0{(self.directory / file).stat().st_size}\n".encode()
+        elif self.store is not None:
+            # chunks of a per-leaf store can be rewritten in place, so their times count as well
+            for name, array in self.store.arrays.items():
+                for key in array.keys:
+                    status = (self.directory / name / key).stat()
+                    yield f"{name}/{key}\0{status.st_size}\0{status.st_mtime_ns}\n".encode()
+
+
+class FileItem:
+    """A tree in a file of its own: Flax msgpack or safetensors."""
+
+    def __init__(self, directory: Path, content: Any, layout: str) -> None:
+        self.directory = directory
+        self.content = content
+        self.layout = layout
+        self.dead_bytes = 0
+
+    @property
+    def tree(self) -> TreeSpec:
+        found: TreeSpec = self.content.tree
+        return found
+
+    def read(self, path: LeafPath, window: Window | None = None) -> Any:
+        return self.content.read(path, window)
+
+    def identity(self, path: LeafPath) -> Hashable | None:
+        return None
+
+    def fingerprint(self) -> str:
+        record = hashlib.sha256()
+        files = [self.directory] if self.directory.is_file() else sorted(self.directory.iterdir())
+        for file in files:
+            status = file.stat()
+            record.update(f"{file.name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+        return record.hexdigest()

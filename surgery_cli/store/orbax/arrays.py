@@ -1,0 +1,242 @@
+"""Stored arrays of an item, by stored name, whatever the layout: what metadata says, and how to read them."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Hashable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store.orbax.btree import Extent
+from surgery_cli.store.orbax.declared_sizes import check_claim
+from surgery_cli.store.orbax.stored_values import StoredValue
+from surgery_cli.store.orbax.zarr import ArrayDocument
+from surgery_cli.tree.specs import item_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tensorstore as ts
+
+Window = tuple[slice, ...]
+"""A block of an array: one slice for each axis, steps of one."""
+
+CACHE_BYTES = 64 << 20
+"""Bound of TensorStore's own cache, in bytes, for the tree nodes of a store; tensor bytes are not cached."""
+
+MEMORY = {"driver": "memory"}
+
+VALUES_POOL = "cache_pool#values"
+"""The cache of decoded chunks, which keeps nothing: a block is read once, and its bytes count against a budget."""
+
+
+class StoredArray(msgspec.Struct, frozen=True, gc=False):
+    """An array as stored: its document, what is stored below its name by key, and how many bytes that is.
+
+    ``values`` belong to the ``keys``, one for each: the bytes themselves, or where they lie in a database. They are
+    empty where every key is a file.
+    """
+
+    name: str
+    document: ArrayDocument
+    keys: tuple[str, ...]
+    stored_bytes: int
+    values: tuple[bytes | Extent, ...] = ()
+    empty_keys: tuple[str, ...] = ()
+    """Of the keys that are files, those without a byte."""
+
+    @property
+    def extents(self) -> list[Extent]:
+        """Where the values lie, those left out that the database's tree holds itself."""
+        return [value for value in self.values if isinstance(value, Extent)]
+
+
+def below(name: str) -> str:
+    """What stands before the keys of an array in its store; nothing where a bare array is the whole tree."""
+    return f"{name}/" if name else ""
+
+
+class ChunkKeeper:
+    """Keeps the decoded chunks of arrays that are read in blocks smaller than their chunks.
+
+    Else a chunk would be decoded anew for every block in it. What was read whole is let go. May be used from threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._contexts: dict[str, ts.Context] = {}
+        self._read: dict[str, int] = {}
+        """Elements read of each array, from the first block to the last; blocks that need nothing kept count too."""
+
+    def context(self, parent: ts.Context, name: str, bytes_kept: int) -> ts.Context:
+        """A context for an array, whose cache has room for ``bytes_kept`` of its chunks."""
+        import tensorstore as ts
+
+        with self._lock:
+            if name not in self._contexts:
+                limit = bytes_kept + bytes_kept // 8  # what the cache counts beside the values
+                pool = {VALUES_POOL: {"total_bytes_limit": limit}}
+                self._contexts[name] = ts.Context(pool, parent=parent)
+            return self._contexts[name]
+
+    def holds(self, name: str) -> bool:
+        """True if chunks of that array may be kept already."""
+        with self._lock:
+            return name in self._contexts
+
+    def count_read(self, name: str, elements: int, of: int) -> None:
+        """So many elements ``of`` an array were read; once that is all of them, its chunks go."""
+        with self._lock:
+            self._read[name] = self._read.get(name, 0) + elements
+            if self._read[name] >= of:
+                self._read.pop(name)
+                self._contexts.pop(name, None)
+
+
+class ArrayStore(Protocol):
+    """The arrays of one item directory."""
+
+    @property
+    def directory(self) -> Path: ...
+    @property
+    def zarr(self) -> int: ...
+    @property
+    def arrays(self) -> dict[str, StoredArray]: ...
+    @property
+    def layout(self) -> str: ...
+    @property
+    def dead_bytes(self) -> int: ...
+    def kvstore(self, name: str) -> dict[str, Any]:
+        """TensorStore's JSON for the key-value store that holds the array's chunks."""
+
+    @property
+    def data_files(self) -> list[str]:
+        """The files of all arrays, relative to the directory."""
+
+    @property
+    def symbolic_links(self) -> list[str]:
+        """Data files that symbolic links lead to; they are read as what they lead to."""
+
+    @property
+    def context(self) -> ts.Context: ...
+    @property
+    def chunk_keeper(self) -> ChunkKeeper: ...
+    def encoded(self, name: str) -> dict[str, bytes] | None:
+        """What is stored below the array's name, by key, if it is little and known where it lies; else None.
+
+        Raises:
+            OSError: it is not there.
+        """
+
+    def stored_values(self, name: str) -> dict[str, StoredValue]:
+        """What is stored below the array's name, by key in order, its document among them.
+
+        Raises:
+            CheckpointError: it is not there.
+        """
+
+    def identity(self, name: str) -> Hashable:
+        """Equal for two arrays, of any two stores, if and only if they refer to the same stored bytes."""
+
+
+def new_context() -> ts.Context:
+    """A TensorStore context of its own: one that outlives a replaced path would serve stale nodes."""
+    import tensorstore as ts
+
+    return ts.Context(
+        {
+            "cache_pool": {"total_bytes_limit": CACHE_BYTES},
+            VALUES_POOL: {"total_bytes_limit": 0},
+        }
+    )
+
+
+def _in_memory(encoded: dict[str, bytes]) -> ts.Context:
+    """A context of its own, in which these values are all that the memory holds."""
+    import tensorstore as ts
+
+    context = new_context()
+    memory = ts.KvStore.open(MEMORY, context=context).result()
+    for key, value in encoded.items():
+        memory.write(key, value).result()
+    return context
+
+
+def open_array(store: ArrayStore, name: str, context: ts.Context | None = None) -> ts.TensorStore:
+    """The stored array, opened for reading, in the store's context or in another one.
+
+    Raises:
+        CheckpointError: the array cannot be opened.
+    """
+    import tensorstore as ts
+
+    # TensorStore reads a missing chunk as the fill value, or as zeros where none is recorded. Items refuse arrays whose
+    # chunks may not be missing when they are opened (`PytreeItem.leaves`), so that nothing is made up here.
+    spec = {
+        "driver": "zarr" if store.zarr == 2 else "zarr3",
+        "cache_pool": VALUES_POOL,
+        "recheck_cached_metadata": False,
+        "recheck_cached_data": False,
+    }
+    try:
+        encoded = store.encoded(name)
+        kvstore = store.kvstore(name) if encoded is None else MEMORY
+        if encoded is not None:
+            context = _in_memory(encoded)
+        elif context is None:
+            context = store.context
+        return ts.open({**spec, "kvstore": kvstore}, open=True, read=True, context=context).result()
+    except (ValueError, OSError) as error:
+        raise damaged(store, name, error) from error
+
+
+def read_array(store: ArrayStore, name: str, window: Window | None = None) -> np.ndarray[Any, Any]:
+    """The values of a stored array, or of a block of it, C-contiguous.
+
+    Raises:
+        CheckpointError: bytes are missing or do not decode, or are more than there is memory for.
+    """
+    import numpy as np
+
+    document = store.arrays[name].document
+    block = document.shape if window is None else tuple(s.stop - s.start for s in window)
+    if not store.chunk_keeper.holds(name):  # else its chunks have their memory
+        check_claim(document, name, store.directory, block)
+    kept = 0 if window is None else _bytes_decoded_again(document, window)
+    context = store.chunk_keeper.context(store.context, name, kept) if kept else None
+    try:
+        array = open_array(store, name, context)
+        values = (array if window is None else array[window]).read(order="C").result()
+    except (ValueError, OSError) as error:
+        raise damaged(store, name, error) from error
+    finally:
+        if window is not None:
+            store.chunk_keeper.count_read(name, math.prod(block), math.prod(document.shape))
+    return np.asarray(values)
+
+
+def _bytes_decoded_again(document: ArrayDocument, window: Window) -> int:
+    """Bytes of the chunks around a block, if other blocks lie in them too; else 0.
+
+    Blocks in C order come back to the chunks of a row of them: all that a block's rows can meet.
+    """
+    around = [
+        min(-(-part.stop // step) * step, size) - part.start // step * step
+        for part, step, size in zip(window, document.chunk_shape, document.shape, strict=True)
+    ]
+    if math.prod(around) <= math.prod(part.stop - part.start for part in window):
+        return 0
+    count: int = math.prod(around)
+    return count * item_bytes(document.dtype)
+
+
+def damaged(store: ArrayStore, name: str, error: Exception) -> CheckpointError:
+    """The error for an array that does not read."""
+    return CheckpointError(
+        f"the stored array '{name}' in '{store.directory}' cannot be read",
+        why=str(error).split("\n", 1)[0][:300],
+        fix="its data is missing or damaged; copy the checkpoint again from where it was whole",
+    )

@@ -1,0 +1,261 @@
+"""What is stored in an OCDBT database, by one walk of its B-tree: every key, where its value lies, what is dead."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.store.filesystem.listing import check_link
+from surgery_cli.store.orbax.stored_values import truncated
+from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
+
+MANIFEST = "manifest.ocdbt"
+
+PROCESS_PREFIX = "ocdbt.process_"
+"""Databases that Orbax's processes write, below the one into which they are merged."""
+
+DONOR_PREFIX = "ocdbt.donor_"
+"""Databases that surgery puts below the target, to refer to their values."""
+
+DATA_FOLDERS = ("d", "ocdbt_data", "ocdbt_meta")
+"""Folders of a database that hold its data files."""
+
+
+_DOCUMENTS = tuple(f"/{name}".encode() for name in DOCUMENT_NAMES.values())
+_NODES_AT_ONCE = 2
+"""Orbax lets a node hold 100 MB, which are several hundred as Python objects: one is read, one is taken in."""
+
+
+class Extent(msgspec.Struct, frozen=True, gc=False):
+    """A range of bytes in a data file; ``file`` is relative to the database's directory."""
+
+    file: str
+    offset: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+
+Values: TypeAlias = dict[bytes, bytes | Extent]
+"""Stored values by key: inline bytes, or where they lie."""
+
+
+class Survey:
+    """The keys of an OCDBT database with the place of each value: inline bytes or an extent.
+
+    ``known``: a survey of another database. A node that lies in the very same file as there, linked into this
+    database, is not read again: files of a database never change.
+    """
+
+    def __init__(self, directory: Path, known: Survey | None = None) -> None:
+        """Walk the newest version of the database.
+
+        Raises:
+            CheckpointError: the manifest or a node of the tree is missing or damaged.
+        """
+        import tensorstore as ts
+
+        self.directory = directory
+        base = ts.KvStore.open({"driver": "file", "path": f"{directory}/"}).result()
+        self.values: Values = {}
+        self.nodes: list[Extent] = []
+        self._leaf_nodes: dict[tuple[str, bytes], Values] = {}
+        """The values of every leaf of the B-tree, by its location and what its keys begin with."""
+        shared = {} if known is None else known.leaf_nodes_shared_with(directory)
+        refuse_special(directory / MANIFEST)
+        try:
+            self.manifest: dict[str, Any] = ts.ocdbt.dump(base).result()
+            root = self.manifest["versions"][-1]["root"]
+            waiting = deque([(root["location"], b"")] if "location" in root else [])
+            reading: deque[tuple[str, bytes, Any]] = deque()
+            while waiting or reading:
+                while waiting and len(reading) < _NODES_AT_ONCE:
+                    node = waiting.popleft()
+                    refuse_special(directory / _extent(node[0]).file)
+                    future = None if node in shared else ts.ocdbt.dump(base, node[0])
+                    reading.append((*node, future))
+                location, prefix, future = reading.popleft()
+                self.nodes.append(_extent(location))
+                if future is None:
+                    self._add(location, prefix, shared[location, prefix])
+                    continue
+                content = future.result()
+                if content["height"]:
+                    waiting += [
+                        (e["location"], prefix + e["subtree_common_prefix"])
+                        for e in content["entries"]
+                    ]
+                else:
+                    self._add(location, prefix, _values(content["entries"], prefix))
+        except (ValueError, KeyError, IndexError, OSError) as error:
+            raise CheckpointError(
+                f"the store in '{directory}' cannot be read",
+                why=_first_line(error),
+                fix="a file is missing, truncated or damaged; copy the checkpoint again from where it was whole",
+            ) from error
+
+    def _add(self, location: str, prefix: bytes, values: Values) -> None:
+        self._leaf_nodes[location, prefix] = values
+        self.values.update(values)
+
+    def leaf_nodes_shared_with(self, directory: Path) -> dict[tuple[str, bytes], Values]:
+        """Of this database's nodes, those that lie in files which also stand, linked, in ``directory``."""
+        is_shared: dict[str, bool] = {}
+        for location, _ in self._leaf_nodes:
+            file = _extent(location).file
+            if file not in is_shared:
+                is_shared[file] = _is_same_file(self.directory / file, directory / file)
+        return {
+            node: values
+            for node, values in self._leaf_nodes.items()
+            if is_shared[_extent(node[0]).file]
+        }
+
+    def read_all(self, wanted: Mapping[str, bytes | Extent]) -> dict[str, bytes]:
+        """Stored values, by whatever they are to be called (small ones: documents, chunks of small arrays).
+
+        Raises:
+            CheckpointError: a data file ends before a value does.
+        """
+        found: dict[str, bytes] = {}
+        by_file: dict[str, dict[str, Extent]] = {}
+        for name, value in wanted.items():
+            if isinstance(value, bytes):
+                found[name] = value
+            else:
+                by_file.setdefault(value.file, {})[name] = value
+        for file, extents in by_file.items():
+            with (self.directory / file).open("rb") as stream:
+                for name, extent in extents.items():
+                    stream.seek(extent.offset)
+                    found[name] = stream.read(extent.length)
+                    if len(found[name]) != extent.length:
+                        raise truncated(self.directory / file, extent.offset, extent.length)
+        return found
+
+    @cached_property
+    def files(self) -> dict[str, list[Extent]]:
+        """Every data file that the newest version needs, with the ranges that are alive in it."""
+        found: dict[str, list[Extent]] = {}
+        for extent in self.extents():
+            found.setdefault(extent.file, []).append(extent)
+        return found
+
+    def extents(self) -> Iterator[Extent]:
+        yield from self.nodes
+        for value in self.values.values():
+            if isinstance(value, Extent):
+                yield value
+
+    def check_files(self) -> None:
+        """Every data file is there and long enough.
+
+        Raises:
+            CheckpointError: a file is missing or truncated.
+        """
+        for file, extents in self.files.items():
+            needed = max(e.offset + e.length for e in extents)
+            path = self.directory / file
+            refuse_special(path)
+            actual = path.stat().st_size if path.exists() else -1
+            if actual < needed:
+                raise CheckpointError(
+                    f"the data file '{path}' is {'missing' if actual < 0 else 'truncated'}",
+                    why=f"the store refers to {needed} bytes of it"
+                    + (f", it has {actual}" if actual >= 0 else ""),
+                    fix="copy the checkpoint again from where it was whole",
+                )
+
+    def live_bytes(self) -> int:
+        """Bytes of data files that something refers to."""
+        total = 0
+        for extents in self.files.values():
+            end = 0
+            for extent in sorted(extents, key=lambda e: e.offset):
+                start = max(extent.offset, end)
+                stop = extent.offset + extent.length
+                total += max(stop - start, 0)
+                end = max(end, stop)
+        return total
+
+    def file_bytes(self) -> int:
+        """Bytes of all data files in the directory that belong to the database, dead ones included."""
+        total = 0
+        for file in self.all_files():
+            total += (self.directory / file).stat().st_size
+        return total
+
+    def all_files(self) -> list[str]:
+        """Data files of the database on disk, referred to or not, relative to its directory."""
+        on_disk = {
+            os.path.relpath(entry.path, self.directory)
+            for folder in (self.directory, *database_folders(self.directory))
+            for sub in DATA_FOLDERS
+            for entry in _scan(folder / sub)
+        }
+        return sorted(on_disk.union(self.files))
+
+
+def database_folders(directory: Path) -> list[Path]:
+    """Databases below a database, innermost first: a donor's has the databases of its own processes and donors."""
+    found = []
+    for entry in sorted(_scan(directory, folders=True), key=lambda e: e.name):
+        if entry.name.startswith((PROCESS_PREFIX, DONOR_PREFIX)):
+            check_link(Path(entry.path))
+            found += [*database_folders(Path(entry.path)), Path(entry.path)]
+    return found
+
+
+def _scan(directory: Path, *, folders: bool = False) -> list[os.DirEntry[str]]:
+    if not directory.is_dir():
+        return []
+    return [e for e in os.scandir(directory) if (e.is_dir() if folders else e.is_file())]
+
+
+def _values(entries: list[dict[str, Any]], prefix: bytes) -> Values:
+    """The values that a leaf of the B-tree holds; array documents that are the same are one object."""
+    found: Values = {}
+    documents: dict[bytes, bytes] = {}
+    for entry in entries:
+        key, inline = prefix + entry["key"], entry.get("inline_value")
+        if inline is None:
+            found[key] = _extent(entry["indirect_value"])
+        elif key.endswith(_DOCUMENTS):
+            found[key] = documents.setdefault(inline, inline)
+        else:
+            found[key] = inline
+    return found
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _extent(location: str) -> Extent:
+    """``value:<base>:<file>:<offset>:<length>``, percent-encoded.
+
+    Raises:
+        ValueError: the location leads out of the database's directory.
+    """
+    _, base, file, offset, length = location.split(":")
+    path = unquote(base) + unquote(file)
+    if path.startswith("/") or ".." in path.split("/"):
+        raise ValueError(f"a value is said to lie outside the store: {path!r}")
+    return Extent(path, int(offset), int(length))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0][:300]

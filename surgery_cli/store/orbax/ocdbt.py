@@ -1,0 +1,196 @@
+"""Arrays in an OCDBT database: the layout that Orbax writes by default."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Hashable, Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from surgery_cli.store.filesystem.boundary import linked
+from surgery_cli.store.orbax.arrays import ChunkKeeper, StoredArray, below, new_context
+from surgery_cli.store.orbax.btree import MANIFEST, Extent, Survey
+from surgery_cli.store.orbax.stored_values import FileRange, StoredValue
+from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, parse_at
+
+if TYPE_CHECKING:
+    import tensorstore as ts
+
+_Held: TypeAlias = dict[str, bytes | Extent]
+"""What is stored below a name, by the rest of its key."""
+
+SMALL_BYTES = 1 << 20
+"""Arrays of no more than this are read without looking them up in the database."""
+
+
+class OcdbtStore:
+    """The arrays of an item directory with ``manifest.ocdbt``; ``known`` is a survey of what it may be linked from."""
+
+    def __init__(
+        self, directory: Path, zarr: int | None = None, known: Survey | None = None
+    ) -> None:
+        self.directory = directory
+        self._declared_zarr = zarr
+        self._known = known
+
+    @staticmethod
+    def recognises(directory: Path) -> bool:
+        return (directory / MANIFEST).is_file()
+
+    @cached_property
+    def survey(self) -> Survey:
+        survey = Survey(self.directory, self._known)
+        survey.check_files()
+        return survey
+
+    @cached_property
+    def zarr(self) -> int:
+        """The zarr version of all arrays of the database."""
+        if self._declared_zarr is not None:
+            return self._declared_zarr
+        has_zarr3 = any(key.rpartition(b"/")[2] == b"zarr.json" for key in self.survey.values)
+        return 3 if has_zarr3 else 2
+
+    @property
+    def layout(self) -> str:
+        return f"ocdbt zarr{self.zarr}"
+
+    @cached_property
+    def context(self) -> ts.Context:
+        return new_context()
+
+    @cached_property
+    def chunk_keeper(self) -> ChunkKeeper:
+        return ChunkKeeper()
+
+    @cached_property
+    def arrays(self) -> dict[str, StoredArray]:
+        contents, document = self._contents(), DOCUMENT_NAMES[self.zarr]
+        raw = self.survey.read_all({name: held[document] for name, held in contents.items()})
+        same: dict[tuple[str, ...], tuple[str, ...]] = {}
+        found = {}
+        for name in sorted(contents):
+            held = contents[name]
+            keys, values = tuple(held), tuple(held.values())
+            keys = same.setdefault(keys, keys)
+            parsed = parse_at(raw[name], self.directory, name)
+            found[name] = StoredArray(name, parsed, keys, sum(map(len, values)), values)
+        return found
+
+    def _contents(self) -> dict[str, _Held]:
+        """For every array what is stored below its name, by key.
+
+        A key's last slash parts name and rest, but for slashes in the keys of zarr 3's chunks and in foreign keys.
+        """
+        document = DOCUMENT_NAMES[self.zarr]
+        folders: dict[str, _Held] = {}
+        for key, value in self.survey.values.items():
+            name, _, rest = key.decode().rpartition("/")
+            held = folders.get(name)
+            if held is None:
+                held = folders[name] = {}
+            held[sys.intern(rest)] = value
+        found = {name: held for name, held in folders.items() if name and document in held}
+        if not found and document in folders.get("", {}):  # a bare array is the whole tree
+            return {"": {key.decode(): value for key, value in self.survey.values.items()}}
+        if self.zarr == 2 and len(found) == len(folders):
+            return found
+        regrouped: dict[str, _Held] = {name: {} for name in found}
+        for folder, held in folders.items():
+            for rest, value in held.items():
+                text = f"{folder}/{rest}" if folder else rest
+                name = folder if self.zarr == 2 and folder in found else self._owner(text, found)
+                if name:
+                    regrouped[name][sys.intern(text[len(name) + 1 :])] = value
+        return regrouped
+
+    def _owner(self, text: str, names: Collection[str]) -> str:
+        """The array that a key belongs to: the longest name that is a prefix, for names may contain slashes.
+
+        In zarr 3 ``c/c/0`` is a chunk of ``c``, even if there is an array ``c/c``: its chunks begin ``c/c/c``.
+        """
+        name = longest = text.rpartition("/")[0]
+        while name:
+            if name in names:
+                rest = text[len(name) + 1 :]
+                if self.zarr == 2 or rest == "c" or rest.startswith(("c/", "zarr.json")):
+                    return name
+                longest = longest if longest in names else name
+            name = name.rpartition("/")[0]
+        return longest if longest in names else ""
+
+    @cached_property
+    def dead_bytes(self) -> int:
+        return self.survey.file_bytes() - self.survey.live_bytes()
+
+    @property
+    def data_files(self) -> list[str]:
+        return list(self.survey.files)
+
+    @cached_property
+    def symbolic_links(self) -> list[str]:
+        return linked(self.directory, self.data_files)
+
+    @cached_property
+    def shared_prefixes(self) -> frozenset[str]:
+        """Names below whose prefix other arrays have keys (names with slashes): `x` where there is `x/y`.
+
+        In zarr 3 also `x/c` where there is `x`, whose chunks lie there.
+        """
+        names = self.arrays
+        found = {
+            name[:at]
+            for name in names
+            if "/" in name
+            for at in range(len(name))
+            if name[at] == "/" and name[:at] in names
+        }
+        found.update({""} & names.keys())
+        if self.zarr == 3:
+            found.update(name for name in names if name.endswith("/c") and name[:-2] in names)
+        return frozenset(found)
+
+    def files_of(self, arrays: Iterable[StoredArray]) -> set[str]:
+        """The data files that hold values of these arrays, or nodes of the tree."""
+        values = (value for array in arrays for value in array.values)
+        found = {value.file for value in values if isinstance(value, Extent)}
+        return found.union(extent.file for extent in self.survey.nodes)
+
+    def kvstore(self, name: str) -> dict[str, Any]:
+        return {
+            "driver": "ocdbt",
+            "base": {"driver": "file", "path": f"{self.directory}/"},
+            "path": below(name),
+        }
+
+    def encoded(self, name: str) -> dict[str, bytes] | None:
+        """See ``ArrayStore.encoded``.
+
+        At every look-up TensorStore checks a whole node of the tree, and Orbax puts 200,000 keys into one: what is
+        looked up for each of many leaves grows with their square.
+        """
+        array = self.arrays[name]
+        if array.stored_bytes > SMALL_BYTES:
+            return None
+        return self.survey.read_all(dict(zip(array.keys, array.values, strict=True)))
+
+    def stored_values(self, name: str) -> dict[str, StoredValue]:
+        array = self.arrays[name]
+        return {
+            key: FileRange(self.directory / value.file, value.offset, value.length)
+            if isinstance(value, Extent)
+            else value
+            for key, value in sorted(zip(array.keys, array.values, strict=True))
+        }
+
+    def identity(self, name: str) -> Hashable:
+        array = self.arrays[name]
+        found: list[Hashable] = []
+        for key, value in zip(array.keys, array.values, strict=True):
+            if isinstance(value, Extent):
+                status = (self.directory / value.file).stat()
+                found.append((key, status.st_dev, status.st_ino, value.offset, value.length))
+            else:
+                found.append((key, value))
+        return tuple(found)

@@ -1,0 +1,110 @@
+"""Stored values as they lie on disk, encoded: read, compared and copied in pieces, whatever their size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store.filesystem.listing import unreadable
+
+PIECE_BYTES: Final = 4 << 20
+
+
+class FileRange(msgspec.Struct, frozen=True):
+    """A stored value: so many bytes of a file."""
+
+    path: Path
+    offset: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+
+def whole_file(path: Path) -> FileRange:
+    """A value that has a file of its own.
+
+    Raises:
+        CheckpointError: the file is not there.
+    """
+    try:
+        return FileRange(path, 0, path.stat().st_size)
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+StoredValue: TypeAlias = bytes | FileRange
+"""A stored value, inline in a database's tree or where it lies."""
+
+
+def pieces(value: StoredValue) -> Iterator[bytes]:
+    """The bytes of a value, at most ``PIECE_BYTES`` at once.
+
+    Raises:
+        CheckpointError: the file is not there, or ends before the value does.
+    """
+    if isinstance(value, bytes):
+        yield value
+        return
+    for start in range(0, value.length, PIECE_BYTES):
+        yield _read(value, start, min(PIECE_BYTES, value.length - start))
+
+
+def whole(value: StoredValue) -> bytes:
+    """The bytes of a value.
+
+    Raises:
+        CheckpointError: as ``pieces``.
+    """
+    return value if isinstance(value, bytes) else _read(value, 0, value.length)
+
+
+def _read(value: FileRange, start: int, count: int) -> bytes:
+    """So many bytes of a value, from its byte ``start`` on."""
+    try:
+        with value.path.open("rb") as file:
+            file.seek(value.offset + start)
+            found = file.read(count)
+    except OSError as error:
+        raise unreadable(value.path, error) from None
+    if len(found) < count:
+        raise truncated(value.path, value.offset, value.length)
+    return found
+
+
+def truncated(path: Path, offset: int, length: int) -> CheckpointError:
+    """The error for a file that ends before a value in it does."""
+    return CheckpointError(
+        f"'{path}' is truncated",
+        why=f"a value at {offset:,} has {length:,} bytes there",
+        fix="copy the checkpoint again from where it was whole",
+    )
+
+
+def are_same(a: StoredValue, b: StoredValue) -> bool:
+    """True for the same bytes.
+
+    Raises:
+        CheckpointError: as ``pieces``.
+    """
+    if len(a) != len(b):
+        return False
+    if isinstance(a, bytes) or isinstance(b, bytes):
+        return whole(a) == whole(b)
+    return all(left == right for left, right in zip(pieces(a), pieces(b), strict=True))
+
+
+def copy_to(value: StoredValue, target: Path) -> None:
+    """Write a value to a new file.
+
+    Raises:
+        CheckpointError: as ``pieces``.
+        OSError: the file cannot be written.
+    """
+    with target.open("wb") as file:
+        for piece in pieces(value):
+            file.write(piece)

@@ -1,0 +1,65 @@
+"""Databases that a save wrote and never merged: each process writes one, and the end of the save joins them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store.orbax.btree import DATA_FOLDERS, MANIFEST, PROCESS_PREFIX, Extent, Survey
+from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, parse
+
+
+def unmerged(directory: Path) -> CheckpointError | None:
+    """The error for an item without a database of its own, in which those of processes can be read; else None."""
+    folders = [
+        folder
+        for folder in sorted(directory.glob(f"{PROCESS_PREFIX}*"))
+        if (folder / MANIFEST).is_file()
+    ]
+    keys: set[str] = set()
+    documents: dict[str, bytes] = {}
+    for folder in folders:
+        try:
+            survey = Survey(folder)
+            survey.check_files()
+        except CheckpointError:
+            return None
+        texts = {key.decode(): value for key, value in survey.values.items()}
+        keys.update(texts)
+        named: dict[str, bytes | Extent] = {
+            name.removesuffix(f"/{document}"): value
+            for document in DOCUMENT_NAMES.values()
+            for name, value in texts.items()
+            if name.endswith(f"/{document}")
+        }
+        documents |= survey.read_all(named)
+    whole = [name for name, raw in documents.items() if _is_whole(name, raw, keys)]
+    if not whole:
+        return None
+    held = (
+        f"all {len(whole)}" if len(whole) == len(documents) else f"{len(whole)} of {len(documents)}"
+    )
+    # what a merge writes lies in a folder beside the manifest, and is there before it
+    is_merged = any((directory / folder).is_dir() for folder in DATA_FOLDERS)
+    return CheckpointError(
+        f"'{directory}' has no '{MANIFEST}'"
+        if is_merged
+        else f"'{directory}' was never merged: it has no '{MANIFEST}'",
+        why=f"a save ends by merging what each process wrote; in {_listed(folders)} {held} arrays are whole",
+        fix="keep it; in a copy of it, `merge_ocdbt_per_process_files` of `orbax.checkpoint._src.serialization`'s"
+        " `ocdbt_utils` merges them",
+    )
+
+
+def _is_whole(name: str, raw: bytes, keys: set[str]) -> bool:
+    """True if every chunk of the array is among the keys."""
+    try:
+        document = parse(raw)
+    except CheckpointError:
+        return False
+    start = f"{name}/"
+    return document.lacks([key[len(start) :] for key in keys if key.startswith(start)]) is None
+
+
+def _listed(folders: list[Path]) -> str:
+    return " and ".join(f"'{folder.name}'" for folder in folders[:3]) + ", …" * (len(folders) > 3)

@@ -1,0 +1,1 @@
+"""A new checkpoint: planned, staged, written item by item, renamed into place."""

@@ -1,0 +1,179 @@
+"""Writers for formats that are files: msgpack comes out as msgpack, safetensors as an Orbax directory."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from surgery_cli.store.files.msgpack_tree import (
+    PLACEHOLDER,
+    MsgpackFile,
+    Stored,
+    in_kind,
+    write_msgpack,
+)
+from surgery_cli.store.filesystem.links import Linker
+from surgery_cli.store.open.item import FileItem, PytreeItem
+from surgery_cli.store.orbax.ocdbt import OcdbtStore
+from surgery_cli.store.orbax.sidecars import METADATA, VALUE_TYPES, entry_key, key_records
+from surgery_cli.store.write.arrays import Batch, write_file
+from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.write.ocdbt import OcdbtWriter
+from surgery_cli.tree.specs import LeafKind
+
+Produce = Callable[[], Any]
+"""Computes a leaf's values when they are written."""
+
+_EMPTIES: dict[str, Any] = {"None": None, "Dict": {}, "List": [], "Tuple": (), "NamedTuple": None}
+
+
+class MsgpackWriter:
+    """A Flax msgpack file: untouched leaves are copied byte by byte."""
+
+    raw_bytes = 0
+
+    def __init__(self, plan: ItemPlan, target: Path) -> None:
+        self.plan = plan
+        self.target = target
+        self._produced: dict[Any, Produce] = {}
+
+    def begin(self) -> None:
+        """Nothing is by reference: the file is written at the end."""
+
+    def batch(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def keep_value(self, leaf: PlannedLeaf, produce: Produce) -> None:
+        self._produced[leaf.path] = produce
+
+    def finish(self) -> None:
+        assert isinstance(self.plan.item, FileItem)
+        source: MsgpackFile = self.plan.item.content
+        write_msgpack(source, self.target, packed_leaves(self.plan, self._produced, source))
+
+
+def packed_leaves(
+    plan: ItemPlan, produced: dict[Any, Produce], source: MsgpackFile
+) -> dict[Any, Any]:
+    """For every leaf of a msgpack file: the bytes that stand in the source, a value, or a function that gives one."""
+    found: dict[Any, Any] = {}
+    for leaf in plan.leaves:
+        if leaf.path in produced:
+            found[leaf.path] = _in_kind_of(leaf, produced[leaf.path], source)
+        elif leaf.way is not Way.NONE:
+            found[leaf.path] = _placeholder(leaf, source)
+        elif leaf.origin_path is not None and _stands_in(source, leaf):
+            found[leaf.path] = Stored(leaf.origin_path)
+        elif leaf.spec.kind is LeafKind.EMPTY:
+            found[leaf.path] = _EMPTIES[leaf.spec.empty]
+        else:
+            found[leaf.path] = partial(_from_elsewhere, leaf)
+    return found
+
+
+def _stands_in(source: MsgpackFile, leaf: PlannedLeaf) -> bool:
+    """True if the leaf's origin is packed in ``source``, and not in some other file or store."""
+    origin = leaf.origin
+    packed = origin.content if isinstance(origin, FileItem) else getattr(origin, "aggregate", None)
+    return packed is source and leaf.origin_path in source.tree
+
+
+def _from_elsewhere(leaf: PlannedLeaf) -> Any:
+    """A value that another item holds, in the kind of leaf that it becomes."""
+    assert leaf.origin is not None
+    assert leaf.origin_path is not None
+    return in_kind(leaf.origin.read(leaf.origin_path), leaf.spec)
+
+
+def _in_kind_of(leaf: PlannedLeaf, produce: Produce, source: MsgpackFile) -> Produce:
+    packed = source.scan.leaves.get(leaf.path)
+    if leaf.origin_path is not None and _stands_in(source, leaf):
+        packed = source.scan.leaves[leaf.origin_path]
+    code = packed.code if packed is not None else None
+    return lambda: in_kind(produce(), leaf.spec, code)
+
+
+def _placeholder(leaf: PlannedLeaf, source: MsgpackFile) -> Any:
+    """The text that stands for an array stored elsewhere: as it was, if it still says the right name."""
+    text = f"{PLACEHOLDER}{leaf.name}"
+    if leaf.path in source.tree and source.placeholders.get(leaf.path) == leaf.name:
+        return Stored(leaf.path)
+    return text
+
+
+def write_aggregate(plan: ItemPlan, produced: dict[Any, Produce], target: Path) -> None:
+    """Rewrite Orbax's ``checkpoint`` file if a value in it or the structure has changed."""
+    item = plan.item
+    assert isinstance(item, PytreeItem)
+    assert item.aggregate is not None
+    leaves = packed_leaves(plan, produced, item.aggregate)
+    stays = all(isinstance(value, Stored) and value.path == path for path, value in leaves.items())
+    if stays and list(leaves) == list(item.aggregate.tree):
+        return
+    target.unlink(missing_ok=True)
+    write_msgpack(item.aggregate, target, leaves)
+
+
+CONVERTED_LAYOUT = "ocdbt zarr2"
+"""What safetensors come out as: what ``PyTreeCheckpointer`` writes, and every release since 0.5 reads."""
+
+_HANDLER = "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheckpointHandler"
+
+
+class ConvertingWriter:
+    """An Orbax directory made from a format that is only read."""
+
+    def __init__(self, plan: ItemPlan, target: Path, linker: Linker) -> None:
+        self.plan = plan
+        self.target = target
+        self._arrays = OcdbtWriter(target, OcdbtStore(target, 2), linker, compact=True)
+
+    @property
+    def raw_bytes(self) -> int:
+        return self._arrays.raw_bytes
+
+    def begin(self) -> None:
+        self.target.mkdir()
+
+    def batch(self) -> AbstractContextManager[Batch]:
+        found: AbstractContextManager[Batch] = self._arrays.batch()
+        return found
+
+    def keep_value(self, leaf: PlannedLeaf, produce: Produce) -> None:
+        raise AssertionError(f"'{leaf.path}' has no place in an Orbax directory")
+
+    def finish(self) -> None:
+        entries = {
+            entry_key(leaf.path): {
+                "key_metadata": key_records(leaf.path),
+                "value_metadata": {
+                    "value_type": VALUE_TYPES[leaf.spec.kind],
+                    "skip_deserialize": False,
+                },
+            }
+            for leaf in self.plan.leaves
+        }
+        document = {
+            "tree_metadata": entries,
+            "use_ocdbt": True,
+            "use_zarr3": False,
+            "store_array_data_equal_to_fill_value": True,
+            "custom_metadata": None,
+        }
+        write_file(self.target / METADATA, json.dumps(document).encode())
+        nanoseconds = time.time_ns()
+        step = {
+            "item_handlers": _HANDLER,
+            "metrics": {},
+            "performance_metrics": {},
+            "init_timestamp_nsecs": nanoseconds,
+            "commit_timestamp_nsecs": nanoseconds,
+            "custom_metadata": {},
+        }
+        write_file(self.target / "_CHECKPOINT_METADATA", json.dumps(step).encode())
+        self._arrays.finish()

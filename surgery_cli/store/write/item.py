@@ -1,0 +1,192 @@
+"""Builds one new item: sidecars copied and rewritten, arrays placed and written, inline values packed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Protocol
+
+from surgery_cli.store.filesystem.links import Linker
+from surgery_cli.store.filesystem.listing import Listing
+from surgery_cli.store.locate.items import foreign_in_item
+from surgery_cli.store.open.item import FileItem, PytreeItem, ReadBefore
+from surgery_cli.store.orbax.btree import DATA_FOLDERS, database_folders
+from surgery_cli.store.orbax.ocdbt import OcdbtStore
+from surgery_cli.store.orbax.per_leaf import PerLeafStore
+from surgery_cli.store.orbax.sidecars import AGGREGATE, ARRAY_METADATAS, PROCESS_FILE
+from surgery_cli.store.write.arrays import ArrayWriter, Batch
+from surgery_cli.store.write.files import (
+    ConvertingWriter,
+    MsgpackWriter,
+    Produce,
+    write_aggregate,
+)
+from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.write.ocdbt import OcdbtWriter
+from surgery_cli.store.write.per_leaf import PerLeafWriter
+from surgery_cli.store.write.sidecars import write_sidecars
+
+
+class ItemWriter(Protocol):
+    """One new item under construction."""
+
+    @property
+    def plan(self) -> ItemPlan: ...
+    def begin(self) -> None:
+        """Carry along and place by reference."""
+
+    def batch(self) -> AbstractContextManager[Batch]:
+        """A batch of arrays that are written together."""
+
+    def keep_value(self, leaf: PlannedLeaf, produce: Produce) -> None:
+        """Take what computes a value that is packed into a file; it is called when the file is written."""
+
+    def finish(self) -> None:
+        """Write the sidecars, drop what nothing refers to."""
+
+    @property
+    def raw_bytes(self) -> int: ...
+
+
+def open_writer(plan: ItemPlan, target: Path, linker: Linker, *, compact: bool) -> ItemWriter:
+    """The writer for an item's format."""
+    if isinstance(plan.item, PytreeItem):
+        return PytreeWriter(plan, target, linker, compact=compact)
+    assert isinstance(plan.item, FileItem)
+    if plan.item.layout == "flax msgpack":
+        return MsgpackWriter(plan, target)
+    return ConvertingWriter(plan, target, linker)
+
+
+def copied_leaves(plan: ItemPlan, *, compact: bool) -> Sequence[PlannedLeaf]:
+    """The leaves whose stored values pass through memory, encoded, on their way into a database."""
+    if not isinstance(plan.item, PytreeItem) or isinstance(plan.item.store, PerLeafStore):
+        return ()
+    return plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW) if compact else plan.of(Way.RAW)
+
+
+class PytreeWriter:
+    """An Orbax item directory, in the layout of its source."""
+
+    def __init__(self, plan: ItemPlan, target: Path, linker: Linker, *, compact: bool) -> None:
+        self.plan = plan
+        self.target = target
+        self.linker = linker
+        assert isinstance(plan.item, PytreeItem)
+        self.item = plan.item
+        self._arrays = _array_writer(self.item, target, linker, compact=compact)
+        self._inline: dict[Any, Produce] = {}
+
+    def begin(self) -> None:
+        self.target.mkdir()
+        self._copy_sidecars()
+        self._arrays.place(self.plan)
+
+    def _copy_sidecars(self) -> None:
+        """Everything that is not array data: Orbax's small files, and files that are foreign to it."""
+        left = foreign_in_item(Listing.of(self.item.directory)) if self.plan.is_new else []
+        for path in small_files(self.item):
+            if any(path.is_relative_to(foreign) for foreign in left):
+                continue
+            target = self.target / path.relative_to(self.item.directory)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self.linker.copy_tree(path, target)
+
+    def batch(self) -> AbstractContextManager[Batch]:
+        found: AbstractContextManager[Batch] = self._arrays.batch()
+        return found
+
+    def keep_value(self, leaf: PlannedLeaf, produce: Produce) -> None:
+        self._inline[leaf.path] = produce
+
+    def finish(self) -> None:
+        write_sidecars(self.plan, self.target)
+        if self.item.aggregate is not None:
+            write_aggregate(self.plan, self._inline, self.target / AGGREGATE)
+        self._arrays.finish()
+
+    @property
+    def raw_bytes(self) -> int:
+        return self._arrays.raw_bytes
+
+    @property
+    def read_before(self) -> ReadBefore:
+        """What whoever opens the finished item need not parse again."""
+        survey = self._arrays.survey if isinstance(self._arrays, OcdbtWriter) else None
+        return ReadBefore(self.item.sidecars, survey)
+
+
+class NoArrays:
+    """For items without stored arrays."""
+
+    raw_bytes = 0
+
+    def place(self, plan: ItemPlan) -> None:
+        """Nothing is stored."""
+
+    def batch(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def finish(self) -> None:
+        """Nothing was stored."""
+
+
+def _array_writer(item: PytreeItem, target: Path, linker: Linker, *, compact: bool) -> ArrayWriter:
+    store = item.store
+    if isinstance(store, PerLeafStore):
+        return PerLeafWriter(target, store.zarr, linker)
+    if isinstance(store, OcdbtStore):
+        return OcdbtWriter(target, store, linker, compact=compact)
+    if item.aggregate is not None:
+        return NoArrays()
+    fresh = OcdbtStore(item.directory, 3 if item.sidecars.use_zarr3 else 2)
+    return OcdbtWriter(target, fresh, linker, compact=True)
+
+
+def small_files(item: PytreeItem) -> list[Path]:
+    """What stands in an item's directory beside array data: Orbax's sidecars, and what is foreign to it.
+
+    Array data is what leaves name: folders with arrays that are no leaves (a backup) are foreign.
+    """
+    store = item.store
+    if isinstance(store, OcdbtStore):
+        data = {"manifest.ocdbt", *DATA_FOLDERS}
+        data |= {file.split("/", 1)[0] for file in store.survey.files}
+        data |= {folder.name for folder in database_folders(item.directory)}
+        return [item.directory / n for n in sorted(os.listdir(item.directory)) if n not in data]
+    names = {leaf.array.name for leaf in item.leaves.values() if leaf.array is not None}
+    found = list(_beside(item.directory, "", names, _folders_above(names)))
+    bare = [leaf.array for leaf in item.leaves.values() if leaf.array and not leaf.array.name]
+    own = {key.partition("/")[0] for array in bare for key in array.keys}
+    found = [path for path in found if path.name not in own]
+    if ARRAY_METADATAS in names:  # a leaf that is called like the folder of these sidecars
+        found += sorted((item.directory / ARRAY_METADATAS).glob(f"{PROCESS_FILE}*"))
+    return found
+
+
+def foreign_folders(item: PytreeItem) -> list[Path]:
+    """Folders of a per-leaf item that hold no leaf and are not Orbax's."""
+    if not isinstance(item.store, PerLeafStore):
+        return []
+    return [p for p in small_files(item) if p.is_dir() and p.name != ARRAY_METADATAS]
+
+
+def _beside(folder: Path, prefix: str, names: set[str], above: set[str]) -> Iterator[Path]:
+    """What stands in a folder and holds no leaf; leaves with slashes in their keys lie in folders of their own."""
+    for entry in sorted(os.listdir(folder)):
+        name = prefix + entry
+        if name in names:
+            continue
+        if name in above:
+            yield from _beside(folder / entry, f"{name}/", names, above)
+        else:
+            yield folder / entry
+
+
+def _folders_above(names: set[str]) -> set[str]:
+    """The folders in which leaves lie whose names contain slashes."""
+    return {
+        name[:at] for name in names if "/" in name for at, char in enumerate(name) if char == "/"
+    }

@@ -1,0 +1,193 @@
+"""For every output leaf of an item: how its stored array comes about, decided before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from surgery_cli.draft.recipe import LeafRecipe
+from surgery_cli.store.open.item import Item, PytreeItem, StoredLeaf
+from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
+from surgery_cli.store.orbax.zarr import ArrayDocument, new_document, revised
+from surgery_cli.tree.paths import LeafPath, stored_name
+from surgery_cli.tree.specs import LeafSpec
+
+
+class Way(StrEnum):
+    """How a stored array gets into the new item."""
+
+    KEEP = "keep"
+    """Same store, same name: by reference."""
+    MOVE = "move"
+    """Same store, another name: by reference."""
+    GRAFT = "graft"
+    """From another store of the same kind: by reference to its files."""
+    RAW = "raw"
+    """From a store of another layout and the same zarr version: encoded bytes are copied, not decoded."""
+    ENCODE = "encode"
+    """Values are computed or decoded, and written."""
+    NONE = "none"
+    """No stored array: empties, strings, values inline in ``checkpoint``."""
+
+
+class PlannedLeaf(msgspec.Struct, frozen=True, gc=False):
+    """An output leaf of an item: where it goes, what it is made of, and how.
+
+    ``path`` is inside the item; ``draft_path`` in the draft. ``origin`` and ``origin_path`` are the item that holds
+    the stored leaf and the path in it (None for values made of nothing), ``array`` the stored array of that leaf, if it
+    has one. ``document`` is the array document to write for ENCODE.
+    """
+
+    path: LeafPath
+    draft_path: LeafPath
+    recipe: LeafRecipe
+    way: Way
+    name: str
+    origin: Item | None = None
+    origin_path: LeafPath | None = None
+    array: StoredArray | None = None
+    document: dict[str, Any] | None = None
+
+    @property
+    def spec(self) -> LeafSpec:
+        return self.recipe.spec
+
+    @property
+    def origin_array(self) -> StoredArray:
+        """The stored array that is referred to (for KEEP, MOVE, GRAFT, RAW)."""
+        assert self.array is not None
+        return self.array
+
+    @property
+    def origin_store(self) -> ArrayStore:
+        assert isinstance(self.origin, PytreeItem)
+        assert self.origin.store is not None
+        return self.origin.store
+
+
+class ItemPlan(msgspec.Struct, frozen=True, dict=True):
+    """All output leaves of one item, in order.
+
+    ``is_new``: the item stands beside the one that it is like; files that are foreign to Orbax stay with that one.
+    """
+
+    item: Item
+    leaves: list[PlannedLeaf]
+    is_new: bool = False
+
+    @cached_property
+    def _by_way(self) -> dict[Way, list[PlannedLeaf]]:
+        found: dict[Way, list[PlannedLeaf]] = {}
+        for leaf in self.leaves:
+            found.setdefault(leaf.way, []).append(leaf)
+        return found
+
+    def of(self, *ways: Way) -> Sequence[PlannedLeaf]:
+        """The leaves that come about in one of these ways, in order."""
+        there = [way for way in ways if way in self._by_way]
+        if len(there) < 2:
+            return self._by_way[there[0]] if there else ()
+        return [leaf for leaf in self.leaves if leaf.way in there]
+
+    @property
+    def is_untouched(self) -> bool:
+        """True if every leaf stays where and as it was, and none is gone."""
+        same = all(
+            leaf.recipe.is_by_reference
+            and leaf.origin is self.item
+            and leaf.origin_path == leaf.path
+            for leaf in self.leaves
+        )
+        return same and len(self.leaves) == len(self.item.tree)
+
+
+def planned(
+    item: Item,
+    path: LeafPath,
+    draft_path: LeafPath,
+    recipe: LeafRecipe,
+    origin: Item | None,
+    origin_path: LeafPath | None,
+) -> PlannedLeaf:
+    """Decide how one output leaf of ``item`` comes about."""
+    stored = None
+    if isinstance(origin, PytreeItem) and origin_path is not None:
+        stored = origin.leaves[origin_path]
+    array = stored.array if stored is not None else None
+    if array is not None and origin is item and origin_path == path:
+        name = array.name  # as it is stored, where no `_METADATA` ties names to paths
+        if not recipe.steps:
+            return PlannedLeaf(path, draft_path, recipe, Way.KEEP, name, origin, path, array)
+    else:
+        name = stored_name(path)
+    way = _way(item, name, recipe, origin, stored)
+    document = _document(item, name, recipe.spec, array) if way is Way.ENCODE else None
+    return PlannedLeaf(path, draft_path, recipe, way, name, origin, origin_path, array, document)
+
+
+def _way(
+    item: Item, name: str, recipe: LeafRecipe, origin: Item | None, stored: StoredLeaf | None
+) -> Way:
+    if not recipe.spec.has_array:
+        return Way.NONE
+    if not isinstance(item, PytreeItem):
+        return Way.ENCODE if is_converted(item) else Way.NONE
+    if _stays_inline(item, origin, stored):
+        return Way.NONE
+    if recipe.steps or not isinstance(origin, PytreeItem) or stored is None:
+        return Way.ENCODE
+    if stored.array is None or origin.store is None:
+        return Way.ENCODE
+    if origin is item:
+        return Way.KEEP if stored.array.name == name else Way.MOVE
+    if item.store is None or origin.store.zarr != item.store.zarr:
+        return Way.ENCODE
+    if _family(origin.store) == _family(item.store):
+        return Way.GRAFT
+    return Way.RAW
+
+
+def is_converted(item: Item) -> bool:
+    """True for formats that are only read: they come out as an Orbax directory."""
+    return item.layout == "safetensors"
+
+
+def _family(store: ArrayStore) -> str:
+    return store.layout.split(" ")[0]
+
+
+def _stays_inline(item: PytreeItem, origin: Item | None, stored: StoredLeaf | None) -> bool:
+    """True if the value goes into ``checkpoint``: it stood there, or the item has nowhere else."""
+    if item.store is None and item.aggregate is not None:
+        return True
+    return origin is item and stored is not None and stored.is_inline
+
+
+def _document(item: Item, name: str, spec: LeafSpec, origin: StoredArray | None) -> dict[str, Any]:
+    """The array document of a written leaf, in the way of the array that stood there, or of its origin."""
+    if not isinstance(item, PytreeItem):
+        return new_document(2, spec.shape, spec.dtype)
+    like = _model(item, name, origin)
+    zarr = item.store.zarr if item.store else _declared_zarr(item)
+    if like is None or like.zarr != zarr:
+        return new_document(zarr, spec.shape, spec.dtype, _any_document(item))
+    return revised(like, spec.shape, spec.dtype)
+
+
+def _model(item: PytreeItem, name: str, origin: StoredArray | None) -> ArrayDocument | None:
+    if item.store is not None and name in item.store.arrays:
+        return item.store.arrays[name].document
+    return None if origin is None else origin.document
+
+
+def _any_document(item: PytreeItem) -> ArrayDocument | None:
+    arrays = item.store.arrays if item.store else {}
+    return next((array.document for array in arrays.values()), None)
+
+
+def _declared_zarr(item: PytreeItem) -> int:
+    return 3 if item.sidecars.use_zarr3 else 2

@@ -1,0 +1,83 @@
+"""What killed runs have left: staging directories, found by their names, and removed where their writer is dead."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from surgery_cli.errors import WriteError
+from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.write.owners import Owner, State, is_staging, owner_of
+
+
+class Leftover(msgspec.Struct, frozen=True):
+    """A staging directory, and what is known of the run that made it."""
+
+    path: Path
+    owner: Owner | None
+
+    @property
+    def state(self) -> State:
+        return State.UNKNOWN if self.owner is None else self.owner.state
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files in it that have no other name: what its removal gives back."""
+        total = 0
+        for folder, _, files in os.walk(self.path):
+            for name in files:
+                status = os.lstat(os.path.join(folder, name))
+                total += status.st_size if status.st_nlink == 1 else 0
+        return total
+
+    def remove(self) -> None:
+        """Remove it.
+
+        Raises:
+            WriteError: something in it cannot be removed.
+        """
+        try:
+            shutil.rmtree(self.path)
+        except FileNotFoundError:
+            return  # by somebody else meanwhile
+        except OSError as error:
+            raise WriteError(
+                f"'{self.path}' cannot be removed",
+                why=f"{error.strerror}: '{error.filename}'",
+                fix="remove it as the user who made it",
+            ) from error
+
+
+def leftovers_of(destination: Path) -> list[Leftover]:
+    """The staging directories of runs to ``destination``."""
+    return _found(destination.absolute().parent, f".{destination.absolute().name}{STAGING_MARK}")
+
+
+def leftovers_in(directory: Path) -> list[Leftover]:
+    """All staging directories that stand in a directory."""
+    return _found(directory, ".")
+
+
+def _found(directory: Path, begin: str) -> list[Leftover]:
+    try:
+        entries = sorted(os.scandir(directory), key=lambda e: e.name)
+    except OSError:
+        return []
+    return [
+        Leftover(Path(entry.path), owner_of(Path(entry.path)))
+        for entry in entries
+        if entry.name.startswith(begin)
+        and is_staging(entry.name)
+        and entry.is_dir(follow_symlinks=False)
+    ]
+
+
+def remove_dead(destination: Path) -> list[Path]:
+    """Remove what runs to ``destination`` have left that are known to be dead; returns what was removed."""
+    dead = [left for left in leftovers_of(destination) if left.state is State.DEAD]
+    for left in dead:
+        left.remove()
+    return [left.path for left in dead]

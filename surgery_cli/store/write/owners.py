@@ -1,0 +1,124 @@
+"""Who builds in a staging directory: it says so from its first moment, so that what a killed run left can go."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import re
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.store.filesystem.listing import STAGING_MARK
+
+OWNER_FILE: Final = ".surgery-owner.json"
+"""In a staging directory, beside what is built: never a part of it."""
+
+_STAGING: Final = re.compile(
+    rf"\..+{re.escape(STAGING_MARK)}[0-9a-f]{{8}}"
+    r"(?:-(?P<pid>[0-9]+)-(?P<started>[0-9]*)-(?P<machine>[0-9a-f]{8}))?",
+    re.DOTALL,
+)
+
+
+class State(StrEnum):
+    """What is known of the run that made a staging directory."""
+
+    LIVING = "living"
+    DEAD = "dead"
+    ELSEWHERE = "elsewhere"
+    """On another machine, in another container, or before this machine was started: it may still run."""
+    UNKNOWN = "unknown"
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """A process: ``machine`` marks where its number means it, ``started`` tells it from a later one of that number."""
+
+    host: str
+    machine: str
+    pid: int
+    started: str
+
+    @classmethod
+    def here(cls) -> Owner:
+        """This process."""
+        pid = os.getpid()
+        return cls(platform.node(), _machine(), pid, _started(pid) or "")
+
+    @property
+    def state(self) -> State:
+        if self.machine != _machine():
+            return State.ELSEWHERE
+        started = _started(self.pid)
+        if started is None:
+            return State.DEAD
+        is_same = not started or not self.started or started == self.started
+        return State.LIVING if is_same else State.DEAD
+
+
+def make_owned(directory: Path) -> None:
+    """Make a staging directory that holds its owner's file as soon as it has its name; nobody else may enter.
+
+    Until then its name tells the owner.
+    """
+    owner = Owner.here()
+    born = name_before(directory, owner)
+    born.mkdir(0o700)
+    (born / OWNER_FILE).write_bytes(msgspec.json.encode(owner))
+    born.rename(directory)
+
+
+def name_before(directory: Path, owner: Owner) -> Path:
+    """What a staging directory is called until its owner's file is written."""
+    return directory.with_name(f"{directory.name}-{owner.pid}-{owner.started}-{owner.machine}")
+
+
+def is_staging(name: str) -> bool:
+    """True for the name of a staging directory."""
+    return _STAGING.fullmatch(name) is not None
+
+
+def owner_of(directory: Path) -> Owner | None:
+    """Whose staging directory it is; None if that cannot be told (an earlier release, a damaged file)."""
+    try:
+        return decode_json((directory / OWNER_FILE).read_bytes(), type=Owner)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        named = _STAGING.fullmatch(directory.name)
+    if named is None or named["pid"] is None:
+        return None
+    host = platform.node() if named["machine"] == _machine() else ""
+    return Owner(host, named["machine"], int(named["pid"]), named["started"])
+
+
+@cache
+def _machine() -> str:
+    """A mark of this machine since it was started, and of the process numbers that are seen here."""
+    boot = numbers = ""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        numbers = os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(f"{platform.node()}\0{boot}\0{numbers}".encode()).hexdigest()[:8]
+
+
+def _started(pid: int) -> str | None:
+    """When a process was started, in the system's clock ticks ('' if it does not tell); None if there is none."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return None
+    except PermissionError:
+        pass  # somebody else's
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return "" if not Path("/proc/self/stat").exists() else None
+    except OSError:
+        return ""
+    state, *rest = fields.rpartition(")")[2].split()
+    return None if state in "ZX" else rest[18]

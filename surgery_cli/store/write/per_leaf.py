@@ -1,0 +1,78 @@
+"""Writes arrays as a directory for each leaf."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surgery_cli.store.filesystem.links import Linker
+from surgery_cli.store.filesystem.write_failures import write_errors
+from surgery_cli.store.orbax.arrays import Window, new_context
+from surgery_cli.store.orbax.stored_values import copy_to
+from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
+from surgery_cli.store.write.arrays import open_for_writing
+from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tensorstore as ts
+
+
+class PerLeafWriter:
+    """Arrays as directories: untouched ones are linked file by file; a rename is another name for the same files."""
+
+    def __init__(self, target: Path, zarr: int, linker: Linker) -> None:
+        self.target = target
+        self.zarr = zarr
+        self.linker = linker
+        self.raw_bytes = 0
+        self._context = new_context()
+        self._opened: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def place(self, plan: ItemPlan) -> None:
+        for leaf in plan.of(Way.KEEP, Way.MOVE, Way.GRAFT):
+            source = leaf.origin_store.directory / leaf.origin_array.name
+            for key in leaf.origin_array.keys:
+                target = self.target / leaf.name / key
+                target.parent.mkdir(parents=True, exist_ok=True)
+                self.linker.carry(source / key, target)
+        for leaf in plan.of(Way.RAW):
+            for key, value in leaf.origin_store.stored_values(leaf.origin_array.name).items():
+                target = self.target / leaf.name / key
+                target.parent.mkdir(parents=True, exist_ok=True)
+                copy_to(value, target)
+                self.raw_bytes += len(value)
+
+    @contextmanager
+    def batch(self) -> Iterator[PerLeafWriter]:
+        """Writes are visible at once; there is no transaction over directories."""
+        self._opened.clear()
+        yield self
+        self._opened.clear()
+
+    def begin(self, leaf: PlannedLeaf) -> None:
+        """Nothing stands there: arrays that are written were not linked."""
+
+    def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
+        with self._lock:
+            array = self._opened.get(leaf.name)
+            if array is None:
+                array = self._opened[leaf.name] = self._array(leaf)
+        with write_errors(str(leaf.draft_path)):  # without a transaction, it is on disk afterwards
+            array[window].write(values, can_reference_source_data_indefinitely=True).result()
+
+    def _array(self, leaf: PlannedLeaf) -> ts.TensorStore:
+        kvstore = {"driver": "file", "path": f"{self.target / leaf.name}/"}
+        exists = (self.target / leaf.name / DOCUMENT_NAMES[self.zarr]).exists()
+        with write_errors(str(leaf.draft_path)):
+            array: ts.TensorStore = open_for_writing(
+                self.zarr, kvstore, leaf.document, self._context, create=not exists
+            )
+        return array
+
+    def finish(self) -> None:
+        """Nothing to drop: what is not in the plan was not linked."""

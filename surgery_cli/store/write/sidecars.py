@@ -1,0 +1,296 @@
+"""Rewriting an item's sidecars for a new tree; files that need no change are copied as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.orbax.rich_types import rewritten_tree
+from surgery_cli.store.orbax.sidecars import (
+    ARRAY_METADATAS,
+    METADATA,
+    SHARDING,
+    STRINGS,
+    TREE,
+    VALUE_TYPES,
+    Entry,
+    entry_key,
+    key_records,
+    sharding_key,
+)
+from surgery_cli.store.write.arrays import write_file
+from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.tree import json_pointer
+from surgery_cli.tree.paths import stored_name
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+
+
+def refuse_damaged_sidecars(plan: ItemPlan) -> None:
+    """Refuse an edit of an item whose small files are damaged, unless they can come along as they are.
+
+    Raises:
+        CheckpointError: the edit would have to write one anew, or Orbax could not restore the result as it is.
+    """
+    item = plan.item
+    if not isinstance(item, PytreeItem):
+        return
+    for file, why in item.sidecars.damaged.items():
+        path = item.directory / file
+        lost = "restores only to shardings that it is given"
+        if file != SHARDING:
+            lost = "restores typed PRNG keys as plain uint32, and all else as it is"
+        elif not _is_rewritten(item, plan):
+            continue
+        raise CheckpointError(
+            f"'{path}' is damaged, and a new checkpoint needs it",
+            why=why,
+            fix="copy the file again from where it was whole; or move it away, and Orbax " + lost,
+        )
+
+
+def _is_rewritten(item: PytreeItem, plan: ItemPlan) -> bool:
+    """True if the small files must say anything else than before."""
+    paths = {leaf.path for leaf in plan.leaves}
+    is_changed = any(not _stands_as_it_was(item, leaf) for leaf in plan.leaves)
+    return is_changed or any(path not in paths for path in item.tree)
+
+
+def write_sidecars(plan: ItemPlan, target: Path) -> None:
+    """Write what the new tree needs of ``_METADATA``, ``_sharding``, ``array_metadatas`` and ``_strings.json``.
+
+    The target already holds copies of the source's files; those that stay true are left alone.
+    """
+    item = plan.item
+    assert isinstance(item, PytreeItem)
+    if not _is_rewritten(item, plan):
+        return
+    _write_metadata(item, plan, target)
+    _write_sharding(item, plan, target)
+    _write_array_metadatas(item, plan, target)
+    _write_strings(item, plan, target)
+
+
+def _stands_as_it_was(item: PytreeItem, leaf: PlannedLeaf) -> bool:
+    """True if no sidecar says anything else of the leaf than before."""
+    old = item.tree.get(leaf.path)
+    if old is None or not old.agrees_with(leaf.spec):
+        return False
+    if leaf.way is Way.GRAFT or leaf.way is Way.RAW or leaf.way is Way.MOVE:
+        return False
+    if leaf.spec.kind is LeafKind.STRING:
+        return leaf.origin is item and leaf.origin_path == leaf.path
+    return leaf.way is not Way.ENCODE or write_shape(leaf) == old.write_shape
+
+
+def write_shape(leaf: PlannedLeaf) -> tuple[int, ...] | None:
+    """The shape of what is stored whole, as the new sidecars must say it."""
+    if leaf.document is None:
+        return leaf.origin_array.document.write_shape if leaf.way is not Way.NONE else None
+    if leaf.document["zarr_format"] == 2:
+        return tuple(leaf.document["chunks"])
+    return tuple(leaf.document["chunk_grid"]["configuration"]["chunk_shape"])
+
+
+def _chunk_shape(leaf: PlannedLeaf) -> tuple[int, ...] | None:
+    if leaf.document is None:
+        return leaf.origin_array.document.chunk_shape
+    if leaf.document["zarr_format"] == 3:
+        for codec in leaf.document["codecs"]:
+            if codec["name"] == "sharding_indexed":
+                return tuple(codec["configuration"]["chunk_shape"])
+    return write_shape(leaf)
+
+
+def _write_metadata(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
+    if item.sidecars.metadata is None:
+        return
+    entries = {entry_key(leaf.path): _entry(item, leaf) for leaf in plan.leaves}
+    document = {TREE: entries, **item.sidecars.metadata}
+    if isinstance(document.get("value_metadata_tree"), str):
+        values = {
+            leaf.path: entries[entry_key(leaf.path)]["value_metadata"] for leaf in plan.leaves
+        }
+        origins = {
+            leaf.path: leaf.origin_path
+            for leaf in plan.leaves
+            if leaf.origin is item and leaf.origin_path is not None
+        }
+        old = decode_json(document["value_metadata_tree"])
+        document["value_metadata_tree"] = json.dumps(rewritten_tree(old, values, origins))
+    write_file(target / METADATA, json.dumps(document).encode())
+
+
+def _entry(item: PytreeItem, leaf: PlannedLeaf) -> Entry:
+    """A leaf's entry: its old one where it has one (unknown fields stay), made anew else."""
+    old = None
+    if leaf.origin is item and leaf.origin_path is not None:
+        old = (item.sidecars.values or {}).get(leaf.origin_path)
+    if old is None:
+        old = (item.sidecars.values or {}).get(leaf.path)
+    value: Entry = dict(old) if old else {"skip_deserialize": False}
+    was = value.get("value_type")
+    spec = leaf.spec
+    value["value_type"] = spec.empty if spec.kind is LeafKind.EMPTY else VALUE_TYPES[spec.kind]
+    if value["value_type"] != was or spec.kind is LeafKind.EMPTY:
+        value["skip_deserialize"] = spec.kind is LeafKind.EMPTY
+    shape = write_shape(leaf) if leaf.way is not Way.NONE else None
+    states_shape = "write_shape" in value or (old is None and item.sidecars.states_write_shapes)
+    if shape is not None and spec.kind in (LeafKind.ARRAY, LeafKind.KEY) and states_shape:
+        value["write_shape"] = list(shape)
+    elif shape is None or spec.kind not in (LeafKind.ARRAY, LeafKind.KEY):
+        value.pop("write_shape", None)
+    return {"key_metadata": key_records(leaf.path), "value_metadata": value}
+
+
+def _device_arrays(leaves: Iterable[PlannedLeaf]) -> list[PlannedLeaf]:
+    """Leaves that have entries in `_sharding` and `array_metadatas`: jax arrays that are stored."""
+    return [
+        leaf
+        for leaf in leaves
+        if leaf.way is not Way.NONE and leaf.spec.kind in (LeafKind.ARRAY, LeafKind.KEY)
+    ]
+
+
+def _write_sharding(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
+    if item.sidecars.sharding is None and not (
+        item.sidecars.values and _device_arrays(plan.leaves)
+    ):
+        return
+    old = item.sidecars.sharding or {}
+    if not old and not any(leaf.spec.sharding for leaf in plan.leaves):
+        return
+    document = {}
+    for leaf in _device_arrays(plan.leaves):
+        text = _sharding(item, leaf)
+        if text is not None:
+            document[sharding_key(leaf.name)] = text
+    write_file(target / SHARDING, msgspec.json.encode(document))
+
+
+def _sharding(item: PytreeItem, leaf: PlannedLeaf) -> str | None:
+    """The leaf's sharding: its own, its origin's, or a replicated one of the kind that others have."""
+    own = item.sidecars.sharding_of(leaf.name) if leaf.origin is not item else None
+    for text in (own, leaf.spec.sharding, item.sidecars.sharding_of(leaf.name)):
+        if text is not None and fits(text, leaf.spec):
+            return text
+    model = next(iter((item.sidecars.sharding or {}).values()), None) or leaf.spec.sharding
+    return None if model is None else _replicated(model)
+
+
+def fits(sharding: str, spec: LeafSpec) -> bool:
+    """True if a stored NamedSharding can hold an array of this shape; other kinds always can.
+
+    Raises:
+        CheckpointError: the stored text has another form.
+    """
+    fields = _sharding_fields(sharding)
+    if fields.get("sharding_type") != "NamedSharding":
+        return True
+    try:
+        return _divides(fields, spec)
+    except (KeyError, TypeError) as error:
+        raise _unknown_sharding(sharding, f"{type(error).__name__}: {error}") from None
+
+
+def _divides(fields: dict[str, Any], spec: LeafSpec) -> bool:
+    sizes = dict(zip(fields["axis_names"], fields["shape"], strict=False))
+    partitions = fields["partition_spec"]
+    if len(partitions) > len(spec.shape):
+        return False
+    for axes, length in zip(partitions, spec.shape, strict=False):
+        count = 1
+        for axis in axes if isinstance(axes, list) else [axes]:
+            count *= sizes.get(axis, 1) if axis is not None else 1
+        if length % count:
+            return False
+    return True
+
+
+def _sharding_fields(sharding: str) -> dict[str, Any]:
+    try:
+        fields = decode_json(sharding)
+    except (msgspec.DecodeError, TypeError) as error:
+        raise _unknown_sharding(sharding, str(error)) from None
+    if not isinstance(fields, dict):
+        raise _unknown_sharding(sharding, "not a JSON object")
+    return fields
+
+
+def _unknown_sharding(sharding: str, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"an entry of `{SHARDING}` cannot be understood: {str(sharding)[:80]!r}",
+        why=why,
+        fix="it is damaged; copy the checkpoint again from where it was whole",
+    )
+
+
+def _replicated(sharding: str) -> str:
+    fields = _sharding_fields(sharding)
+    if fields.get("sharding_type") == "NamedSharding":
+        fields["partition_spec"] = []
+    return json.dumps(fields)
+
+
+def _write_array_metadatas(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
+    documents = item.sidecars.array_metadatas
+    leaves = _device_arrays(plan.leaves)
+    has_keys = any(leaf.spec.kind is LeafKind.KEY for leaf in leaves)
+    if not documents:
+        if not has_keys:
+            return
+        documents = {"process_0": {"array_metadatas": []}}
+    (target / ARRAY_METADATAS).mkdir(exist_ok=True)
+    first = next(iter(documents))
+    listed = {
+        file: {e["array_metadata"]["param_name"] for e in document.get("array_metadatas", [])}
+        for file, document in documents.items()
+    }
+    rewritten: dict[str, list[Entry]] = {file: [] for file in documents}
+    for leaf in leaves:
+        old_name = (
+            stored_name(leaf.origin_path) if leaf.origin is item and leaf.origin_path else leaf.name
+        )
+        holders = [file for file in documents if old_name in listed[file]] or [first]
+        entry = {"array_metadata": _array_entry(item, leaf, old_name)}
+        for file in holders:
+            rewritten[file].append(entry)
+    for file, entries in rewritten.items():
+        document = {**documents[file], "array_metadatas": entries}
+        write_file(target / ARRAY_METADATAS / file, json.dumps(document).encode())
+
+
+def _array_entry(item: PytreeItem, leaf: PlannedLeaf, old_name: str) -> Entry:
+    old = item.sidecars.array_entries.get(old_name) or {}
+    shape = write_shape(leaf)
+    assert shape is not None
+    chunks = _chunk_shape(leaf) or shape
+    extension = dict(old.get("ext_metadata") or {})
+    extension.pop("random_key_impl", None)
+    if leaf.spec.key_impl is not None:
+        extension["random_key_impl"] = leaf.spec.key_impl
+    return {
+        **old,
+        "param_name": leaf.name,
+        "write_shape": list(shape),
+        "chunk_shape": list(chunks),
+        "ext_metadata": extension or None,
+    }
+
+
+def _write_strings(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
+    texts = [
+        (stored_name(leaf.path), leaf.origin.read(leaf.origin_path))
+        for leaf in plan.leaves
+        if leaf.spec.kind is LeafKind.STRING and leaf.origin is not None and leaf.origin_path
+    ]
+    if texts:
+        write_file(target / STRINGS, json.dumps(json_pointer.document_of(texts)).encode())
+    elif item.sidecars.strings is not None:
+        (target / STRINGS).unlink(missing_ok=True)

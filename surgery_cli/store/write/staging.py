@@ -1,0 +1,262 @@
+"""The new checkpoint before it has its name: built beside the destination, renamed once, or removed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
+from types import TracebackType
+from typing import Final, Self
+
+from surgery_cli.errors import WriteError
+from surgery_cli.store.filesystem.links import exchange, rename_exclusively
+from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, STAGING_MARK
+from surgery_cli.store.write.destination import already_there, real_path
+from surgery_cli.store.write.owners import OWNER_FILE, Owner, make_owned, name_before
+
+completed: Final[list[Path]] = []
+"""The destination of the last run in this process, if it got its name: what a run that ends late must say."""
+
+remaining: Final[list[Path]] = []
+"""What the last run in this process built, and could not remove."""
+
+NOTHING_LEFT: Final = "nothing was left behind"
+
+
+def aftermath() -> str:
+    """What stands now that the last run in this process has ended before its report."""
+    said = [f"'{path}' is complete, only its report is missing" for path in completed]
+    return "; ".join(said + remaining_notes()) or NOTHING_LEFT
+
+
+def remaining_notes() -> list[str]:
+    """What the last run in this process could not remove."""
+    return [
+        f"'{path}' could not be removed: `surgery clean {quote(str(path))}` once that is possible"
+        for path in remaining
+    ]
+
+
+class Staging:
+    """A context: inside, ``directory`` is where to build; ``commit`` gives it its name; else nothing is left.
+
+    The directory stands in the destination's parent, under a name that checkpoint managers and this program
+    recognise as unfinished.
+    """
+
+    def __init__(self, destination: Path, *, force: bool = False) -> None:
+        self.destination = real_path(destination)
+        self.force = force
+        self.directory = self.destination.with_name(
+            f".{self.destination.name}{STAGING_MARK}{secrets.token_hex(4)}"
+        )
+        self._made_parents: list[Path] = []
+        self._is_committed = False
+
+    @property
+    def new(self) -> Path:
+        """What will become the destination: a file or directory inside the staging directory."""
+        return self.directory / self.destination.name
+
+    def __enter__(self) -> Self:
+        completed.clear()
+        remaining.clear()
+        missing = []
+        parent = self.destination.parent
+        while not parent.exists():
+            missing.append(parent)
+            parent = parent.parent
+        try:
+            for folder in reversed(missing):
+                folder.mkdir()
+                self._made_parents.append(folder)
+            make_owned(self.directory)
+        except OSError as error:
+            self._remove()
+            raise WriteError(
+                f"'{self.directory}' cannot be made", why=error.strerror or str(error)
+            ) from error
+        except BaseException:  # a signal between these lines: `__exit__` is not called then
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with uninterrupted():
+            self._remove()
+
+    def _remove(self) -> None:
+        """Remove what was built, unless it has got its name."""
+        for directory in (self.directory, name_before(self.directory, Owner.here())):
+            shutil.rmtree(directory, ignore_errors=True)
+            if os.path.lexists(directory):
+                remaining.append(directory)
+        if not self._is_committed:
+            self._remove_parents()
+
+    def _remove_parents(self) -> None:
+        for folder in reversed(self._made_parents):
+            try:
+                folder.rmdir()
+            except OSError:
+                break  # somebody else has put something there
+
+    def commit(self) -> None:
+        """Make everything durable, then let the destination appear, whole.
+
+        Once it has its name the run is done: a signal that comes then no longer ends it as interrupted.
+
+        Raises:
+            DestinationError: it has come to exist meanwhile.
+        """
+        sync_tree(self.new)
+        with uninterrupted():
+            self._give_name()
+
+    @property
+    def _companion(self) -> Path:
+        """The record of a checkpoint that is a single file stands beside it, and gets its name with it."""
+        return self.destination.with_name(f"{self.destination.name}.surgery.json")
+
+    def _give_name(self) -> None:
+        """Let the old record go, the new checkpoint come, and then its record.
+
+        Whoever looks in between finds a checkpoint without a record, never one beside the record of another.
+        """
+        if not self.force and os.path.lexists(self.destination):
+            raise already_there(self.destination)
+        aside = self.directory / f"{OWNER_FILE}.record"
+        has_record = os.path.lexists(self._companion)
+        if has_record:
+            self._companion.rename(aside)
+        try:
+            replaced = self._take_place()
+        except BaseException:
+            if has_record:
+                aside.rename(self._companion)
+            raise
+        self._is_committed = True
+        completed.append(self.destination)
+        built = self.directory / self._companion.name
+        if built.exists():
+            sync_tree(built)
+            built.replace(self._companion)
+        sync_directory(self.destination.parent)
+        if replaced is not None:
+            remove(replaced)
+        for folder in self._made_parents:
+            sync_directory(folder.parent)
+
+    def _take_place(self) -> Path | None:
+        """Give the new checkpoint its name; what stood there, if that is still to be removed."""
+        try:
+            rename_exclusively(self.new, self.destination)
+        except FileExistsError:
+            if not self.force:
+                raise already_there(self.destination) from None
+            return self._replace()
+        return None
+
+    def _replace(self) -> Path | None:
+        """Put the new in the place of the old, which goes only once the new stands; returns where it is then.
+
+        What an earlier interrupted replacement set aside goes too: it came before what is replaced now.
+        """
+        if (left := set_aside_of(self.destination)) is not None:
+            remove(left)
+        if exchange(self.new, self.destination):
+            return None  # the old one now lies in the staging directory, and goes with it
+        old = self.destination.with_name(self.destination.name + SET_ASIDE_SUFFIX)
+        self.destination.rename(old)
+        try:
+            self.new.rename(self.destination)
+        except OSError:
+            old.rename(self.destination)
+            raise
+        return old
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """While the block runs, requests to end are passed over; only the main thread gets any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def set_aside_of(destination: Path) -> Path | None:
+    """``DST.surgery-old``, if an interrupted exchange left it."""
+    real = real_path(destination)
+    old = real.with_name(real.name + SET_ASIDE_SUFFIX)
+    return old if os.path.lexists(old) else None
+
+
+def recover_old(destination: Path) -> Path | None:
+    """Restore ``DST.surgery-old`` that an interrupted exchange left; returns what was restored.
+
+    Where something else stands at the destination by now, both are left as they are: whose it is cannot be told.
+    """
+    real, old = real_path(destination), set_aside_of(destination)
+    if old is None or os.path.lexists(real):
+        return None
+    old.rename(real)
+    sync_directory(real.parent)
+    return real
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a directory with everything in it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sync_tree(path: Path) -> None:
+    """fsync every file and directory at and below ``path``."""
+    for file, is_directory in _walk(path):
+        if is_directory:
+            sync_directory(file)
+        else:
+            descriptor = os.open(file, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """fsync a directory, so that the names in it last."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _walk(path: Path) -> Iterator[tuple[Path, bool]]:
+    if not path.is_dir():
+        yield path, False
+        return
+    for folder, _, files in os.walk(path):
+        for name in files:
+            yield Path(folder, name), False
+        yield Path(folder), True

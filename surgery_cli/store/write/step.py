@@ -1,0 +1,311 @@
+"""Builds the new checkpoint in its staging place: what is carried along, the items, the record."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems
+from surgery_cli.errors import CheckpointError, PlanError, Problem
+from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.store.filesystem.links import Linker
+from surgery_cli.store.filesystem.listing import Listing, check_link, holds_pytree
+from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
+from surgery_cli.store.locate.location import Location
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.open.item import Item, PytreeItem, ReadBefore
+from surgery_cli.store.write.arrays import write_file
+from surgery_cli.store.write.item import ItemWriter, PytreeWriter, open_writer, small_files
+from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, planned
+from surgery_cli.store.write.sidecars import refuse_damaged_sidecars
+from surgery_cli.tree.paths import LeafPath
+
+RECORD = "surgery.json"
+
+
+def plan_items(
+    checkpoint: Checkpoint, draft: Draft, donors: Mapping[str, Checkpoint]
+) -> dict[str, ItemPlan]:
+    """For every item of the new checkpoint, how its leaves come about.
+
+    Raises:
+        PlanError: a leaf would stand in an item that does not exist.
+    """
+    made = draft.items.made
+    items = {name: checkpoint.items[made.get(name, name)] for name in (*checkpoint.items, *made)}
+    leaves: dict[str, list[PlannedLeaf]] = {name: [] for name in items}
+    strangers: list[Problem] = []
+    for path, recipe in draft.leaves.items():
+        try:
+            name, inner = _place(checkpoint, draft.items, path)
+        except KeyError:
+            strangers.append(
+                Problem(
+                    f"'{path}' would stand in an item '{path[0]}' that does not exist",
+                    why=f"the first key of a path names an item: {', '.join(items)}",
+                    fix="move it below one of the items",
+                    path=str(path),
+                )
+            )
+            continue
+        item = items[name]
+        origin, origin_path = None, None
+        if recipe.origin is not None:
+            holder = checkpoint if recipe.origin.source == SOURCE else donors[recipe.origin.source]
+            if isinstance(holder, Checkpoint):
+                origin, origin_path = holder.item_of(recipe.origin.path)
+        leaves[name].append(planned(item, inner, path, recipe, origin, origin_path))
+    if strangers:
+        raise PlanError.of(strangers)
+    if not draft.leaves and checkpoint.tree:
+        raise PlanError(
+            "no leaf would be left",
+            why=f"the plan deletes all {len(checkpoint.tree)} leaves",
+            fix="keep some; a checkpoint without leaves cannot be restored",
+        )
+    _refuse_root_lists(items, leaves)
+    plans = {name: ItemPlan(item, leaves[name], name in made) for name, item in items.items()}
+    for plan in plans.values():
+        refuse_damaged_sidecars(plan)
+    if made or not all(leaves.values()):
+        _refuse_damaged_step(checkpoint.location)
+    return plans
+
+
+def _refuse_damaged_step(location: Location) -> None:
+    """Items come and go in ``_CHECKPOINT_METADATA``: it must be understood."""
+    step = location.step_directory
+    if step is None or not (step / STEP_METADATA).is_file():
+        return
+    _, why = step_metadata(step)
+    if why:
+        raise CheckpointError(
+            f"'{step / STEP_METADATA}' is damaged, and an item would come or go",
+            why=why,
+            fix="copy the file again from where it was whole; or move it away, and name items where you restore",
+        )
+
+
+def _refuse_root_lists(items: Mapping[str, Item], leaves: Mapping[str, list[PlannedLeaf]]) -> None:
+    """Without `_METADATA`, a list at the root of an item would be read back as a dict."""
+    for name, item in items.items():
+        if isinstance(item, PytreeItem) and item.sidecars.metadata is not None:
+            continue
+        was_list = any(path and isinstance(path[0], int) for path in item.tree)
+        for leaf in leaves[name]:
+            if leaf.path and isinstance(leaf.path[0], int) and not was_list:
+                raise PlanError(
+                    f"'{leaf.draft_path}' would stand in a list at the root",
+                    why=f"'{item.directory.name}' has no `_METADATA`, and its layout keeps only dicts there",
+                    fix="take out a node that is a dict, or the node above the list",
+                    path=str(leaf.draft_path),
+                )
+
+
+def _place(checkpoint: Checkpoint, items: DraftItems, path: LeafPath) -> tuple[str, LeafPath]:
+    """The item of the new checkpoint in which a path of the draft stands, and the path in it."""
+    if not items.is_prefixed:
+        return checkpoint.place(path)
+    name = str(path[0])
+    if name not in checkpoint.items and name not in items.made:
+        raise KeyError(name)
+    return name, LeafPath(path[1:])
+
+
+def draft_items(checkpoint: Checkpoint) -> DraftItems:
+    """What the draft has to know of the step's items."""
+    location = checkpoint.location
+    keeps_kinds = all(item.layout != "flax msgpack" for item in checkpoint.items.values())
+    if location.shape not in ("root", "step") or not _is_directory_step(location):
+        return DraftItems(keeps_kinds=keeps_kinds)
+    assert location.step_directory is not None
+    return DraftItems(
+        names=tuple(location.items),
+        keeps_kinds=keeps_kinds,
+        is_prefixed=location.prefix_items,
+        taken=frozenset(entry.name for entry in os.scandir(location.step_directory)),
+        is_partial=any(holds_pytree(Listing.of(p)) for p in location.other_items.values()),
+    )
+
+
+class StepWriter:
+    """The new checkpoint under construction."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        plans: Mapping[str, ItemPlan],
+        new: Path,
+        linker: Linker,
+        *,
+        compact: Mapping[str, bool],
+        made: Mapping[str, str] | None = None,
+        as_step: int | None = None,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.plans = plans
+        self.new = new
+        self.linker = linker
+        self.compact = compact
+        self.items: dict[str, ItemWriter] = {}
+        self._made = dict(made or {})
+        self._as_step = as_step
+
+    def begin(self) -> None:
+        """Make the directories, carry along what no edit touches, place everything that is by reference."""
+        location = self.checkpoint.location
+        step_directory = self._carry_around(location)
+        if self.dropped or self._made:
+            self._record_items(step_directory)
+        for name, plan in self.plans.items():
+            if name in self.dropped:
+                continue
+            target = self._item_target(location, step_directory, name)
+            self.items[name] = open_writer(plan, target, self.linker, compact=self.compact[name])
+            self.items[name].begin()
+
+    @property
+    def dropped(self) -> list[str]:
+        """Items of which no leaf is left: they go, as a save without them would have left them out."""
+        return [name for name, plan in self.plans.items() if not plan.leaves]
+
+    def _record_items(self, step_directory: Path) -> None:
+        """In the step's metadata, made items get the handlers of those they are like; dropped ones lose theirs."""
+        path = step_directory / "_CHECKPOINT_METADATA"
+        if not path.is_file():
+            return
+        document, _ = step_metadata(step_directory)
+        handlers = document.get("item_handlers")
+        if isinstance(handlers, dict):
+            for name, like in self._made.items():
+                if like in handlers:
+                    handlers[name] = handlers[like]
+            for name in self.dropped:
+                handlers.pop(name, None)
+            write_file(path, json.dumps(document).encode())
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Names of the new checkpoint that are other ones in the source."""
+        location = self.checkpoint.location
+        is_new = self._as_step is not None and location.step_name is not None
+        return {self._step_name(location): str(location.step_name)} if is_new else {}
+
+    def finish(self) -> None:
+        for writer in self.items.values():
+            writer.finish()
+
+    @property
+    def read_before(self) -> dict[str, ReadBefore]:
+        """For every item, what whoever opens it need not parse again."""
+        return {
+            name: writer.read_before
+            for name, writer in self.items.items()
+            if isinstance(writer, PytreeWriter)
+        }
+
+    def _carry_around(self, location: Location) -> Path:
+        """Copy what stands beside the edited items; returns the new step (or flat, or item) directory or file."""
+        if location.shape == "root":
+            self.new.mkdir()
+            # plain files beside the steps may be needed to resume (a config); directories there are logs of their own
+            strangers = [
+                p
+                for p in location.foreign
+                if p.parent == location.root and p.exists() and not p.is_dir()
+            ]
+            for path in [*location.root_files, *strangers]:
+                self.linker.copy_tree(path, self.new / path.name)
+            step = self.new / self._step_name(location)
+        else:
+            step = self.new
+        if location.shape in ("root", "step") and _is_directory_step(location):
+            step.mkdir()
+            assert location.step_directory is not None
+            items = {path.name for path in location.items.values()}
+            for entry in sorted(os.scandir(location.step_directory), key=lambda e: e.name):
+                path = Path(entry.path)
+                if entry.name in items:
+                    continue
+                tree = self.checkpoint.unchosen.get(entry.name)
+                if isinstance(tree, PytreeItem):
+                    carry_item(tree, step / entry.name, self.linker)
+                else:  # no tree, or one that cannot be read: byte for byte
+                    self.linker.copy_tree(path, step / entry.name)
+        return step
+
+    def _step_name(self, location: Location) -> str:
+        name = location.step_name or ""
+        if self._as_step is None:
+            return name
+        digits = len(name) - len(name.rstrip("0123456789"))
+        number = name[len(name) - digits :]
+        width = len(number) if number.startswith("0") else 0
+        return f"{name[: len(name) - digits]}{self._as_step:0{width}d}"
+
+    @staticmethod
+    def _item_target(location: Location, step: Path, name: str) -> Path:
+        if location.shape in ("root", "step") and _is_directory_step(location):
+            return step / (location.items[name].name if name in location.items else name)
+        return step
+
+
+def carried_bytes(checkpoint: Checkpoint) -> int:
+    """Bytes of files that are copied whatever the edit: sidecars, other items that are no trees, foreign files."""
+    total = 0
+    for item in checkpoint.items.values():
+        if isinstance(item, PytreeItem):
+            total += sum(tree_bytes(path) for path in small_files(item))
+    location = checkpoint.location
+    if location.shape in ("root", "step") and _is_directory_step(location):
+        items = {path.name for path in location.items.values()}
+        assert location.step_directory is not None
+        for entry in list(os.scandir(location.step_directory)):
+            is_tree = entry.is_dir() and holds_pytree(Listing.of(Path(entry.path)))
+            if entry.name not in items and not is_tree:
+                total += tree_bytes(Path(entry.path))
+    return total + sum(tree_bytes(path) for path in location.root_files)
+
+
+def unchosen_bytes(checkpoint: Checkpoint) -> int:
+    """Bytes of the step's trees that were not chosen: they come along, their data by link."""
+    location = checkpoint.location
+    if location.shape not in ("root", "step"):
+        return 0
+    return sum(
+        tree_bytes(path)
+        for path in location.other_items.values()
+        if path.is_dir() and holds_pytree(Listing.of(path))
+    )
+
+
+def tree_bytes(path: Path) -> int:
+    """Bytes of a file, or of everything in a directory."""
+    check_link(path)
+    refuse_special(path)
+    if not path.is_dir():
+        return path.stat().st_size
+    return sum(tree_bytes(path / name) for name in os.listdir(path))
+
+
+def _is_directory_step(location: Location) -> bool:
+    """True if the items are subdirectories of the step, not the step itself."""
+    return location.step_directory is not None and all(
+        path != location.step_directory for path in location.items.values()
+    )
+
+
+def carry_item(item: PytreeItem, target: Path, linker: Linker) -> None:
+    """Take over a whole pytree item that no edit can touch (it was not chosen): data by link, the rest by copy."""
+    plan = ItemPlan(
+        item,
+        [
+            planned(item, path, path, recipe, item, path)
+            for path, recipe in Draft.of(item.tree, "").leaves.items()
+        ],
+    )
+    writer = open_writer(plan, target, linker, compact=False)
+    writer.begin()
+    writer.finish()

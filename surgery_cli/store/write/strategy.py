@@ -1,0 +1,97 @@
+"""Copy-on-write or compact: what each would cost, from metadata, and the choice between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from surgery_cli.store.filesystem.boundary import Boundary
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
+from surgery_cli.store.orbax.btree import Extent
+from surgery_cli.store.orbax.ocdbt import OcdbtStore
+from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+
+WORTHWHILE_DEAD_BYTES = 1 << 20
+"""Fewer dead bytes are never worth rewriting live ones."""
+
+
+class Costs(msgspec.Struct, frozen=True):
+    """Bytes that taking leaves by reference shares: of all stores, and of the item's own those that something needs.
+
+    ``outside_bytes``: of the linked ones, those of files outside of the checkpoints, which are copied.
+    ``donor_dead_bytes``: what the files of donors have beside the leaves that are taken from them. It does not weigh in
+    the choice: a graft would never be free.
+    """
+
+    linked_bytes: int
+    own_bytes: int
+    live_bytes: int
+    donor_dead_bytes: int = 0
+    outside_bytes: int = 0
+
+    @property
+    def dead_bytes(self) -> int:
+        """Bytes of the item's own files that nothing in the new item would refer to."""
+        return max(self.own_bytes - self.live_bytes, 0)
+
+
+def costs_of_references(plan: ItemPlan, boundary: Boundary) -> Costs:
+    """What the item's leaves that are taken by reference cost in a clone."""
+    by_store: dict[int, list[PlannedLeaf]] = {}
+    for leaf in plan.of(Way.KEEP, Way.MOVE, Way.GRAFT):
+        by_store.setdefault(id(leaf.origin_store), []).append(leaf)
+    own_store = plan.item.store if isinstance(plan.item, PytreeItem) else None
+    linked = own = live = dead = outside = 0
+    for leaves in by_store.values():
+        store = leaves[0].origin_store
+        arrays = list({leaf.origin_array.name: leaf.origin_array for leaf in leaves}.values())
+        if not isinstance(store, OcdbtStore):
+            linked += sum(array.stored_bytes for array in arrays)
+            outside += _bytes_outside(store, arrays, boundary)
+            continue
+        paths = [store.directory / file for file in store.files_of(arrays)]
+        files = sum(path.stat().st_size for path in paths)
+        outside += sum(path.stat().st_size for path in paths if not boundary.holds(path))
+        linked += files
+        needed = _needed(arrays)
+        if store is own_store:
+            own, live = files, _bytes(needed.union(store.survey.nodes))
+        else:
+            dead += files - _bytes(needed)
+    return Costs(linked, own, live, dead, outside)
+
+
+def _bytes_outside(store: ArrayStore, arrays: Iterable[StoredArray], boundary: Boundary) -> int:
+    """Bytes of the files of arrays, one for each key, that links lead to outside of the checkpoints."""
+    if not boundary.outside(store.directory, store.data_files, store.symbolic_links):
+        return 0
+    files = [below(array.name) + key for array in arrays for key in array.keys]
+    found = boundary.outside(store.directory, files, files)
+    return sum((store.directory / file).stat().st_size for file in found)
+
+
+def _needed(arrays: Iterable[StoredArray]) -> set[Extent]:
+    """The parts of data files that these arrays refer to."""
+    values = (value for array in arrays for value in array.values)
+    return {value for value in values if isinstance(value, Extent)}
+
+
+def _bytes(extents: Iterable[Extent]) -> int:
+    return sum(extent.length for extent in extents)
+
+
+def is_compact(
+    plan: ItemPlan, costs: Costs, wish: Literal["auto", "always", "never"]
+) -> tuple[bool, str]:
+    """Whether the item is written fresh, and why, as a sentence; ``costs`` are those of its references."""
+    if not isinstance(plan.item, PytreeItem) or not isinstance(plan.item.store, OcdbtStore):
+        return False, ""
+    if wish != "auto":
+        return wish == "always", f"`--compact {wish}`"
+    if costs.dead_bytes > costs.own_bytes / 4 and costs.dead_bytes > WORTHWHILE_DEAD_BYTES:
+        share = round(100 * costs.dead_bytes / costs.own_bytes)
+        return True, f"{share} % of the linked bytes would be dead"
+    return False, "unchanged leaves refer to the source's own bytes"

@@ -1,0 +1,314 @@
+"""Plan and apply: from a checkpoint and a plan to a preview, and from there to a new checkpoint."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from surgery_cli import reports
+from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.engine.digests import LeafDigest
+from surgery_cli.engine.execution import Executed, Execution
+from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.errors import (
+    SurgeryError,
+    WriteError,
+)
+from surgery_cli.plan import Plan
+from surgery_cli.probe.user_code import importing_once
+from surgery_cli.proof.records import (
+    Record,
+    digests_after,
+    history_after,
+    new_record,
+    record_path,
+    recorded_in,
+    write_record,
+)
+from surgery_cli.proof.result import verify_result
+from surgery_cli.proof.sealed_files import check_sealed_files
+from surgery_cli.store.filesystem.links import Linker, LinkMode
+from surgery_cli.store.filesystem.listing import reading, unreadable
+from surgery_cli.store.filesystem.modes import follow_modes
+from surgery_cli.store.filesystem.write_failures import write_failed
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.item_plan import Way
+from surgery_cli.store.write.leftovers import remove_dead
+from surgery_cli.store.write.staging import Staging, remaining_notes
+from surgery_cli.store.write.step import StepWriter
+from surgery_cli.surgery.expected_draft import check_expected
+from surgery_cli.surgery.leaf_names import document_names
+from surgery_cli.surgery.like_init import Say
+from surgery_cli.surgery.memory import bytes_to_use
+from surgery_cli.surgery.preparation import Options, Prepared, effective, prepare
+from surgery_cli.surgery.previews import costs, preview_fields
+from surgery_cli.surgery.probing.request import check_probe
+from surgery_cli.surgery.seal import seal_written
+from surgery_cli.surgery.source_and_destination import (
+    check_target,
+    check_there,
+    check_unchanged,
+    path_of,
+    restore_set_aside,
+    with_aftermath,
+)
+from surgery_cli.surgery.space import check_space, files_of_leaves
+from surgery_cli.surgery.state_kinds import settled_after
+from surgery_cli.words.quantities import byte_text
+
+
+@importing_once()
+def preview(
+    source: str,
+    plan: Plan,
+    *,
+    destination: str | None = None,
+    options: Options = Options(),
+    say: Say = lambda _: None,
+) -> reports.Preview:
+    """What ``apply`` would do; writes nothing. With a ``destination``, checks that it can be used.
+
+    ``say`` is told what code of the user's is about to be imported (``options.like_init``).
+
+    Raises:
+        SurgeryError: everything that is wrong, as far as metadata shows.
+    """
+    target = None if destination is None else path_of(destination)
+    plan = effective(plan, options)
+    check_probe(options)
+    with reading(Path(source)):
+        prepared = prepare(source, plan, options, say)
+    check_expected(prepared, options)
+    if target is not None:
+        check_target(target, prepared, force=options.force)
+    with reading(Path(source)):
+        estimate = costs(prepared, options, target)
+    if target is not None:
+        _check_space(prepared, target, estimate)
+    fields = preview_fields(prepared, plan, destination, options, estimate)
+    if options.probe is not None:
+        fields["notes"].append(
+            f"the probe of {options.probe} runs on the result, once that is written"
+        )
+    return reports.Preview(**fields)
+
+
+@importing_once()
+def apply(
+    source: str,
+    destination: str,
+    plan: Plan,
+    *,
+    options: Options = Options(),
+    listener: Listener | None = None,
+    say: Say = lambda _: None,
+) -> reports.Report:
+    """Write ``destination``: ``source`` with the plan applied, verified before it appears.
+
+    Raises:
+        SurgeryError: what ``preview`` raises, and what only values or the disk show; nothing was written then.
+    """
+    from surgery_cli.compute.kits import open_kit
+
+    started = time.monotonic()
+    target = path_of(destination)
+    plan = effective(plan, options)
+    check_probe(options)
+    with reading(Path(source)):
+        prepared = prepare(source, plan, options, say)
+    check_expected(prepared, options)
+    restored = restore_set_aside(target, prepared, say)
+    check_target(target, prepared, force=options.force)
+    with reading(Path(source)):
+        estimate = costs(prepared, options, target)
+    _check_space(prepared, target, estimate)
+    kit = open_kit(options.device, options.mesh)
+    gate = None
+    if options.probe is not None:
+        from surgery_cli.surgery.probing.gate import open_gate  # loads JAX
+
+        gate = open_gate(prepared.checkpoint, options, say)
+    linker = Linker(LinkMode(options.link), prepared.boundary)
+    removed = remove_dead(target) if options.force else []
+    fields = preview_fields(prepared, plan, destination, options, estimate)
+    fields["notes"] += [f"removed '{path}', which a killed run had left" for path in removed]
+    if restored is not None:
+        fields["notes"].insert(0, f"restored '{restored}', which an interrupted run had set aside")
+    meter = Meter(listener, "writing", _value_bytes(prepared))
+    memory_bytes = bytes_to_use(options.memory_bytes)
+    recorded = recorded_in(prepared.sources)
+    check_sealed_files(prepared.checkpoint)
+    try:
+        with Staging(target, force=options.force) as staging:
+            writer = StepWriter(
+                prepared.checkpoint,
+                prepared.plans,
+                staging.new,
+                linker,
+                compact=prepared.compact,
+                made=prepared.draft.items.made,
+                as_step=options.as_step,
+            )
+            writer.begin()
+            execution = Execution(
+                prepared.sources,
+                kit,
+                memory_bytes=memory_bytes,
+                meter=meter,
+                allow_non_finite=options.allow_non_finite,
+                recorded=recorded,
+            )
+            done = execution.run(list(writer.items.values()))
+            writer.finish()
+            fields["sources_checked"] = execution.check_sources()
+            check_unchanged(prepared)
+            written = verify_result(
+                staging.new,
+                prepared.draft,
+                done.digests,
+                prepared.plans,
+                item=None if prepared.draft.items.made else options.item,
+                prefix_items=prepared.draft.items.is_prefixed,
+                memory_bytes=memory_bytes,
+                listener=listener,
+                before=writer.read_before,
+            )
+            probed = ""
+            read = execution.read_bytes + sum(look.bytes for look in prepared.looked)
+            if gate is not None:
+                passed = gate.check(written)
+                probed = passed.note
+                fields["notes"].append(probed)
+                read += passed.bytes_read
+            report = _report(fields, prepared.draft, done, read, linker, writer, started)
+            digests = digests_after(
+                prepared.checkpoint, written, prepared.draft, done.digests, recorded
+            )
+            record = _record(prepared, plan, digests, report, written, probed)
+            if options.seal:
+                record, count = seal_written(
+                    prepared.checkpoint, written, record, list(done.digests), listener
+                )
+                report.bytes_read += count
+                report.sealed_files = len(record.files)
+            write_record(record_path(written), record)
+            _follow_modes(prepared, writer, record_path(written))
+            staging.commit()
+    except (OSError, SurgeryError) as error:
+        # what is gone may have been taken for damage, or a chunk of it for zeros
+        check_there(prepared)
+        if isinstance(error, OSError):
+            raise with_aftermath(_of_system(error, target, prepared)) from error
+        with_aftermath(error)
+        raise
+    except MemoryError as error:
+        refusal = WriteError(
+            "there is not enough memory",
+            why=str(error) or f"up to {byte_text(memory_bytes)} were in flight",
+            fix="lower `--memory`, or run where there is more",
+        )
+        raise with_aftermath(refusal) from error
+    report.notes += remaining_notes()
+    report.seconds = round(time.monotonic() - started, 3)
+    return report
+
+
+def _of_system(error: OSError, target: Path, prepared: Prepared) -> SurgeryError:
+    """What the system refused: to give a file that is read, or to take what is written."""
+    file = Path(os.fsdecode(error.filename)) if error.filename else None
+    if file is not None and prepared.boundary.holds(file):
+        return unreadable(file, error)
+    return write_failed(str(target), error)
+
+
+def _follow_modes(prepared: Prepared, writer: StepWriter, record: Path) -> None:
+    """Who may not read the source, or a donor, may not read the result and its record either."""
+    follow_modes(
+        writer.new,
+        prepared.checkpoint.location.root,
+        renamed=writer.renamed,
+        donors=[
+            opened.place_on_disk for name, opened in prepared.sources.items() if name != SOURCE
+        ],
+        beside=[] if record.is_relative_to(writer.new) else [record],
+    )
+
+
+def _check_space(prepared: Prepared, destination: Path, estimate: Mapping[str, int]) -> None:
+    check_space(
+        destination,
+        estimate["bytes_written"] + estimate["bytes_copied"],
+        sum(map(files_of_leaves, prepared.plans.values())),
+    )
+
+
+def _value_bytes(prepared: Prepared) -> int:
+    return sum(leaf.spec.bytes for plan in prepared.plans.values() for leaf in plan.of(Way.ENCODE))
+
+
+def _report(
+    fields: Mapping[str, Any],
+    draft: Draft,
+    done: Executed,
+    read_bytes: int,
+    linker: Linker,
+    writer: StepWriter,
+    started: float,
+) -> reports.Report:
+    names = document_names(draft.texts)
+    digests = {names[path]: digest.digest for path, digest in done.digests.items()}
+    for leaf in fields["leaves"]:
+        leaf.digest = digests.get(leaf.path)
+    counted = {
+        "bytes_read": read_bytes + sum(item.raw_bytes for item in writer.items.values()),
+        "bytes_written": done.written_bytes + sum(item.raw_bytes for item in writer.items.values()),
+        "bytes_linked": linker.carried.linked_bytes,
+        "bytes_copied": linker.carried.copied_bytes,
+    }
+    # some links were only needed while references were copied
+    kept = (path for path in linker.carried.shared if path.exists())
+    shared = sorted(str(path.relative_to(writer.new)) for path in kept)
+    return reports.Report(
+        **{**fields, **counted},
+        verified=True,
+        digests=digests,
+        seconds=round(time.monotonic() - started, 3),
+        shared_files=len(shared),
+        shared=shared,
+        checked=len(done.digests),
+    )
+
+
+def _record(
+    prepared: Prepared,
+    plan: Plan,
+    digests: Mapping[str, LeafDigest],
+    report: reports.Report,
+    written: Checkpoint,
+    probed: str,
+) -> Record:
+    """What ``surgery.json`` says of this run; the source's own record goes into the history."""
+    draft = prepared.draft
+    verified: dict[str, Any] = {
+        "structure": len(draft.leaves),
+        "read_back": report.checked,
+        "sources_checked": report.sources_checked,
+    }
+    return new_record(
+        source=str(prepared.checkpoint.location.root),
+        source_fingerprint=prepared.checkpoint.fingerprint,
+        donors={name: mark for name, mark in draft.fingerprints.items() if name != SOURCE},
+        draft=draft.digest,
+        plan=plan.document(),
+        leaves=[reports.as_builtins(leaf) for leaf in report.leaves],
+        removed=report.removed,
+        notes=list(draft.notes),
+        assumptions=reports.as_builtins(report)["assumptions"] if report.assumptions else [],
+        slots=settled_after(prepared.checkpoint, written, draft),
+        verified=verified | ({"probe": probed} if probed else {}),
+        digests=dict(digests),
+        history=history_after(prepared.checkpoint, digests),
+    )

@@ -1,0 +1,76 @@
+"""Clean: remove what killed runs have left, and nothing that a living one is writing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from surgery_cli import reports
+from surgery_cli.errors import PlanError
+from surgery_cli.inputs.addresses import local_address
+from surgery_cli.store.locate.refusals import missing
+from surgery_cli.store.write.leftovers import Leftover, leftovers_in, leftovers_of
+from surgery_cli.store.write.owners import State, is_staging, owner_of
+from surgery_cli.store.write.staging import set_aside_of
+from surgery_cli.words.quantities import byte_text
+
+
+def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.Cleaning:
+    """Remove the staging directories that runs to ``place``, or to something in it, have left.
+
+    Only where the run is known to be dead: its process is gone from this machine. ``stale`` says that those of other
+    machines, and those whose owner cannot be told, are over as well. A living run's is never removed.
+
+    Raises:
+        PlanError: nothing ever stood there, or it is empty text.
+        WriteError: something cannot be removed.
+    """
+    if not place:
+        raise PlanError(
+            "the path is empty", fix="name a destination, or the directory it stands in"
+        )
+    path = Path(local_address(place)).expanduser()
+    removable = {State.DEAD, State.ELSEWHERE, State.UNKNOWN} if stale else {State.DEAD}
+    removed: list[reports.LeftoverRow] = []
+    kept: list[reports.LeftoverRow] = []
+    for left in _leftovers(path):
+        state = left.state
+        row = _row(left, state)
+        (removed if state in removable else kept).append(row)
+        if state in removable and not dry_run:
+            left.remove()
+    return reports.Cleaning(
+        path=str(path), removed=removed, kept=kept, dry_run=dry_run, notes=_notes(path, kept)
+    )
+
+
+def _leftovers(path: Path) -> list[Leftover]:
+    """Those that ``path`` names: one itself, those of runs to it, and those that stand in it."""
+    if is_staging(path.name) and path.is_dir():
+        return [Leftover(path, owner_of(path))]
+    if not path.exists() and not path.absolute().parent.is_dir():
+        raise missing(path.absolute())
+    return leftovers_of(path) + (leftovers_in(path) if path.is_dir() else [])
+
+
+def _row(left: Leftover, state: State) -> reports.LeftoverRow:
+    owner = left.owner
+    return reports.LeftoverRow(
+        path=str(left.path),
+        state=str(state),
+        bytes=left.bytes,
+        host=owner.host or None if owner else None,
+        pid=owner.pid if owner else None,
+    )
+
+
+def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[str]:
+    notes = []
+    if any(row.state in (State.ELSEWHERE, State.UNKNOWN) for row in kept):
+        size = byte_text(sum(row.bytes for row in kept if row.state != State.LIVING))
+        notes.append(
+            f"whether the others still run cannot be told from here; if they are over, `--stale` removes them ({size})"
+        )
+    if (old := set_aside_of(path)) is not None:
+        fate = "stays until you remove it" if path.exists() else "is restored by the next run to it"
+        notes.append(f"'{old}' is what stood there before an interrupted `--force`; it {fate}")
+    return notes

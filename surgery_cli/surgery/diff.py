@@ -1,0 +1,96 @@
+"""Diff: structure and values of two checkpoints, reading only what is not the same bytes on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from surgery_cli import reports
+from surgery_cli.engine.budget import in_order
+from surgery_cli.engine.grid import block_shape
+from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.engine.reading import reading_bytes
+from surgery_cli.proof.structure import compare
+from surgery_cli.proof.values import value_difference
+from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.surgery.leaf_names import document_names, named_leaves
+
+
+def diff(
+    a: str,
+    b: str,
+    patterns: Sequence[str] = (),
+    *,
+    step: int | None = None,
+    item: str | None = None,
+    structure: bool = False,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    listener: Listener | None = None,
+) -> reports.Difference:
+    """Structure and values of two checkpoints; NaN equals NaN.
+
+    Values agree that are apart by no more than ``atol + rtol * magnitude``. ``structure`` leaves values out.
+
+    Raises:
+        PlanError: nothing stands there, or a pattern names nothing on either side.
+        CheckpointError: what stands there cannot be read.
+    """
+    left, right = (open_checkpoint(text, step=step, item=item) for text in (a, b))
+    wanted = named_leaves(patterns, left.tree, right.tree)
+    comparison = compare(left.tree, right.tree)
+    names = document_names({**left.tree.texts, **right.tree.texts})
+    changed = [
+        reports.Change(path=names[d.path], what=d.what, a=d.a, b=d.b)
+        for d in comparison.changed
+        if d.path in wanted
+    ]
+    different = {d.path for d in comparison.changed}
+    both = [
+        path
+        for path in left.tree
+        if path in right.tree and path in wanted and path not in different
+    ]
+    shared = 0
+    unread = []
+    for path in both:
+        identity = left.identity(path)
+        if structure or (identity is not None and identity == right.identity(path)):
+            shared += not structure
+        else:
+            unread.append(path)
+    meter = Meter(listener, "comparing", sum(left.tree[path].bytes for path in unread))
+    grids = {p: block_shape(left.tree[p], left.tree[p].write_shape) for p in unread}
+    held = (
+        (path, sum(reading_bytes(side.tree[path], grids[path]) for side in (left, right)))
+        for path in unread
+    )
+    differences = in_order(
+        lambda path: value_difference(path, left.tree[path], left, right, rtol=rtol, atol=atol),
+        held,
+    )
+    for path, found in zip(unread, differences, strict=True):
+        spec = left.tree[path]
+        if found is not None:
+            fields = msgspec.structs.asdict(found)
+            changed.append(
+                reports.Change(path=names[path], what="values", size=spec.size, **fields)
+            )
+        meter.advance(spec.bytes, names[path])
+    order = {names[path]: number for number, path in enumerate(left.tree)}
+    changed.sort(key=lambda change: order[change.path])
+    return reports.Difference(
+        a=str(left.location.root),
+        b=str(right.location.root),
+        chosen_a=left.location.chosen,
+        chosen_b=right.location.chosen,
+        step_a=left.location.step,
+        step_b=right.location.step,
+        only_in_a=[names[path] for path in comparison.only_in_a if path in wanted],
+        only_in_b=[names[path] for path in comparison.only_in_b if path in wanted],
+        changed=changed,
+        equal=len(both) - sum(change.what == "values" for change in changed),
+        equal_by_reference=shared,
+        structure_only=structure,
+    )

@@ -1,0 +1,224 @@
+"""Inspect: what is in a checkpoint, from metadata; statistics and digests from streamed values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from surgery_cli import reports
+from surgery_cli.engine.budget import in_order
+from surgery_cli.engine.digests import leaf_digest
+from surgery_cli.engine.grid import block_shape, windows
+from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.engine.reading import read_scalar, read_values, reading_bytes, value_blocks
+from surgery_cli.errors import SurgeryError
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
+from surgery_cli.proof.statistics import statistics
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.write.item import foreign_folders
+from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves
+from surgery_cli.surgery.notes import damage_notes, inference_notes, link_notes
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating
+
+
+def inspect(
+    argument: str,
+    patterns: Sequence[str] = (),
+    *,
+    step: int | None = None,
+    item: str | None = None,
+    params: str | None = None,
+    stats: bool = False,
+    digests: bool = False,
+    optimizer: bool = False,
+    listener: Listener | None = None,
+) -> reports.Inspection:
+    """What is in a checkpoint; from metadata alone unless ``stats`` or ``digests`` ask for values.
+
+    ``argument`` names it as on the command line: a path, or ``ROOT@N``.
+
+    Raises:
+        PlanError: nothing stands there, or a pattern names nothing.
+        CheckpointError: what stands there cannot be read.
+    """
+    checkpoint = open_checkpoint(argument, step=step, item=item)
+    location = checkpoint.location
+    tree = checkpoint.tree
+    named = named_leaves(patterns, tree)
+    chosen = [path for path in tree if path in named]
+    surveyed = survey(checkpoint.tree, params=params)
+    meter = Meter(listener, "reading", sum(checkpoint.tree[path].bytes for path in chosen))
+    names = document_names(tree.texts)
+    rows = [_row(checkpoint, path, surveyed, names) for path in chosen]
+
+    def add_values(number: int) -> None:
+        row, path = rows[number], chosen[number]
+        if stats:
+            _add_statistics(row, checkpoint, path)
+        if digests:
+            digest = leaf_digest(checkpoint, path, checkpoint.tree[path])
+            row.digest, row.grid = digest.digest, digest.grid
+
+    if stats or digests:
+        costs = (reading_bytes(checkpoint.tree[path]) for path in chosen)
+        for row, _ in zip(rows, in_order(add_values, enumerate(costs)), strict=True):
+            meter.advance(row.bytes, row.path)
+    if optimizer:
+        for row, path in zip(rows, chosen, strict=True):
+            if path in surveyed.clocks or path in surveyed.hyperparams:
+                row.value = read_scalar(checkpoint, path)
+    return reports.Inspection(
+        checkpoint=str(location.root),
+        layout=checkpoint.layout,
+        step=location.step,
+        steps=location.steps,
+        items=[name for name in location.items if name],
+        other_items=list(location.other_items),
+        foreign_files=_foreign_names(checkpoint),
+        chosen=location.chosen,
+        leaves=rows,
+        all_leaves=len(tree),
+        total_leaves=len(rows),
+        total_bytes=sum(row.bytes for row in rows),
+        total_stored_bytes=sum(row.stored_bytes or 0 for row in rows),
+        dead_bytes=checkpoint.dead_bytes,
+        parameters=_parameters(checkpoint, surveyed, named),
+        by_dtype=_by_dtype(rows),
+        optimizer=_states(surveyed, named) if optimizer else None,
+        notes=_notes(checkpoint) + (_questions(surveyed) if optimizer else []),
+    )
+
+
+def _row(
+    checkpoint: Checkpoint, path: LeafPath, surveyed: OptimizerSurvey, names: Names
+) -> reports.LeafRow:
+    spec = checkpoint.tree[path]
+    slot = surveyed.slots.get(path)
+    clock = surveyed.clocks.get(path)
+    text, spelling = checkpoint.tree.texts[path], path.spelling
+    return reports.LeafRow(
+        path=names[path],
+        kind=spec.kind.value,
+        shape=spec.shape,
+        dtype=spec.dtype,
+        bytes=spec.bytes,
+        stored_bytes=spec.stored_bytes,
+        chunk_shape=spec.chunk_shape,
+        write_shape=spec.write_shape,
+        type_text=spec.type_text,
+        spelling=spelling if spelling != text else "",
+        twin_of=names.get(slot.param, str(slot.param)) if slot else None,
+        slot=slot.name if slot else None,
+        clock=clock.drives if clock else None,
+        drives=len(clock.slots) if clock else 0,
+        hyperparameter=surveyed.hyperparams.get(path),
+    )
+
+
+def _states(surveyed: OptimizerSurvey, named: Collection[LeafPath]) -> list[reports.OptimizerState]:
+    """The states that hold slots among the ``named`` leaves, in stored order."""
+    found: dict[LeafPath, reports.OptimizerState] = {}
+    for path, slot in surveyed.slots.items():
+        if path not in named or not slot.in_optimizer or slot.relation == "hole":
+            continue
+        owner = slot.node.parent
+        if owner not in found:
+            found[owner] = reports.OptimizerState(
+                path=str(owner),
+                family=slot.optimizer,
+                slots={},
+                unsure="; or ".join(slot.settled_by),
+            )
+        found[owner].slots[slot.name] = found[owner].slots.get(slot.name, 0) + 1
+    return list(found.values())
+
+
+def _questions(surveyed: OptimizerSurvey) -> list[str]:
+    """What an edit of params would need to be told first."""
+    return [". ".join(filter(None, (p.what, p.why, p.fix))) for p in surveyed.questions]
+
+
+def _add_statistics(row: reports.LeafRow, checkpoint: Checkpoint, path: LeafPath) -> None:
+    spec = checkpoint.tree[path]
+    if spec.kind in (LeafKind.SCALAR, LeafKind.STRING):
+        row.value = read_scalar(checkpoint, path)
+    if spec.has_array and spec.kind is not LeafKind.KEY and spec.size:
+        if len(list(windows(spec.shape, block_shape(spec, spec.write_shape)))) == 1:
+            block = read_values(checkpoint, path)  # both passes look at what was read once
+            found = statistics(lambda: [block])
+        else:
+            found = statistics(lambda: value_blocks(checkpoint, path, spec))
+        row.statistics = found
+
+
+def _parameters(
+    checkpoint: Checkpoint, surveyed: OptimizerSurvey, named: Collection[LeafPath]
+) -> int:
+    """How many numbers of the ``named`` leaves are trained: elements of arrays below the root of the params.
+
+    A Flax NNX state stores all variables of a model as leaves called ``value``, without their types. There, integers,
+    booleans and keys (counters and streams of random numbers) are left out, and so are ``mean`` and ``var`` of a module
+    that has a ``scale`` or ``bias`` as well (running statistics; a norm with neither is counted).
+    """
+    root = surveyed.params_root
+    if root is None:
+        return 0
+    below = {path: spec for path, spec in checkpoint.tree.items() if path.is_below(root)}
+    is_nnx = all(path[-1:] == ("value",) for path in below)
+    return sum(
+        spec.size
+        for path, spec in below.items()
+        if path in named
+        and spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
+        and not (is_nnx and _is_untrained_variable(path, spec, below))
+    )
+
+
+def _is_untrained_variable(path: LeafPath, spec: LeafSpec, below: Collection[LeafPath]) -> bool:
+    variable = path.parent
+    if not is_floating(spec.dtype) and not is_complex(spec.dtype):
+        return True
+    if not variable or variable[-1] not in ("mean", "var"):
+        return False
+    return any(variable.parent / (name, "value") in below for name in ("scale", "bias"))
+
+
+def _by_dtype(rows: Sequence[reports.LeafRow]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in rows:
+        if row.bytes:
+            found[row.dtype] = found.get(row.dtype, 0) + row.bytes
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
+def _foreign_names(checkpoint: Checkpoint) -> list[str]:
+    """What Orbax does not know; folders of a per-leaf item are told from leaves only when it is opened."""
+    items = [item for item in checkpoint.items.values() if isinstance(item, PytreeItem)]
+    folders = [folder for item in items for folder in foreign_folders(item)]
+    return [path.name for path in [*checkpoint.location.foreign, *folders]]
+
+
+def _notes(checkpoint: Checkpoint) -> list[str]:
+    notes = inference_notes(checkpoint) + damage_notes(checkpoint) + link_notes(checkpoint)
+    if checkpoint.dead_bytes:
+        notes.append(f"{checkpoint.dead_bytes:,} bytes in data files belong to no leaf")
+    if checkpoint.location.unfinished:
+        names = ", ".join(f"'{name}'" for name in checkpoint.location.unfinished)
+        notes.append(f"unfinished saves were left out: {names}")
+    return notes
+
+
+def complete_path(argument: str, prefix: str) -> list[str]:
+    """Printed paths of nodes and leaves that continue ``prefix`` by one key; empty if it cannot be opened."""
+    try:
+        tree = open_checkpoint(argument).tree
+    except SurgeryError:
+        return []
+    depth = prefix.count("/") + 1
+    found = dict.fromkeys(
+        "/".join(printed.split("/")[:depth])
+        for printed in tree.texts.values()
+        if printed.startswith(prefix)
+    )
+    return list(found)

@@ -1,0 +1,340 @@
+"""``--like-init``: a tree held against what the training script's own function returns."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from surgery_cli import reports
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.errors import ContractError, PlanError, Problem, SurgeryError
+from surgery_cli.optimizer.detect.survey import survey
+from surgery_cli.plan import Plan, plan_from_document
+from surgery_cli.probe.user_code import UserObject, load_object
+from surgery_cli.script.abstract_tree import AbstractTree, abstract_tree, described
+from surgery_cli.script.contract import Breach, breaches, sort_of
+from surgery_cli.script.findings import Mend, Slots
+from surgery_cli.script.former_paths import former_paths
+from surgery_cli.script.items import aligned
+from surgery_cli.script.rename_edits import Edit
+from surgery_cli.script.renamed_subtrees import Former
+from surgery_cli.script.repairs import mends
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, TreeSpec
+
+Say = Callable[[str], None]
+Try = Callable[[Sequence[Edit]], TreeSpec]
+"""The tree that further edits would give. Raises SurgeryError if they cannot be done."""
+
+_TRIED: Final = 20
+"""How many findings have their edits tried out one by one; trying resolves a plan over the whole tree."""
+
+
+_EXAMPLE: Final = "name a function: `train.py:create_state`, or `train.py:create_state(10)`"
+
+
+_SHAPES_ALONE: Final = {
+    (
+        "Tracer",
+        "Concretization",
+    ): "the function is evaluated on shapes alone (`jax.eval_shape`), where values cannot be"
+    " read: leave data and printing out of it",
+    (
+        "set_mesh",
+    ): "the function is evaluated on shapes alone (`jax.eval_shape`), where no mesh can be set, and none is"
+    " needed: set it at the top of the file, or name a function that makes the state without it",
+    (
+        "Number of devices",
+        "number of devices",
+    ): "the script's mesh has more devices than this machine: set"
+    " `XLA_FLAGS=--xla_force_host_platform_device_count=N` with N its devices, all on the CPU",
+}
+"""What makes a function fail that works where the script runs, by what the errors say of it; what to do."""
+
+
+class Script(msgspec.Struct, frozen=True):
+    """What the script's function returns, and how the user named it."""
+
+    name: str
+    abstract: AbstractTree
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A tree that was held against a script: what was compared, and what was found.
+
+    ``is_mended``: the edits of all findings, one after the other, leave nothing that differs.
+    """
+
+    findings: list[reports.Finding]
+    checked: int
+    unchecked: int
+    notes: list[str] = []
+    is_mended: bool = False
+
+
+def read_script(text: str, *, say: Say = lambda _: None, device: str = "host") -> Script:
+    """Import the user's file and evaluate the function on shapes alone.
+
+    Raises:
+        SurgeryError: the file, the name or the function is wrong; the user's own line is shown.
+    """
+    if device in ("host", "cpu") and "jax" not in sys.modules:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a look at shapes starts no accelerator
+    user = load_object(text, say=say, example=_EXAMPLE)
+    try:
+        called = callable(user.value)
+        abstract = abstract_tree(user.call) if called else described(user.value)
+    except SurgeryError as error:
+        raise SurgeryError.of(_explained(problem) for problem in error.problems) from None
+    if not abstract.tree:
+        raise PlanError(f"'{text}' returns no leaf", fix="return what the script restores into")
+    _refuse_objects(abstract, user)
+    _refuse_single_leaf(abstract, user)
+    return Script(text, abstract)
+
+
+def _explained(problem: Problem) -> Problem:
+    """Say why a function that works when it runs may fail on shapes, or on this machine."""
+    fix = next(
+        (
+            text
+            for signs, text in _SHAPES_ALONE.items()
+            if any(sign in problem.why for sign in signs)
+        ),
+        problem.fix,
+    )
+    return msgspec.structs.replace(problem, fix=fix)
+
+
+def _refuse_single_leaf(abstract: AbstractTree, user: UserObject) -> None:
+    """What a script restores into has leaves below names; one value alone is something else."""
+    spec = abstract.tree.get(LeafPath())
+    if spec is None:
+        return
+    number = f"a Python number ({sort_of(spec.dtype)})"
+    is_number = spec.kind is LeafKind.SCALAR
+    raise PlanError(
+        f"'{user.spec.name}' returns {number if is_number else spec.type_text}, which is no tree",
+        fix="return what the script restores into: a TrainState, a dict, NNX modules or their states",
+    )
+
+
+def _refuse_objects(abstract: AbstractTree, user: UserObject) -> None:
+    """A leaf that is neither an array, a number nor a string cannot be in a checkpoint."""
+    strange = [
+        p for p, s in abstract.tree.items() if not s.has_array and s.dtype not in ("", "str")
+    ]
+    if strange:
+        path = strange[0]
+        raise PlanError(
+            f"'{user.spec.name}' returns a '{abstract.tree[path].dtype}'",
+            why=f"at '{path or '.'}'; a checkpoint holds arrays, numbers and strings",
+            fix="return what the script gives to Orbax",
+        )
+
+
+def items_of(checkpoint: Checkpoint, draft: Draft | None = None) -> list[str]:
+    """The items whose names paths begin with, in the checkpoint or in what becomes of it; else the only one."""
+    is_prefixed = draft.items.is_prefixed if draft else checkpoint.location.prefix_items
+    if not is_prefixed:
+        return list(checkpoint.items)[:1]
+    left = [str(path[0]) for path in draft.leaves] if draft else []
+    return list(dict.fromkeys([*checkpoint.items, *left]))
+
+
+def hold(
+    script: Script,
+    tree: TreeSpec,
+    slots: Slots,
+    items: Sequence[str],
+    attempt: Try,
+    former: Former = (),
+) -> tuple[Held, list[Mend]]:
+    """Hold a tree against the script, and try out the edits that would mend what differs.
+
+    ``slots`` are those of the tree, ``items`` as ``items_of`` gives them; ``attempt`` gives the tree that edits would
+    make of it. ``former`` says where leaves stood before earlier edits.
+    """
+    found_in = aligned(script.name, script.abstract, tree, items)
+    wanted, stored = found_in.wanted, found_in.stored
+    found = breaches(stored, wanted)
+    every = mends(found, stored, wanted, slots, survey(wanted).slots, former) if found else []
+    names = {path[0] for path in stored} if len(items) > 1 else None
+
+    def tried(edits: Sequence[Edit]) -> TreeSpec:
+        after = attempt(edits)
+        if names is None:
+            return after
+        return TreeSpec({path: spec for path, spec in after.items() if path[0] in names})
+
+    proved, mended = _proved(every, found, wanted, tried)
+    rows = [_finding(mend) for mend in proved]
+    return Held(rows, len(stored), len(tree) - len(stored), found_in.notes, mended), proved
+
+
+# --- edits that mend: tried out before they are shown ----------------------------------------------------------
+
+
+def _proved(
+    every: Sequence[Mend], found: Sequence[Breach], wanted: TreeSpec, attempt: Try
+) -> tuple[list[Mend], bool]:
+    """The findings, without the edits that do not mend them; and if those that are left mend all, together."""
+    before = _faults(found) | {fault for mend in every for fault in _faults(mend.breaches)}
+    candidates = [mend for mend in every if mend.edits]
+    if not candidates:
+        return list(every), False
+    if _mend_all(candidates, before, wanted, attempt):
+        return list(every), len(candidates) == len(every)
+    tried = candidates[:_TRIED]
+    good = [m for m in tried if _mend_all([m], before, wanted, attempt)]
+    return [
+        m if m in good else _without_edits(m, attempt if m in tried else None) for m in every
+    ], False
+
+
+def _without_edits(mend: Mend, attempt: Try | None) -> Mend:
+    """The finding without its edits; if they are refused, with the reason and the way out as its advice."""
+    said = mend.advice
+    if attempt is not None and not said:
+        try:
+            attempt(mend.edits)
+        except SurgeryError as error:
+            problem = error.problems[0]
+            said = f"`{mend.edits[0]['op']}` alone is refused, {problem.what}"
+            said += f": {problem.fix}" if problem.fix else ""
+    return msgspec.structs.replace(mend, edits=(), advice=said)
+
+
+def _mend_all(tried: Sequence[Mend], before: set[Any], wanted: TreeSpec, attempt: Try) -> bool:
+    """True if the edits take all faults of their findings away, and bring none."""
+    try:
+        after = attempt([edit for mend in tried for edit in mend.edits])
+    except SurgeryError:
+        return False
+    left = _faults(breaches(after, wanted))
+    own = {fault for mend in tried for fault in _faults(mend.breaches)}
+    return not left & own and left <= before
+
+
+def _faults(found: Sequence[Breach]) -> set[tuple[Any, bool]]:
+    return {(leaf, breach.what == "missing") for breach in found for leaf in breach.leaves}
+
+
+# --- findings as text ----------------------------------------------------------------------------------------
+
+
+def _finding(mend: Mend) -> reports.Finding:
+    return reports.Finding(
+        path=str(mend.path),
+        what=mend.what,
+        here=mend.here,
+        there=mend.there,
+        effect=mend.effect,
+        leaves=mend.leaves,
+        twins=[str(twin) for twin in mend.twins],
+        edits=list(mend.edits),
+        fix=mend.advice,
+    )
+
+
+def with_commands(held: Held, source: str) -> list[reports.Finding]:
+    """The findings, each with the commands that would mend it."""
+    for finding in held.findings:
+        if len(finding.edits) == 1:
+            _lead(finding, f"`{command_text(finding.edits[0], source)}`")
+        elif finding.edits:
+            _lead(finding, f"a plan with `edits: {_flow(finding.edits)}`")
+    return held.findings
+
+
+def whole_plan(held: Held) -> list[str]:
+    """The one plan that mends several findings."""
+    if not held.is_mended or len(held.findings) < 2:
+        return []
+    edits = [edit for finding in held.findings for edit in finding.edits]
+    return [f"one plan mends all: `edits: {_flow(edits)}`"]
+
+
+def _lead(finding: reports.Finding, text: str) -> None:
+    finding.fix = f"{text}, {finding.fix}" if finding.fix else text
+
+
+def command_text(edit: Edit, source: str) -> str:
+    """An edit as the command that does it; ``DST`` is the user's to choose.
+
+    >>> command_text({"op": "cast", "at": "params/[*]", "to": "bfloat16", "where_dtype": "float32"}, "runs/a")
+    "surgery cast runs/a DST 'params/[*]' --to bfloat16 --where-dtype float32"
+    """
+    words = ["surgery", edit["op"], source, "DST"]
+    words += [edit["at"]] if "at" in edit else []
+    for old, new in edit.get("moves", {}).items():
+        words += ["--move", f"{old}={new}"]
+    for field in ("to", "where_dtype", "twins"):
+        if field in edit:
+            words += [f"--{field.replace('_', '-')}", edit[field]]
+    return shlex.join(words)
+
+
+def _flow(value: Any) -> str:
+    """Plain values as YAML on one line."""
+    return msgspec.json.encode(value).decode()
+
+
+def refuse_breaches(held: Held, script: Script) -> None:
+    """Stop a command whose result the script could not restore.
+
+    Raises:
+        ContractError: one problem for each finding.
+    """
+    if not held.findings:
+        return
+    problems = []
+    for finding in held.findings:
+        if finding.edits:
+            _lead(finding, f"add to the plan: `{_flow(finding.edits)}`")
+        sides = f"here {finding.here or 'nothing'}, in the script {finding.there or 'nothing'}"
+        problems.append(
+            Problem(
+                f"'{finding.path or '.'}' would not fit '{script.name}': {finding.what}",
+                why=f"{sides}; {finding.effect}",
+                fix=finding.fix,
+                path=finding.path,
+            )
+        )
+    raise ContractError.of(problems)
+
+
+def check_draft(
+    script: Script,
+    draft: Draft,
+    plan: Plan,
+    checkpoint: Checkpoint,
+    drafted: Callable[[Plan], Draft],
+) -> list[str]:
+    """Hold a draft against the script; ``drafted`` resolves another plan over the same source.
+
+    Returns what must be said of the comparison.
+
+    Raises:
+        ContractError: the script could not restore the result as it is.
+    """
+
+    def attempt(edits: Sequence[Edit]) -> TreeSpec:
+        more = plan_from_document({"edits": list(edits)})
+        longer = msgspec.structs.replace(
+            plan, edits=(*plan.edits, *more.edits), origins=(*plan.origins, *more.origins)
+        )
+        return drafted(longer).tree
+
+    items = items_of(checkpoint, draft)
+    moved = {str(p): str(r.origin.path) for p, r in draft.leaves.items() if r.origin}
+    former = former_paths(checkpoint, moved)
+    held, _ = hold(script, draft.tree, draft.slots, items, attempt, former)
+    refuse_breaches(held, script)
+    return held.notes

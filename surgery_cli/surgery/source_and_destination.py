@@ -1,0 +1,127 @@
+"""What a run reads and where it writes: neither may be the other, and the one must stand until the run is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError
+from surgery_cli.inputs.addresses import local_address
+from surgery_cli.store.locate.location import locate
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.destination import check_destination
+from surgery_cli.store.write.staging import (
+    NOTHING_LEFT,
+    aftermath,
+    completed,
+    recover_old,
+    remaining,
+    set_aside_of,
+)
+from surgery_cli.surgery.like_init import Say
+from surgery_cli.surgery.preparation import Prepared
+
+
+def check_target(target: Path, prepared: Prepared, *, force: bool) -> None:
+    """Nothing that is read may be written: not the source, and no donor; and nothing but a checkpoint is replaced.
+
+    Raises:
+        DestinationError: the destination cannot be used.
+    """
+    for source in prepared.sources.values():
+        check_destination(target, source.place_on_disk, force=force)
+    if force and target.exists() and not target.is_symlink():
+        _check_replaced(target)
+
+
+def _check_replaced(target: Path) -> None:
+    """Refuse to remove what is no checkpoint, and whose name was given by mistake; an empty directory may go."""
+    if target.is_dir() and not any(target.iterdir()):
+        return
+    try:
+        locate(str(target.absolute()))
+    except SurgeryError as error:
+        problem = error.problems[0]
+        raise DestinationError(
+            f"`--force` would remove '{target}', which is no checkpoint that can be read",
+            why=problem.what + (f"; {problem.why}" if problem.why else ""),
+            fix=f"name another directory, or remove it first: `rm -r {quote(str(target))}`",
+        ) from None
+
+
+def path_of(destination: str) -> Path:
+    """The path of the destination.
+
+    Raises:
+        DestinationError: it is empty, or an address of elsewhere.
+    """
+    if not destination:  # an empty path would be the working directory
+        raise DestinationError(
+            "the path of the destination is empty", fix="name the directory that is to be made"
+        )
+    return Path(local_address(destination, is_written=True, refusal=DestinationError))
+
+
+def restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None:
+    """Give back its name to what an interrupted ``--force`` set aside, and say so at once."""
+    set_aside = set_aside_of(target)
+    sources = [source.place_on_disk.resolve() for source in prepared.sources.values()]
+    if set_aside is None or set_aside.resolve() in sources:
+        return None
+    restored = recover_old(target)
+    if restored is not None:
+        say(f"restored '{restored}', which an interrupted run had set aside as '{set_aside.name}'")
+    return restored
+
+
+def with_aftermath(error: SurgeryError) -> SurgeryError:
+    """The error of a run that had begun to write, saying what stands now."""
+    if completed:
+        error.problems = tuple(msgspec.structs.replace(p, fix=aftermath()) for p in error.problems)
+    elif remaining:
+        error.problems = tuple(
+            msgspec.structs.replace(
+                p,
+                fix=p.fix.replace(NOTHING_LEFT, aftermath())
+                if NOTHING_LEFT in p.fix
+                else "; ".join(filter(None, (p.fix, aftermath()))),
+            )
+            for p in error.problems
+        )
+    return error
+
+
+def check_there(prepared: Prepared) -> None:
+    """The source and every donor must still stand where they stood when the draft was made.
+
+    Raises:
+        CheckpointError: one of them is gone: an old step that a training script has deleted, say.
+    """
+    for source in prepared.sources.values():
+        is_tree = isinstance(source, Checkpoint)
+        places = source.location.items.values() if is_tree else [source.place_on_disk]
+        for place in places:
+            if not place.exists():
+                raise CheckpointError(
+                    f"'{place}' is gone",
+                    why="it was removed or moved while it was read",
+                    fix=f"{NOTHING_LEFT}; put it back, or name another checkpoint or step",
+                )
+
+
+def check_unchanged(prepared: Prepared) -> None:
+    """The source and every donor must be what they were when the draft was made.
+
+    Raises:
+        CheckpointError: one of them is gone, or has changed.
+    """
+    check_there(prepared)
+    for source in prepared.sources.values():
+        if not source.is_unchanged():
+            raise CheckpointError(
+                f"'{source.place_on_disk}' changed while it was read",
+                why="its metadata or data files are not what they were at the start",
+                fix="wait until whatever writes to it has ended, then run the command again",
+            )

@@ -1,0 +1,123 @@
+"""Verify: every byte against digests on record, or the structure against another checkpoint's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from surgery_cli import reports
+from surgery_cli.engine.progress import Listener
+from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.detect.survey import survey
+from surgery_cli.plan import plan_from_document
+from surgery_cli.proof.structure import compare
+from surgery_cli.resolution import resolve
+from surgery_cli.script.former_paths import former_paths
+from surgery_cli.script.rename_edits import Edit
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.surgery.byte_checks import check_bytes, manifest, on_record
+from surgery_cli.surgery.like_init import (
+    Held,
+    Say,
+    hold,
+    items_of,
+    read_script,
+    whole_plan,
+    with_commands,
+)
+from surgery_cli.tree.specs import TreeSpec
+
+
+def verify(
+    argument: str,
+    *,
+    step: int | None = None,
+    item: str | None = None,
+    like: str | None = None,
+    like_init: str | None = None,
+    like_manifest: Path | None = None,
+    allow_non_finite: bool = False,
+    listener: Listener | None = None,
+    say: Say = lambda _: None,
+) -> reports.Verdict:
+    """Read every byte and check it against digests on record; or compare the structure with another's.
+
+    ``like_init`` is ``FILE.py:FUNCTION`` of the training script: would a restore into its pytree work, and exactly?
+    ``like_manifest`` is what ``seal --to`` wrote, or the document of ``inspect --digests --json``. NaN is a finding
+    unless ``allow_non_finite``. ``say`` is told what code of the user's is about to be imported.
+
+    Raises:
+        PlanError: nothing stands there, or more than one thing is given to hold it against.
+        CheckpointError: what stands there, or its record, cannot be read; a damaged leaf is a finding.
+    """
+    asked = {"--like": like, "--like-init": like_init, "--like-manifest": like_manifest}
+    given = [f"`{name}`" for name, value in asked.items() if value is not None]
+    if len(given) > 1:
+        raise PlanError(
+            f"{' and '.join(given)} {'both' if len(given) == 2 else 'all'} say what to hold the"
+            " checkpoint against",
+            fix="give one of them, and run `verify` again for another",
+        )
+    checkpoint = open_checkpoint(argument, step=step, item=item)
+    if like_init is not None:
+        return _like_init(checkpoint, argument, like_init, say)
+    if like is not None:
+        return _like(checkpoint, open_checkpoint(like))
+    expected, damage = (
+        on_record(checkpoint)
+        if like_manifest is None
+        else (manifest(checkpoint, like_manifest), ())
+    )
+    return check_bytes(
+        checkpoint, expected, damage, allow_non_finite=allow_non_finite, listener=listener
+    )
+
+
+def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
+    """Structure, shapes, kinds and dtypes, never values."""
+    comparison = compare(checkpoint.tree, other.tree)
+    findings = [
+        *(
+            _finding(str(p), "extra", here=checkpoint.tree[p].type_text)
+            for p in comparison.only_in_a
+        ),
+        *(_finding(str(p), "missing", there=other.tree[p].type_text) for p in comparison.only_in_b),
+        *(_finding(str(d.path), d.what, here=d.a, there=d.b) for d in comparison.changed),
+    ]
+    return reports.Verdict(
+        checkpoint=str(checkpoint.location.root),
+        against=str(other.location.root),
+        agrees=not findings,
+        findings=findings,
+        checked=len(checkpoint.tree),
+        unchecked=0,
+    )
+
+
+def _like_init(checkpoint: Checkpoint, argument: str, function: str, say: Say) -> reports.Verdict:
+    """What a restore into the function's pytree would refuse or silently change; no value is read."""
+    script = read_script(function, say=say)
+
+    def attempt(edits: Sequence[Edit]) -> TreeSpec:
+        return resolve(plan_from_document({"edits": list(edits)}), checkpoint, open_checkpoint).tree
+
+    slots, former = survey(checkpoint.tree).slots, former_paths(checkpoint)
+    held, _ = hold(script, checkpoint.tree, slots, items_of(checkpoint), attempt, former)
+    return reports.Verdict(
+        checkpoint=str(checkpoint.location.root),
+        against=function,
+        agrees=not held.findings,
+        findings=with_commands(held, argument),
+        checked=held.checked,
+        unchecked=held.unchecked,
+        notes=[*held.notes, *_unchecked_items(held), *whole_plan(held)],
+    )
+
+
+def _unchecked_items(held: Held) -> list[str]:
+    text = "unchecked leaves stand in items that the function does not return"
+    return [text] if held.unchecked else []
+
+
+def _finding(path: str, what: str, *, here: str = "", there: str = "") -> reports.Finding:
+    return reports.Finding(path=path, what=what, here=here, there=there)

@@ -1,1 +1,0 @@
-"""Proofs about a checkpoint: structure, digests, finite values."""

@@ -1,0 +1,1 @@
+"""Quantities and series as people read them."""
