@@ -36,7 +36,7 @@ check: lint
 	@$(MAKE) --no-print-directory test
 
 oracle: $(INSTALLED)
-	@PYTHONPATH=tests:tests/optimizer JAX_PLATFORMS=cpu $(BIN)/python -m oracle $(ARGS)
+	@PYTHONPATH=. JAX_PLATFORMS=cpu $(BIN)/python -m tests.oracle $(ARGS)
 
 check-all: check oracle
 

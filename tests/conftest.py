@@ -31,7 +31,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [r for kind in ("passed", "failed") for r in terminalreporter.getreports(kind)]
     found = [value for r in reports for name, value in r.user_properties if name == "oracle"]
     if found:
-        from oracle.table import table
+        from tests.oracle.table import table
 
         seed = found[0][0]
         terminalreporter.section(f"oracle of training, sample {seed} (ORACLE_SEED={seed})")

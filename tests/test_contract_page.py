@@ -5,9 +5,9 @@ import shlex
 import shutil
 
 import pytest
-from test_readme import CHANGING, CONSOLE, REPOSITORY
 
 from surgery_cli.cli import main
+from tests.test_readme import CHANGING, CONSOLE, REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "contract-check.md"
 

@@ -7,10 +7,10 @@ import shutil
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from test_readme import CONSOLE, REPOSITORY
 
 from surgery_cli.cli import main
 from surgery_cli.probe.user_code import load_object
+from tests.test_readme import CONSOLE, REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "changing-the-optimizer.md"
 

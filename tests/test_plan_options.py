@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 import pytest
-from plan_operations import KINDS, Convert, Move, Norm, Put, Scale
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of, operation_from_options, schema
+from tests.plan_operations import KINDS, Convert, Move, Norm, Put, Scale
 
 
 def built(name, **fields):

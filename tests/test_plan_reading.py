@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from plan_operations import KINDS, Convert, Move, Norm, Put, Scale
 
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.table import operations
@@ -17,6 +16,7 @@ from surgery_cli.plan import (
     plan_of,
     read_plan,
 )
+from tests.plan_operations import KINDS, Convert, Move, Norm, Put, Scale
 
 YAML_PLAN = """\
 # a comment

@@ -1,7 +1,6 @@
 """Resolution: which leaves an edit names, how edits fold, and how problems are reported."""
 
 import pytest
-from hand_built_trees import COUNT, B, HandBuilt, W, adam, array, no_donor, printed, resolved
 
 from surgery_cli.draft.recipe import DraftItems, LeafRef, Operand
 from surgery_cli.errors import CheckpointError, Problem, SurgeryError
@@ -15,6 +14,7 @@ from surgery_cli.plan import Origin, Plan
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from tests.hand_built_trees import COUNT, B, HandBuilt, W, adam, array, no_donor, printed, resolved
 
 
 class Halve(LeafOperation, tag="halve"):

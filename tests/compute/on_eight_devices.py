@@ -9,7 +9,6 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
-from operations.value_edits import ArrayScene, ArraySource, edited
 
 from surgery_cli.compute.kits import open_kit
 from surgery_cli.operations.cast import Cast
@@ -18,6 +17,7 @@ from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from tests.operations.value_edits import ArrayScene, ArraySource, edited
 
 SCALE = np.linspace(0.5, 2.0, 24)
 EDITS = {

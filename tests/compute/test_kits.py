@@ -9,13 +9,13 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from compute.on_eight_devices import CASES, PLACEMENTS, result_of
 
 from surgery_cli.compute.devices import parse_mesh, partition_for
 from surgery_cli.compute.host import HostKit
 from surgery_cli.compute.kits import open_kit
 from surgery_cli.errors import SurgeryError
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from tests.compute.on_eight_devices import CASES, PLACEMENTS, result_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from edits import EDITS, Edit
-from layouts import LAYOUTS, Layout
-from targets import TARGETS, Target
+from tests.judge.edits import EDITS, Edit
+from tests.judge.layouts import LAYOUTS, Layout
+from tests.judge.targets import TARGETS, Target
 
 Combination = tuple[Layout, Target, Edit]
 

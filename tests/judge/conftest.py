@@ -8,10 +8,11 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from edits import DONOR_LAYOUTS, DONOR_VALUES
-from layouts import Layout, pytree_checkpointer
-from source_trees import everything_of
-from targets import Target
+
+from tests.judge.edits import DONOR_LAYOUTS, DONOR_VALUES
+from tests.judge.layouts import Layout, pytree_checkpointer
+from tests.judge.targets import Target
+from tests.source_trees import everything_of
 
 Saved = Callable[[Layout, Target], tuple[Path, Any]]
 

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 from flax import nnx, struct
 from flax.core import FrozenDict
-from targets import Target, text_of
 
 from surgery_cli.surgery import Options
+from tests.judge.targets import Target, text_of
 
 Steps = list[tuple[str, dict[str, Any]]]
 

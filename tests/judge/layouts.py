@@ -10,7 +10,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 from flax import serialization
 from orbax.checkpoint import v1
-from targets import Target, as_items
+
+from tests.judge.targets import Target, as_items
 
 STEP = 7
 """The step that is edited; roots hold an earlier one, too."""

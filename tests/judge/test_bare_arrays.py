@@ -9,7 +9,6 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 from orbax.checkpoint import v1
-from source_trees import everything_of
 
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
@@ -24,6 +23,7 @@ from surgery_cli.plan import plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.surgery import Options
 from surgery_cli.tree.paths import LeafPath
+from tests.source_trees import everything_of
 
 VALUES = np.random.default_rng(0).normal(size=(30, 40)).astype(np.float32)
 

@@ -7,8 +7,6 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from fixture_truths import FIXTURES, finished, is_true, truth_key, truths, unfinished
-from source_trees import everything_of
 
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
@@ -16,6 +14,8 @@ from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, is_complex, is_floating
+from tests.fixture_truths import FIXTURES, finished, is_true, truth_key, truths, unfinished
+from tests.source_trees import everything_of
 
 RESTORABLE = [name for name in finished() if "cm_composite" not in name]
 """What the installed Orbax restores as one tree; a step of several items needs its manager."""

@@ -9,15 +9,15 @@ import numpy as np
 import optax
 import orbax.checkpoint as ocp
 import pytest
-from layouts import METRICS, STEP, manager, pytree_checkpointer, pytree_restore
 from orbax.checkpoint import v1
-from source_trees import everything_of
-from targets import filled, params
 
 from surgery_cli.errors import PlanError
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.surgery import Options, apply, verify
+from tests.judge.layouts import METRICS, STEP, manager, pytree_checkpointer, pytree_restore
+from tests.judge.targets import filled, params
+from tests.source_trees import everything_of
 
 PLACED = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 

@@ -7,13 +7,13 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from combinations import Combination, combinations, plain_combinations
-from conftest import Saved
-from edits import Edit
-from targets import Target, abstract, is_same, leaves_of
 
 from surgery_cli import reports, surgery
 from surgery_cli.plan import operation_from_options, plan_of
+from tests.judge.combinations import Combination, combinations, plain_combinations
+from tests.judge.conftest import Saved
+from tests.judge.edits import Edit
+from tests.judge.targets import Target, abstract, is_same, leaves_of
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -10,13 +10,13 @@ import ml_dtypes
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from layouts import pytree_checkpointer
 from orbax.checkpoint import v1
-from source_trees import everything_of
-from targets import abstract, is_same, leaves_of
 
 from surgery_cli import surgery
 from surgery_cli.plan import operation_from_options, plan_of
+from tests.judge.layouts import pytree_checkpointer
+from tests.judge.targets import abstract, is_same, leaves_of
+from tests.source_trees import everything_of
 
 DTYPES = [
     "bfloat16",

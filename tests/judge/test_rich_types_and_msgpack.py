@@ -10,11 +10,11 @@ import orbax.checkpoint as ocp
 import pytest
 from flax import serialization
 from orbax.checkpoint._src.metadata.pytree_metadata_options import PyTreeMetadataOptions
-from source_trees import everything_of
-from targets import abstract, is_same, leaves_of
 
 from surgery_cli import surgery
 from surgery_cli.plan import operation_from_options, plan_of
+from tests.judge.targets import abstract, is_same, leaves_of
+from tests.source_trees import everything_of
 
 
 class Moments(NamedTuple):

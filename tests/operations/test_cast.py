@@ -3,11 +3,11 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from value_edits import ArrayScene, draft_of, edited, path_of, spec_of
 
 from surgery_cli.errors import PlanError, ValueRefusal, grouped
 from surgery_cli.operations.cast import Cast
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from tests.operations.value_edits import ArrayScene, draft_of, edited, path_of, spec_of
 
 NARROW = [
     np.float16,

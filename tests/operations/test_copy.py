@@ -1,12 +1,12 @@
 """Copy: a second place for the same values."""
 
 import pytest
-from hand_built_trees import COUNT, B, W, adam, moved, origins, printed, resolved
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
+from tests.hand_built_trees import COUNT, B, W, adam, moved, origins, printed, resolved
 
 
 def test_the_source_stays_and_the_copy_comes_last():

@@ -1,13 +1,13 @@
 """Delete: what goes, what goes with it, and what stays in its place."""
 
 import pytest
-from hand_built_trees import COUNT, B, W, adam, origins, printed, resolved
 from hypothesis import given
 from hypothesis import strategies as st
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.rename import Rename
+from tests.hand_built_trees import COUNT, B, W, adam, origins, printed, resolved
 
 DENSE = {"Dense_0": {"kernel": W, "bias": B}, "Dense_1": {"kernel": W, "bias": B}}
 

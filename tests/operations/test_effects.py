@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 import pytest
 from ruamel.yaml import YAML
-from value_edits import ArraySource
 
 from surgery_cli.draft.effect import (
     Draws,
@@ -28,6 +27,7 @@ from surgery_cli.operations.table import operations
 from surgery_cli.plan import Plan
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.paths import LeafPath
+from tests.operations.value_edits import ArraySource
 
 VALUE_EDITS = [kind for kind in operations().values() if issubclass(kind, LeafOperation)]
 

@@ -2,7 +2,6 @@
 
 import msgspec
 import pytest
-from hand_built_trees import COUNT, B, HandBuilt, W, adam, origins, printed, resolved
 
 from surgery_cli.draft.recipe import DraftItems
 from surgery_cli.errors import PlanError
@@ -11,6 +10,7 @@ from surgery_cli.operations.extract_item import ExtractItem
 from surgery_cli.operations.insert_item import InsertItem
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.tree.specs import LeafKind
+from tests.hand_built_trees import COUNT, B, HandBuilt, W, adam, origins, printed, resolved
 
 STATE = {**adam({"a": W, "b": B}), "batch_stats": {"mean": B}, "layers": [W, W]}
 ONE = {"items": DraftItems(names=("default",), taken=frozenset({"default", "metrics"}))}

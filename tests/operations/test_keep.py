@@ -1,10 +1,10 @@
 """Keep: everything else goes, what is kept stays where it is."""
 
 import pytest
-from hand_built_trees import COUNT, B, W, adam, origins, printed, resolved
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.keep import Keep
+from tests.hand_built_trees import COUNT, B, W, adam, origins, printed, resolved
 
 DENSE = {"Dense_0": {"kernel": W, "bias": B}, "Dense_1": {"kernel": W, "bias": B}}
 

@@ -7,7 +7,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tensorstore as ts
-from value_edits import KERNEL, ArrayScene, ArraySource, edited, followed
 
 from surgery_cli.engine.finite import check_finite
 from surgery_cli.errors import PlanError, ValueRefusal
@@ -23,6 +22,7 @@ from surgery_cli.operations.set import Set
 from surgery_cli.operations.settings import LARGEST, SMALLEST
 from surgery_cli.operations.slot_steps import FillFresh, FillMean
 from surgery_cli.operations.table import operations
+from tests.operations.value_edits import KERNEL, ArrayScene, ArraySource, edited, followed
 
 FLOATS = [name for name in LARGEST if name in _NAMES]
 FACTORS = [1e-300, 1e-60, 1e-30, 1e-8, 1e-3, 0.1, 0.5, 2.0, 1e4, 1e30, 1e60, 1e300]

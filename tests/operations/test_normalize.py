@@ -5,7 +5,6 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
-from value_edits import ArrayScene, edited, followed, spec_of
 
 from surgery_cli.errors import PlanError, Problem, ValueRefusal
 from surgery_cli.operations.base import Cut, LeafOperation
@@ -14,6 +13,7 @@ from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from tests.operations.value_edits import ArrayScene, edited, followed, spec_of
 
 PARAM = LeafPath(("params", "Dense_0", "kernel"))
 KERNEL = np.random.default_rng(0).normal(size=(3, 4, 6)).astype(np.float32)

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from value_edits import ArrayScene, draft_of, edited, path_of, spec_of
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Cut
 from surgery_cli.operations.initializers import INITIALIZERS, fans
 from surgery_cli.operations.reinit import Reinit
+from tests.operations.value_edits import ArrayScene, draft_of, edited, path_of, spec_of
 
 PATH = path_of("params/Dense_0/kernel")
 

@@ -1,11 +1,11 @@
 """Rename: where leaves go, what goes with them, and what stops."""
 
 import pytest
-from hand_built_trees import COUNT, B, HandBuilt, W, adam, moved, origins, printed, resolved
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.rename import Rename
+from tests.hand_built_trees import COUNT, B, HandBuilt, W, adam, moved, origins, printed, resolved
 
 DENSE = {"Dense_0": {"kernel": W, "bias": B}, "Dense_1": {"kernel": W, "bias": B}}
 

@@ -6,7 +6,6 @@ import ml_dtypes
 import msgspec
 import numpy as np
 import pytest
-from value_edits import ArrayScene, ArraySource, draft_of, edited, path_of, spec_of
 
 from surgery_cli.draft.recipe import LeafRef
 from surgery_cli.errors import PlanError
@@ -14,6 +13,7 @@ from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.replace import Replace
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from tests.operations.value_edits import ArrayScene, ArraySource, draft_of, edited, path_of, spec_of
 
 F32 = np.float32
 TREE = {

@@ -4,12 +4,12 @@ import ml_dtypes
 import msgspec
 import numpy as np
 import pytest
-from value_edits import ArrayScene, ArraySource, edited, followed, spec_of
 
 from surgery_cli.errors import MissingError, PlanError, ValueRefusal
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from tests.operations.value_edits import ArrayScene, ArraySource, edited, followed, spec_of
 
 PARAM = LeafPath(("params", "Dense_0", "kernel"))
 KERNEL = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)

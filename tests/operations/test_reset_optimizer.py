@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from optax_registry import OPTIMIZERS, PARAMS, params_for, state_of, tree_of
 
 from surgery_cli.draft.recipe import Draft, LeafRef
 from surgery_cli.errors import PlanError
@@ -17,6 +16,7 @@ from surgery_cli.resolution import resolve
 from surgery_cli.script.pytrees import stored_leaves
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
+from tests.optimizer.optax_registry import OPTIMIZERS, PARAMS, params_for, state_of, tree_of
 
 
 class Stored:

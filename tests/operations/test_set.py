@@ -7,11 +7,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from value_edits import edited, spec_of
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.set import Set
 from surgery_cli.tree.specs import LeafKind
+from tests.operations.value_edits import edited, spec_of
 
 
 @pytest.mark.parametrize(

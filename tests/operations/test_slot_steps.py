@@ -5,11 +5,11 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from value_edits import edited
 
 from surgery_cli.compute.kits import open_kit
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.operations.slot_steps import FillFresh, FillMean
+from tests.operations.value_edits import edited
 
 SQUARES = (np.random.default_rng(0).normal(size=(6, 4)) ** 2).astype(np.float32)
 

@@ -4,7 +4,6 @@ import msgspec
 import numpy as np
 import pytest
 from ruamel.yaml import YAML
-from value_edits import ArrayScene, ArraySource, draft_of, path_of
 
 from surgery_cli.draft.recipe import LeafRecipe, LeafRef
 from surgery_cli.operations.base import LeafOperation, Operation
@@ -15,6 +14,7 @@ from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.table import operations
 from surgery_cli.optimizer.slots import Slot
+from tests.operations.value_edits import ArrayScene, ArraySource, draft_of, path_of
 
 EDITS = [Rescale, Normalize, Replace, Reinit, Cast]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Final, NamedTuple
 
-from optax_registry import OPTIMIZERS
+from tests.optimizer.optax_registry import OPTIMIZERS
 
 POLICIES: Final = ("keep", "transform", "reset", "warm")
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from optax_registry import OPTIMIZERS, train_state
-from test_survey import EXPECTED, expected_leaves
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.reinit import Reinit
@@ -19,6 +17,8 @@ from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.specs import TreeSpec
+from tests.optimizer.optax_registry import OPTIMIZERS, train_state
+from tests.optimizer.test_survey import EXPECTED, expected_leaves
 
 EDITS = [
     Rescale(at="params/Dense_0/kernel", by=0.5),

@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 import optax
 import pytest
-from optax_registry import PARAMS, state_of, tree_of
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
@@ -22,6 +21,7 @@ from surgery_cli.operations.set import Set
 from surgery_cli.optimizer.follow.bias_correction import largest_step, restarts
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
+from tests.optimizer.optax_registry import PARAMS, state_of, tree_of
 
 COUNT = "opt_state/0/count"
 

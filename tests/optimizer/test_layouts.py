@@ -10,12 +10,12 @@ import pytest
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from optax_registry import PARAMS, state_of, train_state, tree_of
 
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from tests.optimizer.optax_registry import PARAMS, state_of, train_state, tree_of
 
 
 def f32(*shape: int) -> Any:

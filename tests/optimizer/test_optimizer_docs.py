@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from optax_registry import OPTIMIZERS
+from tests.optimizer.optax_registry import OPTIMIZERS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
-from optax_registry import OPTIMIZERS, PARAMS, train_state, tree_of
 
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.script.optimizer_trial import settled, try_optimizer
 from surgery_cli.script.optimizers import Optimizer
 from surgery_cli.tree.paths import LeafPath
+from tests.optimizer.optax_registry import OPTIMIZERS, PARAMS, train_state, tree_of
 
 SHAPES = jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.float32), PARAMS)
 TELLING = [

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from optax_registry import PARAMS, state_of, train_state, tree_of
 
 from surgery_cli.draft.recipe import SOURCE, Draft, LeafRef
 from surgery_cli.errors import PlanError
@@ -23,6 +22,7 @@ from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.optimizer.follow import policies
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import TreeSpec
+from tests.optimizer.optax_registry import PARAMS, state_of, train_state, tree_of
 
 KERNEL = "params/Dense_0/kernel"
 

@@ -16,13 +16,13 @@ import numpy as np
 import optax
 import orbax.checkpoint as ocp
 import pytest
-from optax_registry import OPTIMIZERS
-from policy_registry import CASES, POLICIES, Case
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.plan import plan_of
+from tests.optimizer.optax_registry import OPTIMIZERS
+from tests.optimizer.policy_registry import CASES, POLICIES, Case
 
 FACTOR = -0.25
 """A power of two, so that exact algebra is exact to the last bit; negative, so that signs show."""

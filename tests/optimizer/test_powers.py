@@ -10,10 +10,10 @@ import numpy as np
 import optax
 import pytest
 from optax import contrib
-from optax_registry import tree_of
 
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.tree.paths import LeafPath
+from tests.optimizer.optax_registry import tree_of
 
 STEPS = 12
 INSIDE_EPSILON = {"sm3": 1e-3}

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from optax_registry import PARAMS, tree_of
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.set import Set
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
+from tests.optimizer.optax_registry import PARAMS, tree_of
 
 NODE = "opt_state/hyperparams"
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import optax
 import pytest
-from optax_registry import PARAMS, state_of, tree_of
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations.base import Operation
@@ -21,6 +20,7 @@ from surgery_cli.operations.set import Set
 from surgery_cli.optimizer.follow.bias_correction import restarts, shifts
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
+from tests.optimizer.optax_registry import PARAMS, state_of, tree_of
 
 COUNT, MU, NU = (f"opt_state/0/{name}" for name in ("count", "mu", "nu"))
 

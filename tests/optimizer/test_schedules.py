@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import optax
 import pytest
-from optax_registry import PARAMS, tree_of
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
@@ -20,6 +19,7 @@ from surgery_cli.operations.set import Set
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
+from tests.optimizer.optax_registry import PARAMS, tree_of
 
 RATE = "opt_state/hyperparams/learning_rate"
 STATE = "opt_state/hyperparams_states/learning_rate"

@@ -8,12 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from optax_registry import OPTIMIZERS, leaves_of, params_for, state_of, train_state, tree_of
 
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec
+from tests.optimizer.optax_registry import (
+    OPTIMIZERS,
+    leaves_of,
+    params_for,
+    state_of,
+    train_state,
+    tree_of,
+)
 
 EXPECTED: dict[str, dict[str, dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "expected_slots.json").read_text()

@@ -20,9 +20,9 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     chosen = parser.parse_args()
 
-    from oracle.cases import Case, every_case, pairwise
-    from oracle.table import UNSAID, table
-    from oracle.verdicts import judged_together
+    from tests.oracle.cases import Case, every_case, pairwise
+    from tests.oracle.table import UNSAID, table
+    from tests.oracle.verdicts import judged_together
 
     seed = chosen.sample
     cases: Iterator[Case] = every_case() if seed is None else iter(pairwise(seed))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from oracle.optimizers import NAMES, SURROUNDINGS
+from tests.oracle.optimizers import NAMES, SURROUNDINGS
 
 SEEDS: Final = (0, 1, 2)
 SIZES: Final = (1e-3, 1.0, 1e3)

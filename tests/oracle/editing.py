@@ -11,10 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
-from optax_registry import leaves_of
 
-from oracle.cases import Case
-from oracle.training import EDITED, Trained
 from surgery_cli import surgery
 from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.recipe import SOURCE, Draft
@@ -30,6 +27,9 @@ from surgery_cli.surgery.optimizers import survey_state
 from surgery_cli.surgery.previews import assumed as assumptions
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
+from tests.optimizer.optax_registry import leaves_of
+from tests.oracle.cases import Case
+from tests.oracle.training import EDITED, Trained
 
 Values = Mapping[LeafPath, Any]
 

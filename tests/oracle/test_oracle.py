@@ -8,11 +8,11 @@ import os
 import numpy as np
 import pytest
 
-from oracle.cases import EDITS, SURROUNDINGS, missing_pairs, pairwise
-from oracle.editing import edited, edited_on_disk
-from oracle.table import UNSAID
-from oracle.training import both_trainings
-from oracle.verdicts import judged
+from tests.oracle.cases import EDITS, SURROUNDINGS, missing_pairs, pairwise
+from tests.oracle.editing import edited, edited_on_disk
+from tests.oracle.table import UNSAID
+from tests.oracle.training import both_trainings
+from tests.oracle.verdicts import judged
 
 SEED = int(os.environ.get("ORACLE_SEED", "0"))
 CASES = pairwise(SEED)

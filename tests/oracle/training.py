@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from oracle.cases import Case
-from oracle.optimizers import Optimizer, Tree, drawn
+from tests.oracle.cases import Case
+from tests.oracle.optimizers import Optimizer, Tree, drawn
 
 SHAPES = {"a": {"bias": (6,), "kernel": (4, 6)}, "b": {"kernel": (4, 6)}}
 MATRICES = {"a": {"bias": (1, 6), "kernel": (4, 6)}, "b": {"kernel": (4, 6)}}

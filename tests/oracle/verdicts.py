@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from oracle.cases import Case
-from oracle.editing import Edited, edited, values_of
-from oracle.table import KEPT, REFUSED, RIGHT, SAID, UNJUDGED, UNSAID
-from oracle.training import Trained, both_trainings
 from surgery_cli.errors import SurgeryError
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from tests.oracle.cases import Case
+from tests.oracle.editing import Edited, edited, values_of
+from tests.oracle.table import KEPT, REFUSED, RIGHT, SAID, UNJUDGED, UNSAID
+from tests.oracle.training import Trained, both_trainings
 
 _ORDER: Final = (UNJUDGED, RIGHT, REFUSED, KEPT, SAID, UNSAID)
 TOLERANCE: Final = 1e-2

@@ -5,9 +5,10 @@ import numpy as np
 import optax
 import orbax.checkpoint as ocp
 import pytest
-from edited_models import MLP
 from flax.training.train_state import TrainState
-from looking import linen_variables
+
+from tests.probe.edited_models import MLP
+from tests.probe.looking import linen_variables
 
 X = np.random.default_rng(5).standard_normal((4, 5), np.float32)
 

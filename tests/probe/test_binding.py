@@ -1,12 +1,12 @@
 """Finding a model's variables in trees of every usual form, from metadata alone."""
 
 import pytest
-from hand_built_trees import HandBuilt, adam, array
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.binding import Misfit, bind
 from surgery_cli.probe.calls import Expected
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from tests.hand_built_trees import HandBuilt, adam, array
 
 LAYERS = {"dense": {"kernel": array(4, 3), "bias": array(3)}}
 WANTED = {

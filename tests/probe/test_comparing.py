@@ -1,17 +1,17 @@
 """Two checkpoints on one batch: the outputs decide, the calls explain."""
 
-import edited_models as own
 import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import X, save
-from looking import HERE
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.comparing import _deviation, _distance, default_tolerance
+from tests.probe import edited_models as own
+from tests.probe.conftest import X, save
+from tests.probe.looking import HERE
 
 FILE = HERE / "edited_models.py"
 

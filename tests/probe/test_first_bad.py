@@ -1,12 +1,12 @@
 """The first non-finite value: the module, the iteration, the operation and the user's own line."""
 
-import edited_models as own
 import numpy as np
 import pytest
-from conftest import save
-from looking import HERE, linen_variables
 
 from surgery_cli import surgery
+from tests.probe import edited_models as own
+from tests.probe.conftest import save
+from tests.probe.looking import HERE, linen_variables
 
 FILE = HERE / "edited_models.py"
 X = ("float32[2,4]",)

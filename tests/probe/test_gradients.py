@@ -3,10 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import odd_models as odd
 import pytest
-import seed_models as own
-from looking import linen_variables, same, traced, variables_of
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.forward import sites_of
@@ -16,6 +13,9 @@ from surgery_cli.probe.gradients import (
     random_projection,
     run_gradients,
 )
+from tests.probe import odd_models as odd
+from tests.probe import seed_models as own
+from tests.probe.looking import linen_variables, same, traced, variables_of
 
 X = np.random.default_rng(0).standard_normal((3, 4), np.float32)
 Y = np.random.default_rng(1).standard_normal((3, 2), np.float32)

@@ -2,12 +2,12 @@
 
 import jax
 import numpy as np
-import odd_models as own
 import pytest
 from flax import nnx
-from looking import linen_variables, look, nnx_module, same, traced, variables_of
 
 from surgery_cli.probe.forward import run_forward, sites_of
+from tests.probe import odd_models as own
+from tests.probe.looking import linen_variables, look, nnx_module, same, traced, variables_of
 
 X = np.random.default_rng(0).standard_normal((2, 4), np.float32)
 

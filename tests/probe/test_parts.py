@@ -2,17 +2,17 @@
 
 import jax
 import numpy as np
-import part_models as own
 import pytest
-from conftest import save
 from flax import linen as nn
-from looking import HERE, linen_variables, same, traced, variables_of
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.binding import Misfit
 from surgery_cli.probe.forward import run_forward, sites_of, used_slots
 from surgery_cli.probe.inputs import Input
+from tests.probe import part_models as own
+from tests.probe.conftest import save
+from tests.probe.looking import HERE, linen_variables, same, traced, variables_of
 
 X = np.random.default_rng(0).standard_normal((2, 5), np.float32)
 HIDDEN = np.random.default_rng(1).standard_normal((3, 4), np.float32)

@@ -12,10 +12,10 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from conftest import save
-from test_readme import CONSOLE, REPOSITORY
 
 from surgery_cli.cli import main
+from tests.probe.conftest import save
+from tests.test_readme import CONSOLE, REPOSITORY
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?")
 ROUNDING = re.compile(r"\d\.\d+e-0[5-9]|(?<=agree: )\S+|(?<=at most )\S+")

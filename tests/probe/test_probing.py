@@ -4,19 +4,19 @@ import json
 import re
 from pathlib import Path
 
-import edited_models as own
 import jax
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import X, save
 from flax import nnx
-from looking import HERE, linen_variables
 
 from surgery_cli import surgery
 from surgery_cli.cli.main import run
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.binding import Misfit
+from tests.probe import edited_models as own
+from tests.probe.conftest import X, save
+from tests.probe.looking import HERE, linen_variables
 
 MODEL = f"{HERE / 'edited_models.py'}:MLP"
 
@@ -258,7 +258,7 @@ def test_without_matplotlib_a_plot_names_what_to_install(saved, batch, monkeypat
 
 
 def test_an_nnx_checkpoint_binds_by_the_paths_of_its_state(tmp_path):
-    import odd_models as odd
+    from tests.probe import odd_models as odd
 
     model = odd.Inheriting(nnx.Rngs(0))
     path = save(tmp_path / "nnx", nnx.to_pure_dict(nnx.state(model)))
@@ -272,7 +272,7 @@ def test_an_nnx_checkpoint_binds_by_the_paths_of_its_state(tmp_path):
 
 
 def test_nnx_random_states_that_are_not_saved_are_made_by_the_model(tmp_path):
-    import odd_models as odd
+    from tests.probe import odd_models as odd
 
     model = odd.NnxListed(nnx.Rngs(0))
     kept = nnx.state(model, (nnx.Param, nnx.BatchStat))
@@ -334,7 +334,7 @@ def test_a_wrong_option_is_exit_code_2(saved, batch, capsys, arguments, message)
 @pytest.fixture(scope="module")
 def autoencoders(tmp_path_factory):
     """An autoencoder with a method `encode`, in linen and in NNX."""
-    import seed_models as seeds
+    from tests.probe import seed_models as seeds
 
     folder = tmp_path_factory.mktemp("autoencoders")
     linen = linen_variables(seeds.AutoEncoder(), np.ones((2, 8), np.float32))
@@ -377,7 +377,7 @@ def test_a_method_or_a_submodule_runs_on_its_own_with_its_own_leaves(
 
 
 def test_a_call_that_lacks_something_names_the_option_that_gives_it(tmp_path):
-    import odd_models as odd
+    from tests.probe import odd_models as odd
 
     path = save(tmp_path / "normed", linen_variables(odd.Normed(), np.ones((2, 4), np.float32)))
 
@@ -408,7 +408,7 @@ def test_an_input_that_was_named_and_that_nothing_takes_is_refused(saved, batch)
 
 
 def test_a_seed_for_a_stream_from_which_nothing_is_drawn_is_refused(tmp_path):
-    import odd_models as odd
+    from tests.probe import odd_models as odd
 
     linen = linen_variables(odd.Normed(), np.ones((2, 4), np.float32))
     listed = nnx.state(odd.NnxListed(nnx.Rngs(0)), (nnx.Param, nnx.BatchStat))
@@ -443,7 +443,7 @@ def test_every_filter_must_name_something(saved, batch):
 
 
 def test_a_part_of_an_output_is_named_as_its_row_is(tmp_path):
-    import odd_models as odd
+    from tests.probe import odd_models as odd
 
     path = save(tmp_path / "c", linen_variables(odd.Structured(), np.ones((2, 4), np.float32)))
     model = f"{HERE / 'odd_models.py'}:Structured"

@@ -3,13 +3,13 @@
 import jax
 import numpy as np
 import pytest
-import seed_models as own
 from flax import linen as nn
 from flax import nnx
-from looking import linen_variables, look, nnx_module, same, traced, variables_of
 
 from surgery_cli.probe.forward import run_forward, sites_of
 from surgery_cli.probe.traces import stopped_at
+from tests.probe import seed_models as own
+from tests.probe.looking import linen_variables, look, nnx_module, same, traced, variables_of
 
 BATCH = np.random.default_rng(0).standard_normal((2, 28, 28, 1), np.float32)
 

@@ -1,20 +1,20 @@
 """Runs that stop after a call, inside compiled parts and branches too; and ensembles."""
 
-import ensemble_models as own
 import jax
 import jax.numpy as jnp
 import numpy as np
-import odd_models as odd
 import pytest
-from conftest import save
 from flax import nnx
-from looking import HERE, filled, linen_variables, look, same, traced, variables_of
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError, ValueRefusal
 from surgery_cli.probe.binding import Misfit
 from surgery_cli.probe.forward import run_forward, sites_of
 from surgery_cli.probe.traces import cannot_stop_at, over_members, stopped_at
+from tests.probe import ensemble_models as own
+from tests.probe import odd_models as odd
+from tests.probe.conftest import save
+from tests.probe.looking import HERE, filled, linen_variables, look, same, traced, variables_of
 
 X = np.random.default_rng(0).standard_normal((2, 4), np.float32)
 FILE = HERE / "ensemble_models.py"

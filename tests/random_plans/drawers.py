@@ -8,9 +8,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from random_plans.model import Leaf, Path, Refused, State, printed, spelled
-from random_plans.patterns import select
-from random_plans.world import World
+from tests.random_plans.model import Leaf, Path, Refused, State, printed, spelled
+from tests.random_plans.patterns import select
+from tests.random_plans.world import World
 
 Draw = Callable[[Any], Any]
 Drawer = Callable[[Draw, State, World], dict[str, Any]]

@@ -11,7 +11,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from flax import serialization
 
-from random_plans.model import Path, flat
+from tests.random_plans.model import Path, flat
 
 STEP = 7
 

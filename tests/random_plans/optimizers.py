@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import optax
 
-from random_plans.model import Path, Slot
+from tests.random_plans.model import Path, Slot
 
 FACTORED_FROM = 3
 """Adafactor factors leaves whose second-largest axis is at least this long."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from random_plans.model import Leaf, Path, Refused, State, printed, spelled
+from tests.random_plans.model import Leaf, Path, Refused, State, printed, spelled
 
 
 def _key_expression(key: str) -> str:

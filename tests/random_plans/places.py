@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from random_plans.model import (
+from tests.random_plans.model import (
     Empty,
     Fields,
     Leaf,
@@ -18,8 +18,8 @@ from random_plans.model import (
     is_below,
     printed,
 )
-from random_plans.patterns import Pattern, patterns_of, select
-from random_plans.world import World
+from tests.random_plans.patterns import Pattern, patterns_of, select
+from tests.random_plans.world import World
 
 Moves = Mapping[Path, Path]
 
@@ -541,7 +541,7 @@ def _relocate(state: State, node: Path, place: Path) -> None:
 
 
 def insert_item(state: State, edit: Fields, world: World, words: Words) -> None:
-    from random_plans import twins
+    from tests.random_plans import twins
 
     at = edit["at"]
     place = _typed(list(at.split("/")), state, is_spelled="%2F" in at or "%25" in at)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from random_plans import places, twins, values
-from random_plans.model import Fields, State, Words
-from random_plans.world import World
+from tests.random_plans import places, twins, values
+from tests.random_plans.model import Fields, State, Words
+from tests.random_plans.world import World
 
 OPERATIONS = {
     **values.OPERATIONS,

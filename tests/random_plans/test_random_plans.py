@@ -17,15 +17,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from random_plans import judge, reference
-from random_plans.drawers import DRAWERS
-from random_plans.layouts import LAYOUTS, Layout
-from random_plans.model import Path, Refused, State, Words, printed
-from random_plans.optimizers import TOLD
-from random_plans.trees import is_storable, samples
-from random_plans.world import World
 from surgery_cli.errors import SurgeryError, ValueRefusal
 from surgery_cli.operations.table import operations
+from tests.random_plans import judge, reference
+from tests.random_plans.drawers import DRAWERS
+from tests.random_plans.layouts import LAYOUTS, Layout
+from tests.random_plans.model import Path, Refused, State, Words, printed
+from tests.random_plans.optimizers import TOLD
+from tests.random_plans.trees import is_storable, samples
+from tests.random_plans.world import World
 
 PLANS = int(os.environ.get("PLANS", "210"))
 SEED = int(os.environ.get("PLANS_SEED", "1"))

@@ -10,9 +10,9 @@ import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 
-from random_plans.layouts import Layout
-from random_plans.model import Empty, Path, flat
-from random_plans.optimizers import OPTIMIZERS, Facts, facts_of, state_of
+from tests.random_plans.layouts import Layout
+from tests.random_plans.model import Empty, Path, flat
+from tests.random_plans.optimizers import OPTIMIZERS, Facts, facts_of, state_of
 
 _PARAM_KEYS = ("Dense_0", "Dense_1", "blocks", "kernel", "bias", "w", "0", "1", "x.y", "mlp/up")
 _OTHER_KEYS = ("a", "b", "c_1", "2", "p.q", "dir/name", "Ünï", "list")

@@ -12,10 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from random_plans.model import Fields, Leaf, Path, Refused, Slot, State, Words, is_below, printed
+from tests.random_plans.model import (
+    Fields,
+    Leaf,
+    Path,
+    Refused,
+    Slot,
+    State,
+    Words,
+    is_below,
+    printed,
+)
 
 if TYPE_CHECKING:
-    from random_plans.world import World
+    from tests.random_plans.world import World
 
 
 def slots_of(state: State, edited: Iterable[Path]) -> list[Slot]:
@@ -254,7 +264,7 @@ def check_clocks(state: State) -> None:
 
 
 def reset_optimizer(state: State, edit: Fields, world: World, words: Words) -> None:
-    from random_plans.patterns import patterns_of, select
+    from tests.random_plans.patterns import patterns_of, select
 
     selected = set(select(state, edit, skips_empties=False, everything=not edit.get("at")))
     spared = patterns_of(edit.get("except", ()))

@@ -11,10 +11,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from random_plans import twins
-from random_plans.model import Fields, Leaf, Path, Refused, State, Words, printed
-from random_plans.patterns import select
-from random_plans.world import World
+from tests.random_plans import twins
+from tests.random_plans.model import Fields, Leaf, Path, Refused, State, Words, printed
+from tests.random_plans.patterns import select
+from tests.random_plans.world import World
 
 _FLOATS = ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from random_plans.layouts import LAYOUTS, Layout, as_numpy
-from random_plans.model import Leaf, Path, Refused, Slot, State, is_below, printed
-from random_plans.patterns import Pattern, patterns_of
-from random_plans.trees import Sample, other_values, values
+from tests.random_plans.layouts import LAYOUTS, Layout, as_numpy
+from tests.random_plans.model import Leaf, Path, Refused, Slot, State, is_below, printed
+from tests.random_plans.patterns import Pattern, patterns_of
+from tests.random_plans.trees import Sample, other_values, values
 
 
 class World:

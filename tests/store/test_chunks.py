@@ -9,11 +9,11 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 import tensorstore as ts
-from source_trees import everything_of
 
 from surgery_cli import surgery
 from surgery_cli.engine import grid
 from surgery_cli.plan import operation_from_options, plan_of
+from tests.source_trees import everything_of
 
 VALUES = np.random.default_rng(11).uniform(0.5, 2.0, (10, 7)).astype(np.float32)
 LONG = np.random.default_rng(12).uniform(0.5, 2.0, (61, 5)).astype(np.float32)

@@ -13,7 +13,6 @@ import flax.serialization
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from source_trees import everything_of
 
 from surgery_cli import surgery
 from surgery_cli.engine.progress import Progress
@@ -29,6 +28,7 @@ from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
+from tests.source_trees import everything_of
 
 VALUES = np.random.default_rng(1).normal(size=(32, 32)).astype(np.float32)
 TREE = {"w": VALUES, "layers": {str(n): np.full(4, n, np.float32) for n in range(3)}}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fixture_truths import FIXTURES, finished, unfinished
 
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.store.locate.location import Location, locate
+from tests.fixture_truths import FIXTURES, finished, unfinished
 
 FLAT = FIXTURES / "orbax-0.8.0" / "odd_lst"
 COMPOSITE_STEP = FIXTURES / "orbax-0.5.10" / "cm_composite" / "100"

@@ -9,12 +9,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 import tensorstore as ts
-from fixture_truths import FIXTURES
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.orbax.zarr import parse
 from surgery_cli.tree.paths import LeafPath
+from tests.fixture_truths import FIXTURES
 
 
 def _old(name: str, folder: Path) -> Path:

@@ -8,7 +8,6 @@ import ml_dtypes
 import msgpack
 import numpy as np
 import pytest
-from fixture_truths import FIXTURES
 from flax import serialization
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from surgery_cli.store.files import msgpack_tree
 from surgery_cli.store.files.msgpack_tree import MsgpackFile, Stored, in_kind, write_msgpack
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from tests.fixture_truths import FIXTURES
 
 TREE = {
     "params": {

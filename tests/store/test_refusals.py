@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from fixture_truths import FIXTURES
 
 from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import open_checkpoint
+from tests.fixture_truths import FIXTURES
 
 FLAT = FIXTURES / "orbax-0.8.0" / "odd_lst"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0000\nsize 123456\n"

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 from flax import serialization
-from t5x_checkpoints import KERNEL, write_t5x
 
 from surgery_cli.cli.main import run
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
+from tests.store.t5x_checkpoints import KERNEL, write_t5x
 
 COMMANDS: list[list[str]] = [
     ["inspect", "T5X"],
