@@ -64,11 +64,12 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def _what(self) -> str:
         """What becomes of the slots."""
+        s, they_are = ("s", "it is") if len(self.slots) == 1 else ("", "they are")
         if self.left.second is None:
-            return "get other values"
+            return f"get{s} other values"
         if self.left.second:
-            return f"shrink to {self.left.second:g} of what they are"
-        return "become 0" if self.is_named else "restart"
+            return f"shrink{s} to {self.left.second:g} of what {they_are}"
+        return f"become{s} 0" if self.is_named else f"restart{s}"
 
 
 class Shift(msgspec.Struct, frozen=True):
