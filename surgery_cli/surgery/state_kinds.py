@@ -76,7 +76,7 @@ def _look(checkpoint: Checkpoint, mu: LeafPath, nu: LeafPath, most: int, evidenc
         squares, elements = squares + seen.squares, elements + seen.elements
         if count >= most:
             break
-    evidence.see(is_beyond, sqrt(squares / elements) if elements else 0.0)
+    evidence.see(is_beyond, sqrt(squares / elements) if elements else 0.0, elements)
     return count
 
 

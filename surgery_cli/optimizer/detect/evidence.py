@@ -16,28 +16,33 @@ _ADOPT_RMS: Final = 0.02
 """The mu of adopt and LaProp averages normalised gradients: mostly larger than this, in the root mean square."""
 
 
-_ENOUGH: Final = 48
-"""Leaves with a gradient in them, after which the next of hundreds would tell no more."""
+_ENOUGH_LEAVES: Final = 48
+_ENOUGH_ELEMENTS: Final = 2 << 20
+"""So many leaves, or elements, with a gradient in them, after which the next of hundreds would tell no more."""
 
 
 class Evidence(msgspec.Struct):
-    """What was seen of the leaves of one state; ``moved`` of them have seen a gradient."""
+    """What was seen of the leaves of one state; ``moved`` of them, of ``elements`` in all, have seen a gradient."""
 
     exceeds_adamax: bool = False
     largest_rms: float = 0.0
     moved: int = 0
+    elements: int = 0
 
-    def see(self, exceeds_adamax: bool, rms: float) -> None:
+    def see(self, exceeds_adamax: bool, rms: float, elements: int) -> None:
         """Take one more pair of leaves into account: |mu| > 3 nu anywhere, and the root mean square of mu."""
         self.exceeds_adamax |= exceeds_adamax
         self.largest_rms = max(self.largest_rms, rms)
-        self.moved += rms > 0
+        if rms > 0:
+            self.moved += 1
+            self.elements += elements
 
     @property
     def is_enough(self) -> bool:
         """True if no other leaf can change what the state is taken for, or is likely to."""
         is_out = self.largest_rms >= _ADOPT_RMS
-        return is_out or (self.exceeds_adamax and self.moved >= _ENOUGH)
+        has_seen = self.moved >= _ENOUGH_LEAVES or self.elements >= _ENOUGH_ELEMENTS
+        return is_out or (self.exceeds_adamax and has_seen)
 
     @property
     def is_like_adam(self) -> bool:
