@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 from surgery_cli.draft.effect import Effect, Scales, Shifts
 from surgery_cli.draft.recipe import LeafRecipe, LeafRef, Operand, Step, is_numeric
-from surgery_cli.errors import MissingError, PlanError, ValueRefusal
+from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene, Source
+from surgery_cli.operations.left_of_start import left_of_start
 from surgery_cli.operations.underflow import refuse_lost_products
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
@@ -153,6 +154,12 @@ def smallest_factor(factor: Any, kit: Kit, power: int = 1) -> float:
         return math.inf
 
 
+def _largest_power(factor: Any, kit: Kit, power: int) -> float:
+    """The largest |factor|^power over factors that are not 0; 0 if there are none."""
+    inverse = smallest_factor(factor, kit, -power)
+    return 1 / inverse if inverse else math.inf
+
+
 class ScaleByPower(LeafOperation, tag="scale_by_power", kw_only=True, frozen=True):
     """Multiply a twin, but for what is left of its ``start``, by a power of its param's array factor.
 
@@ -166,6 +173,7 @@ class ScaleByPower(LeafOperation, tag="scale_by_power", kw_only=True, frozen=Tru
     even: bool
     param: LeafPath
     start: float = 0.0
+    blur: float = 0.0
     fresh: float | None = None
 
     def operands(self, path: LeafPath, spec: LeafSpec, scene: Scene) -> tuple[Operand, ...]:
@@ -184,7 +192,7 @@ class ScaleByPower(LeafOperation, tag="scale_by_power", kw_only=True, frozen=Tru
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         base = at.operands["by"]
-        left = left_of_start(block, self.start, kit, at, even=self.even)
+        left = left_of_start(block, self.start, self.blur, kit, at, even=self.even)
 
         def scaled(x: Any) -> Any:
             zero = base == 0
@@ -198,59 +206,27 @@ class ScaleByPower(LeafOperation, tag="scale_by_power", kw_only=True, frozen=Tru
         if self.fresh is not None:
             followed = kit.apply(lambda x: kit.xp.where(base == 0, 0, x), block)
         refuse_lost_products(followed, new, smallest_factor(base, kit, self.power), kit, at)
+        left.refuse_blurred(new, _largest_power(base, kit, self.power), at)
         return new
 
 
 class ScaleAboveStart(LeafOperation, tag="scale_above_start", kw_only=True, frozen=True):
-    """Multiply what a twin has gathered above what is left of its start."""
+    """Multiply what a twin has gathered above what is left of its start; see ``LeftOfStart`` for ``blur``."""
 
     by: float
     start: float
     even: bool
+    blur: float = 0.0
 
     @property
     def effect(self) -> Effect:
         return Shifts()
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
-        left = left_of_start(block, self.start, kit, at, even=self.even)
-        return kit.in_float32(block, lambda x: left.scaled(x, self.by))
-
-
-class LeftOfStart(NamedTuple):
-    """What is left of a twin's start, as the twin's dtype holds it: [] or 0."""
-
-    value: Any
-    kit: Kit
-    even: bool
-
-    def scaled(self, x: Any, factor: Any) -> Any:
-        """``x`` with all but what is left of the start times ``factor``."""
-        if isinstance(self.value, float):
-            return x * factor
-        gathered = x - self.value
-        return (self.kit.xp.maximum(gathered, 0) if self.even else gathered) * factor + self.value
-
-
-def left_of_start(block: Any, start: float, kit: Kit, at: Place, *, even: bool) -> LeftOfStart:
-    """What is left of the start of a twin, a block of which is given.
-
-    Raises:
-        ValueRefusal: the twin only grows, and is smaller than that somewhere.
-    """
-    if not start:
-        return LeftOfStart(0.0, kit, even)
-    value = kit.apply(lambda: kit.xp.full((), start, dtype="float64"))
-    stored = kit.widened(kit.cast(value, at.before.dtype))
-    smaller = int(kit.apply(lambda x: (x < stored).sum(), kit.widened(block))) if even else 0
-    if smaller:
-        raise ValueRefusal(
-            f"'{at.path}' cannot have {start:g} of its start in it",
-            why=f"{smaller} of its values are smaller, and what it gathers is nowhere negative",
-            fix="say in `slots:` at what it starts (`fresh:`, or `start:`), or use `optimizer: keep`",
-            path=str(at.path),
-        )
-    return LeftOfStart(stored, kit, even)
+        left = left_of_start(block, self.start, self.blur, kit, at, even=self.even)
+        new = kit.in_float32(block, lambda x: left.scaled(x, self.by))
+        left.refuse_blurred(new, abs(self.by), at)
+        return new
 
 
 class ScaleByMeasured(LeafOperation, tag="scale_by_measured", kw_only=True, frozen=True):
@@ -263,6 +239,7 @@ class ScaleByMeasured(LeafOperation, tag="scale_by_measured", kw_only=True, froz
     measure_of: LeafOperation
     power: int
     start: float = 0.0
+    blur: float = 0.0
     even: bool = False
 
     @property
@@ -299,7 +276,8 @@ class ScaleByMeasured(LeafOperation, tag="scale_by_measured", kw_only=True, froz
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
         whole = at.measured.size == 1
         factor = at.measured.reshape(()) if whole else at.window(at.measured)
-        left = left_of_start(block, self.start, kit, at, even=self.even)
+        left = left_of_start(block, self.start, self.blur, kit, at, even=self.even)
         new = kit.in_float32(block, lambda x: left.scaled(x, factor**self.power))
         refuse_lost_products(block, new, smallest_factor(factor, kit, self.power), kit, at)
+        left.refuse_blurred(new, _largest_power(factor, kit, self.power), at)
         return new

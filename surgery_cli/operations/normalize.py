@@ -159,7 +159,15 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
         if slot.power == 0:
             return ()
         even = bool(slot.start) and slot.is_even
-        return (ScaleByMeasured(measure_of=self, power=slot.power, start=slot.start, even=even),)
+        return (
+            ScaleByMeasured(
+                measure_of=self,
+                power=slot.power,
+                start=slot.start,
+                blur=slot.blur,
+                even=even,
+            ),
+        )
 
 
 def _norm(xp: Any, x: Any, norm: str, axes: tuple[int, ...], is_wide: bool) -> Any:

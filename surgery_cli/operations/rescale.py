@@ -88,10 +88,13 @@ class Rescale(LeafOperation, tag="rescale", kw_only=True, frozen=True):
                     even=slot.is_even,
                     param=slot.param,
                     start=slot.start,
+                    blur=slot.blur,
                     fresh=None if slot.is_second_moment or slot.is_params_like else slot.fresh,
                 ),
             )
         factor = power_of(self.by, slot.power, even=slot.is_even)
         if factor and slot.start:
-            return (ScaleAboveStart(by=factor, start=slot.start, even=slot.is_even),)
+            return (
+                ScaleAboveStart(by=factor, start=slot.start, even=slot.is_even, blur=slot.blur),
+            )
         return (Rescale(by=factor),) if factor else None

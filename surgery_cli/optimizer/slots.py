@@ -13,6 +13,21 @@ Source: TypeAlias = Literal["disk", "word", "values", "undecided"]
 """How a meaning is known: the metadata tell it; somebody said it; values did not rule it out, or left it open."""
 
 
+class Fading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A start of which ``decay`` is left with every step that the integer at ``clock`` counts."""
+
+    clock: LeafPath
+    decay: float
+
+
+class Faded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How much of a start ``steps`` steps have left, each of them ``decay``; see ``LeftOfStart`` for ``blur``."""
+
+    decay: float
+    steps: int
+    blur: float
+
+
 class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A leaf of the optimizer state (or beside it) that belongs to a param.
 
@@ -27,7 +42,8 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     carried. ``in_optimizer`` is False for copies beside the optimizer state (EMA params, target networks).
     ``fresh`` is the optimizer's own initial value (None: not known); ``takes_param`` if it starts as the param.
     ``start`` is what is left of that value in the slot, which no factor of the params scales (None: not known);
-    ``keeps_start`` if all of it stays for good.
+    ``keeps_start`` if all of it stays for good, ``fading`` how it fades where that was tried out, and
+    ``faded`` after how many steps ``start`` is what is left.
     ``is_per_leaf`` if the power holds for one factor of the whole param, but for no array of factors.
     ``node`` is the node that mirrors the params, ``root`` the node of the params that it mirrors.
     ``is_told`` marks a power that the user said in ``slots:``. ``unsure_because`` says why a power or what is left of
@@ -48,6 +64,8 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fresh: float | None = 0.0
     start: float | None = 0.0
     keeps_start: bool = False
+    fading: Fading | None = None
+    faded: Faded | None = None
     is_per_leaf: bool = False
     takes_param: bool = False
     clocks: tuple[LeafPath, ...] = ()
@@ -65,6 +83,11 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_settled(self) -> bool:
         """True if it is known how the slot follows a factor."""
         return self.power is not None and self.start is not None
+
+    @property
+    def blur(self) -> float:
+        """By how much rounding may have moved what is left of its start."""
+        return self.faded.blur if self.faded is not None else 0.0
 
     @property
     def state(self) -> LeafPath:

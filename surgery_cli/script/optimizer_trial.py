@@ -4,38 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
 
 import msgspec
 
 from surgery_cli.optimizer.assumptions import seen_at
 from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
+from surgery_cli.optimizer.placeholders import slots_line
 from surgery_cli.optimizer.slots import Slot
+from surgery_cli.script.fading import UNCOUNTED
 from surgery_cli.script.optimizers import Optimizer
 from surgery_cli.script.pytrees import plain_path
-from surgery_cli.script.trial_runs import SIZES, Run, Runs, Trial, param_of
+from surgery_cli.script.slot_powers import (
+    Measured,
+    held_at,
+    measured_above_starts,
+    seen_in,
+)
+from surgery_cli.script.trial_runs import SIZES, Runs, Trial, param_of
 from surgery_cli.tree.paths import LeafPath
-
-_POWERS: Final = (-1, -2, 0, 1, 2)
-_TOLERANCE: Final = 2e-3
-"""How far a slot may lie from what its power makes of it, relative."""
-
-
-class Measured(msgspec.Struct, frozen=True):
-    """What was seen of one slot: its power and parity (see ``Slot``), and its initial value.
-
-    ``power`` is None where the slot stayed zero, or is no power of the factor; ``because`` says which. ``fresh`` is
-    None where initial values are not all the same. ``is_per_leaf``: the power holds for one factor of a whole leaf,
-    not for arrays of factors. ``not_at`` are sizes of gradients at which it does not hold.
-    """
-
-    power: int | None
-    is_even: bool
-    fresh: float | None
-    because: str = ""
-    is_per_leaf: bool = False
-    not_at: tuple[float, ...] = ()
 
 
 def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> OptimizerSurvey:
@@ -65,6 +52,7 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
                 assumed=seen_at(SIZES, seen.not_at) if seen.not_at else None,
                 unsure_because="",
                 settled_by=(),
+                start=None if seen.fadings else seen.fresh if seen.stays else slot.start,
             )
         if (
             seen.fresh is not None
@@ -72,6 +60,8 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
             and not _is_close(slot.fresh, seen.fresh)
         ):
             new = msgspec.structs.replace(new, fresh=seen.fresh)
+        if new.power is not None and new.start is None:
+            new = _started(new, seen)
         if new is not slot:
             slots[path] = new
     every = {**survey.slots, **slots}
@@ -81,6 +71,25 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
         if not all(every[path].is_settled for path in u.slots)
     ]
     return msgspec.structs.replace(survey, slots=every, unsure=unsure)
+
+
+def _started(slot: Slot, seen: Measured) -> Slot:
+    """A slot whose power is known, with what was seen of its start."""
+    if seen.power == slot.power and seen.stays:
+        return msgspec.structs.replace(slot, start=seen.fresh, unsure_because="", settled_by=())
+    paces = {one.clock: one for one in seen.fadings if seen.power == slot.power}
+    clock = next((clock for clock in slot.clocks if plain_path(clock) in paces), None)
+    if clock is not None:
+        fading = msgspec.structs.replace(paces[plain_path(clock)], clock=clock)
+        return msgspec.structs.replace(slot, fading=fading)
+    because = seen.start_because or seen.because or UNCOUNTED
+    return msgspec.structs.replace(
+        slot,
+        unsure_because=f"tried out, {because}",
+        settled_by=(
+            f"add {slots_line(slot.node, start='S')} to the plan, with S what is left of it",
+        ),
+    )
 
 
 def advised(survey: OptimizerSurvey, instead: str) -> OptimizerSurvey:
@@ -137,33 +146,50 @@ def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
     with jax.default_device(jax.devices("cpu")[0]):
         trial = Trial(optimizer.transformation, optimizer.params)
         runs = [trial.runs(size) for size in SIZES]
-        found = {path: _measured(path, trial, runs) for path in runs[0].plain.last}
+        fresh = {path: _fresh(path, runs[0]) for path in runs[0].plain.last}
+        started = {path: value for path, value in fresh.items() if value and _is_slot(path, trial)}
+        found = {
+            path: _measured(path, trial, runs, is_beside_start=bool(started))
+            for path in fresh
+            if path not in started
+        }
         waiting = [p for p, one in found.items() if one.power is None and _is_idle(p, runs[0])]
         later = trial.first_step_with(waiting)
         if later is not None:
             runs = [trial.runs(size, later) for size in SIZES]
             found.update((path, _measured(path, trial, runs)) for path in waiting)
+        found |= measured_above_starts(trial, started)
     return found
+
+
+def _is_slot(path: LeafPath, trial: Trial) -> bool:
+    return param_of(path, trial.params) is not None
 
 
 def _is_idle(path: LeafPath, runs: Runs) -> bool:
     return not runs.plain.last[path].any()
 
 
-def _measured(path: LeafPath, trial: Trial, every: list[Runs]) -> Measured:
-    """What the runs with gradients of all sizes show of one slot."""
+def _measured(
+    path: LeafPath, trial: Trial, every: list[Runs], *, is_beside_start: bool = False
+) -> Measured:
+    """What the runs with gradients of all sizes show of one slot that starts at zero, or at no one number.
+
+    ``is_beside_start``: another slot starts elsewhere, so that a power may hold for as long as that start is felt.
+    """
     fresh = _fresh(path, every[0])
     param = param_of(path, trial.params)
     if param is None:
         return Measured(None, False, fresh, "it belongs to no param alone")
-    seen = [_seen(path, param, runs) for runs in every]
+    seen = [seen_in(path, param, runs) for runs in every]
     held = next((one for one in seen[:-1] if one.power is not None), None)
     if held is None:  # what holds under the largest gradients alone is as good as nothing
         return Measured(None, False, fresh, seen[0].because)
-    other = (one.power != held.power or one.is_even != held.is_even for one in seen)
-    failed = tuple(size for size, differs in zip(SIZES, other, strict=True) if differs)
-    per_leaf = any(one.is_per_leaf for one in seen)
-    return Measured(held.power, held.is_even, fresh, is_per_leaf=per_leaf, not_at=failed)
+    one = held_at(held, fresh, dict(zip(SIZES, seen, strict=True)))
+    if one.not_at and is_beside_start:
+        because = "how it follows hangs on a start, which is not zero, of slots before it"
+        return Measured(None, False, fresh, because)
+    return one
 
 
 def _fresh(path: LeafPath, runs: Runs) -> float | None:
@@ -173,35 +199,3 @@ def _fresh(path: LeafPath, runs: Runs) -> float | None:
         return None
     first = float(starts[0].flat[0])
     return first if all((start == first).all() for start in starts) else None
-
-
-def _seen(path: LeafPath, param: LeafPath, runs: Runs) -> Measured:
-    """What the runs with gradients of one size show."""
-    import numpy as np
-
-    base = runs.plain.last[path]
-    starts = [run.first[path] for run in (runs.plain, *runs.numbers)]
-    # where a start other than zero is mixed in, what is seen is not the slot's own power
-    if starts[0].any() and all((start == starts[0]).all() for start in starts):
-        return Measured(None, False, None, "its start, which is not zero, is mixed in")
-    if not base.size or not base.all() or not np.isfinite(base).all():
-        return Measured(None, False, None, "it stayed zero, or did not stay finite")
-    for power in _POWERS:
-        for is_even in (False, True):
-            if all(_follows(path, param, power, is_even, base, run) for run in runs.numbers):
-                whole = all(_follows(path, param, power, is_even, base, run) for run in runs.arrays)
-                return Measured(power, is_even, None, is_per_leaf=not whole)
-    return Measured(None, False, None, "it follows no power of a factor of its own param alone")
-
-
-def _follows(
-    path: LeafPath, param: LeafPath, power: int, is_even: bool, base: Any, run: Run
-) -> bool:
-    """True if the slot is what the power makes of it; one of another shape than its param follows no array."""
-    import numpy as np
-
-    factor = run.factors[param].astype(np.float64)
-    if factor.ndim and factor.shape != base.shape:
-        return False
-    wanted = base * np.abs(factor) ** power * (1 if is_even else np.sign(factor))
-    return bool((np.abs(run.last[path] - wanted) <= _TOLERANCE * np.abs(wanted)).all())

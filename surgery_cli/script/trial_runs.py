@@ -74,12 +74,23 @@ class Trial:
             return None
         ones = self._filled(lambda _: _one())
         states = islice(self._states(ones, SIZES[0]), STEPS + 1, _MOST_STEPS + 1)
-        numbers = enumerate(map(_numbers, states), STEPS + 1)
+        numbers = enumerate(map(numbers_of, states), STEPS + 1)
         return next((n for n, later in numbers if any(later[p].any() for p in waiting)), None)
+
+    def idle(self) -> Iterator[Any]:
+        """The initial state, and that after each step with gradients of zero."""
+        return self._states(self._filled(lambda _: _one()), 0.0)
+
+    def idle_step(self, state: Any) -> Any:
+        """What one step with gradients of zero makes of a state."""
+        import jax
+
+        zeros = jax.tree.map(lambda p: p * 0, self._params)
+        return self._update(zeros, state, self._params)[1]
 
     def _run(self, factors: Any, size: float, steps: int) -> Run:
         first, *_, last = islice(self._states(factors, size), steps + 1)
-        return Run(dict(_by_plain_path(factors)), _numbers(first), _numbers(last))
+        return Run(dict(_by_plain_path(factors)), numbers_of(first), numbers_of(last))
 
     def _states(self, factors: Any, size: float) -> Iterator[Any]:
         """The initial state, and that after each step."""
@@ -129,7 +140,7 @@ def _by_plain_path(pytree: Any) -> Iterator[tuple[LeafPath, Values]]:
     return ((plain_path(path), leaf) for path, leaf in stored_leaves(pytree))
 
 
-def _numbers(state: Any) -> Leaves:
+def numbers_of(state: Any) -> Leaves:
     """The leaves of a state that are numbers, in float64."""
     import jax
     import numpy as np

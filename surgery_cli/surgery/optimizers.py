@@ -17,9 +17,11 @@ from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow.bias_correction import Restart, Shift, restarts, shifts
 from surgery_cli.plan import Plan
 from surgery_cli.script.items import aligned
-from surgery_cli.script.optimizer_trial import Measured, advised, settled, try_optimizer
+from surgery_cli.script.optimizer_trial import advised, settled, try_optimizer
 from surgery_cli.script.pytrees import plain_path
+from surgery_cli.script.slot_powers import Measured
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.surgery.fading_starts import with_counts
 from surgery_cli.surgery.like_init import Script, items_of
 from surgery_cli.surgery.state_kinds import with_record, with_values
 from surgery_cli.tree.paths import LeafPath
@@ -64,8 +66,10 @@ def survey_state(
             looks.append(Look(text, 0))
     found = with_record(checkpoint, found)
     if needs_powers or any(_changes_slots(edit, plan) for edit in plan.edits):
-        found, count = with_values(checkpoint, found)
-        looks.append(Look("", count))
+        found, sentences, count = with_counts(checkpoint, found)
+        looks += [Look(sentence, 0) for sentence in sentences]
+        found, more = with_values(checkpoint, found)
+        looks.append(Look("", count + more))
     return found, looks
 
 
@@ -123,8 +127,8 @@ def try_out(script: Script, checkpoint: Checkpoint) -> Tried:
                 failures.append(Look(f"{what}: {reason}", 0))
                 continue
             for inner, one in seen.items():
-                place = plain_path(path) / inner
-                measured[place] = _both(measured.get(place), one)
+                node = plain_path(path)
+                measured[node / inner] = _both(measured.get(node / inner), one.below(node))
     return Tried(measured, failures)
 
 

@@ -10,6 +10,7 @@ from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.reading import read_values
 from surgery_cli.optimizer.detect.evidence import MOST_BYTES, Evidence, exceeds
 from surgery_cli.optimizer.detect.settled import Settled, judged, recalled, to_record
+from surgery_cli.optimizer.detect.starts import as_gathered
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.proof.records import checked, read_record, record_key, trees_of_step
 from surgery_cli.proof.statistics import moment_statistics
@@ -90,7 +91,11 @@ def settled_after(source: Checkpoint, written: Checkpoint, draft: Draft) -> list
     unchosen = [name for name in trees_of_step(source) if name not in chosen]
     carried = tuple(f"{LeafPath((name,)).spelling}/" for name in unchosen)
     slots = to_record(
-        (slot for path, slot in draft.slots.items() if path in draft.leaves),
+        (
+            as_gathered(slot, draft.leaves[path])
+            for path, slot in draft.slots.items()
+            if path in draft.leaves
+        ),
         lambda node: record_key(written, node),
     )
     return slots + [one for one in kept if carried and one.node.startswith(carried)]

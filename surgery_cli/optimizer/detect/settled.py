@@ -10,7 +10,7 @@ import msgspec
 from surgery_cli.optimizer.assumptions import BY_VALUES, Assumption
 from surgery_cli.optimizer.detect.starts import left_of
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
-from surgery_cli.optimizer.slots import Slot
+from surgery_cli.optimizer.slots import Faded, Slot
 from surgery_cli.tree.paths import LeafPath
 
 
@@ -30,6 +30,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     params_like: bool = False
     fresh: float | None = None
     start: float | None = None
+    faded: Faded | None = None
     assumed: Assumption | None = None
     fresh_assumed: Assumption | None = None
 
@@ -56,6 +57,7 @@ def _settled(slot: Slot, node: str) -> Settled:
         params_like=slot.is_params_like,
         fresh=slot.fresh,
         start=slot.start,
+        faded=slot.faded,
         assumed=slot.assumed,
         fresh_assumed=slot.fresh_assumed,
     )
@@ -82,6 +84,7 @@ def recalled(
             takes_param=one.params_like,
             fresh=one.fresh,
             start=one.start,
+            faded=one.faded,
             assumed=one.assumed,
             fresh_assumed=one.fresh_assumed,
             known_by=one.by,

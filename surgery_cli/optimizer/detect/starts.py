@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
+import msgspec
+
+from surgery_cli.draft.recipe import SOURCE, LeafRecipe
 from surgery_cli.optimizer.assumptions import ZERO_START, Assumption, usual_start
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.optimizer.knowledge.kinds import Field
+from surgery_cli.optimizer.placeholders import slots_line
+from surgery_cli.optimizer.slots import Faded, Slot
+
+_NOTHING: Final = 1e-30
+"""What no moment is felt beside."""
+_FOLLOWING: Final = frozenset(
+    {"rescale", "scale_above_start", "scale_by_measured", "scale_by_power"}
+)
+"""What slots follow factors by; a start of which nothing is left follows as the rest does."""
 
 
 class Beginning(NamedTuple):
@@ -52,3 +65,54 @@ def left_of(fresh: float | None, *, stays: bool) -> float | None:
     (0.1, 0.0, None)
     """
     return fresh if stays or fresh == 0 else None
+
+
+def as_gathered(slot: Slot, recipe: LeafRecipe) -> Slot:
+    """The slot as it is after the edits so far: where they filled it anew, its count tells nothing of its start."""
+    is_own = recipe.origin is not None and recipe.origin.source == SOURCE
+    if slot.faded is None or (is_own and goes_on(step.operation.name for step in recipe.steps)):
+        return slot
+    return faded_unknown(slot, "an edit before changed its values, while its count went on")
+
+
+def goes_on(operations: Iterable[str]) -> bool:
+    """True if operations of these names leave in a slot what is left of its start, to the last bits."""
+    return _FOLLOWING.issuperset(operations)
+
+
+def faded_unknown(slot: Slot, because: str) -> Slot:
+    """A slot of whose start it is not known what is left."""
+    return msgspec.structs.replace(
+        slot,
+        start=None,
+        fading=None,
+        faded=None,
+        unsure_because=f"what is left of its start is not known: {because}",
+        settled_by=(
+            f"add {slots_line(slot.node, start='S')} to the plan, with S what is left of it",
+        ),
+    )
+
+
+def after_steps(slot: Slot, steps: int, dtype: str) -> Slot:
+    """A slot with what is left of its start after so many steps of its clock; its start is known to fade.
+
+    ``dtype`` is that of the slot: float32, in which the decay was measured, or float64.
+    """
+    fading = slot.fading
+    if fading is None or slot.fresh is None:
+        return slot
+    left = slot.fresh * fading.decay**steps
+    if abs(left) < _NOTHING:
+        left = 0.0
+    # errors of rounding are as good as random; in float64 the decay itself is another by half a unit
+    share = 4 * math.sqrt(steps) + (steps / 2 if dtype == "float64" else 0)
+    blur = abs(left) * 2.0**-24 * (4 + share)
+    return msgspec.structs.replace(
+        slot,
+        start=left,
+        faded=Faded(decay=fading.decay, steps=steps, blur=blur),
+        known_by="word",
+        unsure_because="",
+        settled_by=(),
+    )

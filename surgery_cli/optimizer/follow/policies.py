@@ -11,6 +11,7 @@ from surgery_cli.draft.effect import Keeps, Scales, default_policy, is_new, may_
 from surgery_cli.draft.recipe import Draft, LeafRecipe, is_numeric
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.optimizer.detect.groups import LIKE_INIT
+from surgery_cli.optimizer.detect.starts import as_gathered
 from surgery_cli.optimizer.follow.donor_notes import Grafts, no_graft
 from surgery_cli.optimizer.follow.donor_slots import Donors
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
@@ -148,6 +149,7 @@ class _Carrying:
                 self._warm(slot)
 
     def _transform(self, slots: list[Slot]) -> None:
+        slots = [as_gathered(slot, self._draft.leaves[slot.path]) for slot in slots]
         steps = {slot.path: self._edit.carry(slot) for slot in slots}
         stuck = [slot for slot in slots if steps[slot.path] is None]
         told = next((slot for slot in slots if slot.is_told), None)
