@@ -2,6 +2,7 @@
 
 import pytest
 
+from surgery_cli.draft.effect import Keeps, Takes
 from surgery_cli.draft.recipe import DraftItems, LeafRef, Operand
 from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation
@@ -20,6 +21,8 @@ from tests.hand_built_trees import COUNT, B, HandBuilt, W, adam, array, no_donor
 class Halve(LeafOperation, tag="halve"):
     """Divide by two."""
 
+    effect = Keeps()
+
     def compute(self, block, kit, at):
         return block / 2
 
@@ -27,6 +30,7 @@ class Halve(LeafOperation, tag="halve"):
 class Everything(LeafOperation, tag="everything"):
     """Names every leaf if no pattern does."""
 
+    effect = Keeps()
     selects_everything_without_at = True
 
     def output(self, spec):
@@ -36,6 +40,7 @@ class Everything(LeafOperation, tag="everything"):
 class Graft(LeafOperation, tag="graft"):
     """Takes the leaf of the same path from a donor."""
 
+    effect = Takes()
     donor: str
 
     def operands(self, path, spec, scene):

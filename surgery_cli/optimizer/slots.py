@@ -9,8 +9,9 @@ import msgspec
 from surgery_cli.optimizer.assumptions import Assumption
 from surgery_cli.tree.paths import LeafPath
 
-Source: TypeAlias = Literal["disk", "word", "values", "undecided"]
-"""How a meaning is known: the metadata tell it; somebody said it; values did not rule it out, or left it open."""
+Source: TypeAlias = Literal["disk", "word", "run", "record", "values", "undecided"]
+"""How a meaning is known: the metadata tell it; somebody said it, or of other values than it has by now (``run``: no
+record keeps that), or to an earlier run (``record``); values did not rule it out, or left it open."""
 
 
 class Fading(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from surgery_cli.draft.effect import Keeps, Shifts
+from surgery_cli.draft.effect import Keeps, Shifts, Takes
 from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems, LeafRef
 from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation, Operation, Source
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow import policies
 from surgery_cli.optimizer.follow.clocks import refuse_half_resets
+from surgery_cli.optimizer.follow.provenance import after_values_from_elsewhere, came_from_elsewhere
 from surgery_cli.optimizer.follow.ranges import refuse_out_of_range
 from surgery_cli.optimizer.follow.schedules import refuse_overwritten
 from surgery_cli.resolution.names import refuse_unstorable
@@ -183,7 +184,10 @@ class Stage:
     ) -> Draft:
         if self.policy(edit) != "keep" and not isinstance(edit.effect, Keeps | Shifts):
             self._strangers.refuse_followers(edit, edited, before)
-        return policies.carry_values(draft, edit, edited, before, self.policy(edit), self)
+        after = policies.carry_values(draft, edit, edited, before, self.policy(edit), self)
+        if not after.slots:
+            return after
+        return after_values_from_elsewhere(after, edit.effect, edited, self)
 
     def edited(self, draft: Draft, edit: Operation, index: int) -> Draft:
         """The draft after the edit; the draft itself if only consequences of earlier problems stand in the way.
@@ -196,6 +200,8 @@ class Stage:
             after = edit.rewrite(draft, self)
             if not isinstance(edit, LeafOperation):
                 self._strangers.see(draft, after)
+                came = came_from_elsewhere(draft, after)
+                after = after_values_from_elsewhere(after, Takes(), came, self)
             return with_outcome(after, draft, self._named)
         except Consequence:
             self._is_shaken |= not isinstance(edit, LeafOperation)

@@ -75,6 +75,8 @@ class Comparison:
 
     def _surveyed(self, source: Any) -> OptimizerSurvey:
         plan, params, script = self._plan, self._params, self._script
+        if not isinstance(source, Checkpoint):  # a file of arrays
+            return OptimizerSurvey()
         if source is not self._checkpoint:  # what the user says is said of the checkpoint
             plan = msgspec.structs.replace(plan, params=None, optimizer_kind=None, slots={})
             params = script = None

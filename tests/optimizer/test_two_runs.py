@@ -16,13 +16,15 @@ from optax import contrib
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
+from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import Operation
+from surgery_cli.operations.insert_item import InsertItem
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.rename import Rename
+from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
-from surgery_cli.operations.set import Set
 from surgery_cli.plan import plan_of
 
 PARAMS = {"a": {"w": (4, 3)}, "b": {"w": (3,)}}
@@ -66,7 +68,7 @@ EDITS: dict[str, list[Operation]] = {
     "drawn": [Reinit(at="params/a/w", init="normal", seed=1)],
     "drawn everywhere": [Reinit(at="params", init="normal", seed=1)],
     "norm": [Normalize(at="params/a/w")],
-    "set": [Set(at="opt_state/0/mu/a/w", to=0.5)],
+    "set": [Replace(at="opt_state/0/mu/a/w", with_=0.5)],
     "reset": [ResetOptimizer(at="params/b")],
     "renamed": [Rename(at="params/a/w", to="params/c/w")],
 }
@@ -165,6 +167,57 @@ def test_a_word_stands_above_the_record(tmp_path: Path) -> None:
     nu = next(path for path in old if "nu" in path and "'a'" in path)
     np.testing.assert_array_equal(restored(tmp_path / "recalled")[nu], old[nu] * 2)
     np.testing.assert_array_equal(restored(tmp_path / "said")[nu], old[nu] * 4)
+
+
+FROM_ELSEWHERE: dict[str, Any] = {
+    "replace all": Replace(at="opt_state", with_="donor"),
+    "insert": InsertItem(at="opt_state", with_="donor", from_="opt_state"),
+    "replace fields": Replace(
+        at=("opt_state/0/mu", "opt_state/0/nu", "opt_state/0/count"), with_="donor"
+    ),
+    "replace one field": Replace(at="opt_state/0/mu", with_="donor"),
+    "replace one leaf": Replace(at="opt_state/0/mu/b/w", with_="donor"),
+    "average": Average(at="opt_state/0/{mu,nu}", with_="donor"),
+    "set": Replace(at="opt_state/0/mu/a/w", with_=0.5),
+    "draw": Reinit(at="opt_state/0/nu/b/w", init="uniform", seed=1),
+}
+
+
+@pytest.mark.parametrize("word", ["adam", None])
+@pytest.mark.parametrize("how", FROM_ELSEWHERE)
+def test_what_is_on_record_of_a_state_is_not_said_of_values_that_were_put_into_it(
+    how: str, word: str | None, tmp_path: Path
+) -> None:
+    adam, told = saved(tmp_path / "adam", optax.adam(1e-3), 1e-2), str(tmp_path / "told")
+    adopt = saved(tmp_path / "adopt", contrib.adopt(1e-3), 1e-2)
+    first, later = Rescale(at="params/a/w", by=0.5), Rescale(at="params/b/w", by=0.5)
+    surgery.apply(adam, told, plan_of([first], optimizer_kind=word))
+    edit, donor = FROM_ELSEWHERE[how], {"donor": adopt}
+    surgery.apply(told, str(tmp_path / "half"), plan_of([edit], sources=donor))
+    apart = surgery.plan(str(tmp_path / "half"), plan_of([later]))
+    together = surgery.plan(told, plan_of([edit, later], sources=donor))
+    assert apart.edits[0].twins == together.edits[1].twins == {"keep": 2}
+    # the run that is told of it may follow it, and does not pass it on
+    now = surgery.apply(
+        told, str(tmp_path / "again"), plan_of([edit, later], sources=donor, optimizer_kind="adam")
+    )
+    assert now.edits[1].twins == {"transform": 2}
+    after = surgery.plan(str(tmp_path / "again"), plan_of([later]))
+    assert after.assumptions or after.edits[0].twins == {"keep": 2}
+
+
+def test_the_record_of_a_donor_tells_of_the_state_that_comes_from_it(tmp_path: Path) -> None:
+    later, word = Rescale(at="params/b/w", by=0.5), {"optimizer_kind": "adopt"}
+    for name, optimizer in (("adam", optax.adam(1e-3)), ("adopt", contrib.adopt(1e-3))):
+        made = saved(tmp_path / name, optimizer, 1e-2)
+        surgery.apply(made, str(tmp_path / f"{name}_told"), plan_of([later], optimizer_kind=name))
+    take = Replace(at=("params", "opt_state"), with_=str(tmp_path / "adopt_told"), twins="named")
+    surgery.apply(str(tmp_path / "adam_told"), str(tmp_path / "half"), plan_of([take]))
+    surgery.apply(str(tmp_path / "half"), str(tmp_path / "found"), plan_of([later]))
+    surgery.apply(str(tmp_path / "adopt_told"), str(tmp_path / "wanted"), plan_of([later], **word))
+    wanted = restored(tmp_path / "wanted")
+    for path, leaf in restored(tmp_path / "found").items():
+        np.testing.assert_array_equal(leaf, wanted[path], err_msg=path)
 
 
 def test_an_assumption_of_an_earlier_run_is_named_again(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def to_record(slots: Iterable[Slot], spelled: Callable[[LeafPath], str]) -> list
     """What is worth keeping of ``slots``, by field; fields whose slots are not all alike are left out."""
     found: dict[tuple[LeafPath, str], set[Settled]] = {}
     for slot in slots:
-        if slot.known_by != "disk" and slot.in_optimizer and slot.relation != "hole":
+        if slot.known_by not in ("disk", "run") and slot.in_optimizer and slot.relation != "hole":
             found.setdefault((slot.node, slot.name), set()).add(_settled(slot, spelled(slot.node)))
     return [alike.pop() for alike in found.values() if len(alike) == 1]
 
@@ -50,7 +50,7 @@ def _settled(slot: Slot, node: str) -> Settled:
     return Settled(
         node=node,
         name=slot.name,
-        by="word" if slot.known_by == "word" else "values",
+        by="word" if slot.known_by in ("word", "record") else "values",
         power=slot.power,
         even=slot.is_even,
         second_moment=slot.is_second_moment,
@@ -87,7 +87,7 @@ def recalled(
             faded=one.faded,
             assumed=one.assumed,
             fresh_assumed=one.fresh_assumed,
-            known_by=one.by,
+            known_by="record" if one.by == "word" else one.by,
             unsure_because="",
             settled_by=(),
         )

@@ -1,0 +1,133 @@
+"""What slots are known to be once an edit by name gave them values from elsewhere: what is known of them there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from surgery_cli.draft.effect import Draws, Effect, Means, Sets, Takes
+from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.optimizer.assumptions import together
+from surgery_cli.optimizer.detect.groups import LIKE_INIT
+from surgery_cli.optimizer.follow.clocks import has_restarted
+from surgery_cli.optimizer.placeholders import KIND
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import LeafPath
+
+if TYPE_CHECKING:
+    from surgery_cli.operations.base import Scene
+
+_KNOWN: Final = (
+    "power", "is_even", "is_second_moment", "is_params_like", "takes_param", "fresh", "start",
+    "keeps_start", "assumed", "fresh_assumed", "unsure_because", "settled_by", "known_by",
+)  # fmt: skip
+"""The fields of a slot that say what it means."""
+
+_MIXED: Final = "values were put into this state by name that are not known to be of the same kind"
+
+
+def after_values_from_elsewhere(
+    draft: Draft, effect: Effect, edited: Collection[LeafPath], scene: Scene
+) -> Draft:
+    """``draft`` with what is now known of the states into whose slots an edit with this effect put values by name.
+
+    What metadata proves holds whatever the values are. What a record, or a look at values, told of a state is told of
+    its own values; of others, it is what their own checkpoint tells.
+    """
+    if not isinstance(effect, Takes | Means | Sets | Draws):
+        return draft
+    named = {path for path in edited if path in draft.slots and _is_of_values(draft.slots[path])}
+    named -= {path for path in named if has_restarted(draft.slots[path], draft)}
+    states = {draft.slots[path].state for path in named}
+    if not states:
+        return draft
+    held: dict[LeafPath, list[Slot]] = {}
+    for slot in draft.slots.values():
+        if slot.state in states and _is_of_values(slot):
+            held.setdefault(slot.state, []).append(slot)
+    changed: dict[LeafPath, Slot] = {}
+    for slots in held.values():
+        meant = [_meant(s, draft, effect, scene) if s.path in named else (s,) for s in slots]
+        is_known = all(found and _is_one(found) for found in meant) and _is_alike(slots, meant)
+        for slot, found in zip(slots, meant, strict=True):
+            changed[slot.path] = _as(slot, found) if is_known else _open(slot, draft, scene)
+    return draft.replaced(slots={**draft.slots, **changed})
+
+
+def came_from_elsewhere(before: Draft, after: Draft) -> list[LeafPath]:
+    """The slots in whose place an edit of places put leaves of another checkpoint."""
+    found = []
+    for path in after.slots:
+        recipe = after.leaves[path]
+        is_new = recipe.origin is not None and recipe.origin.source != SOURCE
+        if is_new and before.leaves.get(path) is not recipe:
+            found.append(path)
+    return found
+
+
+def _is_of_values(slot: Slot) -> bool:
+    """True if what is known of the slot is told of its values, not proved by the metadata."""
+    return slot.in_optimizer and slot.relation != "hole" and slot.known_by != "disk"
+
+
+def _meant(slot: Slot, draft: Draft, effect: Effect, scene: Scene) -> tuple[Slot, ...]:
+    """The slots from which the values of one come, as their own checkpoints know them; none if nobody does."""
+    recipe = draft.leaves[slot.path]
+    match effect:
+        case Takes() if recipe.origin is not None:
+            refs = [recipe.origin]
+        case Means():
+            refs = [operand.ref for operand in recipe.steps[-1].operands]
+        case _:
+            return ()
+    found = [scene.survey_of(ref.source, tell=True).slots.get(ref.path) for ref in refs]
+    own = [slot] if isinstance(effect, Means) else []
+    return tuple(own + [one for one in found if one]) if all(found) else ()
+
+
+def _meaning(slot: Slot) -> tuple[object, ...]:
+    return slot.power, slot.start, slot.is_even, slot.is_second_moment, slot.is_params_like
+
+
+def _is_one(slots: Collection[Slot]) -> bool:
+    return all(s.is_settled for s in slots) and len(set(map(_meaning, slots))) == 1
+
+
+def _is_alike(slots: Collection[Slot], meant: Collection[tuple[Slot, ...]]) -> bool:
+    """True if every field of a state means one thing."""
+    found: dict[LeafPath, set[tuple[object, ...]]] = {}
+    for slot, every in zip(slots, meant, strict=True):
+        found.setdefault(slot.node, set()).add(_meaning(every[0]))
+    return all(len(meanings) == 1 for meanings in found.values())
+
+
+def _as(slot: Slot, found: tuple[Slot, ...]) -> Slot:
+    """The slot with what is known of those that its values come from."""
+    if found == (slot,) or (slot.known_by == "word" and _meaning(found[0]) == _meaning(slot)):
+        return slot
+    if slot.known_by == "word":
+        return msgspec.structs.replace(slot, known_by="run")
+    one = {name: getattr(found[-1], name) for name in _KNOWN}
+    return msgspec.structs.replace(
+        slot, **one | {"assumed": together(each.assumed for each in found)}
+    )
+
+
+def _open(slot: Slot, draft: Draft, scene: Scene) -> Slot:
+    """The slot as one of which no more is known than metadata tells; what this run was told holds for this run."""
+    if slot.known_by in ("word", "run"):
+        return msgspec.structs.replace(slot, known_by="run")
+    origin = draft.leaves[slot.path].origin
+    path = origin.path if origin is not None else slot.path
+    base = scene.survey_of(SOURCE).slots.get(path)
+    known: dict[str, object] = {"power": None, "assumed": None}
+    if base is not None and not base.is_settled:
+        known = {name: getattr(base, name) for name in _KNOWN}
+    told = {
+        "unsure_because": _MIXED,
+        "settled_by": (f"add {KIND} with its name", LIKE_INIT),
+        "known_by": "undecided",
+    }
+    return msgspec.structs.replace(slot, **known | told)
