@@ -19,6 +19,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.like_init import Script
 from surgery_cli.surgery.optimizers import Look, survey_state
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import is_floating
 
 
 def _goes_on(slot: Slot, draft: Draft) -> bool:
@@ -63,7 +64,7 @@ class Comparison:
     ) -> None:
         self._checkpoint, self._plan, self._params, self._script = checkpoint, plan, params, script
         self._numbers: dict[tuple[int, LeafPath], float | None] = {}
-        self._number_bytes = 0
+        self._number_bytes, self._has_settings = 0, False
         self._looks: list[Look] = []
         self._surveys: dict[int, OptimizerSurvey] = {}
 
@@ -90,6 +91,7 @@ class Comparison:
         if key not in self._numbers:
             value = read_scalar(checked(source), path)
             self._number_bytes += source.tree[path].bytes
+            self._has_settings |= is_floating(source.tree[path].dtype)
             self._numbers[key] = float(value) if isinstance(value, int | float) else None
         return self._numbers[key]
 
@@ -149,5 +151,8 @@ class Comparison:
         if not self._numbers:
             return self._looks
         count = len(self._numbers)
-        said = f"read {count} step {'count' if count == 1 else 'counts'}, to compare the clocks of both"
+        what, compared = "step count", "the clocks of both"
+        if self._has_settings:
+            what, compared = "number", "the clocks and settings of both"
+        said = f"read {count} {what}{'' if count == 1 else 's'}, to compare {compared}"
         return [*self._looks, Look(said, self._number_bytes)]

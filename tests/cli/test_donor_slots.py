@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import orbax.checkpoint as ocp
 import pytest
+from optax import contrib
 
 LR = 1e-3
 
@@ -199,3 +200,67 @@ def test_an_inserted_tree_of_params_brings_slots_as_a_replaced_one_does(surgery,
         words = ["insert-item", run, tmp_path / f"n{there}", "params/b", "--with", other]
         done = surgery(*words, "--from", "params/b", "--optimizer-kind", "adam", "--json")
         assert policies(done) == {policy}
+
+
+def numbered(learning_rate=1e-2, **settings):
+    return optax.inject_hyperparams(optax.amsgrad)(learning_rate, **settings)
+
+
+BY_NUMBERS = {
+    "schedule_free_sgd": contrib.schedule_free_sgd(1e-2),
+    "dog": contrib.dog(1.0),
+    "dowg": contrib.dowg(1.0),
+    "prodigy": contrib.prodigy(1.0),
+    "dadapt_adamw": contrib.dadapt_adamw(1.0),
+    "mechanize": contrib.mechanize(optax.sgd(1e-2, momentum=0.9)),
+}
+
+
+def after(tx, size, steps=3):
+    made = params()
+    state = tx.init(made)
+    for step in range(steps):
+        grads = jax.tree.map(lambda g: size * g, gradients(jax.random.key(step)))
+        updates, state = tx.update(grads, state, made)
+        made = optax.apply_updates(made, updates)
+    return {"params": made, "opt_state": state}
+
+
+def grafted(surgery, tmp_path, here, there):
+    run, donor = saved(tmp_path / "run", here), saved(tmp_path / "donor", there)
+    return surgery("replace", run, tmp_path / "new", "params/b", "--with", donor, "--json")
+
+
+@pytest.mark.parametrize("name", BY_NUMBERS)
+def test_slots_that_go_by_an_estimate_are_taken_only_where_it_is_the_same(surgery, tmp_path, name):
+    tx = BY_NUMBERS[name]
+    steps = (
+        30 if name == "schedule_free_sgd" else 3
+    )  # whose sum counts steps, whatever the gradients
+    done = grafted(surgery, tmp_path, after(tx, 1e-2), after(tx, 1.0, steps))
+    assert "donor" not in policies(done)
+    assert any(
+        "not taken from" in note and "by which they go" in note for note in done.document["notes"]
+    )
+
+
+@pytest.mark.parametrize("name", ["schedule_free_sgd", "dog", "dowg", "prodigy", "dadapt_adamw"])
+def test_slots_that_go_by_an_estimate_are_taken_from_a_state_with_the_same(surgery, tmp_path, name):
+    state = after(BY_NUMBERS[name], 1e-2)
+    assert policies(grafted(surgery, tmp_path, state, state)) == {"donor"}
+
+
+@pytest.mark.parametrize("settings", [{"b1": 0.0}, {"b2": 0.5}])
+def test_slots_that_were_filled_with_another_stored_decay_restart(surgery, tmp_path, settings):
+    done = grafted(surgery, tmp_path, after(numbered(), 1.0), after(numbered(**settings), 1.0))
+    assert policies(done) == {"warm"}
+    (name,) = settings
+    assert any(f"hyperparams/{name}', by which they go" in note for note in done.document["notes"])
+
+
+def test_a_stored_learning_rate_that_differs_is_said(surgery, tmp_path):
+    done = grafted(surgery, tmp_path, after(numbered(), 1.0), after(numbered(1e-4), 1.0))
+    assert policies(done) == {"donor"}
+    assert any("is 0.0001 there and 0.01 here" in note for note in done.document["notes"])
+    same = grafted(surgery, tmp_path / "same", after(numbered(), 1.0), after(numbered(), 1.0))
+    assert not any("is 0.01" in note for note in same.document["notes"])

@@ -117,10 +117,19 @@ class States:
             leaf = node.children.get(name)
             if isinstance(leaf, LeafPath) and is_numeric(self._tree[leaf]):
                 self._findings.running[leaf] = fresh
+        for name in (*kind.numbers, *kind.running, *kind.estimates):
+            leaf = node.children.get(name)
+            if isinstance(leaf, LeafPath) and is_numeric(self._tree[leaf]):
+                # a state without slots, such as a plateau's, stands beside those that go by it
+                self._findings.shared[leaf] = (
+                    node.path if kind.fields or kind.inner else node.path.parent
+                )
         hyperparams = node.children.get("hyperparams") if "hyperparams" in kind.others else None
         if isinstance(hyperparams, Node):
             for leaf in hyperparams.leaves():
                 self._findings.hyperparams[leaf] = str(LeafPath(leaf[len(hyperparams.path) :]))
+                if is_numeric(self._tree[leaf]):
+                    self._findings.shared[leaf] = node.path
 
     def under_params(self, node: Node) -> bool:
         """Record slots that stand under the params' paths, as in T5X and ``flax.optim``; False if there are none."""

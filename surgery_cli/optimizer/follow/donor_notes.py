@@ -17,7 +17,7 @@ class Grafts:
     """The slots of one edit that donors have, counted for the notes."""
 
     def __init__(self) -> None:
-        self._taken: Counter[tuple[str, str, tuple[Clocked, ...]]] = Counter()
+        self._taken: Counter[tuple[str, tuple[str, ...], tuple[Clocked, ...]]] = Counter()
         self._left: Counter[tuple[str, str]] = Counter()
         self._apart: dict[tuple[str, LeafPath], None] = {}
 
@@ -25,7 +25,8 @@ class Grafts:
         """The slots of one param, and what the donor has for them."""
         if taken.recipes:
             unsure = tuple(clock for clock in taken.clocks if not clock.is_sure)
-            self._taken[source, taken.assumed, unsure] += len(taken.recipes)
+            apart = (f"{one}, so that the steps are not those of there" for one in taken.apart)
+            self._taken[source, (taken.assumed, *apart), unsure] += len(taken.recipes)
         elif taken.because:
             self._left[source, taken.because] += len(slots)
             self._apart.update(((source, c.path), None) for c in taken.clocks if not c.agrees)
@@ -34,8 +35,8 @@ class Grafts:
         """Sentences for the preview of an edit of the leaves ``edited``."""
         found = [
             f"{_slots(n)} {'comes' if n == 1 else 'come'} from '{source}' with the params"
-            + "".join(f"; {said}" for said in (assumed, *map(_assumed, unsure)) if said)
-            for (source, assumed, unsure), n in self._taken.items()
+            + "".join(f"; {said}" for said in (*beside, *map(_assumed, unsure)) if said)
+            for (source, beside, unsure), n in self._taken.items()
         ]
         for (source, because), n in self._left.items():
             are = "is" if n == 1 else "are"

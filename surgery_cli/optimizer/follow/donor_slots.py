@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -11,6 +11,7 @@ from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, filled_with
+from surgery_cli.optimizer.follow.donor_numbers import Shared, shared_numbers
 from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
@@ -26,13 +27,15 @@ class Taken(msgspec.Struct):
     """What a donor has for the slots of a param: recipes, or why they are not to be taken.
 
     ``because`` is empty where the donor has no slots for the param at all. ``assumed`` says what the
-    donor's are taken for, ``clocks`` are those under which they would go on.
+    donor's are taken for, ``clocks`` are those under which they would go on, ``apart`` which settings differ that
+    change the steps alone.
     """
 
     recipes: dict[LeafPath, LeafRecipe] = {}
     because: str = ""
     assumed: str = ""
     clocks: tuple[Clocked, ...] = ()
+    apart: tuple[str, ...] = ()
 
 
 class Donors:
@@ -62,10 +65,20 @@ class Donors:
         clocks = tuple({clock.path: clock for clock in every}.values())
         because = next((clock.sentence() for clock in clocks if not clock.agrees), "")
         because = because or self._of_another_kind(pairs, origin.source, draft)
+        numbers = () if because else tuple(self._shared(pairs, origin.source, draft))
+        because = because or next((one.sentence() for one in numbers if not one.agrees), "")
         told = (self._told(other, LeafRef(origin.source, other.path)) for _, other in pairs)
         said = {slot.state: slot.assumed.taken_for for slot in told if slot.assumed and not because}
         assumed = " and ".join(f"'{node}' there is taken for {what}" for node, what in said.items())
-        return Taken({} if because else found, because, assumed, clocks)
+        apart = tuple(one.sentence() for one in numbers if one.changes_steps)
+        return Taken({} if because else found, because, assumed, clocks, apart)
+
+    def _shared(
+        self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft
+    ) -> Iterable[Shared]:
+        """The numbers by which these slots go here and there, each once."""
+        found = (n for pair in pairs for n in shared_numbers(*pair, donor, draft, self._scene))
+        return {number.path: number for number in found}.values()
 
     def _of_another_kind(self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft) -> str:
         """Why some slots are not known to hold the same as those of the donor; values are read only for this."""

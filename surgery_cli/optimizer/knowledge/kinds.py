@@ -81,8 +81,10 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     numbers: Mapping[str, str] = MappingProxyType({})
     running: Mapping[str, float] = MappingProxyType({})
     """Numbers that the whole state keeps with its slots, and at what they start."""
+    estimates: tuple[str, ...] = ()
+    """Numbers that follow what was seen, and by which all slots of the state go; they start from a setting."""
     others: tuple[str, ...] = ()
-    """All other fields that are no trees: keys, flags, numbers that start from a setting or go with one that does."""
+    """All other fields that are no trees: keys, flags, numbers."""
     inner: tuple[str, ...] = ()
     after: int | str = "same"
     normalizes_leaves: bool = False
@@ -91,9 +93,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def signature(self) -> frozenset[str]:
         """The names of all fields."""
-        return frozenset(
-            (*self.fields, *self.clocks, *self.numbers, *self.running, *self.others, *self.inner)
-        )
+        numbers = (*self.clocks, *self.numbers, *self.running, *self.estimates)
+        return frozenset((*self.fields, *numbers, *self.others, *self.inner))
 
 
 _SQUARE: Final = Field(of_signal=2, is_even=True, is_second_moment=True)
@@ -356,7 +357,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         },
         clocks=_COUNT,
         running={"numerator_weighted": 0.0},
-        others=("estim_lr",),
+        estimates=("estim_lr",),
     ),
     Kind(
         name="prodigy",
@@ -364,7 +365,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         after="unknown",
         clocks=_COUNT,
         running={"numerator_weighted": 0.0},
-        others=("estim_lr",),
+        estimates=("estim_lr",),
         fields={
             "exp_avg": _ESTIMATED,
             "exp_avg_sq": msgspec.structs.replace(_SQUARE, provided=SAME_ESTIMATE),
@@ -379,14 +380,14 @@ KINDS: Final[tuple[Kind, ...]] = (
         fields={"init_params": _PARAMS},
         clocks={"is_init_step": "first_step"},
         clock_fresh={"is_init_step": 1},
-        others=("max_dist", "sum_sq_norm_grads"),
+        estimates=("max_dist", "sum_sq_norm_grads"),
     ),
     Kind(
         name="dowg",
         family="dog",
         after="unknown",
         fields={"init_params": _PARAMS},
-        others=("estim_sq_dist", "weighted_sq_norm_grads"),
+        estimates=("estim_sq_dist", "weighted_sq_norm_grads"),
     ),
     Kind(
         name="madgrad",
@@ -402,7 +403,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         fields={"exp_avg": _FIRST},
         clocks={"count": "first_step"},
         running={"barf": 0.0, "gamma": 0.0},
-        others=("lb",),
+        estimates=("lb",),
     ),
     Kind(
         name="momo_adam",
@@ -411,7 +412,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         fields={"exp_avg": _FIRST, "exp_avg_sq": _SQUARE},
         clocks={"count": "first_step"},
         running={"barf": 0.0, "gamma": 0.0},
-        others=("lb",),
+        estimates=("lb",),
     ),
     Kind(
         name="mechanic",
@@ -420,7 +421,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         fields={"x0": _PARAMS},
         clocks={"count": "first_step"},
         running={"r": 0.0, "m": 0.0, "v": 0.0},
-        others=("s",),
+        estimates=("s",),
         inner=("base_optimizer_state",),
     ),
     Kind(
