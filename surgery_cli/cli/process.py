@@ -53,6 +53,9 @@ def leave(code: int) -> NoReturn:
     Where other threads still run, or JAX was loaded, whose devices want to be closed, it ends in the usual way.
     """
     if threading.active_count() > 1 or "jax" in sys.modules:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            os.dup2(2, 1)  # what a script has run at the end is no part of our document
         sys.exit(code)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # whoever read it went away

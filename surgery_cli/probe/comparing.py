@@ -15,6 +15,7 @@ from surgery_cli.probe.forward import arguments, by_slot, slot_key
 from surgery_cli.probe.gradients import Backward, divided
 from surgery_cli.probe.models import Trace
 from surgery_cli.probe.pairing import Half, Pairs
+from surgery_cli.probe.process_state import without_checks
 from surgery_cli.probe.replay import Point, Replay
 from surgery_cli.probe.statistics import is_numeric
 
@@ -81,6 +82,7 @@ def compare_runs(
     )
 
 
+@without_checks()
 def compare_gradients(
     a: Run,
     b: Run,

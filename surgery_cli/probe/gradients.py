@@ -20,6 +20,7 @@ from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.calls import Path
 from surgery_cli.probe.forward import Site, arguments, by_slot, is_observable, sites_of, slot_key
 from surgery_cli.probe.models import Trace
+from surgery_cli.probe.process_state import without_checks
 from surgery_cli.probe.replay import Point, Replay
 from surgery_cli.probe.statistics import COUNTS, FLOATS, Measured, is_inexact, measure, together
 
@@ -44,6 +45,7 @@ def can_have_gradient(site: Site) -> bool:
     return is_observable(site) and is_inexact(site.dtype) and not inside and site.label.role != "in"
 
 
+@without_checks()
 def run_gradients(
     trace: Trace,
     variables: dict[tuple[str, Path], Any],

@@ -19,6 +19,7 @@ from typing import Any
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.call_specs import EXAMPLE, CallSpec, call_spec
+from surgery_cli.probe.process_state import ProcessState
 from surgery_cli.probe.search_path import SearchPath
 from surgery_cli.tree.nearness import nearest
 
@@ -41,12 +42,14 @@ class UserObject:
         self.name = f"{spec.file}:{spec.name}"
         self._siblings: dict[str, ModuleType] = {}
         self._path = SearchPath([str(self.folder), str(self.file.parent)])
+        self._process = ProcessState()
         self.value: Any = None
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """While the block runs: its folders first on ``sys.path``, ``sys.argv`` the file, prints on standard error.
 
+        What the block changes of the process, such as the working directory, is its own: see ``ProcessState``.
         Modules that stand beside the file are forgotten afterwards and known again in the next block, so that two
         models whose siblings have the same names do not meet.
         """
@@ -56,7 +59,7 @@ class UserObject:
         sys.dont_write_bytecode = True
         sys.modules.update(self._siblings)
         try:
-            with self._path.standing(), contextlib.redirect_stdout(sys.stderr):
+            with self._path.standing(), self._process.standing():
                 yield
         finally:
             sys.argv[:], sys.dont_write_bytecode = before
