@@ -288,6 +288,24 @@ def test_what_was_set_aside_is_given_back_only_when_nothing_else_is_wrong(flat, 
     assert "restored" in said[0]
 
 
+def test_what_is_called_like_something_set_aside_is_never_removed(flat, tmp_path):
+    """Neither beside a destination that stands, nor where it is no checkpoint and would be 'restored'."""
+    force = surgery.Options(force=True)
+    shutil.copytree(flat, tmp_path / "out")
+    shutil.copytree(flat, tmp_path / "out.surgery-old")
+    with pytest.raises(DestinationError, match=r"out.surgery-old' stands beside"):
+        apply(flat, tmp_path / "out", options=force)
+    assert (tmp_path / "out.surgery-old" / "_METADATA").exists()
+    assert not (tmp_path / "out" / "surgery.json").exists()
+    (tmp_path / "new.surgery-old").mkdir()
+    (tmp_path / "new.surgery-old" / "notes.txt").write_text("mine")
+
+    apply(flat, tmp_path / "new")
+
+    assert (tmp_path / "new" / "surgery.json").exists()
+    assert (tmp_path / "new.surgery-old" / "notes.txt").read_text() == "mine"
+
+
 def test_a_destination_named_like_an_unfinished_save_is_refused(flat, tmp_path):
     for name in ("x.orbax-checkpoint-tmp", "x.surgery-old"):
         with pytest.raises(DestinationError, match="unfinished"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from shlex import quote
 
@@ -34,6 +35,12 @@ def check_target(target: Path, prepared: Prepared, *, force: bool) -> None:
         check_destination(target, source.place_on_disk, force=force)
     if force and target.exists() and not target.is_symlink():
         _check_replaced(target)
+    if force and os.path.lexists(target) and (old := set_aside_of(target)) is not None:
+        raise DestinationError(
+            f"'{old}' stands beside '{target}'",
+            why="that is the name of what `--force` sets aside until it is done; is it still wanted?",
+            fix=f"remove it, or give it another name: `mv {quote(str(old))} NAME`",
+        )
 
 
 def _check_replaced(target: Path) -> None:
@@ -51,6 +58,14 @@ def _check_replaced(target: Path) -> None:
         ) from None
 
 
+def _is_checkpoint(path: Path) -> bool:
+    try:
+        locate(str(path), staging=True)
+    except SurgeryError:
+        return False
+    return True
+
+
 def path_of(destination: str) -> Path:
     """The path of the destination.
 
@@ -65,10 +80,10 @@ def path_of(destination: str) -> Path:
 
 
 def restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None:
-    """Give back its name to what an interrupted ``--force`` set aside, and say so at once."""
+    """Give back its name to what an interrupted ``--force`` set aside, and say so at once; to a checkpoint only."""
     set_aside = set_aside_of(target)
     sources = [source.place_on_disk.resolve() for source in prepared.sources.values()]
-    if set_aside is None or set_aside.resolve() in sources:
+    if set_aside is None or set_aside.resolve() in sources or not _is_checkpoint(set_aside):
         return None
     restored = recover_old(target)
     if restored is not None:

@@ -133,9 +133,13 @@ def test_a_forced_run_killed_at_any_moment_leaves_the_old_or_the_new_one(
         old = [path for path in (folder / "new", folder / "new.surgery-old") if path.exists()]
         texts = [path for path in old if (path / "old.txt").exists()]
         assert texts or _is_whole(folder / "new")
-        surgery.apply(
-            str(source), str(folder / "new"), RESCALE, options=surgery.Options(force=True)
-        )
+        options = surgery.Options(force=True)
+        if len(old) == 2:  # the new one stands; whether the old one is still wanted is asked
+            assert _is_whole(folder / "new")
+            with pytest.raises(DestinationError, match="stands beside"):
+                surgery.apply(str(source), str(folder / "new"), RESCALE, options=options)
+            shutil.rmtree(folder / "new.surgery-old")
+        surgery.apply(str(source), str(folder / "new"), RESCALE, options=options)
         assert _is_whole(folder / "new")
         assert not (folder / "new.surgery-old").exists()
 

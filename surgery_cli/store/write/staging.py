@@ -169,12 +169,7 @@ class Staging:
         return None
 
     def _replace(self) -> Path | None:
-        """Put the new in the place of the old, which goes only once the new stands; returns where it is then.
-
-        What an earlier interrupted replacement set aside goes too: it came before what is replaced now.
-        """
-        if (left := set_aside_of(self.destination)) is not None:
-            remove(left)
+        """Put the new in the place of the old, which goes only once the new stands; returns where it is then."""
         if exchange(self.new, self.destination):
             return None  # the old one now lies in the staging directory, and goes with it
         old = self.destination.with_name(self.destination.name + SET_ASIDE_SUFFIX)
