@@ -320,6 +320,26 @@ def test_a_file_that_changed_since_the_seal_is_not_copied_into_a_result(flat, ru
     apply(source, tmp_path / "out", halve, seal=True)
 
 
+def test_no_edit_takes_a_sealed_step_for_whole_from_which_a_file_has_gone_or_to_which_one_came(
+    run, tmp_path
+):
+    surgery.seal(str(run))
+    step, halve = run / "2", {"op": "rescale", "at": "params/w", "by": 0.5}
+    aside = tmp_path / "aside"
+    for key in record_of(step / "surgery.json")["files"]:
+        (step / key).rename(aside)
+        with pytest.raises(CheckpointError):  # of those that are needed to open it, another one
+            apply(run, tmp_path / "out", halve)
+        aside.rename(step / key)
+    for place in (step, step / "ema", step / "metrics"):
+        (place / "new").write_text("{}")
+        with pytest.raises(CheckpointError, match="was not there when it was sealed"):
+            apply(run, tmp_path / "out", halve)
+        (place / "new").unlink()
+    assert not (tmp_path / "out").exists()
+    assert apply(run, tmp_path / "out", halve).verified
+
+
 def test_a_damaged_data_file_of_an_item_that_was_not_chosen_is_not_sealed_into_a_result(
     run, tmp_path
 ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,22 +17,25 @@ from surgery_cli.store.write.item import small_files
 
 
 def check_sealed_files(checkpoint: Checkpoint) -> None:
-    """Hold the files beside the arrays against a seal, where the checkpoint has one.
+    """Hold the files beside the arrays against a seal, where the checkpoint has one, and the names of all files.
 
-    Data files are taken by reference, and leaves in them are held against digests of their own.
+    Data files are taken by reference, and leaves in them are held against digests of their own. What has gone since
+    would be missing from a result that is called whole, and what has come would be sealed into it.
 
     Raises:
-        CheckpointError: one of them is not what was sealed.
+        CheckpointError: one of them is not what was sealed, has gone, or was not there.
     """
     record = read_record(checkpoint)
     if record is None or not record.files:
         return
     copied = set(_copied(checkpoint))
     own = record_path(checkpoint)
+    present = files_of(recorded_place(checkpoint), own)
+    _refuse_other_names(checkpoint, record.files.keys() - {own.name}, present.keys())
     files = {
         key: path
-        for key, path in files_of(recorded_place(checkpoint), own).items()
-        if key in record.files and (path in copied or copied.intersection(path.parents))
+        for key, path in present.items()
+        if path in copied or copied.intersection(path.parents)
     }
     found = file_digests(files, lambda count, key: None)
     _refuse(checkpoint, [key for key, digest in found.items() if digest != record.files[key]])
@@ -51,6 +55,22 @@ def check_taken_files(checkpoint: Checkpoint, hashes: Mapping[str, str]) -> None
     standing = {key: path for key, path in others.items() if path.is_file()}
     found = file_digests(standing, lambda count, key: None)
     _refuse(checkpoint, [key for key, digest in found.items() if digest == hashes[key]])
+
+
+def _refuse_other_names(
+    checkpoint: Checkpoint, sealed: AbstractSet[str], present: AbstractSet[str]
+) -> None:
+    fates = [(key, "is gone") for key in sorted(sealed - present)]
+    fates += [(key, "was not there when it was sealed") for key in sorted(present - sealed)]
+    if fates:
+        raise CheckpointError.of(
+            Problem(
+                f"the file '{key}' of '{checkpoint.address}' {fate}",
+                why="the checkpoint is sealed, and a result takes over what stands in it",
+                fix="put it back as it was; `surgery seal --anew` records what is there, if that is meant",
+            )
+            for key, fate in fates
+        )
 
 
 def _refuse(checkpoint: Checkpoint, changed: list[str]) -> None:
