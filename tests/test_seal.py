@@ -340,6 +340,37 @@ def test_no_edit_takes_a_sealed_step_for_whole_from_which_a_file_has_gone_or_to_
     assert apply(run, tmp_path / "out", halve).verified
 
 
+@pytest.mark.parametrize("use_zarr3", [False, True])
+@pytest.mark.parametrize("is_step", [False, True])
+def test_a_seal_holds_where_each_leaf_has_a_folder_and_the_metadata_is_lost(
+    tmp_path, use_zarr3, is_step
+):
+    """Such a tree is inferred from names; its record must not be looked for where that of an inferred tree stands."""
+    item = tmp_path / "one" / "state" if is_step else tmp_path / "one"
+    handler = ocp.PyTreeCheckpointHandler(use_ocdbt=False, use_zarr3=use_zarr3)
+    with ocp.Checkpointer(handler) as checkpointer:
+        checkpointer.save(item, {"w": np.arange(4.0), "v": np.ones(4)})
+    place = tmp_path / "one"
+    if is_step:
+        (place / "_CHECKPOINT_METADATA").write_text(
+            json.dumps({"item_handlers": {"state": handler.typestr()}})
+        )
+    surgery.seal(str(place))
+    shutil.copytree(item / "v", item / "w", dirs_exist_ok=True)
+    for name in ("_METADATA", "_sharding"):
+        (item / name).unlink(missing_ok=True)
+
+    found = findings(place)
+
+    assert ("w", "values") in found
+    assert (f"{item.relative_to(place) / '_METADATA'}", "file missing") in found
+    with pytest.raises(CheckpointError, match="not what its digest on record says"):
+        surgery.seal(str(place))
+    with pytest.raises(CheckpointError, match=r"_METADATA' of .* is gone"):
+        apply(place, tmp_path / "out", {"op": "rescale", "at": "v", "by": 2})
+    assert not (tmp_path / "one.surgery.json").exists()
+
+
 def test_a_damaged_data_file_of_an_item_that_was_not_chosen_is_not_sealed_into_a_result(
     run, tmp_path
 ):

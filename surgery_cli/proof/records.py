@@ -132,9 +132,12 @@ def _sha256(raw: bytes) -> str:
 
 
 def record_path(checkpoint: Checkpoint) -> Path:
-    """Where the record of a checkpoint stands: in the step or flat directory, beside a file or a bare directory."""
+    """Where the record of a checkpoint stands: in the step or flat directory, beside a file or a bare directory.
+
+    Where one stands in a bare directory, that lost the metadata which it had when it was recorded.
+    """
     place = recorded_place(checkpoint)
-    if place.is_dir() and not is_inferred(checkpoint):
+    if place.is_dir() and ((place / RECORD).is_file() or not is_inferred(checkpoint)):
         return place / RECORD
     return place.with_name(f"{place.name}.{RECORD}")
 

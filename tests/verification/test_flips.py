@@ -157,6 +157,24 @@ def test_after_a_seal_no_flip_in_any_file_passes(tmp_path, layout):
     assert passes(checkpoint)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_after_a_seal_no_file_goes_or_comes_unseen(tmp_path, layout):
+    """Whatever is gone, the record is still found; only its own loss leaves nothing to compare with."""
+    checkpoint = LAYOUTS[layout](tmp_path / "it")
+    surgery.seal(str(checkpoint))
+    step = checkpoint / "5" if layout == "manager" else checkpoint
+    files = [file for file in files_of(step) if not file.name.endswith("surgery.json")]
+    for file in files:
+        file.rename(tmp_path / "aside")
+        assert not passes(checkpoint), file
+        (tmp_path / "aside").rename(file)
+    for folder in {file.parent for file in files if step.is_dir()}:
+        (folder / "new").write_text("{}")
+        assert not passes(checkpoint), folder
+        (folder / "new").unlink()
+    assert passes(checkpoint)
+
+
 METADATA = {"_METADATA", "_sharding", "_CHECKPOINT_METADATA", "process_0", ".zarray", "zarr.json"}
 
 

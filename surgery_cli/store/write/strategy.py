@@ -87,8 +87,10 @@ def is_compact(
     plan: ItemPlan, costs: Costs, wish: Literal["auto", "always", "never"]
 ) -> tuple[bool, str]:
     """Whether the item is written fresh, and why, as a sentence; ``costs`` are those of its references."""
-    if not isinstance(plan.item, PytreeItem) or not isinstance(plan.item.store, OcdbtStore):
+    if not isinstance(plan.item, PytreeItem) or plan.item.store is None:
         return False, ""
+    if not isinstance(plan.item.store, OcdbtStore):
+        return False, "unchanged leaves keep their own files"
     if wish != "auto":
         return wish == "always", f"`--compact {wish}`"
     if costs.dead_bytes > costs.own_bytes / 4 and costs.dead_bytes > WORTHWHILE_DEAD_BYTES:
