@@ -4,6 +4,8 @@ import json
 import shutil
 
 import flax.serialization
+import jax
+import msgspec
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
@@ -212,6 +214,32 @@ def test_what_is_no_manifest_is_refused_whatever_it_holds(flat, tmp_path, conten
     file.write_bytes(content)
     with pytest.raises(PlanError, match="is not a manifest"):
         surgery.verify(str(flat), like_manifest=file)
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        (lambda: jax.random.key(1, impl="rbg"), lambda: jax.random.key(1, impl="unsafe_rbg")),
+        (lambda: jax.random.key(1), lambda: jax.random.key_data(jax.random.key(1))),
+        (lambda: 5, lambda: np.asarray(5)),
+        (lambda: True, lambda: np.asarray(True)),
+        (lambda: np.ones(2, np.float32), lambda: jax.numpy.ones(2)),
+    ],
+    ids=["key implementation", "key and its bits", "int", "bool", "of NumPy or JAX"],
+)
+def test_a_manifest_tells_kinds_of_equal_values_apart_but_for_the_maker_of_an_array(
+    tmp_path, here, there
+):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "here", {"a": here()})
+        checkpointer.save(tmp_path / "there", {"a": there()})
+    file = tmp_path / "manifest.json"
+    document = surgery.inspect(str(tmp_path / "here"), digests=True)
+    file.write_bytes(msgspec.json.encode(document))
+    found = surgery.verify(str(tmp_path / "there"), like_manifest=file).findings
+    are_arrays = isinstance(here(), np.ndarray)
+    assert [(f.path, f.what) for f in found] == ([] if are_arrays else [("a", "kind")])
+    assert surgery.verify(str(tmp_path / "here"), like_manifest=file).agrees
 
 
 def test_leaves_that_an_empty_manifest_does_not_name_are_findings(flat, tmp_path):

@@ -30,8 +30,15 @@ def local_address(
     ('runs/big@1000', '/my runs', './gs:')
 
     Raises:
-        refusal: it is an address of another place, in a bucket (then with the commands that copy) or elsewhere.
+        refusal: it is an address of another place, in a bucket (then with the commands that copy) or elsewhere; or a
+            dash, to which nothing of ours can be written.
     """
+    if is_written and text == "-":
+        raise refusal(
+            "'-' is no place to write to",
+            why="it means standard output, and what is written here is files",
+            fix="name a file or directory; one that is called so is './-'",
+        )
     found = _SCHEME.match(text)
     if found is None:
         return LocalAddress(text)

@@ -30,6 +30,7 @@ from surgery_cli.proof.records import (
 )
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind
 
 _NOT_SEALED: Final = (
     "no file has a digest: metadata was held against itself, other files and dead bytes against nothing;"
@@ -46,6 +47,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     key_of: Callable[[LeafPath], str] = lambda path: path.spelling
     """How ``digests`` name a leaf."""
     files: Mapping[str, str] = {}
+    sorts: Mapping[str, str] = {}
+    """What else is known of the leaves, as ``_sort`` says it."""
     is_complete: bool = False
     """What the digests do not name is a finding."""
 
@@ -85,8 +88,19 @@ def manifest(checkpoint: Checkpoint, path: Path) -> Expected:
             why=str(error),
             fix="make one with `surgery seal CKPT --to FILE`",
         ) from None
-    digests: dict[str, LeafDigest] = {leaf.spelling or leaf.path: leaf for leaf in leaves}
-    return Expected(source=str(path), digests=digests, is_complete=True)
+    digests = {leaf.spelling or leaf.path: leaf for leaf in leaves}
+    sorts = {key: _sort(leaf.kind, leaf.type_text) for key, leaf in digests.items() if leaf.kind}
+    return Expected(source=str(path), digests=digests, sorts=sorts, is_complete=True)
+
+
+def _sort(kind: str, type_text: str) -> str:
+    """What the values of a leaf do not tell and a restore depends on: a number is no array, a key no bits.
+
+    Whether an array is NumPy's is left out: it differs between formats that hold the same.
+    """
+    if kind in (LeafKind.ARRAY, LeafKind.NUMPY):
+        return "an array"
+    return type_text if kind in (LeafKind.KEY, LeafKind.EMPTY) else kind
 
 
 class _ManifestLeaf(LeafDigest, frozen=True, kw_only=True):
@@ -94,6 +108,8 @@ class _ManifestLeaf(LeafDigest, frozen=True, kw_only=True):
 
     path: str
     spelling: str = ""
+    kind: str = ""
+    type_text: str = ""
 
 
 class _Manifest(msgspec.Struct, frozen=True):
@@ -212,6 +228,16 @@ class _Leaves:
                 self.findings.append(
                     _finding(text, "values", here=found.digest, there=expected.digest)
                 )
+            else:
+                self._judge_sort(path)
+
+    def _judge_sort(self, path: LeafPath) -> None:
+        """Hold what the digest does not tell of a leaf against what is known of it."""
+        text, spec = self._checkpoint.tree.texts[path], self._checkpoint.tree[path]
+        here = _sort(spec.kind, spec.type_text)
+        there = self._expected.sorts.get(self._expected.key_of(path), here)
+        if here != there:
+            self.findings.append(_finding(text, "kind", here=here, there=there))
 
 
 def _metadata_findings(checkpoint: Checkpoint) -> list[reports.Finding]:

@@ -170,3 +170,16 @@ def test_what_is_to_be_written_in_a_bucket_gets_the_command_that_copies_it_there
     assert refused.code == 2
     assert "write it here first: './new'" in refused.err
     assert "`gcloud storage cp -r ./new gs://bucket/runs/`" in refused.err
+
+
+@pytest.mark.parametrize(
+    "words", [("rescale", "SRC", "-", "w", "--by", "2"), ("seal", "SRC", "--to", "-")]
+)
+def test_a_dash_is_no_place_to_write_to(surgery, checkpoint, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+
+    result = surgery(*(checkpoint if word == "SRC" else word for word in words))
+
+    assert result.code == 2
+    assert "one that is called so is './-'" in result.err
+    assert list(tmp_path.iterdir()) == []
