@@ -82,9 +82,14 @@ def metadata_faults(checkpoint: Checkpoint) -> list[Fault]:
     for item in checkpoint.items.values():
         if isinstance(item, PytreeItem):
             found += _below(place, item.directory, _of_item(item))
-    for path in [*checkpoint.location.other_items.values(), *checkpoint.location.root_files]:
-        found += _of_side_item(path, place)
-    return list(dict.fromkeys(found))
+    others = [*checkpoint.location.other_items.values(), *checkpoint.location.root_files]
+    return list(dict.fromkeys(found + faults_beside(checkpoint, others)))
+
+
+def faults_beside(checkpoint: Checkpoint, paths: Iterable[Path]) -> list[Fault]:
+    """What is wrong with items that are not opened, or with files of the root."""
+    place = checkpoint.location.step_directory or checkpoint.location.root
+    return [fault for path in paths for fault in _of_side_item(path, place)]
 
 
 def _below(place: Path, folder: Path, faults: Iterable[Fault]) -> list[Fault]:

@@ -121,6 +121,8 @@ class Difference(Document, kw_only=True):
     equal_by_reference: int
     """Of these, how many refer to the same stored bytes, so that no value was read."""
     structure_only: bool
+    not_compared: list[str] = []
+    """Items of either side that are no trees of leaves, or were not chosen; none where patterns say what to compare."""
 
 
 class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -13,7 +13,7 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.proof.structure import compare
 from surgery_cli.proof.values import value_difference
-from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.leaf_names import document_names, named_leaves
 
 
@@ -93,4 +93,10 @@ def diff(
         equal=len(both) - sum(change.what == "values" for change in changed),
         equal_by_reference=shared,
         structure_only=structure,
+        not_compared=[] if patterns else _beside(left, right),
     )
+
+
+def _beside(*sides: Checkpoint) -> list[str]:
+    """The items that are not opened."""
+    return sorted({name for side in sides for name in side.location.other_items})

@@ -9,6 +9,7 @@ from typing import Final
 
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.errors import CheckpointError
+from surgery_cli.proof.metadata_files import faults_beside
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -52,11 +53,17 @@ def damage_notes(checkpoint: Checkpoint) -> list[str]:
 
 
 def unchosen_notes(checkpoint: Checkpoint) -> list[str]:
-    """A note for every tree of the step that was not chosen and cannot be read."""
-    return [
+    """A note for every item of the step that was not chosen, or is no tree, and cannot be read."""
+    unread = [
         f"the item '{name}' cannot be read, and comes along byte for byte: {found.problems[0].what}"
         for name, found in checkpoint.unchosen.items()
         if isinstance(found, CheckpointError)
+    ]
+    items = checkpoint.location.other_items
+    sides = [path for name, path in items.items() if name not in checkpoint.unchosen]
+    return unread + [
+        f"`{file}` is damaged ({why}): it comes along byte for byte"
+        for file, why in faults_beside(checkpoint, sides)
     ]
 
 

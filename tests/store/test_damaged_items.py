@@ -106,3 +106,26 @@ def test_older_steps_may_be_damaged_in_any_way(root: Path) -> None:
             file.write_bytes(b"")
     assert locate(str(root)).step == 2
     assert len(surgery.inspect(str(root)).leaves) == 2
+
+
+def test_a_damaged_file_of_an_item_that_is_no_tree_is_named_before_it_comes_along(
+    tmp_path: Path,
+) -> None:
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        args = {"state": ocp.args.StandardSave(STATE), "extra": ocp.args.JsonSave({"lr": 0.1})}
+        manager.save(1, args=ocp.args.Composite(**args))
+    plan = plan_of([Rescale(at="w", by=2.0)])
+    assert not surgery.plan(str(tmp_path / "run"), plan).notes
+    (tmp_path / "run" / "1" / "extra" / "metadata").write_text("{")
+
+    notes = surgery.plan(str(tmp_path / "run"), plan).notes
+
+    assert [note for note in notes if note.startswith("`extra/metadata` is damaged (not JSON")]
+
+
+def test_what_a_difference_does_not_compare_is_said(root: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(root, tmp_path / "other"))
+    (other / "2" / "notes").mkdir()
+    found = surgery.diff(str(root), str(other), item="state")
+    assert found.not_compared == ["ema"]
+    assert surgery.diff(str(root), str(other), ["w"], item="state").not_compared == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surgery_cli.cli.rendering.page import Cell, Page, Row
-from surgery_cli.cli.rendering.words import leaves_text, number_text, shown_path
+from surgery_cli.cli.rendering.words import leaves_text, listed, number_text, shown_path
 from surgery_cli.reports import Change, Difference
 
 _MOST_LINES = 100
@@ -72,3 +72,5 @@ def _render_agreement(document: Difference, page: Page) -> None:
         page.line(Cell(f"{leaves_text(differing)} {verb}", "bad"), f"; {equal}")
     else:
         page.line(Cell("no difference", "good"), f": {equal}")
+    if document.not_compared:
+        page.line(Cell(f"not compared: {listed(document.not_compared)}", "faint"))
