@@ -77,11 +77,20 @@ def run_command(command: Command, arguments: Sequence[str]) -> int:
 
 
 def _say_ended(how: str) -> None:
-    """Say what stands after a signal: nothing, or a destination that was whole before the signal came."""
-    from surgery_cli.cli.rendering.words import escaped
-    from surgery_cli.store.write.staging import aftermath
+    """Say what stands after a signal: nothing, or a destination that was whole before the signal came.
 
-    sys.stderr.write(escaped(f"{how}; {aftermath()}") + "\n")
+    A second signal is passed over: the first one is being obeyed.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        from surgery_cli.cli.rendering.words import escaped
+        from surgery_cli.store.write.staging import aftermath
+
+        sys.stderr.write(escaped(f"{how}; {aftermath()}") + "\n")
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _open_standard_streams() -> None:

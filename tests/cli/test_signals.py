@@ -85,3 +85,24 @@ def test_an_end_that_comes_at_once_is_not_announced_and_leaves_no_alarm(
     assert ended.err == "interrupted; nothing was left behind\n"
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM)) == before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_second_signal_while_the_first_is_reported_is_passed_over(
+    surgery, checkpoint, tmp_path, monkeypatch
+):
+    def strike(_):
+        raise KeyboardInterrupt
+
+    def struck_again():
+        os.kill(os.getpid(), signal.SIGINT)
+        return "nothing was left behind"
+
+    monkeypatch.setattr(staging, "sync_tree", strike)
+    monkeypatch.setattr(staging, "aftermath", struck_again)
+    before = signal.getsignal(signal.SIGINT)
+
+    ended = surgery("compact", checkpoint, tmp_path / "new")
+
+    assert ended.code == 130
+    assert ended.err.endswith("interrupted; nothing was left behind\n")
+    assert signal.getsignal(signal.SIGINT) is before
