@@ -3,13 +3,16 @@
 import sys
 from pathlib import Path
 
+import msgspec
+from ruamel.yaml import YAML
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "optimizer")]
+sys.path.insert(0, str(ROOT))
 
-from policy_registry import CASES, NOT_TRIED, Case  # noqa: E402 - the registry is the tests' own
-
-from surgery_cli.operations.base import LeafOperation  # noqa: E402 - found from the root above
+from surgery_cli.draft.effect import default_policy  # noqa: E402 - found from the root above
+from surgery_cli.operations.base import LeafOperation  # noqa: E402
 from surgery_cli.operations.table import operations  # noqa: E402
+from tests.optimizer.policy_registry import CASES, NOT_TRIED, Case  # noqa: E402
 
 PAGE = Path(__file__).with_name("optimizers.md")
 
@@ -97,8 +100,13 @@ Adagrad's sums, the squares of rmsprop and the moments of Yogi start at a settin
 and does not follow a factor: right is (slot - start)·|c|^k + start, with what is left of the start by now. Adagrad
 never forgets it. `--like-init` knows the setting; a factory that is named (`--optimizer-kind adagrad`) stands for
 optax's own default, and the preview says that this is assumed. Without either, such slots are kept, and an explicit
-`transform` or `reset` is refused. What is left of a start that fades (rmsprop with an `initial_scale`, Yogi) only
-`start:` can say.
+`transform` or `reset` is refused. Where a start fades (rmsprop with an `initial_scale`), `--like-init` measures by
+which factor, with gradients of zero, and the steps are read from the state's `count`; the preview says what is left,
+and the record keeps it. It is not known, and the slots are kept with the reason, where no count stands beside them
+(rmsprop without `bias_correction`), where the factor is scheduled or injected, in dtypes below float32, and where an
+edit before gave slots other values under the same count; there, `start:` says it. Of Yogi's start nothing can be
+known: its squares grow and shrink by steps that depend on it. Where rounding of what is left would be multiplied into
+more than 1 % of the largest result, the edit is refused.
 
 A script with another optimizer than the checkpoint's: [Changing the optimizer](changing-the-optimizer.md).
 
@@ -162,7 +170,8 @@ def _defaults() -> str:
     edits: dict[str, list[str]] = {}
     for name, kind in operations().items():
         if issubclass(kind, LeafOperation):
-            edits.setdefault(kind.default_policy, []).append(f"`{name}`")
+            (edit,) = msgspec.convert(YAML(typ="safe").load(kind.example), list[kind])
+            edits.setdefault(default_policy(edit.effect), []).append(f"`{name}`")
     return "\n".join(f"| {', '.join(names)} | {WORDS[policy]} |" for policy, names in edits.items())
 
 

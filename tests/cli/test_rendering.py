@@ -217,18 +217,25 @@ def test_a_sparkline_tells_an_empty_bin_from_a_nearly_empty_one():
 
 
 @pytest.mark.parametrize(
-    ("operation", "twins", "said"),
+    ("operation", "effect", "twins", "said"),
     [
-        ("average", {"warm": 30}, "30 warm (first moments 0, second moments kept)"),
-        ("reinit", {"warm": 4}, "4 warm (first moments 0, second moments at their mean)"),
-        ("rescale", {"keep": 2, "carried": 1}, "2 keep (as they were), 1 carried (edited like"),
-        ("replace", {"donor": 2}, "2 donor (taken with their params)"),
-        ("reinit", {"reset": 2}, "2 reset (as the optimizer starts them)"),
-        ("rename", {"moved": 1200}, "twins: 1,200 moved\n"),
+        ("average", "means", {"warm": 30}, "30 warm (first moments 0, second moments kept)"),
+        ("reinit", "draws", {"warm": 4}, "4 warm (first moments 0, second moments at their mean)"),
+        (
+            "rescale",
+            "scales",
+            {"keep": 2, "carried": 1},
+            "2 keep (as they were), 1 carried (edited like",
+        ),
+        ("replace", "takes", {"donor": 2}, "2 donor (taken with their params)"),
+        ("reinit", "draws", {"reset": 2}, "2 reset (as the optimizer starts them)"),
+        ("rename", "", {"moved": 1200}, "twins: 1,200 moved\n"),
     ],
 )
-def test_a_preview_says_what_becomes_of_twins(operation, twins, said):
-    edit = reports.EditLine(operation=operation, summary="params", leaves=2, twins=twins)
+def test_a_preview_says_what_becomes_of_twins(operation, effect, twins, said):
+    edit = reports.EditLine(
+        operation=operation, summary="params", leaves=2, twins=twins, effect=effect
+    )
 
     assert said in plain(preview.render, preview_of(edits=[edit]))
 
