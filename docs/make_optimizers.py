@@ -119,10 +119,11 @@ A counter such as Adam's `count` is shared by all its slots. It goes back to its
 every slot that it drives (`reset-optimizer` with `clocks: true`); setting it back alone would shrink every other step.
 The other way round, slots with squares that restart under a large count make steps too large for a while: Adam's with
 b1 = 0.9 and b2 = 0.999 reach 6.6 learning rates at step 12, and 32 at once where first moments go on. The preview reads
-the count and announces the factor, also where an edit names squares and makes them smaller, or sets the count to
-another number while they go on; `warm` avoids it, for an edit of params. `surgery inspect --optimizer` lists all
-counters and stored learning rates with what they drive. A counter that drives a schedule, and the step of a TrainState,
-may be set alone; a learning rate that a schedule gives may not, as the next step would overwrite it.
+the count, and the decays where `inject_hyperparams` stores them, and announces the factor, also where an edit names
+squares and makes them smaller, or sets the count to another number while they go on; `warm` avoids it, for an edit of
+params. `surgery inspect --optimizer` lists all counters and stored learning rates with what they drive. A counter that
+drives a schedule, and the step of a TrainState, may be set alone; a learning rate that a schedule gives may not, as the
+next step would overwrite it.
 
 `reset-optimizer` without a pattern and with `clocks: true` is what the optimizer begins with, but for what no slot
 needs: schedules go on (so does `gradient_step` of MultiSteps, which only drives the schedule of how many steps are

@@ -189,9 +189,19 @@ def _is_touched(path: LeafPath, draft: Draft) -> bool:
 def look_at_restarts(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
     """How large the next steps become where squares or their step count change and the other goes on: it is read."""
     looks = []
-    changes: list[Restart | Shift] = [*restarts(draft), *shifts(draft)]
+    decay_bytes = 0
+
+    def number(ref: LeafRef) -> float | None:
+        nonlocal decay_bytes
+        if ref.source != SOURCE:
+            return None
+        decay_bytes += checkpoint.tree[ref.path].bytes
+        value = read_scalar(checkpoint, ref.path)
+        return float(value) if isinstance(value, int | float) else None
+
+    changes: list[Restart | Shift] = [*restarts(draft, number), *shifts(draft, number)]
     for change in changes:
         sentence = change.sentence(int(read_scalar(checkpoint, change.clock) or 0))
         if sentence is not None:
             looks.append(Look(sentence, checkpoint.tree[change.clock].bytes))
-    return looks
+    return [*looks, Look("", decay_bytes)] if decay_bytes else looks

@@ -148,8 +148,8 @@ class Comparison:
     @property
     def looks(self) -> list[Look]:
         """What was read, for the preview."""
-        if not self._numbers:
-            return self._looks
+        if all(source == id(self._checkpoint) for source, _ in self._numbers):
+            return [*self._looks, Look("", self._number_bytes)] if self._numbers else self._looks
         count = len(self._numbers)
         what, compared = "step count", "the clocks of both"
         if self._has_settings:

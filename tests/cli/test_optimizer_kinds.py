@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
@@ -10,7 +11,7 @@ import pytest
 
 from surgery_cli.cli.option_values import kinds_of
 from surgery_cli.errors import PlanError
-from surgery_cli.optimizer.follow.unsure import extreme_step
+from surgery_cli.optimizer.follow.bias_correction import extreme_step
 
 PARAMS = {
     "body": {"kernel": np.full((4, 3), 0.5, np.float32)},
@@ -138,26 +139,117 @@ def test_kinds_that_say_nothing_or_two_things_are_refused(texts):
         kinds_of(texts)
 
 
-@pytest.mark.parametrize(
-    ("by", "coming"),
-    [
-        ("0.1", "up to 5.2 times as large as usual (step 17, b1 = 0.9 and b2 = 0.999);"),
-        ("-0.1", "(step 17, b1 = 0.9 and b2 = 0.999), the first of them the wrong way;"),
-        ("10", "down to 0.1 times as large as usual"),
-        ("-1", "about as large as usual, the first of them the wrong way;"),
-    ],
-)
+def at_count(optimizer, count, b1=0.9, b2=0.999):
+    """A state of Adam behind the clip after ``count`` gradients of 1, and the params."""
+    first, second = (
+        jax.tree.map(lambda p, b=b: np.full_like(p, 1 - b**count), PARAMS) for b in (b1, b2)
+    )
+    state = optimizer.init(PARAMS)
+    moments = state[1][0]._replace(count=np.int32(count), mu=first, nu=second)
+    return {"params": PARAMS, "opt_state": (state[0], (moments, *state[1][1:]))}
+
+
+def coming_steps(by, count, b1=0.9, b2=0.999):
+    """The steps that Adam takes with such moments once params times ``by`` have their gradients, in usual steps."""
+    optimizer = optax.scale_by_adam(b1=b1, b2=b2, eps=0.0)
+    one = np.ones(1, np.float32)
+    state = optimizer.init(one)
+    state = state._replace(
+        count=np.int32(count), mu=one * (1 - b1**count), nu=one * (1 - b2**count)
+    )
+    steps = []
+    for _ in range(100):
+        update, state = optimizer.update(one / np.float32(by), state)
+        steps.append(abs(float(update[0])))
+    return steps
+
+
+@pytest.mark.parametrize("count", [5, 12, 5000])
+@pytest.mark.parametrize("by", [0.1, -0.25, -1.0])
 def test_slots_that_are_kept_behind_a_clip_are_announced_with_why_and_what_comes_of_it(
-    surgery, saved, tmp_path, by, coming
+    surgery, tmp_path, by, count
 ):
-    result = surgery("rescale", saved, tmp_path / "new", HEAD, "--by", by, "--dry-run", "--json")
+    source = save(tmp_path / "saved", at_count(recipe(), count))
+
+    result = surgery(
+        "rescale", source, tmp_path / "new", HEAD, "--by", str(by), "--dry-run", "--json"
+    )
 
     (note,) = result.document["notes"]
     assert note.startswith("2 slots of 'opt_state/1/0' (mu, nu) are kept as they were: ")
     assert "what stands before it in the chain (clipping?" in note
-    assert coming in note
+    steps = coming_steps(by, count)
+    largest = max(steps)
+    coming = f"with 'opt_state/1/0/count' at {count:,}, the next steps there are "
+    coming += f"up to {largest:.1f} times as" if largest > 1.05 else "about as"
+    assert f"{coming} large as usual" in note
+    assert largest <= 1.05 or f"(step {steps.index(largest) + 1}, b1 = 0.9 and b2 = 0.999)" in note
+    assert ("the first of them the wrong way;" in note) == (by < 0)
     assert "`--optimizer-kind NAME`" in note
     assert "`--like-init" in note
+
+
+def test_steps_that_become_smaller_are_announced_with_what_the_count_makes_of_them(
+    surgery, tmp_path
+):
+    source = save(tmp_path / "saved", at_count(recipe(), 12))
+
+    result = surgery("rescale", source, tmp_path / "new", HEAD, "--by", "10", "--dry-run", "--json")
+
+    (note,) = result.document["notes"]
+    assert f"down to {min(coming_steps(10, 12)):.2g} times as large as usual" in note
+
+
+def stored_adam(count):
+    """Adam whose arguments are stored, after ``count`` gradients of 1."""
+    optimizer = optax.inject_hyperparams(optax.adam)(1e-2, b1=0.8, b2=0.9999)
+    state = optimizer.init(PARAMS)
+    first, second = (
+        jax.tree.map(lambda p, b=b: np.full_like(p, 1 - b**count), PARAMS) for b in (0.8, 0.9999)
+    )
+    moments = state.inner_state[0]._replace(count=np.int32(count), mu=first, nu=second)
+    state = state._replace(inner_state=(moments, *state.inner_state[1:]))
+    return optimizer, {"params": PARAMS, "opt_state": state}
+
+
+def test_announced_factors_are_those_of_the_decays_that_are_stored(surgery, tmp_path):
+    optimizer, tree = stored_adam(100_000)
+    source, new = save(tmp_path / "saved", tree), tmp_path / "new"
+
+    reset = surgery(
+        "reset-optimizer", source, new, HEAD, "--optimizer-kind", "adam", "--json"
+    ).document
+
+    after = ocp.StandardCheckpointer().restore(new, jax.tree.map(jnp.asarray, tree))
+    state, steps = after["opt_state"], []
+    ones = jax.tree.map(np.ones_like, PARAMS)
+    for _ in range(40):
+        update, state = optimizer.update(ones, state, PARAMS)
+        steps.append(float(np.abs(update["head"]["kernel"]).max() / 1e-2))
+    coming = f"up to {max(steps):.1f} learning rates large (step {steps.index(max(steps)) + 1}, "
+    (note,) = [note for note in reset["notes"] if "learning rates large" in note]
+    assert f"{coming}with stored b1 = 0.8 and stored b2 = 0.9999)" in note
+
+    kept = surgery(
+        "rescale", source, tmp_path / "other", HEAD, "--by", "0.1", "--dry-run", "--json"
+    ).document
+    (note,) = [note for note in kept["notes"] if "as large as usual" in note]
+    largest = max(coming_steps(0.1, 100_000, 0.8, 0.9999))
+    assert f"up to {largest:.1f} times as large as usual" in note
+
+
+def test_no_factor_is_announced_for_decays_that_the_plan_itself_makes_unknown(surgery, tmp_path):
+    _, tree = stored_adam(100_000)
+    source, plan = save(tmp_path / "saved", tree), tmp_path / "plan.yaml"
+    plan.write_text(
+        "optimizer_kind: adam\nedits:\n- {op: reset-optimizer, at: params/head}\n"
+        "- {op: rescale, at: opt_state/hyperparams/b2, by: 0.5}\n"
+    )
+
+    result = surgery("plan", source, plan, "--json")
+
+    (note,) = [note for note in result.document["notes"] if "with squares restart" in note]
+    assert "can be several times too large" in note
 
 
 def test_one_kept_slot_is_announced_in_the_singular_and_each_state_once(surgery, tmp_path):

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 import msgspec
 
 from surgery_cli.draft.effect import Scales, Sets, keeps_size
-from surgery_cli.draft.recipe import SOURCE, Draft, LeafRecipe
+from surgery_cli.draft.recipe import SOURCE, Draft, LeafRecipe, LeafRef
 from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted, is_fresh
+from surgery_cli.optimizer.follow.decays import Decays, decays_of
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 
-_USUAL_DECAY: Final = {"adam-family": (0.9, 0.999), "rmsprop": (0.0, 0.9)}
-"""Decay of first and second moments where nobody changed optax's defaults; by family."""
-
-_HORIZON: Final = 200
+_HORIZON: Final = 1000
 """Steps among which the extreme one is looked for."""
+
+Number: TypeAlias = Callable[[LeafRef], float | None]
 
 _BY_EDIT: Final = "`optimizer: warm` for the edit avoids it"
 _BY_RESET: Final = "`reset-optimizer` of all its slots (no pattern) with `clocks: true` avoids it"
@@ -34,7 +36,7 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     """Slots with squares that a plan resets or shrinks while the clock of their bias correction goes on.
 
     ``clock`` is the path in the source, ``set_to`` what the plan sets it to, if it does. ``is_named``: an edit names
-    these slots themselves. ``remedy`` avoids it.
+    these slots themselves. ``remedy`` avoids it, and ``decays`` are those of the moments, where they are known.
     """
 
     clock: LeafPath
@@ -43,22 +45,23 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     is_named: bool = False
     set_to: int | None = None
     remedy: str = _BY_EDIT
+    decays: Decays | None = None
 
     def sentence(self, count: int) -> str | None:
         """What that does to the next steps once the clock has counted ``count``; None if next to nothing."""
         now = count if self.set_to is None else self.set_to
         start = f"{_slots(self.slots)} {self._what} while '{self.clock}' is at {now:,}:"
-        decay = _USUAL_DECAY.get(self.slots[0].optimizer)
         if self.left.second is None:
             return f"{start} where they are smaller than before, the next steps there are too large"
-        if decay is None:
+        decays = self.decays
+        if decays is None:
             return f"{start} the next steps there can be several times too large; {self.remedy}"
-        factor, step = largest_step(count, *decay, self.left, now)
+        factor, step = largest_step(count, decays.first, decays.second, self.left, now)
         if factor < 1.1:
             return None
         return (
             f"{start} the next steps there are up to {factor:.1f} learning rates large (step {step}, with"
-            f" {_settings(decay)}); {self.remedy}"
+            f" {decays.words}); {self.remedy}"
         )
 
     @property
@@ -78,6 +81,7 @@ class Shift(msgspec.Struct, frozen=True):
     clock: LeafPath
     slots: tuple[Slot, ...]
     to: int
+    decays: Decays | None = None
 
     def sentence(self, count: int) -> str | None:
         """What that does to the next steps once the clock has counted ``count``; None if next to nothing."""
@@ -85,16 +89,16 @@ class Shift(msgspec.Struct, frozen=True):
             return None
         start = f"'{self.clock}' goes from {count:,} to {self.to:,} while {_slots(self.slots)}"
         start += " goes on:" if len(self.slots) == 1 else " go on:"
-        decay = _USUAL_DECAY.get(self.slots[0].optimizer)
-        if decay is None:
+        decays = self.decays
+        if decays is None:
             return f"{start} the next steps there are corrected for steps that never were"
         choose = smallest_step if self.to < count else largest_step
-        factor, step = choose(count, *decay, Left(1.0, 1.0), self.to)
+        factor, step = choose(count, decays.first, decays.second, Left(1.0, 1.0), self.to)
         if 0.9 < factor < 1.1:
             return None
         return (
             f"{start} the next steps there are {factor:.2g} times as large as usual (step {step}, with"
-            f" {_settings(decay)}); leave it, or reset all its slots with it: `reset-optimizer` with `clocks: true`"
+            f" {decays.words}); leave it, or reset all its slots with it: `reset-optimizer` with `clocks: true`"
         )
 
 
@@ -126,24 +130,51 @@ def smallest_step(
     return smallest, steps.index(smallest) + 1
 
 
-def _steps(count: int, b1: float, b2: float, left: Left, now: int) -> list[float]:
+def extreme_step(
+    scale: float, count: float = math.inf, b1: float = 0.9, b2: float = 0.999
+) -> tuple[float, int]:
+    """Adam's largest step (its smallest if params grew) under old moments, in usual steps, and when it comes.
+
+    Params times ``scale`` get gradients 1/scale.
+
+    >>> extreme_step(0.1)
+    (5.201..., 17)
+    >>> round(extreme_step(10.0)[0], 3)
+    0.104
+    """
+    steps = _steps(count, b1, b2, Left(1.0, 1.0), count, gradient=1 / scale)
+    extreme = max(steps) if abs(scale) <= 1 else min(steps)
+    return extreme, steps.index(extreme) + 1
+
+
+def _steps(
+    count: float, b1: float, b2: float, left: Left, now: float, gradient: float = 1.0
+) -> list[float]:
     """The next steps in learning rates.
 
     Under gradients of one size and sign, moments stand at 1 - b^count; k steps later, at b^k of what was left of that,
-    plus 1 - b^k; and the optimizer divides by 1 - b^(now + k).
+    plus 1 - b^k under the new ``gradient``; and the optimizer divides by 1 - b^(now + k).
     """
 
-    def moment(b: float, part: float, k: int) -> float:
-        return (part * b**k * (1 - b**count) + 1 - b**k) / (1 - b ** (now + k))
+    def moment(b: float, part: float, k: int, new: float) -> float:
+        return float((part * b**k * (1 - b**count) + (1 - b**k) * new) / (1 - b ** (now + k)))
 
     second = left.second or 0.0
     return [
-        float(moment(b1, left.first, k) / moment(b2, second, k) ** 0.5) for k in range(1, _HORIZON)
+        abs(moment(b1, left.first, k, gradient)) / math.sqrt(moment(b2, second, k, gradient**2))
+        for k in range(1, _HORIZON)
     ]
 
 
-def restarts(draft: Draft) -> list[Restart]:
-    """The resets and losses of squares under a bias correction that goes on, by clock, in stored order."""
+def _unread(_: LeafRef) -> None:
+    """No value is read."""
+
+
+def restarts(draft: Draft, number: Number = _unread) -> list[Restart]:
+    """The resets and losses of squares under a bias correction that goes on, by clock, in stored order.
+
+    ``number`` reads stored decays.
+    """
     found: dict[tuple[LeafPath, Left, bool], list[Slot]] = {}
     clocks: dict[LeafPath, LeafPath] = {}
     for slot in draft.slots.values():
@@ -165,13 +196,14 @@ def restarts(draft: Draft) -> list[Restart]:
             is_named=is_named,
             set_to=_set_to(draft.leaves[clocks[clock]]),
             remedy=_remedy(slots, is_named, draft),
+            decays=decays_of(slots[0], draft, number),
         )
         for (clock, left, is_named), slots in found.items()
     ]
 
 
-def shifts(draft: Draft) -> list[Shift]:
-    """The clocks of bias corrections that are set while slots with squares go on."""
+def shifts(draft: Draft, number: Number = _unread) -> list[Shift]:
+    """The clocks of bias corrections that are set while slots with squares go on; ``number`` reads stored decays."""
     found = []
     for path, recipe in draft.leaves.items():
         to = _set_to(recipe) if recipe.steps else None
@@ -184,7 +216,7 @@ def shifts(draft: Draft) -> list[Shift]:
             if slot.is_second_moment and not has_restarted(slot, draft)
         ]
         if kept:
-            found.append(Shift(clock.path, tuple(kept), to))
+            found.append(Shift(clock.path, tuple(kept), to, decays_of(kept[0], draft, number)))
     return found
 
 
@@ -260,7 +292,3 @@ def _may_be_warm(slot: Slot, draft: Draft) -> bool:
 
 def _slots(slots: tuple[Slot, ...]) -> str:
     return f"{len(slots)} {'slot' if len(slots) == 1 else 'slots'} with squares"
-
-
-def _settings(decay: tuple[float, float]) -> str:
-    return " and ".join(f"b{n} = {b}" for n, b in enumerate(decay, 1) if b)

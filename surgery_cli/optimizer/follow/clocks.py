@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from surgery_cli.draft.recipe import Draft, LeafRecipe, is_numeric
+from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef, is_numeric
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.paths import LeafPath
@@ -97,3 +98,11 @@ def filled_with(recipe: LeafRecipe) -> float | None:
     for step in recipe.steps:
         number = step.operation.filled(number)
     return number
+
+
+def standing(recipe: LeafRecipe, number: Callable[[LeafRef], float | None]) -> float | None:
+    """What a scalar stands at after the edits so far, of which ``number`` reads a stored one; None if not known."""
+    filled = filled_with(recipe)
+    if filled is not None or recipe.origin is None or recipe.steps:
+        return filled
+    return number(recipe.origin)

@@ -10,7 +10,7 @@ import msgspec
 from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
-from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, filled_with
+from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, standing
 from surgery_cli.optimizer.follow.donor_numbers import Shared, shared_numbers
 from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.paths import LeafPath
@@ -118,11 +118,7 @@ class Donors:
 
     def _standing(self, path: LeafPath, draft: Draft) -> float | None:
         """What a clock stands at after the edits so far."""
-        recipe = draft.leaves[path]
-        number = filled_with(recipe)
-        if number is not None or recipe.origin is None or recipe.steps:
-            return number
-        return self._scene.number(recipe.origin)
+        return standing(draft.leaves[path], self._scene.number)
 
     def _of(self, name: str) -> dict[LeafPath, list[Slot]]:
         if name not in self._known:

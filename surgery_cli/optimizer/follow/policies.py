@@ -287,7 +287,8 @@ class _Carrying:
 
     def notes(self) -> list[str]:
         """Sentences for the preview."""
-        found = [kept.sentence(self._effect) for kept in self._kept.values()]
+        draft, number = self._draft, self._scene.number
+        found = [kept.sentence(self._effect, draft, number) for kept in self._kept.values()]
         found += self._grafts.notes(self._draft, self._edited)
         return found + self._beside.notes()
 

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
 from surgery_cli.draft.effect import Effect, Scales
+from surgery_cli.draft.recipe import Draft, LeafRef
+from surgery_cli.optimizer.follow.bias_correction import extreme_step
+from surgery_cli.optimizer.follow.clocks import standing
+from surgery_cli.optimizer.follow.decays import decays_of
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 
 _FAMILY: Final = "adam-family"
-_B1: Final = 0.9
-_B2: Final = 0.999
-_HORIZON: Final = 200
-"""Steps among which the extreme one is looked for."""
 
 
 class Kept(msgspec.Struct):
-    """The slots of one state that an edit keeps; ``reasons`` and ``remedies`` without repeats, in order."""
+    """The slots of one state that an edit keeps; ``reasons`` and ``remedies`` without repeats, in order.
+
+    ``moment`` is one that may hold Adam's squares.
+    """
 
     owner: LeafPath
     count: int = 0
     names: dict[str, None] = {}
     reasons: dict[str, None] = {}
     remedies: dict[str, None] = {}
-    may_be_adam: bool = False
+    moment: Slot | None = None
 
     def add(self, slot: Slot, because: str, remedies: Sequence[str]) -> None:
         """One more slot, with why it is kept and what would settle it."""
@@ -35,11 +39,13 @@ class Kept(msgspec.Struct):
         self.reasons[because] = None
         if remedies:
             self.remedies["; or ".join(remedies)] = None
-        is_moment = slot.is_second_moment and slot.power is None
-        self.may_be_adam |= is_moment and slot.optimizer == _FAMILY
+        if slot.is_second_moment and slot.power is None and slot.optimizer == _FAMILY:
+            self.moment = self.moment or slot
 
-    def sentence(self, effect: Effect) -> str:
-        """The note about an edit with this effect."""
+    def sentence(
+        self, effect: Effect, draft: Draft, number: Callable[[LeafRef], float | None]
+    ) -> str:
+        """The note about an edit with this effect; ``number`` reads stored decays and step counts."""
         subject = (
             f"{self.count} slots of '{self.owner}' ({', '.join(self.names)}) are kept as they were"
         )
@@ -47,46 +53,39 @@ class Kept(msgspec.Struct):
             (name,) = self.names
             subject = f"1 slot of '{self.owner}' ({name}) is kept as it was"
         parts = ["; ".join(self.reasons)]
-        if self.may_be_adam and isinstance(effect, Scales):
-            parts.append(f"if it is Adam behind clipping at most, {_coming_steps(effect.by)}")
+        if self.moment is not None and isinstance(effect, Scales):
+            coming = _coming_steps(effect.by, self.moment, draft, number)
+            parts.append(f"if it is Adam behind clipping at most, {coming}")
         return f"{subject}: {'; '.join([*parts, *self.remedies])}"
 
 
-def _coming_steps(factor: float | None) -> str:
+def _coming_steps(
+    factor: float | None, moment: Slot, draft: Draft, number: Callable[[LeafRef], float | None]
+) -> str:
     """What Adam does next with the old moments of params that were multiplied by ``factor``, in words.
 
     None: by an array, or a measurement, which has no one step to come.
     """
-    if factor is None:
+    decays = decays_of(moment, draft, number)
+    if factor is None or decays is None:
         return "the next steps are too large where the param shrank, and too small where it grew"
-    size, step = extreme_step(abs(factor))
+    clock = next(
+        (
+            path
+            for path in moment.clocks
+            if (clock := draft.clock_at(path)) is not None and clock.drives == "bias_correction"
+        ),
+        None,
+    )
+    count = standing(draft.leaves[clock], number) if clock is not None else None
+    after = "after a long run" if count is None else f"with '{clock}' at {count:,.0f}"
+    size, step = extreme_step(
+        factor, math.inf if count is None else count, decays.first, decays.second
+    )
     turned = ", the first of them the wrong way" if factor < 0 else ""
-    usual = f"b1 = {_B1} and b2 = {_B2}"
+    coming = f"{after}, the next steps there are"
     if size > 1.05:
-        return f"the next steps there are up to {size:.1f} times as large as usual (step {step}, {usual}){turned}"
+        return f"{coming} up to {size:.1f} times as large as usual (step {step}, {decays.words}){turned}"
     if size < 0.95:
-        return (
-            f"the next steps there are down to {size:.2g} times as large as usual ({usual}){turned}"
-        )
-    return f"the next steps there are about as large as usual{turned}"
-
-
-def extreme_step(scale: float) -> tuple[float, int]:
-    """Adam's largest step (its smallest if ``scale`` > 1) under old moments, in usual steps, and when it comes.
-
-    The moments of gradients of one size and sign stand at 1 and 1; params times ``scale`` get gradients 1/scale.
-
-    >>> extreme_step(0.1)
-    (5.201..., 17)
-    >>> round(extreme_step(10.0)[0], 3)
-    0.104
-    """
-
-    def step(k: int) -> float:
-        first = _B1**k + (1 - _B1**k) / scale
-        second = _B2**k + (1 - _B2**k) / scale**2
-        return float(first / second**0.5)
-
-    choose = max if scale <= 1 else min
-    extreme = choose(range(1, _HORIZON), key=step)
-    return step(extreme), extreme
+        return f"{coming} down to {size:.2g} times as large as usual ({decays.words}){turned}"
+    return f"{coming} about as large as usual{turned}"

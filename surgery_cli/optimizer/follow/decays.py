@@ -1,0 +1,65 @@
+"""The decays of an optimizer's moments: as they stand in the checkpoint, else optax's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from surgery_cli.draft.recipe import Draft, LeafRef
+from surgery_cli.optimizer.follow.clocks import standing
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import LeafPath
+
+_ARGUMENTS: Final[Mapping[str, tuple[tuple[str, float], ...]]] = {
+    "adam-family": (("b1", 0.9), ("b2", 0.999)),
+    "rmsprop": (("", 0.0), ("decay", 0.9)),
+}
+"""By family: the arguments of optax's factories for first and second moments, and their defaults."""
+
+
+class Decays(msgspec.Struct, frozen=True):
+    """How much of the first and of the second moments a step leaves, and which of both the checkpoint stores."""
+
+    first: float
+    second: float
+    are_stored: tuple[bool, bool] = (False, False)
+
+    @property
+    def words(self) -> str:
+        """The decays as people write them."""
+        both = zip((self.first, self.second), self.are_stored, strict=True)
+        return " and ".join(
+            f"{'stored ' if is_stored else ''}b{n} = {decay:.6g}"
+            for n, (decay, is_stored) in enumerate(both, 1)
+            if decay or is_stored
+        )
+
+
+def decays_of(slot: Slot, draft: Draft, number: Callable[[LeafRef], float | None]) -> Decays | None:
+    """The decays of the moments in a slot's state, as the plan leaves them; None if they are not known.
+
+    ``number`` reads a stored one.
+    ``optax.inject_hyperparams`` keeps the arguments of its factory under their names.
+    """
+    values: list[float] = []
+    stored: list[bool] = []
+    for name, usual in _ARGUMENTS.get(slot.optimizer, ()):
+        place = _place_of(name, slot, draft)
+        value = usual if place is None else standing(draft.leaves[place], number)
+        if value is None or not 0 <= value < 1:
+            return None
+        values.append(value)
+        stored.append(place is not None)
+    return Decays(values[0], values[1], (stored[0], stored[1])) if values else None
+
+
+def _place_of(name: str, slot: Slot, draft: Draft) -> LeafPath | None:
+    """Where the nearest state around the slot keeps the argument; None if none does."""
+    for length in range(len(slot.path) - 1, -1, -1):
+        place = LeafPath((*slot.path[:length], "hyperparams", name))
+        for path in (place, LeafPath((*place, "value"))):
+            if path in draft.leaves and draft.leaves[path].spec.size == 1:
+                return path
+    return None
