@@ -227,3 +227,34 @@ def test_an_assumption_of_an_earlier_run_is_named_again(tmp_path: Path) -> None:
     (taken,) = again.assumptions
     assert taken.taken_for == "Adam's family"
     assert again.edits[0].twins == {"transform": 2}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "field", "said", "second"),
+    [
+        (optax.adagrad(0.1, 0.5), "sum_of_squares", {"start": 0.5}, Rescale(at="params/a/w", by=0.5)),
+        (optax.adagrad(0.1, 0.5), "sum_of_squares", {"fresh": 0.5}, Rescale(at="params/a/w", by=0.5)),
+        (optax.adagrad(0.1, 0.5), "sum_of_squares", {"fresh": 0.5}, ResetOptimizer()),
+        (optax.rmsprop(0.1, initial_scale=1.0), "nu", {"start": 0.9**3}, Rescale(at="params/a/w", by=0.5)),
+    ],
+)  # fmt: skip
+def test_a_start_that_was_said_need_not_be_said_again(
+    optimizer: Any, field: str, said: dict[str, float], second: Operation, tmp_path: Path
+) -> None:
+    source, node = saved(tmp_path / "source", optimizer, 1e-2), f"opt_state/0/{field}"
+    first = Rescale(at="params/a/w", by=0.5, optimizer="transform")
+    half, together, apart = (str(tmp_path / name) for name in ("half", "together", "apart"))
+    word: dict[str, Any] = {"slots": {node: said}}
+    if field == "nu":
+        word = {"slots": {node: {**said, "power": -2, "even": True}}}
+    surgery.apply(source, together, plan_of([first, second], **word))
+    surgery.apply(source, half, plan_of([first], **word))
+    surgery.apply(half, apart, plan_of([second]))
+    expected, found = restored(Path(together)), restored(Path(apart))
+    for path, leaf in expected.items():
+        np.testing.assert_array_equal(found[path], leaf, err_msg=path)
+    slot = next(path for path in found if field in path and "'a'" in path)
+    old = restored(Path(source))[slot].astype(float)
+    start = next(iter(said.values()))
+    exact = start if isinstance(second, ResetOptimizer) else (old - start) * 16 + start
+    np.testing.assert_allclose(found[slot], np.broadcast_to(exact, old.shape), rtol=1e-5)

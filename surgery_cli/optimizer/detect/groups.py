@@ -101,7 +101,9 @@ class Group(msgspec.Struct, kw_only=True):
         begun = begin(list(fields.values()), self.hint, is_named=self.forced is not None)
         is_settled = power is not None and begun.left is not None
         unsure = None if is_settled else self._unsure(fields, power)
-        is_said = self.forced is not None or (self.hint is not None and self.hint.field is not None)
+        said = self.hint or SlotHint()
+        is_begun = is_settled and not said.fresh is said.start is None
+        is_said = self.forced is not None or said.field is not None or is_begun
         common = Slot(
             path=self.mirror.node,
             param=self.mirror.root,

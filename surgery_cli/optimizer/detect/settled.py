@@ -71,8 +71,14 @@ def recalled(
 
     def told(slot: Slot) -> Slot:
         one = by_field.get((spelled(slot.node), slot.name))
-        if one is None or slot.is_settled or slot.relation == "hole":
+        if one is None or slot.relation == "hole":
             return slot
+        if slot.is_settled:
+            if slot.fresh is not None or one.fresh is None or one.by != "word":
+                return slot
+            return msgspec.structs.replace(
+                slot, fresh=one.fresh, fresh_assumed=one.fresh_assumed, known_by="word"
+            )
         if one.by == "undecided":
             return msgspec.structs.replace(slot, known_by="undecided")
         return msgspec.structs.replace(
