@@ -9,7 +9,7 @@ import typer
 from surgery_cli.cli.completion import complete_checkpoint
 from surgery_cli.cli.option_groups import taking
 from surgery_cli.cli.options import DryRun, Output, output
-from surgery_cli.cli.printing import print_document
+from surgery_cli.cli.printing import print_report
 from surgery_cli.inputs.addresses import LocalAddress, local_address
 
 
@@ -43,6 +43,5 @@ def clean(
     from surgery_cli.cli.rendering import cleaning
 
     found = surgery.clean(path, stale=stale, dry_run=dry_run)
-    if output.json or not output.quiet:
-        print_document(found, output, cleaning.render)
+    print_report(found, output, cleaning.render, consequences=found.notes)
     return 1 if found.kept else 0

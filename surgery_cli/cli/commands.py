@@ -32,11 +32,12 @@ from surgery_cli.cli.options import (
     read_address,
     written_address,
 )
-from surgery_cli.cli.printing import print_document, print_json, progress, saying
+from surgery_cli.cli.printing import print_document, print_json, print_report, progress, saying
 from surgery_cli.inputs.addresses import LocalAddress, local_address
 
 if TYPE_CHECKING:
     from surgery_cli.plan import Plan
+    from surgery_cli.reports import Preview
     from surgery_cli.surgery import Options
 
 
@@ -192,17 +193,27 @@ def run_plan(
         found = surgery.plan(
             source, plan, destination=destination, options=options, say=saying(output)
         )
-        found.notes = list(map(reworded, found.notes))
+        _reword(found, reworded)
         _print_preview(found, output)
         return 0
     with progress(output) as listener:
         report = surgery.apply(
             source, destination, plan, options=options, listener=listener, say=saying(output)
         )
-    report.notes = list(map(reworded, report.notes))
-    if output.json or not output.quiet:
-        print_document(report, output, partial(preview.render, verbose=output.verbose))
+    _reword(report, reworded)
+    print_report(
+        report,
+        output,
+        partial(preview.render, verbose=output.verbose),
+        consequences=report.consequences,
+        assumptions=report.assumptions,
+    )
     return 0
+
+
+def _reword(document: Preview, reworded: Callable[[str], str]) -> None:
+    document.notes = list(map(reworded, document.notes))
+    document.consequences = list(map(reworded, document.consequences))
 
 
 def _print_preview(document: object, output: Output) -> None:
@@ -345,8 +356,7 @@ def seal(
             anew=anew,
             listener=listener,
         )
-    if output.json or not output.quiet:
-        print_document(found, output, seal.render)
+    print_report(found, output, seal.render, consequences=found.notes)
     return 0
 
 

@@ -114,7 +114,10 @@ def output(
     quiet: Annotated[
         bool,
         typer.Option(
-            "--quiet", "-q", help="No progress, no report; what `inspect` and `plan` show stays."
+            "--quiet",
+            "-q",
+            help="No progress, no report; what `inspect` and `plan` show stays. What a run assumed, or did beyond"
+            " what was typed, is still said on standard error.",
         ),
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="List single leaves.")] = False,

@@ -14,6 +14,7 @@ from surgery_cli.errors import Problem, WriteError
 if TYPE_CHECKING:
     from surgery_cli.cli.options import Output
     from surgery_cli.cli.rendering.page import Page
+    from surgery_cli.reports import Assumed
     from surgery_cli.surgery import Listener
 
 
@@ -28,6 +29,25 @@ def print_document(document: Any, output: Output, render: Callable[[Any, Page], 
 
     with _writing():
         render(document, page_on(sys.stdout))
+
+
+def print_report(
+    document: Any,
+    output: Output,
+    render: Callable[[Any, Page], None],
+    *,
+    consequences: Sequence[str],
+    assumptions: Sequence[Assumed] = (),
+) -> None:
+    """Print what a command has done; with ``--quiet`` only what nobody should miss, on standard error."""
+    if output.json or not output.quiet:
+        print_document(document, output, render)
+        return
+    from surgery_cli.cli.rendering.page import page_on
+    from surgery_cli.cli.rendering.preview import render_notes
+
+    with _complaining():
+        render_notes(assumptions, consequences, page_on(sys.stderr))
 
 
 def print_json(value: Any) -> None:
@@ -90,8 +110,15 @@ def print_problems(problems: Sequence[Problem], *, is_json: bool) -> None:
     from surgery_cli.cli.rendering.page import page_on
     from surgery_cli.cli.rendering.problems import render
 
-    try:
+    with _complaining():
         render(problems, page_on(sys.stderr))
+
+
+@contextlib.contextmanager
+def _complaining() -> Iterator[None]:
+    """Write to standard error and flush it; what it does not take, the exit code alone tells."""
+    try:
+        yield
         sys.stderr.flush()
     except BrokenPipeError:
         raise
@@ -112,10 +139,14 @@ def progress(output: Output) -> Iterator[Listener | None]:
 
 
 def saying(output: Output) -> Callable[[str], None]:
-    """Takes lines for standard error, such as what code of the user's is imported; drops them with ``--quiet``."""
+    """Takes lines for standard error, such as what user code is imported; with ``--quiet`` consequences only."""
     from surgery_cli.cli.rendering.words import escaped
+    from surgery_cli.words.notes import Consequence
 
     def say(line: str) -> None:
-        sys.stderr.write(f"{escaped(line)}\n")
+        if not output.quiet:
+            sys.stderr.write(f"{escaped(line)}\n")
+        elif isinstance(line, Consequence):
+            sys.stderr.write(f"note: {escaped(line)}\n")
 
-    return (lambda _: None) if output.quiet else say
+    return say

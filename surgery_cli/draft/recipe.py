@@ -11,6 +11,7 @@ import msgspec
 
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.words.notes import Note
 
 if TYPE_CHECKING:
     from surgery_cli.operations.base import LeafOperation
@@ -134,7 +135,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     slots: dict[LeafPath, Slot] = {}
     clocks: dict[LeafPath, Clock] = {}
     running: dict[LeafPath, float] = {}
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     outcomes: tuple[EditOutcome, ...] = ()
     items: DraftItems = DraftItems()
 
@@ -190,9 +191,9 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         """Where a leaf of the source stands if no edit moves it."""
         return LeafPath((self.items.front, *path)) if self.items.front else path
 
-    def noting(self, *sentences: str) -> Draft:
+    def noting(self, *notes: Note) -> Draft:
         """The same draft with further notes, none of them twice."""
-        new = tuple(s for s in sentences if s not in self.notes)
+        new = tuple(note for note in notes if note not in self.notes)
         return self.replaced(notes=self.notes + new) if new else self
 
     @cached_property

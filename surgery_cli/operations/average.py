@@ -16,7 +16,7 @@ from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
 from surgery_cli.operations.factors import find_leaf
 from surgery_cli.operations.members import (
     Member,
-    copies_note,
+    copies_notes,
     listed,
     member_names,
     members_note,
@@ -99,11 +99,10 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
         if after.leaves == draft.leaves:  # an optional edit that names nothing
             return after
         others = self._others(scene)
-        notes = (
+        return after.noting(
             members_note(others, self.weights, self.steps, scene),
-            copies_note(others, self.steps, scene),
+            *copies_notes(others, self.steps, scene),
         )
-        return after.noting(*filter(None, notes))
 
     def _others(self, scene: Scene) -> list[Member]:
         named = (self.with_,) if isinstance(self.with_, str) else self.with_

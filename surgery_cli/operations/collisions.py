@@ -10,6 +10,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Problem
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
+from surgery_cli.words.notes import Consequence
 from surgery_cli.words.series import folded
 
 
@@ -87,8 +88,8 @@ def problem_of(found: Collision, *, is_copy: bool) -> Problem:
 
 def merge_notes(
     draft: Draft, nodes: Mapping[LeafPath, LeafPath], leaving: Collection[LeafPath] = ()
-) -> list[str]:
-    """Sentences for the preview about nodes that go to where another node stands, whose leaves they join.
+) -> list[Consequence]:
+    """For the preview, about nodes that go to where another node stands, whose leaves they join.
 
     ``nodes`` are old places and new ones, ``leaving`` the leaves that do not stay where they are.
     """
@@ -103,4 +104,4 @@ def merge_notes(
         if there[new] and old not in draft.leaves:
             size = f"{there[new]} {'leaf' if there[new] == 1 else 'leaves'}"
             notes[f"'{old}' joins what stands at '{new}': {size} there already"] = None
-    return folded(notes)
+    return list(map(Consequence, folded(notes)))

@@ -15,6 +15,7 @@ from surgery_cli.operations.places import PlaceOperation, slots_among
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.words.notes import Consequence, Note, Remark
 
 _UNNAMED = "default"
 """The item of a manager that saves one tree without a name; a step that has it is taken to have no others."""
@@ -125,7 +126,7 @@ as: weights
         leaves = {path: recipe for path, recipe in draft.leaves.items() if path.is_below(node)}
         alone = draft.replaced(leaves=leaves, slots=slots_among(draft, leaves))
         return relocated(alone, node, LeafPath()).noting(
-            f"the result holds what stood in '{node}' alone: paths begin below it"
+            Consequence(f"the result holds what stood in '{node}' alone: paths begin below it")
         )
 
     def _name(self, draft: Draft, node: LeafPath) -> str:
@@ -167,25 +168,31 @@ as: weights
             items=msgspec.structs.replace(items, made={**items.made, name: like})
         )
         keys = ", ".join(f"'{key}'" for key in after.items.first_keys)
-        notes = [f"{_TREES} {keys}: paths begin with their names"]
+        notes: list[Note] = [Remark(f"{_TREES} {keys}: paths begin with their names")]
         if _UNNAMED in after.items.first_keys:
             notes.append(
-                f"{_BESIDE}, a `CheckpointManager` restores other items only if it is made with"
-                f" `item_names=({keys})`"
+                Consequence(
+                    f"{_BESIDE}, a `CheckpointManager` restores other items only if it is made with"
+                    f" `item_names=({keys})`"
+                )
             )
         if not self.keep:
             notes.append(
-                f"a restore of '{own}' takes a target without '{LeafPath(node[1:])}' now, whatever class"
-                " has that field; `--keep` leaves it there as well"
+                Consequence(
+                    f"a restore of '{own}' takes a target without '{LeafPath(node[1:])}' now, whatever"
+                    " class has that field; `--keep` leaves it there as well"
+                )
             )
         if follow and self.keep:
-            notes.append(f"twins belong to the params in '{node}', not to their copy in '{name}'")
+            said = f"twins belong to the params in '{node}', not to their copy in '{name}'"
+            notes.append(Consequence(said))
         elif follow:
-            notes.append(
+            said = (
                 f"{len(follow)} twins stay in '{own}'; their params stand in the item '{name}' now"
             )
+            notes.append(Consequence(said))
             if name != "params":
-                notes.append(f"later edits find them with `--params {name}`")
+                notes.append(Consequence(f"later edits find them with `--params {name}`"))
         told = tuple(note for note in after.notes if not note.startswith((_TREES, _BESIDE)))
         return after.replaced(notes=told).noting(*notes)
 

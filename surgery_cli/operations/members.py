@@ -14,6 +14,7 @@ from surgery_cli.operations.nonnegative import FOLLOWING, in_optimizer_state
 from surgery_cli.operations.step_ranges import named_steps
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.words.notes import Consequence, Note, Remark
 
 _MOST_ALIKE: Final = 3
 _MOST_NAMED: Final = 24
@@ -166,25 +167,25 @@ def _lacks(member: Member, lacking: list[LeafPath], count: int, draft: Draft) ->
 
 def members_note(
     others: Sequence[Member], weights: Sequence[float], steps: str, scene: Scene
-) -> str:
-    """The sentence of the preview that says who the members are, in the order of the weights."""
+) -> Note:
+    """For the preview: who the members are, in the order of the weights."""
+    kind = Consequence if _is_outside(others, steps, scene) else Remark
     names = member_names(others, steps, scene)
     if weights:
         shown = [f"{name} × {weight:g}" for name, weight in zip(names, weights, strict=True)]
-        return f"members of the average, with their weights: {', '.join(shown)}"
-    return f"{len(names)} members of the average, of equal weight: {listed(names)}"
+        return kind(f"members of the average, with their weights: {', '.join(shown)}")
+    return kind(f"{len(names)} members of the average, of equal weight: {listed(names)}")
 
 
-def copies_note(others: Sequence[Member], steps: str, scene: Scene) -> str:
-    """The sentence about members that are copies of one another, as far as metadata shows; '' if none are."""
+def copies_notes(others: Sequence[Member], steps: str, scene: Scene) -> list[Consequence]:
+    """About members that are copies of one another, as far as metadata shows."""
     sources = [scene.source, *(member.source for member in others)]
     alike: dict[str, list[str]] = {}
     for name, source in zip(member_names(others, steps, scene), sources, strict=True):
         alike.setdefault(source.fingerprint, []).append(name)
     copies = [" and ".join(names) for names in alike.values() if len(names) > 1]
-    if not copies:
-        return ""
-    return f"some members are copies of one another, and each of them counts: {', '.join(copies)}"
+    said = f"some members are copies of one another, and each of them counts: {', '.join(copies)}"
+    return [Consequence(said)] if copies else []
 
 
 def listed(names: Sequence[str]) -> str:
@@ -200,16 +201,28 @@ def member_names(others: Sequence[Member], steps: str, scene: Scene) -> list[str
     Of a source that lies outside of the range of ``steps``, a member in any case, that is said.
     """
     source = scene.source
-    own_steps = set(source.steps.values())
-    if all(member.source.address in own_steps for member in others):
+    if _are_own_steps(others, scene):
         names = [f"step {source.step}", *(f"step {member.source.step}" for member in others)]
-        is_outside = bool(steps) and source.step not in named_steps(steps, source.steps)
+        is_outside = _is_outside(others, steps, scene)
         names[0] += f" (the source, though outside of {steps})" if is_outside else " (the source)"
         return names
     addresses = [source.address, *(member.source.address for member in others)]
     names = [f"'{name}'" for name in short_names(addresses)]
     names[0] += " (the source)"
     return names
+
+
+def _are_own_steps(others: Sequence[Member], scene: Scene) -> bool:
+    """True if all members are steps of the run that is edited."""
+    own_steps = set(scene.source.steps.values())
+    return all(member.source.address in own_steps for member in others)
+
+
+def _is_outside(others: Sequence[Member], steps: str, scene: Scene) -> bool:
+    """True if the source is a step of the run that ``steps`` is about, and not one of them."""
+    source = scene.source
+    is_ranged = bool(steps) and _are_own_steps(others, scene)
+    return is_ranged and source.step not in named_steps(steps, source.steps)
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

@@ -23,6 +23,7 @@ from surgery_cli.optimizer.follow.partial_moves import refuse_torn_by_copies, re
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import Key, LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.notes import Consequence
 
 
 class PlaceOperation(Operation):
@@ -274,7 +275,9 @@ def _renumbered(draft: Draft, closing: Mapping[LeafPath, Mapping[int, int]]) -> 
     moves = {path: new for path in draft.leaves if (new := _renumber(path, closing)) != path}
     carried = {**policies.slot_moves(draft, moves), **moves}
     notes = (
-        f"the list '{container}' closes its gap: {indices_text([*found])} become 0 to {len(found) - 1}"
+        Consequence(
+            f"the list '{container}' closes its gap: {indices_text([*found])} become 0 to {len(found) - 1}"
+        )
         for container, found in closing.items()
     )
     return _rekeyed(draft, carried).noting(*notes)

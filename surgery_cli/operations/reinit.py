@@ -15,6 +15,7 @@ from surgery_cli.operations import initializers
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.notes import Consequence
 
 _LARGEST_WINDOW = 11
 """The side of a convolution window, up to which two equal axes in front are taken for one."""
@@ -130,7 +131,7 @@ class Reinit(LeafOperation, tag="reinit", kw_only=True, frozen=True):
         return initializers.resolve(self.init, given, spec)
 
 
-def _fan_notes(init: str, drawn: Mapping[tuple[int, ...], Sequence[LeafPath]]) -> list[str]:
+def _fan_notes(init: str, drawn: Mapping[tuple[int, ...], Sequence[LeafPath]]) -> list[Consequence]:
     """Which fans were used where nobody said what the axes are: all convolutions in one note, others by shape."""
     windows: list[str] = []
     others: list[str] = []
@@ -141,10 +142,12 @@ def _fan_notes(init: str, drawn: Mapping[tuple[int, ...], Sequence[LeafPath]]) -
         said = f"'{paths[0]}'{more} [{sizes}]: fan_in {fan_in:.15g}, fan_out {fan_out:.15g}"
         (windows if _is_convolution(shape) else others).append(said)
     meant = "first axes counted as a convolution window"
-    notes = [f"{init}: {'; '.join(windows)} ({meant})"] if windows else []
+    notes = [Consequence(f"{init}: {'; '.join(windows)} ({meant})")] if windows else []
     return notes + [
-        f"{init}: {said} ({meant}); a stack of layers needs `batch_axis: 0`,"
-        " attention heads `in_axis` and `out_axis`"
+        Consequence(
+            f"{init}: {said} ({meant}); a stack of layers needs `batch_axis: 0`,"
+            " attention heads `in_axis` and `out_axis`"
+        )
         for said in others
     ]
 

@@ -17,6 +17,7 @@ from surgery_cli.optimizer.placeholders import KIND
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafSpec, is_floating
+from surgery_cli.words.notes import Consequence, Remark
 
 _SHOWN_NUMBERS = 6
 
@@ -95,11 +96,11 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
         reset = draft.with_leaves(changed | running)
         if clocks:
             which = "this step counter goes" if len(clocks) == 1 else "these step counters go"
-            reset = reset.noting(f"{which} back to the start: {_named(map(str, clocks))}")
+            reset = reset.noting(Remark(f"{which} back to the start: {_named(map(str, clocks))}"))
         if running:
             names = _named(map(str, running))
             reset = reset.noting(
-                f"these numbers of the optimizer's own restart with its slots: {names}"
+                Consequence(f"these numbers of the optimizer's own restart with its slots: {names}")
             )
         owners = {slot.node.parent for slot in slots} - {LeafPath()}
         states = {_state_of(slot) for slot in slots}
@@ -176,7 +177,7 @@ def _restarted_numbers(slots: Iterable[Slot], draft: Draft) -> dict[LeafPath, Le
     return found
 
 
-def _numbers_left(nodes: Collection[LeafPath], reset: Draft) -> list[str]:
+def _numbers_left(nodes: Collection[LeafPath], reset: Draft) -> list[Consequence]:
     """A note that names the floating numbers below ``nodes``, slots aside, which are as they were."""
     kept = sorted(
         str(path)
@@ -185,10 +186,11 @@ def _numbers_left(nodes: Collection[LeafPath], reset: Draft) -> list[str]:
     )
     if not kept:
         return []
-    return [f"these numbers of the optimizer's own are left as they are: {_named(kept)}"]
+    said = f"these numbers of the optimizer's own are left as they are: {_named(kept)}"
+    return [Consequence(said)]
 
 
-def _schedules_left(nodes: Collection[LeafPath], reset: Draft) -> list[str]:
+def _schedules_left(nodes: Collection[LeafPath], reset: Draft) -> list[Consequence]:
     """A note that names the counters of schedules below ``nodes`` which go on."""
     kept = [
         str(path)
@@ -198,7 +200,7 @@ def _schedules_left(nodes: Collection[LeafPath], reset: Draft) -> list[str]:
     if not kept:
         return []
     verb = "this schedule goes on" if len(kept) == 1 else "these schedules go on"
-    return [f"{verb}: {_named(kept)}; `set` with `to: 0` restarts one"]
+    return [Consequence(f"{verb}: {_named(kept)}; `set` with `to: 0` restarts one")]
 
 
 def _below(nodes: Collection[LeafPath], draft: Draft) -> Iterator[tuple[LeafPath, LeafRecipe]]:

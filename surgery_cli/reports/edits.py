@@ -68,6 +68,8 @@ class Preview(Document, kw_only=True):
     bytes_copied: int
     notes: list[str]
     """Sentences: twins kept because their power is not sure, values that remain in the files, …"""
+    consequences: list[str] = []
+    """Those of the notes without which the result may be taken for another; ``--quiet`` leaves them."""
     assumptions: list[Assumed] = []
     """What twins follow by without proof; named in the record, too."""
     chosen: str = ""

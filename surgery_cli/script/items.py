@@ -12,6 +12,7 @@ from surgery_cli.script.abstract_tree import AbstractTree
 from surgery_cli.script.pytrees import plain_path
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.words.notes import Consequence
 
 _DICTS = ("dict", "FrozenDict", "State", "OrderedDict")
 """Classes whose keys are the names that a script gives to items, no fields of its own."""
@@ -27,7 +28,8 @@ class Aligned(msgspec.Struct, frozen=True):
 
     abstract: AbstractTree
     stored: TreeSpec
-    notes: list[str] = []
+    notes: list[Consequence] = []
+    """What the comparison takes for granted, and what it leaves out."""
 
     @property
     def wanted(self) -> TreeSpec:
@@ -77,7 +79,7 @@ def _one_of_several(
             why=f"{of_item} has the keys {', '.join(dict.fromkeys(str(p[0]) for p in tree if p))}",
             fix="name a function that returns what was saved there, alone",
         )
-    note = (
+    note = Consequence(
         f"'{most[0]}' of what '{name}' returns is taken for {of_item}: most of its leaves are there"
     )
     others = [part for part in parts if part != most[0]]
@@ -128,7 +130,11 @@ def _inside(name: str, abstract: AbstractTree, tree: TreeSpec, item: str) -> Ali
     return Aligned(
         abstract.placed(lambda path: LeafPath((item, *path))),
         _below(tree, [item]),
-        [f"what '{name}' returns is taken for the item '{item}': no other has its keys"],
+        [
+            Consequence(
+                f"what '{name}' returns is taken for the item '{item}': no other has its keys"
+            )
+        ],
     )
 
 
@@ -136,7 +142,7 @@ def _renamed(
     abstract: AbstractTree,
     tree: TreeSpec,
     named: Mapping[Key, str],
-    notes: list[str],
+    notes: list[Consequence],
     *,
     whole: bool = False,
 ) -> Aligned:
@@ -182,17 +188,20 @@ def _leaves(tree: TreeSpec, key: Key) -> Leaves:
     )
 
 
-def _likened(name: str, pairs: Mapping[Key, str]) -> list[str]:
+def _likened(name: str, pairs: Mapping[Key, str]) -> list[Consequence]:
     """Notes on parts that were recognised by their leaves."""
     return [
-        f"'{part}' of what '{name}' returns is taken for '{there}': they have the most leaves in common"
+        Consequence(
+            f"'{part}' of what '{name}' returns is taken for '{there}': they have the most leaves in common"
+        )
         for part, there in pairs.items()
     ]
 
 
-def _left_out(name: str, parts: Sequence[Key]) -> list[str]:
+def _left_out(name: str, parts: Sequence[Key]) -> list[Consequence]:
     """A note on what the function returns and no item holds."""
     if not parts:
         return []
     shown = ", ".join(f"'{part}'" for part in parts)
-    return [f"{shown} of what '{name}' returns is not compared: the step has no such item"]
+    said = f"{shown} of what '{name}' returns is not compared: the step has no such item"
+    return [Consequence(said)]

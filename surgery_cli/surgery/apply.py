@@ -43,8 +43,9 @@ from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.like_init import Say
 from surgery_cli.surgery.memory import bytes_to_use
+from surgery_cli.surgery.notes import told
 from surgery_cli.surgery.preparation import Options, Prepared, effective, prepare
-from surgery_cli.surgery.previews import costs, preview_fields
+from surgery_cli.surgery.previews import costs, preview_fields, preview_notes
 from surgery_cli.surgery.probing.request import check_probe
 from surgery_cli.surgery.seal import seal_written
 from surgery_cli.surgery.source_and_destination import (
@@ -57,6 +58,7 @@ from surgery_cli.surgery.source_and_destination import (
 )
 from surgery_cli.surgery.space import check_space, files_of_leaves
 from surgery_cli.surgery.state_kinds import settled_after
+from surgery_cli.words.notes import Consequence, Remark
 from surgery_cli.words.quantities import byte_text
 
 
@@ -88,12 +90,12 @@ def preview(
         estimate = costs(prepared, options, target)
     if target is not None:
         _check_space(prepared, target, estimate)
-    fields = preview_fields(prepared, plan, destination, options, estimate)
+    fields = preview_fields(prepared, plan, destination, estimate)
+    notes = preview_notes(prepared, destination, options)
     if options.probe is not None:
-        fields["notes"].append(
-            f"the probe of {options.probe} runs on the result, once that is written"
-        )
-    return reports.Preview(**fields)
+        said = f"the probe of {options.probe} runs on the result, once that is written"
+        notes.append(Remark(said))
+    return reports.Preview(**(fields | told(notes)))
 
 
 @importing_once()
@@ -133,10 +135,12 @@ def apply(
         gate = open_gate(prepared.checkpoint, options, say)
     linker = Linker(LinkMode(options.link), prepared.boundary)
     removed = remove_dead(target) if options.force else []
-    fields = preview_fields(prepared, plan, destination, options, estimate)
-    fields["notes"] += [f"removed '{path}', which a killed run had left" for path in removed]
+    fields = preview_fields(prepared, plan, destination, estimate)
+    notes = preview_notes(prepared, destination, options)
+    notes += [Consequence(f"removed '{path}', which a killed run had left") for path in removed]
     if restored is not None:
-        fields["notes"].insert(0, f"restored '{restored}', which an interrupted run had set aside")
+        said = f"restored '{restored}', which an interrupted run had set aside"
+        notes.insert(0, Remark(said))  # a consequence that was said when it was done
     meter = Meter(listener, "writing", _value_bytes(prepared))
     memory_bytes = bytes_to_use(options.memory_bytes)
     recorded = recorded_in(prepared.sources)
@@ -181,9 +185,11 @@ def apply(
             if gate is not None:
                 passed = gate.check(written)
                 probed = passed.note
-                fields["notes"].append(probed)
+                notes.append(Remark(probed))
                 read += passed.bytes_read
-            report = _report(fields, prepared.draft, done, read, linker, writer, started)
+            report = _report(
+                fields | told(notes), prepared.draft, done, read, linker, writer, started
+            )
             digests = digests_after(
                 prepared.checkpoint, written, prepared.draft, done.digests, recorded
             )
@@ -211,7 +217,9 @@ def apply(
             fix="lower `--memory`, or run where there is more",
         )
         raise with_aftermath(refusal) from error
-    report.notes += remaining_notes()
+    remaining = list(map(str, remaining_notes()))
+    report.notes += remaining
+    report.consequences += remaining
     report.seconds = round(time.monotonic() - started, 3)
     return report
 
@@ -305,7 +313,7 @@ def _record(
         plan=plan.document(),
         leaves=[reports.as_builtins(leaf) for leaf in report.leaves],
         removed=report.removed,
-        notes=list(draft.notes),
+        notes=list(map(str, draft.notes)),
         assumptions=reports.as_builtins(report)["assumptions"] if report.assumptions else [],
         slots=settled_after(prepared.checkpoint, written, draft),
         verified=verified | ({"probe": probed} if probed else {}),

@@ -14,13 +14,14 @@ from surgery_cli.optimizer.slots import Slot
 from surgery_cli.proof.records import Record, checked, read_record
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.notes import Remark
 
 _MEASURED_IN: Final = ("float32", "float64")
 
 
 def with_counts(
     checkpoint: Checkpoint, found: OptimizerSurvey
-) -> tuple[OptimizerSurvey, list[str], int]:
+) -> tuple[OptimizerSurvey, list[Remark], int]:
     """The survey with what is left of starts whose decay is known, notes that say it, and the bytes read."""
     fading = {
         path: slot
@@ -38,7 +39,7 @@ def with_counts(
         slots[path] = _told(slot, checkpoint.tree[path].dtype, counts)
     kept = {slot.state for slot in slots.values() if not slot.is_settled}
     following = (slots[path] for path in fading if slots[path].state not in kept)
-    notes = dict.fromkeys(map(_sentence, following))
+    notes = dict.fromkeys(filter(None, map(_note, following)))
     unsure = [u for u in found.unsure if not all(slots[path].is_settled for path in u.slots)]
     told = msgspec.structs.replace(found, slots=slots, unsure=unsure)
     return told, list(notes), sum(checkpoint.tree[clock].bytes for clock in counts)
@@ -58,12 +59,12 @@ def _told(slot: Slot, dtype: str, counts: dict[LeafPath, Any]) -> Slot:
     return after_steps(slot, steps, dtype)
 
 
-def _sentence(slot: Slot) -> str:
+def _note(slot: Slot) -> Remark | None:
     fading = slot.fading
     if fading is None or slot.faded is None or slot.start is None or slot.fresh is None:
-        return ""
+        return None
     left = f"{slot.start:.4g}" if slot.start else "nothing"
-    return (
+    return Remark(
         f"'{slot.node}' starts at {slot.fresh:g}, of which {left} is left and follows no factor:"
         f" {fading.decay:.7g} of it stays with each of {slot.faded.steps} steps ('{fading.clock}', which was read)"
     )

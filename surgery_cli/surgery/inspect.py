@@ -200,7 +200,8 @@ def _foreign_names(checkpoint: Checkpoint) -> list[str]:
 
 
 def _notes(checkpoint: Checkpoint) -> list[str]:
-    notes = inference_notes(checkpoint) + damage_notes(checkpoint) + link_notes(checkpoint)
+    known = [*inference_notes(checkpoint), *damage_notes(checkpoint), *link_notes(checkpoint)]
+    notes = list(map(str, known))
     if checkpoint.dead_bytes:
         notes.append(f"{checkpoint.dead_bytes:,} bytes in data files belong to no leaf")
     if checkpoint.location.unfinished:

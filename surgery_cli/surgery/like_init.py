@@ -27,6 +27,7 @@ from surgery_cli.script.repairs import mends
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec
+from surgery_cli.words.notes import Consequence
 
 Say = Callable[[str], None]
 Try = Callable[[Sequence[Edit]], TreeSpec]
@@ -74,7 +75,7 @@ class Held(msgspec.Struct, frozen=True):
     findings: list[reports.Finding]
     checked: int
     unchecked: int
-    notes: list[str] = []
+    notes: list[Consequence] = []
     is_mended: bool = False
 
 
@@ -316,7 +317,7 @@ def check_draft(
     plan: Plan,
     checkpoint: Checkpoint,
     drafted: Callable[[Plan], Draft],
-) -> list[str]:
+) -> list[Consequence]:
     """Hold a draft against the script; ``drafted`` resolves another plan over the same source.
 
     Returns what must be said of the comparison.

@@ -18,6 +18,7 @@ from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.ocdbt import copying_bytes
 from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.tree.specs import LeafSpec, item_bytes
+from surgery_cli.words.notes import Consequence
 from surgery_cli.words.quantities import byte_text
 
 _ALWAYS_TRIED_BYTES: Final = 128 << 20
@@ -55,7 +56,7 @@ def bytes_to_use(memory_bytes: int) -> int:
     return min(memory_bytes, max(room().bytes, _ALWAYS_TRIED_BYTES))
 
 
-def memory_notes(need: Need, memory_bytes: int) -> list[str]:
+def memory_notes(need: Need, memory_bytes: int) -> list[Consequence]:
     """Where the budget cannot be kept: which leaf takes how much, and why."""
     needed, leaf = need
     if leaf is None or needed <= memory_bytes:
@@ -63,7 +64,7 @@ def memory_notes(need: Need, memory_bytes: int) -> list[str]:
     sentence = (
         f"'{leaf.draft_path}' takes about {byte_text(needed)} at once, more than `--memory` allows"
     )
-    return [f"{sentence}: {_why_at_once(leaf)}; the run goes on with that much"]
+    return [Consequence(f"{sentence}: {_why_at_once(leaf)}; the run goes on with that much")]
 
 
 def most_at_once(plans: Mapping[str, ItemPlan], compact: Mapping[str, bool], device: str) -> Need:

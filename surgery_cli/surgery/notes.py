@@ -1,4 +1,4 @@
-"""What a preview says beside the edits: sentences that somebody in a hurry should not miss."""
+"""What a preview says beside the edits, and of those sentences the ones that nobody should miss."""
 
 from __future__ import annotations
 
@@ -15,26 +15,30 @@ from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, SHARDING
-from surgery_cli.store.write.item_plan import ItemPlan, Way
+from surgery_cli.store.write.files import CONVERTED_LAYOUT
+from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
 from surgery_cli.store.write.owners import State
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES, Costs
+from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.quantities import byte_text
 
 SHOWN_LINKS = 3
 
 
-def inference_notes(checkpoint: Checkpoint) -> list[str]:
+def inference_notes(checkpoint: Checkpoint) -> list[Consequence]:
     """A note for every item of which only the arrays' names tell the tree."""
     return [
-        (f"item '{name}': " if name and len(checkpoint.items) > 1 else "")
-        + "there is no `_METADATA`: the tree is inferred from names;"
-        " None leaves and lists cannot be known"
+        Consequence(
+            (f"item '{name}': " if name and len(checkpoint.items) > 1 else "")
+            + "there is no `_METADATA`: the tree is inferred from names;"
+            " None leaves and lists cannot be known"
+        )
         for name in checkpoint.inferred_items
     ]
 
 
-def damage_notes(checkpoint: Checkpoint) -> list[str]:
+def damage_notes(checkpoint: Checkpoint) -> list[Consequence]:
     """A note for every small file that cannot be understood, though every leaf can be read without it."""
     notes = []
     for name, item in checkpoint.items.items():
@@ -42,29 +46,30 @@ def damage_notes(checkpoint: Checkpoint) -> list[str]:
             about = f"item '{name}': " if name and len(checkpoint.items) > 1 else ""
             for file, why in item.sidecars.damaged.items():
                 lost = _LOST[SHARDING if file == SHARDING else ARRAY_METADATAS]
-                notes.append(f"{about}`{file}` is damaged ({why}): {lost}")
+                notes.append(Consequence(f"{about}`{file}` is damaged ({why}): {lost}"))
     step = checkpoint.location.step_directory
     if step is not None and (step / STEP_METADATA).is_file():
         _, why = step_metadata(step)
         if why:
             lost = "what each item is was told from what stands in it, as Orbax does"
-            notes.append(f"`{STEP_METADATA}` is damaged ({why}): {lost}")
+            notes.append(Consequence(f"`{STEP_METADATA}` is damaged ({why}): {lost}"))
     return notes
 
 
-def unchosen_notes(checkpoint: Checkpoint) -> list[str]:
+def unchosen_notes(checkpoint: Checkpoint) -> list[Consequence]:
     """A note for every item of the step that was not chosen, or is no tree, and cannot be read."""
+    items = checkpoint.location.other_items
+    sides = [path for name, path in items.items() if name not in checkpoint.unchosen]
     unread = [
         f"the item '{name}' cannot be read, and comes along byte for byte: {found.problems[0].what}"
         for name, found in checkpoint.unchosen.items()
         if isinstance(found, CheckpointError)
     ]
-    items = checkpoint.location.other_items
-    sides = [path for name, path in items.items() if name not in checkpoint.unchosen]
-    return unread + [
+    unread += [
         f"`{file}` is damaged ({why}): it comes along byte for byte"
         for file, why in faults_beside(checkpoint, sides)
     ]
+    return [Consequence(sentence) for sentence in unread]
 
 
 _LOST: Final = {
@@ -73,12 +78,12 @@ _LOST: Final = {
 }
 
 
-def link_notes(checkpoint: Checkpoint, boundary: Boundary | None = None) -> list[str]:
+def link_notes(checkpoint: Checkpoint, boundary: Boundary | None = None) -> list[Note]:
     """A note for every item whose data files are symbolic links, as in hub caches.
 
     With a ``boundary``, one more for files outside of it: they are copied.
     """
-    notes = []
+    notes: list[Note] = []
     for name, item in checkpoint.items.items():
         store = item.store if isinstance(item, PytreeItem) else None
         if store is None:
@@ -88,10 +93,12 @@ def link_notes(checkpoint: Checkpoint, boundary: Boundary | None = None) -> list
         if boundary is not None:
             outside = boundary.outside(store.directory, store.data_files, links)
         inside = sorted(set(links).difference(outside))
-        said = "symbolic links, read as the files they lead to"
-        notes += [f"{about}{_files(inside)} {said}: {_shown(inside)}"] * bool(inside)
-        said = "reached by symbolic links that lead out of the checkpoint, and copied"
-        notes += [f"{about}{_files(outside)} {said}: {_shown(outside)}"] * bool(outside)
+        if inside:
+            said = "symbolic links, read as the files they lead to"
+            notes.append(Remark(f"{about}{_files(inside)} {said}: {_shown(inside)}"))
+        if outside:
+            said = "reached by symbolic links that lead out of the checkpoint, and copied"
+            notes.append(Consequence(f"{about}{_files(outside)} {said}: {_shown(outside)}"))
     return notes
 
 
@@ -104,22 +111,24 @@ def _shown(files: Sequence[str]) -> str:
     return ", ".join(f"'{file}'" for file in files[:SHOWN_LINKS]) + more
 
 
-def dropped_item_notes(checkpoint: Checkpoint, draft: Draft) -> list[str]:
+def dropped_item_notes(checkpoint: Checkpoint, draft: Draft) -> list[Consequence]:
     """Which items of a step lose all their leaves and go, and where paths begin in what is left."""
     if not checkpoint.location.prefix_items:
         return []
     left = {str(path[0]) for path in draft.leaves}
     dropped = [name for name in checkpoint.items if name not in left]
     notes = [
-        f"the item '{name}' loses all its leaves, and is left out of the result" for name in dropped
+        Consequence(f"the item '{name}' loses all its leaves, and is left out of the result")
+        for name in dropped
     ]
     if dropped and len(left) == 1:
         (only,) = left
-        notes.append(f"one item is left: paths of the result begin inside '{only}'")
+        said = f"one item is left: paths of the result begin inside '{only}'"
+        notes.append(Consequence(said))
     return notes
 
 
-def unread_notes(plans: Mapping[str, ItemPlan]) -> list[str]:
+def unread_notes(plans: Mapping[str, ItemPlan]) -> list[Remark]:
     """A note for leaves that come from elsewhere without being read: nobody looks whether their values are finite."""
     unread = [
         leaf
@@ -131,46 +140,84 @@ def unread_notes(plans: Mapping[str, ItemPlan]) -> list[str]:
         return []
     what = "1 leaf comes" if len(unread) == 1 else f"{len(unread):,} leaves come"
     seen = "`surgery inspect --stats` looks"
-    return [f"{what} from elsewhere as stored, unread: NaN in there would come along ({seen})"]
+    said = f"{what} from elsewhere as stored, unread: NaN in there would come along ({seen})"
+    return [Remark(said)]
 
 
-def dead_notes(references: Mapping[str, Costs], compact: Mapping[str, bool]) -> list[str]:
+def dead_notes(references: Mapping[str, Costs], compact: Mapping[str, bool]) -> list[Remark]:
     """A note for donors' files of which the larger part is not needed: they stay as long as the result does."""
     linked = sum(cost.linked_bytes for name, cost in references.items() if not compact[name])
     dead = sum(cost.donor_dead_bytes for name, cost in references.items() if not compact[name])
     if dead <= max(linked / 4, WORTHWHILE_DEAD_BYTES):
         return []
     without = "`--compact always` leaves them out"
-    return [f"{byte_text(dead)} of the linked files are other leaves of a donor ({without})"]
+    return [
+        Remark(f"{byte_text(dead)} of the linked files are other leaves of a donor ({without})")
+    ]
 
 
-def parent_notes(destination: Path) -> list[str]:
+def parent_notes(destination: Path) -> list[Consequence]:
     """Which directories above the destination are made: a slip in its path would make them, too."""
     parent = destination.absolute().parent
     if parent.exists():
         return []
-    return [f"there is no directory '{parent}': it is made"]
+    return [Consequence(f"there is no directory '{parent}': it is made")]
 
 
-def leftover_notes(destination: Path, *, force: bool) -> list[str]:
+def leftover_notes(destination: Path, *, force: bool) -> list[Note]:
     """What other runs to the same destination have beside it: those that were killed, and those that still go."""
     target = quote(str(destination))
     return [_leftover_note(left, target, force=force) for left in leftovers_of(destination)]
 
 
-def _leftover_note(left: Leftover, target: str, *, force: bool) -> str:
+def _leftover_note(left: Leftover, target: str, *, force: bool) -> Note:
     match left.state:
         case State.LIVING:
             number = left.owner.pid if left.owner else ""
-            return f"another run (process {number}) is writing to '{target}' now, in '{left.path}'"
+            return Consequence(
+                f"another run (process {number}) is writing to '{target}' now, in '{left.path}'"
+            )
         case State.DEAD if force:
-            return f"a run that was killed has left '{left.path}'; `--force` removes it"
+            return Consequence(
+                f"a run that was killed has left '{left.path}'; `--force` removes it"
+            )
         case State.DEAD:
-            return (
+            return Remark(
                 f"a run that was killed has left '{left.path}'; `surgery clean {target}` removes it"
             )
     of = f" of '{left.owner.host}'" if left.owner and left.owner.host else ""
-    return (
+    return Consequence(  # it may be writing, too
         f"a run{of} that cannot be looked at from here has '{left.path}'; if it is over,"
         f" `surgery clean {target} --stale` removes that"
     )
+
+
+def conversion_notes(plans: Mapping[str, ItemPlan]) -> list[Consequence]:
+    """A note for every item of a format that is only read."""
+    return [
+        Consequence(
+            f"'{item.directory.name}': {item.layout} is only read; the result is an Orbax directory"
+            f" ({CONVERTED_LAYOUT}, as `PyTreeCheckpointer` writes it)"
+        )
+        for item in (plan.item for plan in plans.values())
+        if is_converted(item)
+    ]
+
+
+def remains_notes(
+    draft: Draft, plans: Mapping[str, ItemPlan], compact: Mapping[str, bool]
+) -> list[Consequence]:
+    """That a removed leaf is gone from the tree, and not from the files that the result shares with the source."""
+    shares_files = any(plan.item.layout.startswith("ocdbt") for plan in plans.values())
+    if not draft.removed or not shares_files or any(compact.values()):
+        return []
+    without = "`--compact always` leaves them out"
+    return [Consequence(f"removed values may remain in linked data files; {without}")]
+
+
+def told(notes: Sequence[Note]) -> dict[str, list[str]]:
+    """The fields of a report that hold its notes."""
+    return {
+        "notes": list(map(str, notes)),
+        "consequences": [str(note) for note in notes if isinstance(note, Consequence)],
+    }

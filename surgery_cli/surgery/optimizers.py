@@ -25,13 +25,14 @@ from surgery_cli.surgery.fading_starts import with_counts
 from surgery_cli.surgery.like_init import Script, items_of
 from surgery_cli.surgery.state_kinds import with_record, with_values
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.notes import Consequence, Note, Remark
 
 
 class Look(msgspec.Struct, frozen=True):
-    """Values that were read for the preview, how many bytes, and what they told."""
+    """What was looked up for the preview, what it told, and how many bytes of values were read for it."""
 
-    sentence: str
-    bytes: int
+    note: Note | None
+    bytes: int = 0
 
 
 def survey_state(
@@ -63,13 +64,13 @@ def survey_state(
             text = (
                 f"the optimizer of '{script.name}', tried out on tiny params, settles {count} slots"
             )
-            looks.append(Look(text, 0))
+            looks.append(Look(Remark(text)))
     found = with_record(checkpoint, found)
     if needs_powers or any(_changes_slots(edit, plan) for edit in plan.edits):
-        found, sentences, count = with_counts(checkpoint, found)
-        looks += [Look(sentence, 0) for sentence in sentences]
+        found, notes, count = with_counts(checkpoint, found)
+        looks += map(Look, notes)
         found, more = with_values(checkpoint, found)
-        looks.append(Look("", count + more))
+        looks.append(Look(None, count + more))
     return found, looks
 
 
@@ -124,7 +125,7 @@ def try_out(script: Script, checkpoint: Checkpoint) -> Tried:
             except Exception as error:  # noqa: BLE001 - whatever an optimizer of the user's raises
                 reason = _reason(error)
                 what = f"the optimizer of '{script.name}' (state '{path}') cannot be tried out"
-                failures.append(Look(f"{what}: {reason}", 0))
+                failures.append(Look(Consequence(f"{what}: {reason}")))
                 continue
             for inner, one in seen.items():
                 node = plain_path(path)
@@ -163,7 +164,7 @@ def look_at_hidden_twins(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
         tree = open_checkpoint(location.argument, step=location.step).tree
     except CheckpointError as error:
         what = f"the other items cannot be read, so twins in them are not known: {error.problems[0].what}"
-        return [Look(what, 0)]
+        return [Look(Consequence(what))]
     hidden = Counter(
         str(slot.path[0])
         for slot in survey(tree).slots.values()
@@ -172,9 +173,10 @@ def look_at_hidden_twins(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
     )
     return [
         Look(
-            f"{count} twins in the item '{other}' do not follow, as `--item {item}` chose one item:"
-            f" leave `--item` out, and begin paths with '{item}/'",
-            0,
+            Consequence(
+                f"{count} twins in the item '{other}' do not follow, as `--item {item}` chose one item:"
+                f" leave `--item` out, and begin paths with '{item}/'"
+            )
         )
         for other, count in hidden.items()
     ]
@@ -203,5 +205,5 @@ def look_at_restarts(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
     for change in changes:
         sentence = change.sentence(int(read_scalar(checkpoint, change.clock) or 0))
         if sentence is not None:
-            looks.append(Look(sentence, checkpoint.tree[change.clock].bytes))
-    return [*looks, Look("", decay_bytes)] if decay_bytes else looks
+            looks.append(Look(Consequence(sentence), checkpoint.tree[change.clock].bytes))
+    return [*looks, Look(None, decay_bytes)] if decay_bytes else looks

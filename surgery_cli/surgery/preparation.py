@@ -160,7 +160,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     draft = drafted(plan)
     looked += look_at_hidden_twins(checkpoint, draft) + look_at_restarts(checkpoint, draft)
     if script is not None:
-        looked += [Look(note, 0) for note in check_draft(script, draft, plan, checkpoint, drafted)]
+        looked += [Look(note) for note in check_draft(script, draft, plan, checkpoint, drafted)]
     sources: dict[str, Any] = {SOURCE: checkpoint}
     for name in draft.fingerprints:
         if name != SOURCE:

@@ -12,12 +12,12 @@ from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.evaluation import read_bytes
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.plan import Plan
-from surgery_cli.store.write.files import CONVERTED_LAYOUT
-from surgery_cli.store.write.item_plan import Way, is_converted
+from surgery_cli.store.write.item_plan import Way
 from surgery_cli.store.write.step import carried_bytes, unchosen_bytes
 from surgery_cli.surgery.leaf_names import Names, document_names
 from surgery_cli.surgery.memory import memory_notes
 from surgery_cli.surgery.notes import (
+    conversion_notes,
     damage_notes,
     dead_notes,
     dropped_item_notes,
@@ -25,12 +25,14 @@ from surgery_cli.surgery.notes import (
     leftover_notes,
     link_notes,
     parent_notes,
+    remains_notes,
     unchosen_notes,
     unread_notes,
 )
 from surgery_cli.surgery.preparation import Options, Prepared
 from surgery_cli.surgery.space import standing_parent
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.notes import Note
 
 
 def costs(prepared: Prepared, options: Options, destination: Path | None) -> dict[str, int]:
@@ -71,36 +73,12 @@ def preview_fields(
     prepared: Prepared,
     plan: Plan,
     destination: str | None,
-    options: Options,
     estimate: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The fields of a preview; ``estimate`` are the ``costs``."""
+    """The fields of a preview, without its notes; ``estimate`` are the ``costs``."""
     draft = prepared.draft
     names, sources = document_names(draft.texts), document_names(draft.source_tree.texts)
-    notes = inference_notes(prepared.checkpoint) + damage_notes(prepared.checkpoint)
-    notes += unchosen_notes(prepared.checkpoint)
-    notes += link_notes(prepared.checkpoint, prepared.boundary)
-    notes += [look.sentence for look in prepared.looked if look.sentence] + list(draft.notes)
-    notes += dropped_item_notes(prepared.checkpoint, draft)
-    notes += unread_notes(prepared.plans) + dead_notes(prepared.references, prepared.compact)
-    notes += memory_notes(prepared.need, options.memory_bytes)
     removed = [sources[path] for path in draft.removed]
-    notes += [
-        f"'{item.directory.name}': {item.layout} is only read; the result is an Orbax directory"
-        f" ({CONVERTED_LAYOUT}, as `PyTreeCheckpointer` writes it)"
-        for item in (item_plan.item for item_plan in prepared.plans.values())
-        if is_converted(item)
-    ]
-    shares_files = any(
-        item_plan.item.layout.startswith("ocdbt") for item_plan in prepared.plans.values()
-    )
-    if removed and shares_files and not any(prepared.compact.values()):
-        notes.append(
-            "removed values may remain in linked data files; `--compact always` leaves them out"
-        )
-    if destination is not None:
-        notes += parent_notes(Path(destination))
-        notes += leftover_notes(Path(destination), force=options.force)
     return {
         "source": str(prepared.checkpoint.location.root),
         "destination": destination,
@@ -115,11 +93,33 @@ def preview_fields(
             for item in prepared.plans.values()
             for leaf in item.leaves
         ),
-        "notes": notes,
         "assumptions": assumed(draft),
         "chosen": prepared.checkpoint.location.chosen,
         **estimate,
     }
+
+
+def preview_notes(prepared: Prepared, destination: str | None, options: Options) -> list[Note]:
+    """What a preview says beside the edits."""
+    checkpoint, draft, plans = prepared.checkpoint, prepared.draft, prepared.plans
+    notes: list[Note] = [
+        *inference_notes(checkpoint),
+        *damage_notes(checkpoint),
+        *unchosen_notes(checkpoint),
+        *link_notes(checkpoint, prepared.boundary),
+        *(look.note for look in prepared.looked if look.note is not None),
+        *draft.notes,
+        *dropped_item_notes(checkpoint, draft),
+        *unread_notes(plans),
+        *dead_notes(prepared.references, prepared.compact),
+        *memory_notes(prepared.need, options.memory_bytes),
+        *conversion_notes(plans),
+        *remains_notes(draft, plans, prepared.compact),
+    ]
+    if destination is not None:
+        notes += parent_notes(Path(destination))
+        notes += leftover_notes(Path(destination), force=options.force)
+    return notes
 
 
 def edit_lines(draft: Draft, plan: Plan) -> list[reports.EditLine]:

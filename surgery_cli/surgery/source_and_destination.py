@@ -23,6 +23,7 @@ from surgery_cli.store.write.staging import (
 )
 from surgery_cli.surgery.like_init import Say
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.words.notes import Consequence
 
 
 def check_target(target: Path, prepared: Prepared, *, force: bool) -> None:
@@ -87,7 +88,10 @@ def restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None
         return None
     restored = recover_old(target)
     if restored is not None:
-        say(f"restored '{restored}', which an interrupted run had set aside as '{set_aside.name}'")
+        said = (
+            f"restored '{restored}', which an interrupted run had set aside as '{set_aside.name}'"
+        )
+        say(Consequence(said))
     return restored
 
 

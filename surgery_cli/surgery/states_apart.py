@@ -20,6 +20,7 @@ from surgery_cli.surgery.like_init import Script
 from surgery_cli.surgery.optimizers import Look, survey_state
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import is_floating
+from surgery_cli.words.notes import Consequence, Remark
 
 
 def _goes_on(slot: Slot, draft: Draft) -> bool:
@@ -82,7 +83,7 @@ class Comparison:
             plan = msgspec.structs.replace(plan, params=None, optimizer_kind=None, slots={})
             params = script = None
         found, looks = survey_state(source, plan, params, script, needs_powers=True)
-        self._looks += [Look("", look.bytes) for look in looks if look.bytes]
+        self._looks += [Look(None, look.bytes) for look in looks if look.bytes]
         return found
 
     def number(self, source: Any, path: LeafPath) -> float | None:
@@ -110,7 +111,7 @@ class Comparison:
             if not clocked.agrees:
                 said = f"'{path}' comes from '{origin.source}', and {_slots(own)} that it drives do not"
                 said += f": {clocked.shifted}"
-                found.append(Look(said, 0))
+                found.append(Look(Consequence(said)))
         return found
 
     def look_at_mixed_slots(self, draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
@@ -132,10 +133,11 @@ class Comparison:
                 n for n in others if any(self._is_of_another_kind(s, sources[n]) for s in slots)
             ]
             if apart or len(counts) < len(others):
-                looks.append(Look(_mixed(path, slots, counts, ours), 0))
+                looks.append(Look(Consequence(_mixed(path, slots, counts, ours))))
             if names:
                 said = f"'{slots[0].node.parent}' is not known to be of the same kind in {', '.join(map(repr, names))}"
-                looks.append(Look(f"{said}: leave the optimizer state out, or reset it", 0))
+                said += ": leave the optimizer state out, or reset it"
+                looks.append(Look(Consequence(said)))
         return looks
 
     def _is_of_another_kind(self, slot: Slot, other: Any) -> bool:
@@ -149,10 +151,10 @@ class Comparison:
     def looks(self) -> list[Look]:
         """What was read, for the preview."""
         if all(source == id(self._checkpoint) for source, _ in self._numbers):
-            return [*self._looks, Look("", self._number_bytes)] if self._numbers else self._looks
+            return [*self._looks, Look(None, self._number_bytes)] if self._numbers else self._looks
         count = len(self._numbers)
         what, compared = "step count", "the clocks of both"
         if self._has_settings:
             what, compared = "number", "the clocks and settings of both"
         said = f"read {count} {what}{'' if count == 1 else 's'}, to compare {compared}"
-        return [*self._looks, Look(said, self._number_bytes)]
+        return [*self._looks, Look(Remark(said), self._number_bytes)]

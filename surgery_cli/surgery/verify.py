@@ -110,7 +110,7 @@ def _like_init(checkpoint: Checkpoint, argument: str, function: str, say: Say) -
         findings=with_commands(held, argument),
         checked=held.checked,
         unchecked=held.unchecked,
-        notes=[*held.notes, *_unchecked_items(held), *whole_plan(held)],
+        notes=[*map(str, held.notes), *_unchecked_items(held), *whole_plan(held)],
     )
 
 

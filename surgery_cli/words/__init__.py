@@ -1,1 +1,1 @@
-"""Quantities and series as people read them."""
+"""Quantities and series as people read them, and the kinds of notes."""

@@ -25,10 +25,10 @@ def nothing_completed_before(monkeypatch):
 def test_a_signal_during_the_report_says_that_the_destination_is_complete(
     surgery, checkpoint, tmp_path, monkeypatch, blow, code, said
 ):
-    def strike(*_):
+    def strike(*_, **__):
         raise blow
 
-    monkeypatch.setattr(commands, "print_document", strike)
+    monkeypatch.setattr(commands, "print_report", strike)
     new = tmp_path / "new"
     ended = surgery("compact", checkpoint, new)
     assert ended.code == code

@@ -111,7 +111,7 @@ def edited(case: Case, done: Trained) -> Edited:
             values[path] = _computed(recipe, sources)
         elif recipe.origin is not None and recipe.origin.path != path:
             values[path] = values[recipe.origin.path]
-    return _edited(draft, values, [look.sentence for look in looks if look.sentence])
+    return _edited(draft, values, [look.note for look in looks if look.note])
 
 
 def edited_on_disk(case: Case, done: Trained, folder: Path) -> Edited:

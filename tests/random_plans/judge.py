@@ -122,7 +122,7 @@ def check_preview(
     before: reports.Preview, after: reports.Report, world: World, found: dict[Path, Any]
 ) -> list[str]:
     """Where the preview says something else than what was done, or than what now stands on disk."""
-    names = ("draft", "removed", "by_reference", "notes", "edits", "strategy")
+    names = ("draft", "removed", "by_reference", "notes", "consequences", "edits", "strategy")
     pairs = [(name, getattr(before, name), getattr(after, name)) for name in names]
     said, done = (
         [{**reports.as_builtins(leaf), "digest": None} for leaf in report.leaves]

@@ -13,7 +13,7 @@ from surgery_cli.cli.rendering.words import (
     shown_path,
 )
 from surgery_cli.draft.effect import NEW_NAMES
-from surgery_cli.reports import ChangedLeaf, EditLine, Preview, Report
+from surgery_cli.reports import Assumed, ChangedLeaf, EditLine, Preview, Report
 from surgery_cli.words.quantities import byte_text
 
 _MOST_REMOVED = 5
@@ -28,10 +28,7 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
         page.table([_edit_row(n, edit) for n, edit in enumerate(document.edits, 1)], indent=2)
     if document.assumptions or document.notes:
         page.line()
-        for taken in document.assumptions:
-            page.line(Cell("assumed: ", "doubtful"), taken.sentence, indent=2)
-        for note in document.notes:
-            page.line(Cell("note: ", "doubtful"), note, indent=2)
+        render_notes(document.assumptions, document.notes, page, indent=2)
     if document.removed:
         page.line()
         _render_removed(document.removed, page, verbose=verbose)
@@ -43,6 +40,16 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
     if isinstance(document, Report):
         _render_outcome(document, page, verbose=verbose)
     page.line(Cell(f"draft {document.draft}", "faint"))
+
+
+def render_notes(
+    assumptions: Sequence[Assumed], notes: Sequence[str], page: Page, *, indent: int = 0
+) -> None:
+    """One line for each."""
+    for taken in assumptions:
+        page.line(Cell("assumed: ", "doubtful"), taken.sentence, indent=indent)
+    for note in notes:
+        page.line(Cell("note: ", "doubtful"), note, indent=indent)
 
 
 def _render_way(document: Preview, page: Page) -> None:

@@ -11,6 +11,7 @@ from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.donor_slots import Taken
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.notes import Consequence, Note, Remark
 
 
 class Grafts:
@@ -31,16 +32,17 @@ class Grafts:
             self._left[source, taken.because] += len(slots)
             self._apart.update(((source, c.path), None) for c in taken.clocks if not c.agrees)
 
-    def notes(self, draft: Draft, edited: Collection[LeafPath]) -> list[str]:
-        """Sentences for the preview of an edit of the leaves ``edited``."""
-        found = [
-            f"{_slots(n)} {'comes' if n == 1 else 'come'} from '{source}' with the params"
-            + "".join(f"; {said}" for said in (*beside, *map(_assumed, unsure)) if said)
-            for (source, beside, unsure), n in self._taken.items()
-        ]
+    def notes(self, draft: Draft, edited: Collection[LeafPath]) -> list[Note]:
+        """For the preview of an edit of the leaves ``edited``."""
+        found: list[Note] = []
+        for (source, beside, unsure), n in self._taken.items():
+            said = f"{_slots(n)} {'comes' if n == 1 else 'come'} from '{source}' with the params"
+            more = [text for text in (*beside, *map(_assumed, unsure)) if text]
+            found.append(Consequence("; ".join([said, *more])) if more else Remark(said))
         for (source, because), n in self._left.items():
             are = "is" if n == 1 else "are"
-            found.append(f"{_slots(n)} {are} not taken from '{source}', but restart: {because}")
+            said = f"{_slots(n)} {are} not taken from '{source}', but restart: {because}"
+            found.append(Consequence(said))
         for source, clock in self._apart:
             driven = [slot for slot in draft.slots.values() if clock in slot.clocks]
             if all(slot.param in edited for slot in driven):
@@ -48,10 +50,10 @@ class Grafts:
         return found
 
 
-def _with_the_count(source: str, clock: LeafPath, slots: Sequence[Slot]) -> str:
+def _with_the_count(source: str, clock: LeafPath, slots: Sequence[Slot]) -> Remark:
     """What takes slots along where all that a clock drives comes from a donor."""
     said = "" if all(slot.power is not None for slot in slots) else ", and say `--optimizer-kind`"
-    return f"to take them, `replace` '{clock}' from '{source}' in the same edit{said}"
+    return Remark(f"to take them, `replace` '{clock}' from '{source}' in the same edit{said}")
 
 
 def _assumed(clock: Clocked) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from surgery_cli.draft.effect import Draws, Effect
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.notes import Consequence
 
 
 class Beside:
@@ -21,21 +22,25 @@ class Beside:
         """A copy of an edited param; one leaf of each tree is kept, as an example."""
         (self._named if is_named else self._alone).setdefault(copy.node, copy)
 
-    def notes(self) -> list[str]:
-        """Sentences for the preview: what stays, and what random values do, which every path has its own of."""
+    def notes(self) -> list[Consequence]:
+        """For the preview: what stays, and what random values do, which every path has its own of."""
         found = []
         if self._alone:
             how = "name them to edit them, too"
             if self._is_drawn:
                 how = f"named as well, they would draw other values; {_copying(self._alone)}"
             found.append(
-                "copies of the edited params beside the optimizer state stay as they are:"
-                f" {_nodes(self._alone)} ({how})"
+                Consequence(
+                    "copies of the edited params beside the optimizer state stay as they are:"
+                    f" {_nodes(self._alone)} ({how})"
+                )
             )
         if self._named and self._is_drawn:
             found.append(
-                f"{_nodes(self._named)} and the params draw different values, as each path has its own:"
-                f" for equal ones, {_copying(self._named)}"
+                Consequence(
+                    f"{_nodes(self._named)} and the params draw different values, as each path has its own:"
+                    f" for equal ones, {_copying(self._named)}"
+                )
             )
         return found
 

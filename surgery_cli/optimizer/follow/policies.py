@@ -26,6 +26,7 @@ from surgery_cli.optimizer.follow.unsure import Kept
 from surgery_cli.optimizer.placeholders import KIND, slots_line
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.notes import Note
 
 if TYPE_CHECKING:
     from surgery_cli.operations.base import LeafOperation, Scene
@@ -285,10 +286,10 @@ class _Carrying:
             return True
         return bool(taken.recipes)
 
-    def notes(self) -> list[str]:
-        """Sentences for the preview."""
+    def notes(self) -> list[Note]:
+        """What the preview says of them."""
         draft, number = self._draft, self._scene.number
-        found = [kept.sentence(self._effect, draft, number) for kept in self._kept.values()]
+        found: list[Note] = [kept.note(self._effect, draft, number) for kept in self._kept.values()]
         found += self._grafts.notes(self._draft, self._edited)
         return found + self._beside.notes()
 

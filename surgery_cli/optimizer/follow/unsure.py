@@ -15,6 +15,7 @@ from surgery_cli.optimizer.follow.clocks import standing
 from surgery_cli.optimizer.follow.decays import decays_of
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.notes import Consequence
 
 _FAMILY: Final = "adam-family"
 
@@ -42,10 +43,10 @@ class Kept(msgspec.Struct):
         if slot.is_second_moment and slot.power is None and slot.optimizer == _FAMILY:
             self.moment = self.moment or slot
 
-    def sentence(
+    def note(
         self, effect: Effect, draft: Draft, number: Callable[[LeafRef], float | None]
-    ) -> str:
-        """The note about an edit with this effect; ``number`` reads stored decays and step counts."""
+    ) -> Consequence:
+        """What to say about an edit with this effect; ``number`` reads stored decays and step counts."""
         subject = (
             f"{self.count} slots of '{self.owner}' ({', '.join(self.names)}) are kept as they were"
         )
@@ -56,7 +57,7 @@ class Kept(msgspec.Struct):
         if self.moment is not None and isinstance(effect, Scales):
             coming = _coming_steps(effect.by, self.moment, draft, number)
             parts.append(f"if it is Adam behind clipping at most, {coming}")
-        return f"{subject}: {'; '.join([*parts, *self.remedies])}"
+        return Consequence(f"{subject}: {'; '.join([*parts, *self.remedies])}")
 
 
 def _coming_steps(

@@ -19,6 +19,7 @@ from surgery_cli.store.filesystem.links import exchange, rename_exclusively
 from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, STAGING_MARK
 from surgery_cli.store.write.destination import already_there, real_path
 from surgery_cli.store.write.owners import OWNER_FILE, Owner, make_owned, name_before
+from surgery_cli.words.notes import Consequence
 
 completed: Final[list[Path]] = []
 """The destination of the last run in this process, if it got its name: what a run that ends late must say."""
@@ -32,13 +33,15 @@ NOTHING_LEFT: Final = "nothing was left behind"
 def aftermath() -> str:
     """What stands now that the last run in this process has ended before its report."""
     said = [f"'{path}' is complete, only its report is missing" for path in completed]
-    return "; ".join(said + remaining_notes()) or NOTHING_LEFT
+    return "; ".join([*said, *remaining_notes()]) or NOTHING_LEFT
 
 
-def remaining_notes() -> list[str]:
+def remaining_notes() -> list[Consequence]:
     """What the last run in this process could not remove."""
     return [
-        f"'{path}' could not be removed: `surgery clean {quote(str(path))}` once that is possible"
+        Consequence(
+            f"'{path}' could not be removed: `surgery clean {quote(str(path))}` once that is possible"
+        )
         for path in remaining
     ]
 
