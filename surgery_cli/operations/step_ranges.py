@@ -18,7 +18,7 @@ def named_steps(text: str, there: Collection[int]) -> list[int]:
     A range holds its ends and every step between them; a run that usually saves every so many steps has saved all of
     those.
 
-    >>> named_steps("100..300", [100, 200, 250, 300, 400]), named_steps("1,3", [1, 2, 3])
+    >>> named_steps("100..300", [100, 200, 250, 300, 400, 500]), named_steps("1,3", [1, 2, 3])
     ([100, 200, 250, 300], [1, 3])
 
     Raises:

@@ -156,7 +156,7 @@ def param_of(slot: LeafPath, params: Mapping[LeafPath, object]) -> LeafPath | No
     """The param whose path stands in that of a slot, the longest and last one; None if there is none.
 
     >>> param_of(LeafPath(("0", "mu", "a", "w")), {LeafPath(("a", "w")): 1, LeafPath(("w",)): 1})
-    LeafPath('a/w')
+    ('a', 'w')
     """
     best: LeafPath | None = None
     for end in range(len(slot), -1, -1):

@@ -194,7 +194,7 @@ def test_a_file_never_stands_beside_the_record_of_another(tmp_path):
     script = (
         "import os, sys\n"
         "from surgery_cli.cli.main import run\n"
-        "from surgery_cli.store import staging\n"
+        "from surgery_cli.store.write import staging\n"
         "source, runs = sys.argv[1:]\n"
         "def edit(place, by):\n"
         "    try: run(['rescale', source, f'{place}/new', 'w', '--by', by, '-q', '--force'])\n"
