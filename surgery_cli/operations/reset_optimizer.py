@@ -84,6 +84,13 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
                 field="at",
             )
         scene.settle((slot.param for slot in slots), draft)
+        if self.fill is not None and slots and not any(map(_needs_fill, slots)):
+            raise PlanError(
+                f"`fill: {self.fill:g}` would fill nothing",
+                why="the initial values of all these slots are known, and they get those",
+                fix="take `fill` out; to put another value into slots, `replace` them with that number",
+                field="fill",
+            )
         changed: dict[LeafPath, LeafRecipe] = {}
         gathering = Gathering()
         for slot in slots:
@@ -124,6 +131,10 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
                 field="fill",
             )
         return refilled(draft, slot.path, value)
+
+
+def _needs_fill(slot: Slot) -> bool:
+    return slot.fresh is None and not slot.takes_param
 
 
 def _why_none(draft: Draft) -> str:

@@ -9,6 +9,7 @@ import optax
 import pytest
 
 from surgery_cli.draft.recipe import Draft
+from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.normalize import Normalize
@@ -143,3 +144,8 @@ def test_squares_that_restart_with_a_count_that_is_set_are_judged_by_what_it_is_
     sentence = found.sentence(5) or ""
     assert "'opt_state/0/count' is at 10,000" in sentence
     assert "up to 6.6 learning rates" in sentence
+
+
+def test_a_fill_that_would_fill_nothing_is_refused() -> None:
+    with pytest.raises(PlanError, match="would fill nothing"):
+        resolved(ResetOptimizer(fill=0.5, clocks=True))
