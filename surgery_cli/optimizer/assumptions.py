@@ -42,6 +42,7 @@ BY_VALUES: Final = Assumption(
     (
         "adopt",
         "LaProp",
+        "adabelief of gradients near its `eps`",
         "adamax with b1 >= b2",
         "yogi whose start still shows",
         "centered rmsprop with an `initial_scale`",
@@ -89,8 +90,11 @@ def plain_gradients() -> Assumption:
     """A factory was named, and what stands before it in the chain left no trace on disk."""
     return Assumption(
         "one that gets plain gradients, as the factory that was named",
-        ("behind an active clip, decay that is added to gradients, noise or a trust ratio",),
-        "its slots follow another rule: use `--optimizer keep`",
+        (
+            "behind an active clip, decay that is added to gradients, centralizing, noise or a trust ratio",
+            "one whose scale or trust ratio a mask or a floor keeps from some params",
+        ),
+        "use `--optimizer keep` or `reset`",
     )
 
 

@@ -85,7 +85,7 @@ def test_what_values_do_not_prove_is_named_in_the_preview_its_words_and_the_reco
     found = previewed(adam)
     (taken,) = found.assumptions
     assert (taken.node, taken.taken_for) == ("opt_state/0", "Adam's family")
-    assert {"adopt", "LaProp"} <= set(taken.unless)
+    assert {"adopt", "LaProp", "adabelief of gradients near its `eps`"} <= set(taken.unless)
     assert "not proved" in taken.sentence
     assert found.edits[0].taken_for == ["Adam's family"]
 
