@@ -11,6 +11,8 @@ import numpy as np
 from tests.oracle.optimizers import NAMES, SURROUNDINGS
 
 SEEDS: Final = (0, 1, 2)
+STEPS: Final = (2, 4, 9)
+"""How long is trained."""
 SIZES: Final = (1e-3, 1.0, 1e3)
 EDITS: Final = ("one leaf", "all leaves", "negative", "array", "normalize axis", "row and column")
 TOLD: Final = ("nothing", "kind", "script")
@@ -31,6 +33,7 @@ class Case(NamedTuple):
     """One edit of one trained state.
 
     ``size`` is that of the gradients, ``edit`` what is scaled by what, ``told`` what surgery is told of the optimizer.
+    ``steps`` is how long it is trained at most.
     """
 
     optimizer: str
@@ -39,6 +42,7 @@ class Case(NamedTuple):
     size: float
     edit: str
     told: str
+    steps: int = max(STEPS)
 
     def __str__(self) -> str:
         return "; ".join(map(str, self))
@@ -59,7 +63,7 @@ def every_case() -> Iterator[Case]:
 
 
 def pairwise(seed: int) -> list[Case]:
-    """A sample in which every two values of two columns meet: each optimizer once in every surrounding."""
+    """A sample in which every two values of two columns meet: each optimizer once in every surrounding, briefly."""
     draws = np.random.default_rng(seed)
     rows = len(SURROUNDINGS)
     found = []
@@ -69,7 +73,8 @@ def pairwise(seed: int) -> list[Case]:
             [c[i % len(c)] for i in draws.permutation(rows)] for c in (SEEDS, SIZES, EDITS)
         )
         told = map(str, draws.permutation([*TOLD, *TOLD[:2], TOLD[0]]))  # a trial takes longest
-        found += map(Case._make, zip([name] * rows, around, seeds, sizes, edits, told, strict=True))
+        columns = ([name] * rows, around, seeds, sizes, edits, told)
+        found += [Case(*row, steps=STEPS[1]) for row in zip(*columns, strict=True)]
     return found
 
 

@@ -123,12 +123,6 @@ LEFT: Final = frozenset(
 )  # fmt: skip
 """Arguments that stay as they are: types, masks, callables, bounds."""
 
-IS_BRANCHING: Final = (
-    "muon", "sophia", "lbfgs", "linesearch", "conditionally", "apply_if_finite", "MultiSteps",
-    "reduce_on_plateau", "partition", "mechanize", "sam", "selective", "freeze", "galore",
-)  # fmt: skip
-"""Parts of names of what branches or loops inside: quicker without compiling it."""
-
 
 class Optimizer(NamedTuple):
     """A transformation, and what is needed to train with it.
@@ -141,10 +135,6 @@ class Optimizer(NamedTuple):
     names: tuple[str, ...]
     kind: str | None
     is_exact: bool = False
-
-    @property
-    def is_branching(self) -> bool:
-        return any(part in name for part in IS_BRANCHING for name in self.names)
 
     @property
     def needs(self) -> str:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from tests.oracle.cases import Case
+from tests.oracle.cases import STEPS, Case
 from tests.oracle.optimizers import Optimizer, Tree, drawn
 
 SHAPES = {"a": {"bias": (6,), "kernel": (4, 6)}, "b": {"kernel": (4, 6)}}
@@ -36,11 +36,11 @@ class Problem(NamedTuple):
         return jax.tree.map(make, self.shapes, is_leaf=lambda x: isinstance(x, tuple))
 
 
-def problem(shapes: Tree, draws: np.random.Generator, size: float) -> Problem:
+def problem(shapes: Tree, draws: np.random.Generator, size: float, most: int) -> Problem:
     """Params that walk about, and gradients of one of several kinds, nowhere zero."""
     found = Problem(shapes, [], [], size)
     filled = found.filled
-    steps = int(draws.choice([2, 4, 9]))
+    steps = min(int(draws.choice(STEPS)), most)
     width = float(draws.choice([0.05, 1.0]))
     kind = draws.choice(["noise", "heavy", "constant", "decaying"])
     base = filled(lambda shape: draws.normal(size=shape))
@@ -96,7 +96,8 @@ def trained(optimizer: Optimizer, task: Problem, by: Tree) -> tuple[Tree, Any]:
     is_pair = "lookahead" in optimizer.names
     own = [jax.tree.map(lambda p, a: p * a, params, by) for params in task.params]
     update = _update(optimizer, task.size)
-    with jax.disable_jit(optimizer.is_branching and not optimizer.needs.endswith("_fn")):
+    # compiling takes longer than a few steps of a few numbers
+    with jax.disable_jit(not optimizer.needs.endswith("_fn")):
         state = optimizer.transformation.init(both(own[0], is_pair))
         for params, gradient in zip(own, task.gradients, strict=False):
             divided = jax.tree.map(lambda g, a: jnp.asarray(g / a), gradient, by)
@@ -141,28 +142,29 @@ class Trained(NamedTuple):
 
 def both_trainings(case: Case) -> Trained:
     """Train twice for a case."""
-    optimizer, _, params, state = _plain(case.optimizer, case.surrounding, case.seed, case.size)
-    by, *wanted = _scaled(case.optimizer, case.surrounding, case.seed, case.size, case.edit)
+    training = (case.optimizer, case.surrounding, case.seed, case.size, case.steps)
+    optimizer, _, params, state = _plain(*training)
+    by, *wanted = _scaled(*training, case.edit)
     return Trained(optimizer, params, state, by, *wanted)
 
 
 @lru_cache(maxsize=2)
 def _plain(
-    name: str, surrounding: str, seed: int, size: float
+    name: str, surrounding: str, seed: int, size: float, most: int
 ) -> tuple[Optimizer, Problem, Tree, Any]:
     draws = drawing(name, surrounding, seed, size)
     optimizer = drawn(name, surrounding, size, draws)
     shapes = MATRICES if "scale_by_muon" in name else SHAPES
-    task = problem(shapes, draws, size)
+    task = problem(shapes, draws, size, most)
     params, state = trained(optimizer, task, task.filled(lambda _: np.float32(1)))
     return optimizer, task, params, state
 
 
 @lru_cache(maxsize=2)
 def _scaled(
-    name: str, surrounding: str, seed: int, size: float, edit: str
+    name: str, surrounding: str, seed: int, size: float, most: int, edit: str
 ) -> tuple[Tree, Tree, Any]:
-    optimizer, task, *_ = _plain(name, surrounding, seed, size)
+    optimizer, task, *_ = _plain(name, surrounding, seed, size, most)
     by = factors(edit, task, drawing(name, surrounding, seed, edit))
     return by, *trained(optimizer, task, by)
 
