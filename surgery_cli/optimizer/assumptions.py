@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -32,9 +32,9 @@ class Assumption(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"'{node}' is taken for {self.taken_for}, which is not proved{other}"
 
 
-def _either(names: Iterable[str]) -> str:
+def _either(names: Iterable[str], word: str = "or") -> str:
     *first, last = names
-    return f"{', '.join(first)} or {last}" if first else last
+    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 BY_VALUES: Final = Assumption(
@@ -59,24 +59,47 @@ ZERO_START: Final = Assumption(
 """What a reset takes ``{count, mu, nu}`` for: of the optimizers that keep it, few start elsewhere."""
 
 
+KEEP_OR_RESET: Final = "use `--optimizer keep` or `reset`"
+
+PLAIN_GRADIENTS: Final = Assumption(
+    "one of the factory that was named, with nothing before it",
+    ("one behind an active clip, centralizing, noise, another trust ratio or decay of gradients",),
+    KEEP_OR_RESET,
+)
+"""A factory was named, and what stands before it in the chain left no trace on disk."""
+
+ABOVE_FLOOR: Final = Assumption(
+    "one of params above the floor of their scale",
+    ("one of params of a root mean square below 0.001",),
+    KEEP_OR_RESET,
+)
+"""Adafactor multiplies by the root mean square of a param, or by its floor."""
+
+NO_MASK: Final = Assumption(
+    "one whose params all have a trust ratio",
+    ("one of params that `trust_ratio_mask` leaves out",),
+    KEEP_OR_RESET,
+)
+"""A setting of LARS decides what reaches its momentum, leaf by leaf."""
+
 NO_EPSILON: Final = Assumption(
     "a state beside whose gradients no `eps` is felt",
-    ("one of gradients near its `eps`, or with decay of its own",),
-    "use `--optimizer keep` or `reset`",
+    ("one of gradients near its `eps`", "one with decay of its own"),
+    KEEP_OR_RESET,
 )
 """A slot holds updates that were divided by gradients plus an epsilon."""
 
 SAME_ESTIMATE: Final = Assumption(
     "a state whose step size, one estimate for all params, stays what it is",
     ("a share of all params that sets this estimate",),
-    "use `--optimizer keep` or `reset`",
+    KEEP_OR_RESET,
 )
 """Slots are weighted by an estimate that a factor of some params changes for all of them."""
 
 SAME_SEARCH: Final = Assumption(
     "a state whose line searches end where they did",
     ("searched along other lines with the new params",),
-    "use `--optimizer keep` or `reset`",
+    KEEP_OR_RESET,
 )
 
 FAR_FROM_START: Final = Assumption(
@@ -86,27 +109,32 @@ FAR_FROM_START: Final = Assumption(
 )
 
 
-def plain_gradients() -> Assumption:
-    """A factory was named, and what stands before it in the chain left no trace on disk."""
+def seen_at(gradients: Mapping[float, bool], params: Mapping[float, bool]) -> Assumption | None:
+    """A script's optimizer was tried out: at which sizes of gradients and of params a power held.
+
+    >>> seen_at({1e-3: True, 1.0: True}, {1e-5: False, 1.0: True}).unless
+    ('one of params of about 1e-05, where a floor of a scale, an epsilon or decay is felt',)
+    """
+    axes = (
+        ("gradients", gradients, "a clip, an epsilon or decay"),
+        ("params", params, "a floor of a scale, an epsilon or decay"),
+    )
+    found = [axis for axis in axes if not all(axis[1].values())]
+    if not found:
+        return None
+    good = [f"{name} of about {_either(_sizes(held, True), 'and')}" for name, held, _ in found]
     return Assumption(
-        "one that gets plain gradients, as the factory that was named",
-        (
-            "behind an active clip, decay that is added to gradients, centralizing, noise or a trust ratio",
-            "one whose scale or trust ratio a mask or a floor keeps from some params",
+        f"one of {' beside '.join(good)}, at which it was tried out",
+        tuple(
+            f"one of {name} of about {_either(_sizes(held, False))}, where {felt} is felt"
+            for name, held, felt in found
         ),
-        "use `--optimizer keep` or `reset`",
+        KEEP_OR_RESET,
     )
 
 
-def seen_at(sizes: Iterable[float], not_at: Collection[float]) -> Assumption:
-    """A script's optimizer was tried out, and a power holds for gradients of some sizes only."""
-    good = " and ".join(f"{size:g}" for size in sizes if size not in not_at)
-    bad = " and ".join(f"{size:g}" for size in not_at)
-    return Assumption(
-        f"one of gradients of about {good}, at which it was tried out",
-        (f"one of gradients of about {bad}, where a clip, an epsilon or decay is felt",),
-        "use `--optimizer keep`",
-    )
+def _sizes(held: Mapping[float, bool], which: bool) -> list[str]:
+    return [f"{size:g}" for size, holds in held.items() if holds is which]
 
 
 def together(every: Iterable[Assumption | None]) -> Assumption | None:
@@ -115,7 +143,7 @@ def together(every: Iterable[Assumption | None]) -> Assumption | None:
     if len(found) < 2:
         return found[0] if found else None
     return Assumption(
-        " and ".join(one.taken_for for one in found),
+        _either((one.taken_for for one in found), "and"),
         tuple(dict.fromkeys(name for one in found for name in one.unless)),
         "; ".join(dict.fromkeys(one.settled_by for one in found)),
     )

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from surgery_cli.optimizer.assumptions import seen_at
 from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.placeholders import slots_line
@@ -16,12 +15,13 @@ from surgery_cli.script.fading import UNCOUNTED
 from surgery_cli.script.optimizers import Optimizer
 from surgery_cli.script.pytrees import plain_path
 from surgery_cli.script.slot_powers import (
+    USUAL,
     Measured,
     held_at,
     measured_above_starts,
     seen_in,
 )
-from surgery_cli.script.trial_runs import SIZES, Runs, Trial, param_of
+from surgery_cli.script.trial_runs import STEPS, Runs, Sizes, Trial, param_of
 from surgery_cli.tree.paths import LeafPath
 
 
@@ -49,7 +49,7 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
                 power=seen.power,
                 is_even=seen.is_even,
                 is_per_leaf=seen.is_per_leaf,
-                assumed=seen_at(SIZES, seen.not_at) if seen.not_at else None,
+                assumed=seen.assumed,
                 unsure_because="",
                 settled_by=(),
                 start=None if seen.fadings else seen.fresh if seen.stays else slot.start,
@@ -130,7 +130,7 @@ def _is_close(known: float | None, seen: float) -> bool:
 def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
     """Feed the optimizer g, then g/c with params c·p, and compare the slots: the definition of a slot's power.
 
-    Every leaf has a factor of its own, then every element; and that for small, usual and large gradients (see
+    Every leaf has a factor of its own, then every element; and that for gradients and params of several sizes (see
     ``Trial``). Paths are relative to the optimizer state, and plain. Where gradients are accumulated, slots are waited
     for.
 
@@ -145,19 +145,18 @@ def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
 
     with jax.default_device(jax.devices("cpu")[0]):
         trial = Trial(optimizer.transformation, optimizer.params)
-        runs = [trial.runs(size) for size in SIZES]
-        fresh = {path: _fresh(path, runs[0]) for path in runs[0].plain.last}
+        first = trial.runs(USUAL[0])
+        fresh = {path: _fresh(path, first) for path in first.plain.last}
         started = {path: value for path, value in fresh.items() if value and _is_slot(path, trial)}
         found = {
-            path: _measured(path, trial, runs, is_beside_start=bool(started))
+            path: _measured(path, trial, STEPS, is_beside_start=bool(started))
             for path in fresh
             if path not in started
         }
-        waiting = [p for p, one in found.items() if one.power is None and _is_idle(p, runs[0])]
+        waiting = [p for p, one in found.items() if one.power is None and _is_idle(p, first)]
         later = trial.first_step_with(waiting)
         if later is not None:
-            runs = [trial.runs(size, later) for size in SIZES]
-            found.update((path, _measured(path, trial, runs)) for path in waiting)
+            found.update((path, _measured(path, trial, later)) for path in waiting)
         found |= measured_above_starts(trial, started)
     return found
 
@@ -171,22 +170,25 @@ def _is_idle(path: LeafPath, runs: Runs) -> bool:
 
 
 def _measured(
-    path: LeafPath, trial: Trial, every: list[Runs], *, is_beside_start: bool = False
+    path: LeafPath, trial: Trial, steps: int, *, is_beside_start: bool = False
 ) -> Measured:
-    """What the runs with gradients of all sizes show of one slot that starts at zero, or at no one number.
+    """What the runs with gradients and params of all sizes show of one slot that starts at zero, or at no one number.
 
     ``is_beside_start``: another slot starts elsewhere, so that a power may hold for as long as that start is felt.
     """
-    fresh = _fresh(path, every[0])
+    fresh = _fresh(path, trial.runs(USUAL[0], steps))
     param = param_of(path, trial.params)
     if param is None:
         return Measured(None, False, fresh, "it belongs to no param alone")
-    seen = [seen_in(path, param, runs) for runs in every]
-    held = next((one for one in seen[:-1] if one.power is not None), None)
-    if held is None:  # what holds under the largest gradients alone is as good as nothing
-        return Measured(None, False, fresh, seen[0].because)
-    one = held_at(held, fresh, dict(zip(SIZES, seen, strict=True)))
-    if one.not_at and is_beside_start:
+
+    def at(sizes: Sizes) -> Measured:
+        return seen_in(path, param, trial.runs(sizes, steps))
+
+    usual = next((sizes for sizes in USUAL if at(sizes).power is not None), None)
+    if usual is None:  # what holds under the largest gradients alone is as good as nothing
+        return Measured(None, False, fresh, at(USUAL[0]).because)
+    one = held_at(usual, fresh, at)
+    if one.assumed and is_beside_start:
         because = "how it follows hangs on a start, which is not zero, of slots before it"
         return Measured(None, False, fresh, because)
     return one

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from surgery_cli.optimizer.assumptions import Assumption, seen_at
 from surgery_cli.optimizer.slots import Fading
 from surgery_cli.script.fading import Started, tried_starts
-from surgery_cli.script.trial_runs import SIZES, STEPS, Run, Runs, Trial, param_of
+from surgery_cli.script.trial_runs import (
+    GRADIENTS,
+    PARAMS,
+    STEPS,
+    Run,
+    Runs,
+    Sizes,
+    Trial,
+    param_of,
+)
 from surgery_cli.tree.paths import LeafPath
 
+USUAL: Final = (Sizes(1e-3), Sizes(1.0))
+"""At one of these a power must hold: where clips rest, or where no epsilon and no decay is felt."""
 _POWERS: Final = (-1, -2, 0, 1, 2)
 _MIXED: Final = "what is left of its start depends on the gradients (as in Yogi), or they are clipped or decayed"
 _TOLERANCE: Final = 2e-3
@@ -24,9 +36,9 @@ class Measured(msgspec.Struct, frozen=True):
 
     ``power`` is None where the slot stayed zero, or is no power of the factor; ``because`` says which. ``fresh`` is
     None where initial values are not all the same. ``is_per_leaf``: the power holds for one factor of a whole leaf,
-    not for arrays of factors. ``not_at`` are sizes of gradients at which it does not hold. Of an initial value other
-    than zero, all ``stays``, or it fades by one of ``fadings``; with neither, ``start_because`` says why that is not
-    known.
+    not for arrays of factors. ``assumed`` names the sizes of gradients and params at which it holds, if not at all. Of
+    an initial value other than zero, all ``stays``, or it fades by one of ``fadings``; with neither, ``start_because``
+    says why that is not known.
     """
 
     power: int | None
@@ -34,10 +46,15 @@ class Measured(msgspec.Struct, frozen=True):
     fresh: float | None
     because: str = ""
     is_per_leaf: bool = False
-    not_at: tuple[float, ...] = ()
+    assumed: Assumption | None = None
     stays: bool = False
     fadings: tuple[Fading, ...] = ()
     start_because: str = ""
+
+    @property
+    def rule(self) -> tuple[int | None, bool]:
+        """What a factor does to it, whole leaves at once."""
+        return self.power, self.is_even
 
     def below(self, node: LeafPath) -> Measured:
         """The same, with paths below ``node``."""
@@ -47,13 +64,26 @@ class Measured(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, fadings=fadings)
 
 
-def held_at(held: Measured, fresh: float | None, seen: Mapping[float, Measured]) -> Measured:
-    """A power that holds at some sizes of gradients, and at which it does not."""
-    failed = tuple(
-        size for size, one in seen.items() if (one.power, one.is_even) != (held.power, held.is_even)
+_NO_RULE: Final = (None, False)
+
+
+def held_at(usual: Sizes, fresh: float | None, at: Callable[[Sizes], Measured | None]) -> Measured:
+    """A power that holds at ``usual``, and at which other sizes. ``at`` says what is seen there; None if nothing is."""
+    rule = (at(usual) or Measured(*_NO_RULE, None)).rule
+    by_gradients = {size: at(usual._replace(gradients=size)) for size in GRADIENTS}
+    by_params = {size: at(usual._replace(params=size)) for size in PARAMS}
+    rules = {one.rule for one in (by_params[size] for size in PARAMS[1:]) if one is not None} - {
+        _NO_RULE
+    }
+    if rules != {rule}:  # params of a model may be of any of these sizes
+        return Measured(None, False, fresh, "its power depends on how large the params are")
+    seen = [one for one in (*by_gradients.values(), *by_params.values()) if one is not None]
+    axes = (
+        {size: one.rule == rule for size, one in every.items() if one is not None}
+        for every in (by_gradients, by_params)
     )
-    per_leaf = any(one.is_per_leaf for one in seen.values())
-    return Measured(held.power, held.is_even, fresh, is_per_leaf=per_leaf, not_at=failed)
+    per_leaf = any(one.is_per_leaf for one in seen)
+    return Measured(*rule, fresh, is_per_leaf=per_leaf, assumed=seen_at(*axes))
 
 
 def measured_above_starts(
@@ -77,30 +107,33 @@ def measured_above_starts(
         for size in (math.sqrt(start), start)
         for times in (1.0, 10.0)
     }
-    runs = {size: trial.runs(size, steps) for size in sorted({*SIZES, *near})} if known else {}
     for path, start in known.items():
-        one = _above_start(
-            path, trial, {n: r for n, r in runs.items() if _shows(path, r, start)}, start
-        )
-        is_held = one.power is not None and not near & set(one.not_at)
+        one = _above_start(path, trial, start, steps, sorted(near))
         found[path] = (
             msgspec.structs.replace(one, stays=start.stays, fadings=start.fadings)
-            if is_held
+            if one.power is not None
             else Measured(None, False, start.fresh, _MIXED, start_because=_MIXED)
         )
     return found
 
 
 def _above_start(
-    path: LeafPath, trial: Trial, runs: Mapping[float, Runs], start: Started
+    path: LeafPath, trial: Trial, start: Started, steps: int, near: Sequence[float]
 ) -> Measured:
-    """What is seen of one slot beside its start, in the runs of all sizes of gradients that show it."""
+    """What is seen of one slot beside its start, in the runs of all sizes that show it."""
     param = param_of(path, trial.params)
-    if param is None:
+
+    def at(sizes: Sizes) -> Measured | None:
+        runs = trial.runs(sizes, steps)
+        return seen_in(path, param, runs, start) if param and _shows(path, runs, start) else None
+
+    # what a start hides at usual gradients, larger ones show
+    tried = (*USUAL, *map(Sizes, near), Sizes(GRADIENTS[-1]))
+    seen = {sizes: one for sizes in tried if (one := at(sizes)) is not None}
+    usual = next((sizes for sizes, one in seen.items() if one.power is not None), None)
+    if usual is None or any(seen.get(Sizes(n), seen[usual]).rule != seen[usual].rule for n in near):
         return Measured(None, False, start.fresh)
-    seen = {size: seen_in(path, param, one, start) for size, one in runs.items()}
-    held = next((one for one in seen.values() if one.power is not None), None)
-    return held_at(held, start.fresh, seen) if held else Measured(None, False, start.fresh)
+    return held_at(usual, start.fresh, at)
 
 
 def _shows(path: LeafPath, runs: Runs, start: Started) -> bool:

@@ -9,8 +9,11 @@ from typing import Any, Final, NamedTuple
 from surgery_cli.script.pytrees import plain_path, stored_leaves
 from surgery_cli.tree.paths import LeafPath
 
-SIZES: Final = (1e-3, 1.0, 1e3)
+GRADIENTS: Final = (1e-6, 1e-3, 1.0, 1e3)
 """Sizes of gradients: where a clip rests and where it acts, where an epsilon is felt and where it is not."""
+PARAMS: Final = (1e-5, 1e-2, 1.0, 1e2)
+"""Sizes of params: below the floor of a scale and above it."""
+TRIED_ON: Final = f"params of {PARAMS[0]:g} to {PARAMS[-1]:g} with gradients of {GRADIENTS[0]:g} to {GRADIENTS[-1]:g}"
 _NUMBERS: Final = (1.0, 0.5, 2.0, -1.0)
 """Factors of leaves: in each run a leaf has another of them than the next, so that no power holds by chance for all
 leaves at once."""
@@ -24,6 +27,13 @@ Values = Any
 Leaves = dict[LeafPath, Values]
 
 
+class Sizes(NamedTuple):
+    """About how large every element is."""
+
+    gradients: float
+    params: float = 1.0
+
+
 class Run(NamedTuple):
     """The first and the last state under factors of the params, which are by path: [] or [the param's shape]."""
 
@@ -33,7 +43,7 @@ class Run(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """Runs with gradients of one size: without factors, with a number for each leaf, with arrays."""
+    """Runs with gradients and params of one size: without factors, with a number for each leaf, with arrays."""
 
     plain: Run
     numbers: list[Run]
@@ -57,29 +67,35 @@ class Trial:
         )
         self._params = self._filled(self._drawn)
         self._gradients = [self._filled(self._drawn) for _ in range(STEPS)]
+        self._arrays = [self._filled(self._drawn_factors) for _ in range(_ARRAYS)]
+        self._done: dict[tuple[Sizes, int], Runs] = {}
         self._init = transformation.init
         self._update = jax.jit(transformation.update)
         self.params = dict(_by_plain_path(self._params))
         """The tiny params, by plain path."""
 
-    def runs(self, size: float, steps: int = STEPS) -> Runs:
-        """All runs under gradients of one size, each of so many steps."""
-        numbers = [self._run(self._numbers(shift), size, steps) for shift in range(len(_NUMBERS))]
-        arrays = [self._run(self._filled(self._drawn_factors), size, steps) for _ in range(_ARRAYS)]
-        return Runs(self._run(self._filled(lambda _: _one()), size, steps), numbers, arrays)
+    def runs(self, sizes: Sizes, steps: int = STEPS) -> Runs:
+        """All runs under gradients and params of these sizes, each of so many steps."""
+        if (sizes, steps) not in self._done:
+            factors = (*map(self._numbers, range(len(_NUMBERS))), *self._arrays)
+            plain = self._run(self._filled(lambda _: _one()), sizes, steps)
+            others = [self._run(one, sizes, steps) for one in factors]
+            runs = Runs(plain, others[: len(_NUMBERS)], others[len(_NUMBERS) :])
+            self._done[sizes, steps] = runs
+        return self._done[sizes, steps]
 
     def first_step_with(self, waiting: list[LeafPath]) -> int | None:
         """The first step after the usual ones at which one of these slots is no longer zero; None if none ever is."""
         if not waiting:
             return None
         ones = self._filled(lambda _: _one())
-        states = islice(self._states(ones, SIZES[0]), STEPS + 1, _MOST_STEPS + 1)
+        states = islice(self._states(ones, Sizes(1e-3)), STEPS + 1, _MOST_STEPS + 1)
         numbers = enumerate(map(numbers_of, states), STEPS + 1)
         return next((n for n, later in numbers if any(later[p].any() for p in waiting)), None)
 
     def idle(self) -> Iterator[Any]:
         """The initial state, and that after each step with gradients of zero."""
-        return self._states(self._filled(lambda _: _one()), 0.0)
+        return self._states(self._filled(lambda _: _one()), Sizes(0.0))
 
     def idle_step(self, state: Any) -> Any:
         """What one step with gradients of zero makes of a state."""
@@ -88,20 +104,21 @@ class Trial:
         zeros = jax.tree.map(lambda p: p * 0, self._params)
         return self._update(zeros, state, self._params)[1]
 
-    def _run(self, factors: Any, size: float, steps: int) -> Run:
-        first, *_, last = islice(self._states(factors, size), steps + 1)
+    def _run(self, factors: Any, sizes: Sizes, steps: int) -> Run:
+        first, *_, last = islice(self._states(factors, sizes), steps + 1)
         return Run(dict(_by_plain_path(factors)), numbers_of(first), numbers_of(last))
 
-    def _states(self, factors: Any, size: float) -> Iterator[Any]:
+    def _states(self, factors: Any, sizes: Sizes) -> Iterator[Any]:
         """The initial state, and that after each step."""
         import jax
         import numpy as np
 
-        scaled = jax.tree.map(lambda p, c: p * c, self._params, factors)
+        gradients, params = map(np.float32, sizes)
+        scaled = jax.tree.map(lambda p, c: params * p * c, self._params, factors)
         state = self._init(scaled)
         yield state
         for gradient in cycle(self._gradients):
-            divided = jax.tree.map(lambda g, c: np.float32(size) * g / c, gradient, factors)
+            divided = jax.tree.map(lambda g, c: gradients * g / c, gradient, factors)
             _, state = self._update(divided, state, scaled)
             yield state
 

@@ -20,6 +20,7 @@ from surgery_cli.script.items import aligned
 from surgery_cli.script.optimizer_trial import advised, settled, try_optimizer
 from surgery_cli.script.pytrees import plain_path
 from surgery_cli.script.slot_powers import Measured
+from surgery_cli.script.trial_runs import TRIED_ON
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.fading_starts import with_counts
 from surgery_cli.surgery.like_init import Script, items_of
@@ -62,7 +63,7 @@ def survey_state(
         count = _open(known) - _open(found)
         if count:
             text = (
-                f"the optimizer of '{script.name}', tried out on tiny params, settles {count} slots"
+                f"the optimizer of '{script.name}', tried out on {TRIED_ON}, settles {count} slots"
             )
             looks.append(Look(Remark(text)))
     found = with_record(checkpoint, found)

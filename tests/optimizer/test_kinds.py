@@ -9,8 +9,11 @@ import optax
 import pytest
 from optax import contrib
 
+from surgery_cli.optimizer.assumptions import ADAM_FAMILY, BY_VALUES
+from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.optimizer.knowledge import factories
 from surgery_cli.optimizer.knowledge.kinds import KINDS, by_name, by_signature
+from tests.optimizer.optax_registry import train_state
 
 NO_FACTORIES = {
     # what mentions transformations without making one
@@ -112,3 +115,30 @@ def test_kinds_of_one_signature_agree_on_which_fields_hold_slots() -> None:
     for kinds in by_signature().values():
         assert len({frozenset(kind.fields) for kind in kinds}) == 1
     assert len({kind.name for kind in KINDS}) == len(KINDS)
+
+
+def test_the_assumption_of_adams_family_names_every_kind_whose_slots_may_be_others():
+    others = by_signature()[frozenset({"count", "mu", "nu"})]
+    adam = by_name()["adam"].fields
+    unlike = {k.name.replace("_", " ") for k in others if k.fields != adam and "nu" in k.fields}
+    unlike -= {"novograd"}  # known by its shapes
+    named = " ".join(BY_VALUES.unless)
+    assert BY_VALUES.taken_for == ADAM_FAMILY
+    assert {name for name in unlike if name not in named} == set()
+
+
+SETTINGS_PER_LEAF = {"adafactor": "root mean square below 0.001", "lars": "`trust_ratio_mask`"}
+
+
+@pytest.mark.parametrize("name", factories.FACTORIES)
+def test_a_slot_that_the_factory_scales_by_its_param_names_the_setting_that_may_not(name):
+    scaled = [kind for kind, signal in factories.FACTORIES[name].items() if signal == 1]
+    assert bool(scaled) == (name in SETTINGS_PER_LEAF)
+    if not scaled:
+        return
+    optimizer = {"adafactor": "adafactor_momentum"}.get(name, name)
+    found = survey(train_state(optimizer), params="params", kind=name).slots.values()
+    (taken,) = {slot.assumed for slot in found if slot.power == 1}
+    assert taken is not None
+    assert SETTINGS_PER_LEAF[name] in " ".join(taken.unless)
+    assert taken.settled_by.count("`--optimizer keep`") == 1

@@ -1,13 +1,17 @@
 """The script's own optimizer on tiny params, against what is known of each optimizer by its kind."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.script.optimizer_trial import settled, try_optimizer
 from surgery_cli.script.optimizers import Optimizer
+from surgery_cli.script.pytrees import plain_path, stored_leaves
 from surgery_cli.tree.paths import LeafPath
 from tests.optimizer.optax_registry import OPTIMIZERS, PARAMS, train_state, tree_of
 
@@ -129,4 +133,55 @@ def test_an_array_is_followed_where_every_element_goes_its_own_way():
 def test_a_clip_that_acts_on_large_gradients_is_named_as_assumed():
     slots = of_trace(optax.chain(optax.clip(0.5), optax.trace(0.9)))
     assert {slot.power for slot in slots} == {-1}
-    assert all("gradients of about 0.001," in slot.assumed.taken_for for slot in slots)
+    assert all("gradients of about 1e-06 and 0.001," in slot.assumed.taken_for for slot in slots)
+
+
+SIZED = {
+    "adafactor": lambda: optax.adafactor(0.1, min_dim_size_to_factor=2, momentum=0.9),
+    "block_rms": lambda: optax.chain(optax.scale_by_param_block_rms(0.5), optax.trace(0.9)),
+    "block_norm": lambda: optax.chain(optax.scale_by_param_block_norm(), optax.trace(0.9)),
+    "trust": lambda: optax.chain(optax.scale_by_trust_ratio(min_norm=5.0), optax.trace(0.9)),
+    "trust_eps": lambda: optax.chain(optax.scale_by_trust_ratio(eps=1e-3), optax.trace(0.9)),
+    "behind_adam": lambda: optax.chain(
+        optax.scale_by_adam(), optax.scale_by_trust_ratio(min_norm=3.0), optax.trace(0.9)
+    ),
+    "lars_decay": lambda: optax.lars(0.1, weight_decay=1e-3),
+    "decay": lambda: optax.chain(optax.add_decayed_weights(1e-3), optax.trace(0.9)),
+    "adaptive_clip": lambda: optax.chain(optax.adaptive_grad_clip(0.1), optax.trace(0.9)),
+    "clip": lambda: optax.chain(optax.clip(1.0), optax.trace(0.9)),
+    "adabelief": lambda: optax.adabelief(0.1),
+    "adabelief_eps": lambda: optax.adabelief(0.1, eps_root=1e-12),
+    "adamax": lambda: optax.adamax(0.1),
+    "adopt": lambda: optax.contrib.adopt(0.1),
+    "behind_rms": lambda: optax.chain(optax.scale_by_rms(eps=1e-6), optax.trace(0.9)),
+    "lamb": lambda: optax.lamb(0.1),
+}  # fmt: skip
+
+
+def as_trained(transformation, factor, gradients, params):
+    """The state after some steps with gradients and params of these sizes, one param times a factor all along."""
+    draws = np.random.default_rng(1)
+    by = {"a": factor, "b": 1.0}
+    held = {n: jnp.asarray(draws.normal(size=(6, 8)) * params * c, "f4") for n, c in by.items()}
+    state = jax.jit(transformation.init)(held)
+    update = jax.jit(transformation.update)
+    for _ in range(8):
+        drawn = {n: draws.normal(size=(6, 8)) * gradients / c for n, c in by.items()}
+        _, state = update(jax.tree.map(lambda g: jnp.asarray(g, "f4"), drawn), state, held)
+    return {plain_path(path): np.asarray(leaf, "f8") for path, leaf in stored_leaves(state)}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_a_power_without_an_assumption_is_that_of_training_with_params_and_gradients_of_any_size(
+    name,
+):
+    transformation = SIZED[name]()
+    shapes = {n: jax.ShapeDtypeStruct((6, 8), jnp.float32) for n in "ab"}
+    seen = try_optimizer(Optimizer(transformation, shapes))
+    sure = {p: one for p, one in seen.items() if one.power is not None and one.assumed is None}
+    for sizes in itertools.product([1e-6, 1e-4, 0.1, 100.0], [1e-4, 0.03, 2.0, 50.0]):
+        plain, scaled = (as_trained(transformation, c, *sizes) for c in (1.0, 0.25))
+        for path, one in sure.items():
+            wanted = plain[path] * (0.25**one.power if path[-1] == "a" else 1.0)
+            apart = np.abs(scaled[path] - wanted).max() / np.abs(wanted).max()
+            assert apart < 0.02, (sizes, path)

@@ -23,6 +23,10 @@ def dimension_numbers(params: Tree) -> Tree:
     return jax.tree.map(lambda _: contrib.MuonDimensionNumbers(), params)
 
 
+def matrices(params: Tree) -> Tree:
+    return jax.tree.map(lambda leaf: np.ndim(leaf) == 2, params)
+
+
 CHOICES: Final[Mapping[str, tuple[Any, ...]]] = {
     "learning_rate": (1e-4, 1e-2, 0.3),
     "b1": (0.0, 0.5, 0.9, 0.95),
@@ -59,6 +63,7 @@ CHOICES: Final[Mapping[str, tuple[Any, ...]]] = {
     "min_scale": (1e-6,),
     "trust_coefficient": (1e-3, 1.0),
     "adaptive": (False, True),
+    "trust_ratio_mask": (True, matrices),
     "k": (2, 3),
     "memory_size": (2, 5),
     "scale_init_precond": (False, True),
@@ -113,7 +118,7 @@ LEFT: Final = frozenset(
         "param_dtype", "axis", "seed", "key", "clip_value_fn", "decay_rate_fn", "hessian_diagonal_fn",
         "linesearch", "verbose", "print_win_rate_every_n_steps", "ns_coeffs", "ns_steps",
         "preconditioning", "adam_learning_rate", "adam_eps_root", "muon_weight_dimension_numbers",
-        "weight_dimension_numbers", "consistent_rms", "weight_lr_power", "trust_ratio_mask",
+        "weight_dimension_numbers", "consistent_rms", "weight_lr_power",
         "decay_offset", "step_offset", "factored", "smooth_beta", "lower_bound", "global_scale",
         "init_step", "init_estim_sq_dist", "estim_lr_coef", "decrease_factor", "increase_factor",
         "max_learning_rate", "atol", "rtol", "slope_rtol", "curv_rtol", "tol", "approx_dec_rtol",
@@ -166,10 +171,6 @@ def arguments(name: str, draws: Draws) -> dict[str, Any]:
             continue
         found[argument] = choices[draws.integers(len(choices))]
     return found
-
-
-def matrices(params: Tree) -> Tree:
-    return jax.tree.map(lambda leaf: np.ndim(leaf) == 2, params)
 
 
 def labels(params: Tree) -> Tree:

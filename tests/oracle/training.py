@@ -41,7 +41,7 @@ def problem(shapes: Tree, draws: np.random.Generator, size: float, most: int) ->
     found = Problem(shapes, [], [], size)
     filled = found.filled
     steps = min(int(draws.choice(STEPS)), most)
-    width = float(draws.choice([0.05, 1.0]))
+    width = float(draws.choice([1e-4, 0.05, 1.0, 50.0]))
     kind = draws.choice(["noise", "heavy", "constant", "decaying"])
     base = filled(lambda shape: draws.normal(size=shape))
 

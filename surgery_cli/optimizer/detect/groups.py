@@ -9,8 +9,8 @@ import msgspec
 
 from surgery_cli.optimizer.assumptions import (
     NO_EPSILON,
+    PLAIN_GRADIENTS,
     Assumption,
-    plain_gradients,
     together,
 )
 from surgery_cli.optimizer.detect.mirrors import Mirror, Pair
@@ -42,15 +42,21 @@ class Signal:
 
     Shared by all states that it reaches, so that it can still turn out to be unknown (None). ``behind`` is the state
     that surely stands before in the same chain and normalises, however far before. ``is_per_leaf``: the exponent holds
-    for factors of whole leaves only.
+    for factors of whole leaves only. ``provided`` is what else must hold for it.
     """
 
-    __slots__ = ("behind", "is_per_leaf", "value")
+    __slots__ = ("behind", "is_per_leaf", "provided", "value")
 
     def __init__(
-        self, value: int | None, behind: Behind | None = None, *, is_per_leaf: bool = False
+        self,
+        value: int | None,
+        behind: Behind | None = None,
+        *,
+        is_per_leaf: bool = False,
+        provided: Assumption | None = None,
     ) -> None:
-        self.value, self.behind, self.is_per_leaf = value, behind, is_per_leaf
+        self.value, self.behind = value, behind
+        self.is_per_leaf, self.provided = is_per_leaf, provided
 
 
 class Unsure(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +157,7 @@ class Group(msgspec.Struct, kw_only=True):
             is_behind = signal.value in (0, 1) and (self.forced or signal.behind)
             found.append(NO_EPSILON if is_behind else None)
             is_forced = self.forced is not None and self.signal.value is None
-            found.append(plain_gradients() if is_forced else None)
+            found += [signal.provided, PLAIN_GRADIENTS if is_forced else None]
         return found
 
     def _slot(self, common: Slot, pair: Pair, tree: TreeSpec) -> Slot:

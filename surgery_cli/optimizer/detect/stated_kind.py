@@ -56,7 +56,13 @@ class NamedKinds:
                     _refuse_behind(name, path, left[0], behind)
                 self._used.add(node)  # a name that a deeper one overrules fits all the same
                 kind = left[0].name
-                signal = Signal(signals[kind], is_per_leaf=PER_LEAF.get(name) == kind)
+                by_leaf, provided = PER_LEAF.get(name, ("", None))
+                is_per_leaf = by_leaf == kind
+                signal = Signal(
+                    signals[kind],
+                    is_per_leaf=is_per_leaf,
+                    provided=provided if is_per_leaf else None,
+                )
                 said = said or (left[:1], signal)
         return said or (kinds, None)
 

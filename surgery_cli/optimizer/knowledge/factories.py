@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from surgery_cli.optimizer.assumptions import ABOVE_FLOOR, NO_MASK, Assumption
+
 _ADAM: Final = {"adam": -1}
 _BELIEF: Final = {"adabelief": -1}
 _ADAMAX: Final = {"adamax": -1}
@@ -100,12 +102,15 @@ A signal is the exponent with which the update follows a factor of the params: -
 in the chain.
 """
 
-PER_LEAF: Final[Mapping[str, str]] = {
-    "adafactor": "ema",
-    "adafactor-without-parameter-scale": "ema",
-    "lars": "trace",
+PER_LEAF: Final[Mapping[str, tuple[str, Assumption | None]]] = {
+    "adafactor": ("ema", ABOVE_FLOOR),
+    "adafactor-without-parameter-scale": ("ema", None),
+    "lars": ("trace", NO_MASK),
 }
-"""Factories that divide by the size of a whole leaf before a state of this kind: no array of factors reaches it."""
+"""Factories that divide by the size of a whole leaf before a state of this kind: no array of factors reaches it.
+
+With what their own settings must leave alone for the signal to be what it is.
+"""
 
 WRAPPERS: Final[Mapping[str, str]] = {
     "MultiSteps": "multi_steps",
