@@ -186,6 +186,8 @@ class _Leaves:
             self._judge(path, digests.get(key), found)
             meter.advance(tree[path].bytes, tree.texts[path])
         self.findings += [_finding(key, "missing") for key in digests if key not in present]
+        found_in = self.non_finite  # leaves are read side by side, and told in stored order
+        self.non_finite = {text: found_in[text] for text in tree.texts.values() if text in found_in}
 
     def _digest(self, path: LeafPath) -> LeafDigest | CheckpointError | None:
         """The digest over the recorded grid; None if that is of a leaf of another rank."""
