@@ -1,0 +1,91 @@
+"""What the argument that names a checkpoint asks for: `CKPT`, `CKPT@N`, with the options `--step` and `--item`."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.inputs.addresses import local_address
+from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.store.filesystem.listing import StepName, unreadable
+from surgery_cli.store.locate import refusals
+
+
+class Argument(NamedTuple):
+    """An argument whose path stands on this disk, and what the options add.
+
+    ``path`` is real. ``link`` is what to say of the argument's own symbolic link, and ``address`` what stands before
+    ``@N`` if it names a step so; both else ''.
+    """
+
+    text: str
+    path: Path
+    step: int | None
+    item: str | None
+    link: str
+    address: str
+
+    @classmethod
+    def read(cls, text: str, step: int | None, item: str | None) -> Argument:
+        """Find the path that ``text`` names.
+
+        Raises:
+            PlanError: nothing stands there, or ``step`` and ``@N`` disagree.
+            CheckpointError: the path cannot be looked at, or is an address of elsewhere.
+        """
+        text = local_address(text, refusal=CheckpointError)
+        if not text:
+            raise PlanError("the path is empty", fix="name a checkpoint's directory or file")
+        try:
+            path, step = _path_and_step(text, step)
+            real = path.resolve()
+            is_link, is_there = path.is_symlink(), real.exists()
+        except OSError as error:
+            raise unreadable(Path(text), error) from None
+        except (ValueError, RuntimeError) as error:  # a null character; a circle of links
+            raise PlanError(f"'{text}' is not a path", why=str(error)) from None
+        if not is_there:
+            raise refusals.missing(real if is_link else Path(os.path.abspath(path)))
+        refuse_special(path)
+        link = f"'{text}' → '{real}': " if is_link else ""
+        address = text.rpartition("@")[0] if path != Path(text).expanduser() else ""
+        return cls(text, real, step, item, link, address)
+
+    def refuse_another_step(self, step: StepName | None) -> None:
+        """Refuse a wish for another step than the one that the path is."""
+        if self.step is not None and (step is None or step.number != self.step):
+            raise PlanError(
+                f"'{self.text}' does not hold step {self.step}",
+                why=f"it is step {step.number} itself"
+                if step
+                else "it is one checkpoint, without steps",
+                fix="leave the step out, or name the directory that holds the steps",
+            )
+
+    def refuse_item(self) -> None:
+        """Refuse a wish for an item where nothing has one."""
+        if self.item is not None:
+            raise PlanError(
+                f"there is no item '{self.item}' in '{self.text}'",
+                why="it holds one tree without a name",
+                fix="leave `--item` out",
+            )
+
+
+def _path_and_step(text: str, step: int | None) -> tuple[Path, int | None]:
+    """Split ``CKPT@N`` unless a path of that very name exists."""
+    path = Path(text).expanduser()
+    found = re.fullmatch(r"(.+)@([0-9]{1,18})", text, re.DOTALL)
+    if found is None or path.exists():
+        return path, step
+    named = int(found[2])
+    if step is not None and step != named:
+        raise PlanError(
+            f"'{text}' and `--step {step}` name two different steps",
+            why=f"'@{named}' already says step {named}",
+            fix=f"say `{found[1]}@{step}`, or leave one of the two out",
+        )
+    return Path(found[1]).expanduser(), named
