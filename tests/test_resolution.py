@@ -8,12 +8,15 @@ from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.delete import Delete
+from surgery_cli.operations.extract_item import ExtractItem
 from surgery_cli.operations.keep import Keep
 from surgery_cli.operations.rename import Rename
+from surgery_cli.operations.replace import Replace
+from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, Question
 from surgery_cli.plan import Origin, Plan
 from surgery_cli.resolution import resolve
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from tests.hand_built_trees import COUNT, B, HandBuilt, W, adam, array, no_donor, printed, resolved
 
@@ -493,3 +496,32 @@ def test_a_suggested_path_names_the_leaf_when_it_is_typed(key, typed, suggested)
 
 def test_a_path_typed_as_it_prints_is_told_from_one_that_is_not_there():
     assert "a path prints like that" in message({"[x]": W}, Halve(at="[x]"))
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Halve(at=("params/a", "params/b"), except_="params/b"),
+        Rename(at="params/*", to=r"params/new_\1"),
+        Rename(moves={"params/a": "params/b", "params/b": "params/a"}),
+        Copy(at="params/a", to="params/c"),
+        Delete(at=("params/a", "**/b"), twins="named"),
+        Keep(at=("params", "step")),
+        ExtractItem(at="params"),
+        Replace(at="params/*", with_="donor", from_=r"params/\1"),
+        ResetOptimizer(at="params/*", except_="params/a"),
+    ],
+    ids=lambda edit: edit.name,
+)
+def test_a_pattern_of_an_edit_is_read_once_and_held_against_the_tree_once(edit, monkeypatch):
+    read, held = [], []
+    init, named = PathPattern.__init__, PathPattern.named
+    monkeypatch.setattr(
+        PathPattern, "__init__", lambda self, text: (read.append(text), init(self, text))[1]
+    )
+    monkeypatch.setattr(
+        PathPattern, "named", lambda self, texts: (held.append(self.text), named(self, texts))[1]
+    )
+    tree = adam({"a": W, "b": W})
+    resolved(tree, edit, open_source=lambda address: HandBuilt(tree))
+    assert sorted(read) == sorted(held) == sorted((*edit.patterns, *edit.exceptions))

@@ -12,7 +12,7 @@ from msgspec import Meta
 from surgery_cli.draft.effect import Effect, constant_after, is_new
 from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef, Operand, Step, is_numeric
 from surgery_cli.errors import PlanError
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Scene(Protocol):
     def source(self) -> Source:
         """The checkpoint that is edited."""
 
-    def select(self, edit: Operation, draft: Draft) -> list[LeafPath]:
+    def select(self, edit: Operation, draft: Draft) -> Selection:
         """The leaves that the edit names, in order; raises PlanError with the nearest paths if there are none."""
 
     def open(self, text: str) -> tuple[str, Source]:
@@ -281,9 +281,9 @@ class Operation(
         """True if a pattern of this edit names such leaves at all; value edits skip empties."""
         raise NotImplementedError
 
-    def narrowed(self, selected: Sequence[LeafPath], draft: Draft) -> list[LeafPath]:
+    def narrowed(self, selected: Selection, draft: Draft) -> Selection:
         """The leaves that the edit is about, where they are not simply those that its patterns select."""
-        return list(selected)
+        return selected
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         """The draft after this edit.

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.places import PlaceOperation, shallowest, without
+from surgery_cli.operations.places import PlaceOperation, without
 from surgery_cli.optimizer.follow import policies
 from surgery_cli.optimizer.follow.partial_moves import refuse_torn_by_deletion
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.tree.paths import LeafPath
 
 
 class Delete(PlaceOperation, tag="delete"):
@@ -32,7 +32,7 @@ at: params/Dense_1
         selected = scene.select(self, draft)
         if not selected:
             return draft
-        gone = shallowest(map(PathPattern, self.patterns), selected)
+        gone = selected.topmost()
         named = {
             LeafPath(leaf[:depth]): node
             for leaf, node in gone.items()
@@ -42,7 +42,7 @@ at: params/Dense_1
             if twin not in gone:
                 gone[twin] = _node_like(twin, draft.slots[twin], named)
         if self.twins != "named":
-            refuse_torn_by_deletion(draft, set(selected), gone)
+            refuse_torn_by_deletion(draft, selected, gone)
         return without(draft, gone)
 
 

@@ -14,7 +14,7 @@ from surgery_cli.operations.base import Scene
 from surgery_cli.operations.places import PlaceOperation, slots_among
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note, Remark
 
 _UNNAMED = "default"
@@ -80,14 +80,9 @@ as: weights
     def _node(self, draft: Draft, scene: Scene) -> LeafPath:
         """The one node that the edit names, with everything below it."""
         selected = scene.select(self, draft)
-        texts = {path: draft.texts[path] for path in selected}
-        nodes = {
-            match.node: None
-            for text in self.patterns
-            for match in PathPattern(text).named(texts).values()
-        }
+        nodes = selected.nodes()
         if len(nodes) != 1:
-            shown = ", ".join(f"'{node}'" for node in list(nodes)[:4])
+            shown = ", ".join(f"'{node}'" for node in nodes[:4])
             raise PlanError(
                 f"the edit names {len(nodes)} places" if nodes else "the edit names nothing",
                 why=f"they are {shown}; an item is one subtree" if nodes else "",
@@ -103,7 +98,7 @@ as: weights
                 path=str(node),
                 field="at",
             )
-        left_out = [path for path in draft.leaves if path.is_below(node) and path not in texts]
+        left_out = [path for path in draft.leaves if path.is_below(node) and path not in selected]
         if left_out:
             raise PlanError(
                 f"'{left_out[0]}' would stay behind",

@@ -21,7 +21,7 @@ from surgery_cli.operations.sequences import (
 from surgery_cli.optimizer.follow import policies
 from surgery_cli.optimizer.follow.partial_moves import refuse_torn_by_copies, refuse_torn_by_moves
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.tree.paths import Key, LeafPath, PathPattern
+from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.notes import Consequence
 
@@ -145,24 +145,6 @@ def slots_among(draft: Draft, leaves: Collection[LeafPath]) -> dict[LeafPath, Sl
         path: slot
         for path, slot in draft.slots.items()
         if path in leaves and (slot.param in leaves or slot.param in nodes)
-    }
-
-
-def shallowest(
-    patterns: Iterable[PathPattern], leaves: Iterable[LeafPath]
-) -> dict[LeafPath, LeafPath]:
-    """For each leaf the topmost node that a pattern matches; a regular expression matches leaves only."""
-    leaves = list(leaves)
-    named: set[LeafPath] = set()
-    texts = {node: str(node) for node in (*nodes_above(leaves), *leaves) if node}
-    for pattern in patterns:
-        if not pattern.is_regex:
-            named.update(match.node for match in pattern.named(texts).values())
-    return {
-        leaf: next(
-            (node for n in range(1, len(leaf)) if (node := LeafPath(leaf[:n])) in named), leaf
-        )
-        for leaf in leaves
     }
 
 

@@ -13,7 +13,7 @@ from surgery_cli.operations.base import Scene
 from surgery_cli.operations.collisions import merge_notes
 from surgery_cli.operations.places import PlaceOperation, moved
 from surgery_cli.operations.targets import Places, Target
-from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.tree.paths import LeafPath, Selection
 
 
 class Rename(PlaceOperation, tag="rename"):
@@ -76,7 +76,7 @@ to: params/head
 
 
 def new_places(
-    selected: list[LeafPath], targets: dict[str, str], draft: Draft
+    selected: Selection, targets: dict[str, str], draft: Draft
 ) -> tuple[dict[LeafPath, LeafPath], dict[LeafPath, LeafPath]]:
     """Where each of the ``selected`` leaves goes, by ``targets`` (pattern to text of the new path); and each node.
 
@@ -84,16 +84,14 @@ def new_places(
         PlanError: every target that cannot be read, and every leaf with two of them.
     """
     places = Places(draft.leaves)
-    texts = {path: draft.texts[path] for path in selected}
     found: dict[LeafPath, LeafPath] = {}
     named: dict[LeafPath, LeafPath] = {}
     gathering = Gathering()
-    for text, to in targets.items():
-        pattern = PathPattern(text)
+    for pattern, matches in selected.by_pattern():
         nodes: dict[LeafPath, LeafPath] = {}
         with gathering.catching():
-            target = Target(to)
-            for leaf, match in pattern.named(texts).items():
+            target = Target(targets[pattern.text])
+            for leaf, match in matches.items():
                 if match.node not in nodes:
                     nodes[match.node] = target.place(match, pattern, places)
                 new = nodes[match.node] / match.tail

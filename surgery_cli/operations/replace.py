@@ -15,7 +15,7 @@ from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.operations.cast import step_to
 from surgery_cli.operations.factors import find_leaf, split_entry
 from surgery_cli.operations.settings import check_fits
-from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating, is_integer
 
 _REFERENCE = re.compile(r"\\(?:(\d{1,2})|g<(\d{1,2})>)")
@@ -90,14 +90,16 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
         gathering = Gathering()
         for path in selected:
             with gathering.catching(path=str(path)):
-                found = self._counterpart(path, entry or self.from_, file, source)
+                found = self._counterpart(path, entry or self.from_, file, source, selected)
                 changed[path] = self._grafted(
                     path, draft.leaves[path].spec, LeafRef(name, found), source.tree[found]
                 )
         gathering.raise_if_any()
         return scene.carried(draft.with_leaves(changed), self, selected, draft)
 
-    def _counterpart(self, path: LeafPath, start: str, file: str, source: Source) -> LeafPath:
+    def _counterpart(
+        self, path: LeafPath, start: str, file: str, source: Source, selected: Selection
+    ) -> LeafPath:
         """The leaf of the source that takes the place of ``path``."""
         if not start and len(source.tree) == 1 and path not in source.tree:
             (only,) = source.tree
@@ -105,22 +107,19 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
                 return only
         if not start:
             return path if path in source.tree else find_leaf(file, source, str(path), field="with")
-        for text in self.patterns:
-            pattern = PathPattern(text)
-            match = pattern.match(path)
-            if match is not None:
-                wanted = _filled(start, match.groups, text)
-                if text.endswith("/**") and _is_node(wanted, source):
-                    node = text.removesuffix("/**")
-                    raise PlanError(
-                        f"'{wanted}' is a node of '{file}', and '{text}' names leaves one by one",
-                        why="what follows the node that `at` names is appended to `from`",
-                        fix=f"write `at: {node}`, without `/**`",
-                        field="at",
-                    )
-                tail = match.tail.spelling if "%2" in start else str(match.tail)
-                return find_leaf(file, source, f"{wanted}/{tail}" if tail else wanted, field="from")
-        raise AssertionError(f"{path} was selected, and no pattern names it")
+        pattern, match = selected.match(path)
+        text = pattern.text
+        wanted = _filled(start, match.groups, text)
+        if text.endswith("/**") and _is_node(wanted, source):
+            node = text.removesuffix("/**")
+            raise PlanError(
+                f"'{wanted}' is a node of '{file}', and '{text}' names leaves one by one",
+                why="what follows the node that `at` names is appended to `from`",
+                fix=f"write `at: {node}`, without `/**`",
+                field="at",
+            )
+        tail = match.tail.spelling if "%2" in start else str(match.tail)
+        return find_leaf(file, source, f"{wanted}/{tail}" if tail else wanted, field="from")
 
     def _grafted(
         self, path: LeafPath, spec: LeafSpec, origin: LeafRef, donor: LeafSpec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -15,7 +15,7 @@ from surgery_cli.operations.settings import check_finite
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
 from surgery_cli.optimizer.placeholders import KIND
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafSpec, is_floating
 from surgery_cli.words.notes import Consequence, Remark
 
@@ -44,26 +44,18 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
     def selectable(self, spec: LeafSpec) -> bool:
         return True
 
-    def narrowed(self, selected: Sequence[LeafPath], draft: Draft) -> list[LeafPath]:
+    def narrowed(self, selected: Selection, draft: Draft) -> Selection:
         """The slots that stand among ``selected``, or whose params do; an exception spares either."""
-        named = set(selected)
-        spared = self._exceptions(draft)
-        return [
+        slots = [
             slot.path
             for slot in draft.slots.values()
             if slot.in_optimizer
             and slot.relation not in ("hole", "one")
             and is_numeric(draft.leaves[slot.path].spec)
-            and (slot.path in named or slot.param in named)
-            and not {slot.path, slot.param} & spared
+            and (slot.path in selected or slot.param in selected)
+            and not {slot.path, slot.param} & selected.excluded
         ]
-
-    def _exceptions(self, draft: Draft) -> set[LeafPath]:
-        """The slots and params that the exceptions name."""
-        if not self.exceptions:
-            return set()
-        places = {p: str(p) for slot in draft.slots.values() for p in (slot.path, slot.param)}
-        return {path for text in self.exceptions for path in PathPattern(text).named(places)}
+        return selected.narrowed(slots)
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         if self.optimizer is not None:

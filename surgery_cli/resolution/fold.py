@@ -21,7 +21,7 @@ from surgery_cli.resolution.names import refuse_unstorable
 from surgery_cli.resolution.outcomes import with_outcome
 from surgery_cli.resolution.selection import Consequence, NothingNamed, select
 from surgery_cli.resolution.strangers import Strangers
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import LeafPath, Selection
 
 if TYPE_CHECKING:
     from surgery_cli.plan import Plan
@@ -114,7 +114,7 @@ class Stage:
         self.read_number: Callable[[Source, LeafPath], float | None] = lambda *_: None
         self._surveys: dict[tuple[str, bool], OptimizerSurvey] = {}
         self._strangers = Strangers(plan)
-        self._named: list[LeafPath] | None = None
+        self._named: Selection | None = None
         self._is_shaken = False
         """True once an edit of places failed: what later edits name may be missing for that reason alone."""
 
@@ -127,7 +127,7 @@ class Stage:
         """The fingerprint of every donor that was opened, by its name."""
         return {name: donor.fingerprint for name, donor in filter(None, self._opened.values())}
 
-    def select(self, edit: Operation, draft: Draft) -> list[LeafPath]:
+    def select(self, edit: Operation, draft: Draft) -> Selection:
         try:
             selected = select(edit, draft)
         except NothingNamed as error:

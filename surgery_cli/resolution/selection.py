@@ -11,7 +11,7 @@ from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.operations.base import Operation
 from surgery_cli.optimizer.follow import policies
 from surgery_cli.tree.nearness import nearest
-from surgery_cli.tree.paths import LeafPath, Match, PathPattern
+from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec, is_floating, is_integer
 
 _SHOWN_PATHS = 4
@@ -26,7 +26,7 @@ class Consequence(PlanError):
     """A problem that may be there only because of another one, which is reported already."""
 
 
-def select(edit: Operation, draft: Draft) -> list[LeafPath]:
+def select(edit: Operation, draft: Draft) -> Selection:
     """The leaves that the edit names, in the draft's order.
 
     Raises:
@@ -38,17 +38,18 @@ def select(edit: Operation, draft: Draft) -> list[LeafPath]:
             f"'{edit.name}' names no leaves", fix="add `at:` with a path or a pattern", field="at"
         )
     named = _named(edit, draft)
-    remaining = _without_exceptions(edit, draft, named)
+    excluded = _excluded(edit, draft, named)
+    remaining = _remaining(edit, draft, named, excluded)
     _refuse_ambiguous(named, remaining)
-    selected = _filtered(edit, draft, remaining)
+    selected = Selection(_filtered(edit, draft, remaining), named, excluded)
     _check_count(edit, selected, draft)
     follows = edit.is_literal or edit.refuses_torn_twins
     if edit.patterns and edit.twins != "named" and not follows:
-        together = [selected]
         if edit.takes_twins_apart:
-            together = [[path for path in selected if path in found] for found in named.values()]
-        for paths in together:
-            _refuse_twice_named(draft, paths)
+            for _, found in selected.by_pattern():
+                _refuse_twice_named(draft, found)
+        else:
+            _refuse_twice_named(draft, selected)
     return selected
 
 
@@ -145,17 +146,29 @@ def _glued(text: str) -> str:
     return "/".join(apart) if apart != keys else ""
 
 
-def _without_exceptions(
+def _remaining(
+    edit: Operation,
+    draft: Draft,
+    named: Mapping[PathPattern, Collection[LeafPath]],
+    excluded: Collection[LeafPath],
+) -> list[LeafPath]:
+    """The leaves that a pattern names and no exception does, in the draft's order."""
+    every: Collection[LeafPath] = draft.leaves
+    if len(named) == 1:
+        (every,) = named.values()
+    elif edit.patterns:
+        chosen = set().union(*named.values())
+        every = [path for path in draft.leaves if path in chosen]
+    return [path for path in every if path not in excluded]
+
+
+def _excluded(
     edit: Operation, draft: Draft, named: Mapping[PathPattern, Collection[LeafPath]]
-) -> dict[LeafPath, str]:
-    """The leaves that a pattern names and no exception does, with their texts."""
-    if not edit.patterns:
-        texts = draft.texts
-    elif len(named) == 1:
-        texts = {path: draft.texts[path] for path in next(iter(named.values()))}
-    else:
-        every = set().union(*named.values())
-        texts = {path: text for path, text in draft.texts.items() if path in every}
+) -> frozenset[LeafPath]:
+    """The leaves that exceptions leave out of what the patterns name; each of them must leave out something."""
+    if not edit.exceptions:
+        return frozenset()
+    texts = {path: draft.texts[path] for path in _remaining(edit, draft, named, ())}
     excluded: set[LeafPath] = set()
     problems: list[Problem] = []
     for pattern in _compiled(edit.exceptions, "except"):
@@ -174,7 +187,7 @@ def _without_exceptions(
         problems.append(problem)
     if problems:
         raise NothingNamed.of(problems)
-    return {path: text for path, text in texts.items() if path not in excluded}
+    return frozenset(excluded)
 
 
 def _refuse_ambiguous(
@@ -251,7 +264,7 @@ def has_dtype(spec: LeafSpec, wanted: str) -> bool:
     return fnmatchcase(spec.dtype, wanted)
 
 
-def _check_count(edit: Operation, selected: list[LeafPath], draft: Draft) -> None:
+def _check_count(edit: Operation, selected: Selection, draft: Draft) -> None:
     if edit.expect is None or (edit.optional and not selected):
         return
     counted = [path for path in selected if draft.leaves[path].spec.kind is not LeafKind.EMPTY]
@@ -265,7 +278,7 @@ def _check_count(edit: Operation, selected: list[LeafPath], draft: Draft) -> Non
     )
 
 
-def _refuse_twice_named(draft: Draft, selected: list[LeafPath]) -> None:
+def _refuse_twice_named(draft: Draft, selected: Collection[LeafPath]) -> None:
     """A pattern that names a param and its own twin almost never means both."""
     double = policies.double_named(draft, selected)
     if not double:

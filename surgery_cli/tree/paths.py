@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Final, Self, TypeAlias
 
 import msgspec
 
@@ -188,6 +189,70 @@ class PathPattern:
             size = len(_encode(last) if self.is_spelled else last)
             known[node] = self._deepest(node, text[: len(text) - size - 1], known)
         return known[node]
+
+    def matches(self, node: LeafPath) -> bool:
+        """True if the pattern covers just this leaf or node, and not only one above it."""
+        text = node.spelling if self.is_spelled else str(node)
+        return self._expression.fullmatch(text) is not None
+
+
+class Selection(tuple[LeafPath, ...]):  # noqa: SLOT001 - a tuple of any length has no named slots
+    """The leaves that an edit names, in the tree's order, and how its patterns name them.
+
+    ``named`` holds what each pattern names, ``excluded`` what exceptions left out of that.
+    """
+
+    named: Mapping[PathPattern, Mapping[LeafPath, Match]]
+    excluded: frozenset[LeafPath]
+
+    def __new__(
+        cls,
+        leaves: Iterable[LeafPath],
+        named: Mapping[PathPattern, Mapping[LeafPath, Match]],
+        excluded: frozenset[LeafPath] = frozenset(),
+    ) -> Self:
+        selection = super().__new__(cls, leaves)
+        selection.named, selection.excluded = named, excluded
+        return selection
+
+    def __contains__(self, path: object) -> bool:
+        return path in self.leaves
+
+    @cached_property
+    def leaves(self) -> frozenset[LeafPath]:
+        """The same leaves, without their order."""
+        return frozenset(self)
+
+    def by_pattern(self) -> Iterator[tuple[PathPattern, dict[LeafPath, Match]]]:
+        """What each pattern names of the selected leaves."""
+        for pattern, found in self.named.items():
+            yield pattern, {leaf: match for leaf, match in found.items() if leaf in self.leaves}
+
+    def match(self, leaf: LeafPath) -> tuple[PathPattern, Match]:
+        """The first pattern that names the leaf, and how."""
+        return next((p, found[leaf]) for p, found in self.named.items() if leaf in found)
+
+    def nodes(self) -> list[LeafPath]:
+        """What the patterns match, each once: leaves, or nodes above them."""
+        matches = (match for _, found in self.by_pattern() for match in found.values())
+        return list(dict.fromkeys(match.node for match in matches))
+
+    def topmost(self) -> dict[LeafPath, LeafPath]:
+        """For each leaf the topmost node that a pattern matches; a regular expression matches leaves only."""
+        globs = [pattern for pattern in self.named if not pattern.is_regex]
+        known: dict[LeafPath, LeafPath | None] = {LeafPath(): None}
+
+        def top(node: LeafPath) -> LeafPath | None:
+            if node not in known:
+                is_matched = any(pattern.matches(node) for pattern in globs)
+                known[node] = top(node.parent) or (node if is_matched else None)
+            return known[node]
+
+        return {leaf: top(leaf.parent) or leaf for leaf in self}
+
+    def narrowed(self, leaves: Iterable[LeafPath]) -> Selection:
+        """The same patterns, and other leaves that are meant by them."""
+        return Selection(leaves, self.named, self.excluded)
 
 
 def _literal_head(glob: str) -> str:

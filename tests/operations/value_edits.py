@@ -12,7 +12,8 @@ from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef, Step
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Operation, Place
-from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.resolution.selection import select
+from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
 KERNEL = LeafPath(("params", "Dense_0", "kernel"))
@@ -47,9 +48,8 @@ class ArrayScene:
         self.sources = {name.replace("__", "."): source for name, source in sources.items()}
         self.carried_leaves: list[LeafPath] = []
 
-    def select(self, edit: Operation, draft: Draft) -> list[LeafPath]:
-        patterns = [PathPattern(text) for text in edit.patterns]
-        return [p for p in draft.leaves if any(pattern.match(p) for pattern in patterns)]
+    def select(self, edit: Operation, draft: Draft) -> Selection:
+        return select(edit, draft)
 
     def open(self, text: str) -> tuple[str, ArraySource]:
         if text not in self.sources:
