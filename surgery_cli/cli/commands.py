@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from surgery_cli.cli.formats.files import OutputTo, output_files, write_files
 from surgery_cli.cli.option_groups import taking
 from surgery_cli.cli.option_values import settings_of, tolerance_of
 from surgery_cli.cli.options import (
@@ -239,6 +240,7 @@ def diff(
     ] = 0.0,
     step: Step = None,
     item: Item = None,
+    output_to: OutputTo = None,
     output: Output,
 ) -> int:
     """Compare structure and values of two checkpoints; exit code 1 if they differ.
@@ -248,6 +250,7 @@ def diff(
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import difference
 
+    files = output_files(output_to, "diff", a, b)
     with progress(output) as listener:
         found = surgery.diff(
             a,
@@ -260,6 +263,7 @@ def diff(
             atol=atol,
             listener=listener,
         )
+    write_files(found, files)
     if output.json or not output.quiet:
         print_document(found, output, partial(difference.render, verbose=output.verbose))
     return 1 if found.only_in_a or found.only_in_b or found.changed else 0
@@ -296,12 +300,14 @@ def verify(
     ] = False,
     step: Step = None,
     item: Item = None,
+    output_to: OutputTo = None,
     output: Output,
 ) -> int:
     """Read every byte and check it against the digests on record; exit code 1 on a finding."""
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import verdict
 
+    files = output_files(output_to, "verify", checkpoint, *([like] if like else []))
     with progress(output) as listener:
         found = surgery.verify(
             checkpoint,
@@ -314,6 +320,7 @@ def verify(
             listener=listener,
             say=saying(output),
         )
+    write_files(found, files)
     if output.json or not output.quiet:
         print_document(found, output, partial(verdict.render, strict=strict))
     return 0 if found.agrees and not (strict and found.unchecked) else 1

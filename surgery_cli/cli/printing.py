@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from surgery_cli.cli.formats.table import text_of
 from surgery_cli.errors import Problem, WriteError
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 def print_document(document: Any, output: Output, render: Callable[[Any, Page], None]) -> None:
     """Print ``document``: as JSON if that was asked for, else as ``render`` puts it on a page."""
     if output.json:
-        from surgery_cli.reports import as_builtins
-
-        print_json(as_builtins(document))
+        print_json(document)
         return
     from surgery_cli.cli.rendering.page import page_on
 
@@ -50,18 +48,11 @@ def print_report(
         render_notes(assumptions, consequences, page_on(sys.stderr))
 
 
-def print_json(value: Any) -> None:
-    """One JSON document, in ASCII, so that no locale can break it."""
-    import msgspec
-
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False)
-    try:
-        text = msgspec.json.format(text, indent=2)
-    except msgspec.DecodeError:
-        # a name that is not UTF-8 holds lone surrogates
-        text = json.dumps(value, ensure_ascii=True, allow_nan=False, indent=2)
+def print_json(document: Any) -> None:
+    """One JSON document and nothing else."""
+    text = text_of("json", document)
     with _writing():
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(text)
 
 
 @contextlib.contextmanager
@@ -99,10 +90,10 @@ def print_problems(problems: Sequence[Problem], *, is_json: bool) -> None:
     What one stream does not take is said on the other; what neither takes, the exit code alone tells.
     """
     if is_json:
-        from surgery_cli.reports import Failure, as_builtins
+        from surgery_cli.reports import Failure
 
         try:
-            print_json(as_builtins(Failure(problems=list(problems))))
+            print_json(Failure(problems=list(problems)))
         except WriteError as error:
             problems = [*problems, *error.problems]
         else:

@@ -1,0 +1,92 @@
+"""The option `--output FORMAT=FILE`: what a command prints, written to files for other programs as well."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from surgery_cli.cli.formats.table import FORMATS, formats_of, text_of
+from surgery_cli.errors import DestinationError, PlanError
+from surgery_cli.inputs.addresses import local_address
+from surgery_cli.tree.nearness import nearest
+
+OutputTo = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--output",
+        metavar="FORMAT=FILE",
+        help=f"Write the result to FILE, too, for other programs: {', '.join(FORMATS)}; repeatable.",
+        show_default=False,
+    ),
+]
+
+
+class OutputFile(NamedTuple):
+    """A file that takes the document of a command."""
+
+    format: str
+    path: Path
+
+
+def output_files(given: Sequence[str] | None, command: str, *looked_at: str) -> list[OutputFile]:
+    """What `--output` was given, checked before any work; ``looked_at`` are the checkpoints of the command.
+
+    Raises:
+        PlanError: the format is none of the command's.
+        DestinationError: the file cannot be made, or would stand in a checkpoint.
+    """
+    files = [_read(text, command) for text in given or ()]
+    for _, path in files:
+        _check(path, looked_at)
+    return files
+
+
+def _read(text: str, command: str) -> OutputFile:
+    name, _, file = text.partition("=")
+    known = formats_of(command)
+    if not file:
+        fix = f"e.g. `--output {next(iter(known))}=FILE`"
+        raise PlanError(f"`--output` takes FORMAT=FILE, not '{text}'", fix=fix)
+    if name not in known:
+        listed = " or ".join(f"`{one}`" for one in nearest(name, known) or known)
+        raise PlanError(f"`{command}` has no output format '{name}'", fix=f"use {listed}")
+    return OutputFile(name, Path(local_address(file, is_written=True)).expanduser())
+
+
+def _check(path: Path, looked_at: Sequence[str]) -> None:
+    from surgery_cli.store.locate.argument import Argument
+
+    folder = path.absolute().parent
+    if path.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise DestinationError(
+            f"'{path}' cannot be made",
+            why="it is a directory"
+            if path.is_dir()
+            else f"'{folder}' is no directory that can be written into",
+            fix="name another file",
+        )
+    for text in looked_at:
+        if folder.resolve().is_relative_to(Argument.read(text, None, None).path.resolve()):
+            raise DestinationError(
+                f"'{path}' would stand inside '{text}'",
+                why="a checkpoint that is looked at stays as it is",
+                fix="name a file outside of it",
+            )
+
+
+def write_files(document: Any, files: Sequence[OutputFile]) -> None:
+    """Write the document to every file.
+
+    Raises:
+        WriteError: one does not take it.
+    """
+    from surgery_cli.store.filesystem.write_failures import write_errors
+
+    for name, path in files:
+        text = text_of(name, document)
+        with write_errors(str(path)):
+            path.write_text(text, encoding="utf-8")
