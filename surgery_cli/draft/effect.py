@@ -104,14 +104,16 @@ def may_be_negative(effect: Effect) -> bool:
 def constant_after(effect: Effect, before: float | None) -> float | None:
     """The one number that every element is afterwards; ``before`` is what every element was, where that is known.
 
-    >>> constant_after(Sets(1.0), None), constant_after(Scales(0.5), 0.0), constant_after(Scales(0.5), None)
-    (1.0, 0.0, None)
+    >>> constant_after(Sets(1.0), None), constant_after(Scales(0.5), 3.0), constant_after(Scales(0.5), None)
+    (1.0, 1.5, None)
     """
     match effect:
         case Sets(to=number):
             return number
         case Keeps():
             return before
+        case Scales(by=float() | int() as factor) if before is not None or factor == 0:
+            return factor * (before or 0)
         case Scales():
             return before if before == 0 else None
         case _:

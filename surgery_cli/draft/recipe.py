@@ -125,8 +125,8 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
 
     ``fingerprints`` holds one for every source that was opened, by name. ``slots`` are the twins of params in the
     optimizer state, by the path at which they stand now; ``clocks`` its counters, by the path in the source, like
-    ``running``, the initial values of numbers that a state keeps with its slots. ``notes``
-    are sentences for the preview.
+    ``running``, the initial values of numbers that a state keeps with its slots, and ``nonnegative``, the numbers that
+    are never below 0. ``notes`` are sentences for the preview.
     """
 
     leaves: dict[LeafPath, LeafRecipe]
@@ -135,6 +135,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     slots: dict[LeafPath, Slot] = {}
     clocks: dict[LeafPath, Clock] = {}
     running: dict[LeafPath, float] = {}
+    nonnegative: frozenset[LeafPath] = frozenset()
     notes: tuple[Note, ...] = ()
     outcomes: tuple[EditOutcome, ...] = ()
     items: DraftItems = DraftItems()

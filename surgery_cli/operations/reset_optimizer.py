@@ -103,8 +103,11 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
             )
         owners = {slot.node.parent for slot in slots} - {LeafPath()}
         states = {_state_of(slot) for slot in slots}
-        reset = reset.noting(*_numbers_left(owners if self.patterns else states, reset))
-        return reset.noting(*_schedules_left(states, reset)) if self.clocks else reset
+        whole = owners if self.patterns else states
+        reset = reset.noting(*_numbers_left(whole, reset))
+        if self.clocks:
+            reset = reset.noting(*_schedules_left(states, reset), *_others_left(whole, reset))
+        return reset
 
     def _reset(self, slot: Slot, draft: Draft) -> LeafRecipe:
         if slot.takes_param:
@@ -195,15 +198,31 @@ def _numbers_left(nodes: Collection[LeafPath], reset: Draft) -> list[Consequence
 
 def _schedules_left(nodes: Collection[LeafPath], reset: Draft) -> list[Consequence]:
     """A note that names the counters of schedules below ``nodes`` which go on."""
-    kept = [
-        str(path)
-        for path, _ in _below(nodes, reset)
-        if (clock := reset.clock_at(path)) is not None and clock.drives == "schedule"
-    ]
+    kept = [str(path) for path, _ in _below(nodes, reset) if _is_schedule(path, reset)]
     if not kept:
         return []
     verb = "this schedule goes on" if len(kept) == 1 else "these schedules go on"
     return [Consequence(f"{verb}: {_named(kept)}; `set` with `to: 0` restarts one")]
+
+
+def _is_schedule(path: LeafPath, draft: Draft) -> bool:
+    clock = draft.clock_at(path)
+    return clock is not None and clock.drives == "schedule"
+
+
+def _others_left(nodes: Collection[LeafPath], reset: Draft) -> list[Consequence]:
+    """A note that names whatever else below ``nodes`` is as it was: counters that drive no slot, flags, random keys."""
+    kept = []
+    for path, recipe in _below(nodes, reset):
+        slot, spec = reset.slots.get(path), recipe.spec
+        is_said = is_floating(spec.dtype) or _is_schedule(path, reset)
+        is_nothing = slot is not None and (slot.takes_param or slot.relation in ("hole", "one"))
+        if spec.has_array and not is_said and not is_nothing:
+            kept.append(str(path))
+    if not kept:
+        return []
+    verb = "this goes on" if len(kept) == 1 else "these go on"
+    return [Consequence(f"{verb}, as no slot that restarts goes by it: {_named(kept)}")]
 
 
 def _below(nodes: Collection[LeafPath], draft: Draft) -> Iterator[tuple[LeafPath, LeafRecipe]]:

@@ -70,7 +70,9 @@ def resolve(
     draft = Draft.of(source.tree, source.fingerprint)
     if surveyed is not None:
         draft = Draft.of(source.tree, source.fingerprint, surveyed.slots, surveyed.clocks)
-        draft = draft.replaced(running=surveyed.running)
+        draft = draft.replaced(
+            running=surveyed.running, nonnegative=frozenset(surveyed.nonnegative)
+        )
     draft = draft.replaced(items=items or DraftItems())
     for index, edit in enumerate(plan.edits):
         with gathering.catching():
@@ -78,7 +80,7 @@ def resolve(
     gathering.raise_if_any()
     refuse_unstorable(draft, draft.items.first_keys)
     refuse_half_resets(draft)
-    refuse_out_of_range(draft, surveyed.hyperparams if surveyed else {})
+    refuse_out_of_range(draft, surveyed.hyperparams if surveyed else {}, stage.number)
     refuse_overwritten(draft)
     fingerprints = {**draft.fingerprints, **stage.fingerprints}
     return msgspec.structs.replace(draft, fingerprints=fingerprints)

@@ -15,6 +15,7 @@ from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.optimizer.detect.settled import said_by_script
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow.bias_correction import Restart, Shift, restarts, shifts
+from surgery_cli.optimizer.follow.restarts import Emptied, emptied
 from surgery_cli.plan import Plan
 from surgery_cli.script.items import aligned
 from surgery_cli.script.optimizer_trial import advised, settled, try_optimizer
@@ -190,7 +191,7 @@ def _is_touched(path: LeafPath, draft: Draft) -> bool:
 
 
 def look_at_restarts(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
-    """How large the next steps become where squares or their step count change and the other goes on: it is read."""
+    """How large the next steps become where slots or their step count change and the other goes on: it is read."""
     looks = []
     decay_bytes = 0
 
@@ -202,7 +203,8 @@ def look_at_restarts(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
         value = read_scalar(checkpoint, ref.path)
         return float(value) if isinstance(value, int | float) else None
 
-    changes: list[Restart | Shift] = [*restarts(draft, number), *shifts(draft, number)]
+    changes: list[Restart | Shift | Emptied] = [*restarts(draft, number), *shifts(draft, number)]
+    changes += emptied(draft)
     for change in changes:
         sentence = change.sentence(int(read_scalar(checkpoint, change.clock) or 0))
         if sentence is not None:

@@ -97,8 +97,8 @@ def test_an_edit_that_adds_to_squares_is_refused() -> None:
     ("effect", "negative", "constant"),
     [
         (Keeps(), False, 2.0),
-        (Scales(0.5), False, None),
-        (Scales(-1), True, None),
+        (Scales(0.5), False, 1.0),
+        (Scales(-1), True, -2.0),
         (Scales(), False, None),
         (Sets(3.0), False, 3.0),
         (Sets(-1), True, -1),

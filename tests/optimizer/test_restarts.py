@@ -19,6 +19,7 @@ from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.set import Set
 from surgery_cli.optimizer.follow.bias_correction import restarts, shifts
+from surgery_cli.optimizer.follow.restarts import emptied
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
 from tests.optimizer.optax_registry import PARAMS, state_of, tree_of
@@ -37,7 +38,7 @@ class Stored:
 
 def resolved(*edits: Operation, name: str = "adam") -> Draft:
     state = {"params": PARAMS, "opt_state": state_of(name)}
-    plan = plan_of(edits, optimizer_kind=name)
+    plan = plan_of(edits, optimizer_kind="adam" if name == "multisteps" else name)
     return resolve(plan, Stored(state), lambda text: pytest.fail(f"{text} was opened"))
 
 
@@ -149,3 +150,59 @@ def test_squares_that_restart_with_a_count_that_is_set_are_judged_by_what_it_is_
 def test_a_fill_that_would_fill_nothing_is_refused() -> None:
     with pytest.raises(PlanError, match="would fill nothing"):
         resolved(ResetOptimizer(fill=0.5, clocks=True))
+
+
+def first_update_of_multi_steps(mini_step: int, *, is_emptied: bool) -> float:
+    """What MultiSteps of 4 gives after gradients of 1, if its accumulator was emptied at ``mini_step``."""
+    optimizer = optax.MultiSteps(optax.sgd(1.0), 4)
+    ones = {"w": np.ones(1, np.float32)}
+    state = optimizer.init(ones)
+    for step in range(4):
+        if step == mini_step and is_emptied:
+            state = state._replace(acc_grads={"w": np.zeros(1, np.float32)})
+        update, state = optimizer.update(ones, state, ones)
+    return abs(float(update["w"][0]))
+
+
+@pytest.mark.parametrize(
+    "edits", [[ResetOptimizer()], [Reinit(at="params", init="zeros")], [Rescale(at="opt_state/acc_grads", by=0)]]
+)  # fmt: skip
+def test_an_accumulator_that_restarts_within_its_cycle_is_announced(edits: list[Operation]) -> None:
+    assert first_update_of_multi_steps(2, is_emptied=False) == pytest.approx(1.0)
+    assert first_update_of_multi_steps(2, is_emptied=True) == pytest.approx(0.5)
+    (found,) = emptied(resolved(*edits, name="multisteps"))
+
+    sentence = found.sentence(2) or ""
+
+    assert "4 accumulators restart while 'opt_state/mini_step' is at 2" in sentence
+    assert "2 steps of nothing" in sentence
+    assert found.sentence(0) is None
+
+
+def test_accumulators_that_restart_with_their_counter_or_are_scaled_are_not_announced() -> None:
+    for edit in (ResetOptimizer(clocks=True), Rescale(at="params", by=2.0)):
+        draft = resolved(edit, name="multisteps")
+        assert [found.sentence(2) for found in emptied(draft)] in ([], [None])
+
+
+def test_a_counter_that_is_set_while_its_accumulators_go_on_is_announced() -> None:
+    (found,) = emptied(resolved(Set(at="opt_state/mini_step", to=1), name="multisteps"))
+    assert "goes from 2 to 1 while 4 accumulators go on" in (found.sentence(2) or "")
+    assert found.sentence(1) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("adopt", "first step"),
+        ("novograd", "first step"),
+        ("adafactor", "sets the pace"),
+        ("sophia", "until their turn comes"),
+    ],
+)
+def test_squares_that_restart_under_any_clock_are_announced(name: str, why: str) -> None:
+    draft = resolved(ResetOptimizer(), name=name)
+    (sentence,) = {found.sentence(200) for found in emptied(draft)}
+    assert sentence is not None
+    assert why in sentence
+    assert all(found.sentence(0) is None for found in emptied(draft))

@@ -144,6 +144,8 @@ def refuse_negative(state: State, named: Iterable[Path], number: Any) -> None:
         slot = state.slots.get(path)
         if slot is not None and slot.is_even and slot.relation in ("same", "factored", "one"):
             raise Refused(2, f"'{printed(path)}' would become negative")
+        if slot is None and state.holds_optimizer(path):
+            state.may[2] = f"'{printed(path)}' may be a number that is never negative"
 
 
 def refuse_negative_weights(state: State, named: Iterable[Path]) -> None:

@@ -73,6 +73,8 @@ def rescale(state: State, edit: Fields, world: World, words: Words) -> None:
     for path in selected:
         _check_numeric(state.leaves[path], path)
     twins.refuse_negative(state, selected, edit["by"])
+    if any("hyperparams" in path for path in selected):
+        state.may[2] = "a factor may take a setting out of its range"
     before = state.copy()
     factors: dict[Path, Any] = {}
     for path in selected:

@@ -124,6 +124,8 @@ class States:
                 self._findings.shared[leaf] = (
                     node.path if kind.fields or kind.inner else node.path.parent
                 )
+        own = (node.children.get(name) for name in kind.nonnegative)
+        self._findings.nonnegative.update(leaf for leaf in own if isinstance(leaf, LeafPath))
         hyperparams = node.children.get("hyperparams") if "hyperparams" in kind.others else None
         if isinstance(hyperparams, Node):
             for leaf in hyperparams.leaves():

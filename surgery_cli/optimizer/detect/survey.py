@@ -38,7 +38,8 @@ class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
     """What the metadata of a tree says of its optimizer state.
 
     ``slots`` include holes (relation ``hole``). ``hyperparams`` say what a stored number is,
-    ``running`` at what a number starts that a state keeps with its slots. ``shared`` are the floating numbers by which
+    ``running`` at what a number starts that a state keeps with its slots, ``nonnegative`` which numbers beside slots
+    are never below 0. ``shared`` are the floating numbers by which
     all slots below a node go, with that node: running sums, estimates, settings. ``unsure`` lists slots
     whose power is not known; they are kept. ``open_questions`` matter once an edit touches what they concern.
     ``family`` names each optimizer node.
@@ -49,6 +50,7 @@ class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
     clocks: dict[LeafPath, Clock] = {}
     hyperparams: dict[LeafPath, str] = {}
     running: dict[LeafPath, float] = {}
+    nonnegative: set[LeafPath] = set()
     shared: dict[LeafPath, LeafPath] = {}
     unsure: list[Unsure] = []
     open_questions: list[Question] = []
@@ -178,6 +180,7 @@ def _gather(walked: Findings, tree: TreeSpec, found: OptimizerSurvey) -> None:
             found.clocks[path] = Clock(path=path, drives=drives, slots=own, fresh=fresh)
     found.hyperparams.update(walked.hyperparams)
     found.running.update(walked.running)
+    found.nonnegative.update(walked.nonnegative)
     found.shared.update(walked.shared)
     found.family.update(walked.family)
     found.open_questions.extend(Question(problem, nodes) for problem, nodes in walked.questions)

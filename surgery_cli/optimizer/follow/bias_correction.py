@@ -21,8 +21,8 @@ _HORIZON: Final = 1000
 Number: TypeAlias = Callable[[LeafRef], float | None]
 
 _BY_EDIT: Final = "`optimizer: warm` for the edit avoids it"
-_BY_RESET: Final = "`reset-optimizer` of all its slots (no pattern) with `clocks: true` avoids it"
-_BY_LEAVING: Final = f"leave them as they are; {_BY_RESET}"
+BY_RESET: Final = "`reset-optimizer` of all its slots (no pattern) with `clocks: true` avoids it"
+BY_LEAVING: Final = f"leave them as they are; {BY_RESET}"
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -195,7 +195,7 @@ def restarts(draft: Draft, number: Number = _unread) -> list[Restart]:
             left=left,
             is_named=is_named,
             set_to=_set_to(draft.leaves[clocks[clock]]),
-            remedy=_remedy(slots, is_named, draft),
+            remedy=remedy_for(slots, is_named, draft),
             decays=decays_of(slots[0], draft, number),
         )
         for (clock, left, is_named), slots in found.items()
@@ -272,11 +272,11 @@ def _part_left(recipe: LeafRecipe) -> float | None:
     return part
 
 
-def _remedy(slots: list[Slot], is_named: bool, draft: Draft) -> str:
+def remedy_for(slots: list[Slot], is_named: bool, draft: Draft) -> str:
     """What avoids it, for the edit that resets the slots."""
     if is_named:
-        return _BY_LEAVING
-    return _BY_EDIT if all(_may_be_warm(slot, draft) for slot in slots) else _BY_RESET
+        return BY_LEAVING
+    return _BY_EDIT if all(_may_be_warm(slot, draft) for slot in slots) else BY_RESET
 
 
 def _may_be_warm(slot: Slot, draft: Draft) -> bool:

@@ -92,17 +92,16 @@ def has_restarted(slot: Slot, draft: Draft) -> bool:
     return number is not None and slot.fresh in (None, number)
 
 
-def filled_with(recipe: LeafRecipe) -> float | None:
-    """The one number that every element of a leaf will be, where the steps alone tell it."""
-    number: float | None = None
+def filled_with(recipe: LeafRecipe, before: float | None = None) -> float | None:
+    """The one number that every element of a leaf will be, where the steps tell it; ``before`` is what each one was."""
     for step in recipe.steps:
-        number = step.operation.filled(number)
-    return number
+        before = step.operation.filled(before)
+    return before
 
 
 def standing(recipe: LeafRecipe, number: Callable[[LeafRef], float | None]) -> float | None:
     """What a scalar stands at after the edits so far, of which ``number`` reads a stored one; None if not known."""
     filled = filled_with(recipe)
-    if filled is not None or recipe.origin is None or recipe.steps:
+    if filled is not None or recipe.origin is None:
         return filled
-    return number(recipe.origin)
+    return filled_with(recipe, number(recipe.origin))

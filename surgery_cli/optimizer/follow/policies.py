@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from surgery_cli.draft.effect import Keeps, Scales, default_policy, is_new, may_be_negative
-from surgery_cli.draft.recipe import Draft, LeafRecipe, is_numeric
+from surgery_cli.draft.recipe import SOURCE, Draft, LeafRecipe, is_numeric
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.detect.starts import as_gathered
@@ -56,12 +56,12 @@ def carry_values(
     leaves that the edit itself names never do.
 
     Raises:
-        PlanError: an explicit policy cannot be followed, with what would settle it; or a slot that holds squares
+        PlanError: an explicit policy cannot be followed, with what would settle it; or something that holds squares
             would become negative.
     """
+    _refuse_negative(draft, edit, edited)
     if not draft.slots:
         return draft
-    _refuse_negative(draft, edit, edited)
     if isinstance(edit.effect, Keeps) and edit.optimizer in (None, "keep", "transform"):
         return draft
     if any(slot.in_optimizer for param in edited for slot in draft.slots_of.get(param, ())):
@@ -337,15 +337,25 @@ def _refuse_policy(edit: LeafOperation, policy: str | None, *, takes: bool) -> N
 
 
 def _refuse_negative(draft: Draft, edit: LeafOperation, edited: Iterable[LeafPath]) -> None:
-    """Raise if an edit that names a slot of squares or magnitudes would make it negative."""
+    """Raise if an edit that names squares, magnitudes or rates would make them negative."""
     if not may_be_negative(edit.effect):
         return
     for path in edited:
-        slot = draft.slots.get(path)
-        if slot is not None and slot.is_even and slot.relation != "hole":
+        why = _why_nonnegative(path, draft)
+        if why:
             raise PlanError(
                 f"'{path}' would become negative",
-                why=f"{slot.name} of {slot.optimizer} holds squares or magnitudes; the optimizer takes roots of them",
+                why=why,
                 fix="use a value of at least 0",
                 path=str(path),
             )
+
+
+def _why_nonnegative(path: LeafPath, draft: Draft) -> str:
+    """Why the optimizer's leaf at ``path`` is never below 0; '' if it may be."""
+    slot, origin = draft.slots.get(path), draft.leaves[path].origin
+    if slot is not None and slot.is_even and slot.relation != "hole":
+        return f"{slot.name} of {slot.optimizer} holds squares or magnitudes; the optimizer takes roots of them"
+    if origin is not None and origin.source == SOURCE and origin.path in draft.nonnegative:
+        return "the optimizer keeps a square, a size or a rate in it, which is never below 0"
+    return ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.draft.recipe import SOURCE, Draft, LeafRef
 from surgery_cli.errors import PlanError, Problem
-from surgery_cli.optimizer.follow.clocks import DRIVES, filled_with
+from surgery_cli.optimizer.follow.clocks import DRIVES, filled_with, standing
 from surgery_cli.tree.paths import LeafPath
 
 
@@ -55,30 +55,36 @@ _RANGES: Final[Mapping[str, _Range]] = {
 """By the name of the argument of optax's factories, which ``inject_hyperparams`` keeps."""
 
 
-def refuse_out_of_range(draft: Draft, hyperparams: Mapping[LeafPath, str]) -> None:
-    """A counter is never set below 0, nor a hyperparameter to what its factory has no meaning for.
+def refuse_out_of_range(
+    draft: Draft,
+    hyperparams: Mapping[LeafPath, str],
+    number: Callable[[LeafRef], float | None],
+) -> None:
+    """A counter is never set below 0, nor is a hyperparameter made what its factory has no meaning for.
 
-    ``hyperparams`` say what a number of the source is.
+    ``hyperparams`` say what a number of the source is, and ``number`` reads one that an edit scales.
 
     Raises:
-        PlanError: edits set such numbers; lists each of them.
+        PlanError: edits make such numbers; lists each of them.
     """
     problems: list[Problem] = []
     for path in draft.changed:
         recipe = draft.leaves[path]
         origin = recipe.origin
-        number = filled_with(recipe)
-        if number is None or origin is None or origin.source != SOURCE:
+        if origin is None or origin.source != SOURCE or not recipe.steps:
             continue
-        clock, allowed = (
-            draft.clocks.get(origin.path),
-            _RANGES.get(hyperparams.get(origin.path, "")),
-        )
-        if clock is not None and number < 0:
+        clock = draft.clocks.get(origin.path)
+        allowed = _RANGES.get(hyperparams.get(origin.path, ""))
+        value = filled_with(recipe)
+        if value is None and allowed is not None and recipe.spec.size == 1:
+            value = standing(recipe, number)
+        if value is None:
+            continue
+        if clock is not None and value < 0:
             counted = f"steps, for {DRIVES[clock.drives]}" if clock.drives in DRIVES else "from 0"
-            problems.append(_outside(path, number, f"it counts {counted}", "0 or more"))
-        elif allowed is not None and not allowed.holds(number):
-            problems.append(_outside(path, number, allowed.why, allowed.words))
+            problems.append(_outside(path, value, f"it counts {counted}", "0 or more"))
+        elif allowed is not None and not allowed.holds(value):
+            problems.append(_outside(path, value, allowed.why, allowed.words))
     if problems:
         raise PlanError.of(problems)
 

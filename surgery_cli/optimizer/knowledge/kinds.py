@@ -83,6 +83,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers that the whole state keeps with its slots, and at what they start."""
     estimates: tuple[str, ...] = ()
     """Numbers that follow what was seen, and by which all slots of the state go; they start from a setting."""
+    nonnegative: frozenset[str] = frozenset()
+    """Which of all these numbers are squares, sizes or rates, and never below 0."""
     others: tuple[str, ...] = ()
     """All other fields that are no trees: keys, flags, numbers."""
     inner: tuple[str, ...] = ()
@@ -331,6 +333,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         after="unknown",
         fields={"grad": Field(fixed=-1, provided=SAME_SEARCH)},
         numbers={"learning_rate": "learning rate"},
+        nonnegative=frozenset({"learning_rate"}),
         others=("value", "info"),
     ),
     # --- optimizers that keep copies of the params -------------------------------------------------------
@@ -358,6 +361,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         clocks=_COUNT,
         running={"numerator_weighted": 0.0},
         estimates=("estim_lr",),
+        nonnegative=frozenset({"estim_lr"}),
     ),
     Kind(
         name="prodigy",
@@ -366,6 +370,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         clocks=_COUNT,
         running={"numerator_weighted": 0.0},
         estimates=("estim_lr",),
+        nonnegative=frozenset({"estim_lr"}),
         fields={
             "exp_avg": _ESTIMATED,
             "exp_avg_sq": msgspec.structs.replace(_SQUARE, provided=SAME_ESTIMATE),
@@ -380,14 +385,18 @@ KINDS: Final[tuple[Kind, ...]] = (
         fields={"init_params": _PARAMS},
         clocks={"is_init_step": "first_step"},
         clock_fresh={"is_init_step": 1},
-        estimates=("max_dist", "sum_sq_norm_grads"),
+        running={"sum_sq_norm_grads": 0.0},
+        estimates=("max_dist",),
+        nonnegative=frozenset({"max_dist", "sum_sq_norm_grads"}),
     ),
     Kind(
         name="dowg",
         family="dog",
         after="unknown",
         fields={"init_params": _PARAMS},
-        estimates=("estim_sq_dist", "weighted_sq_norm_grads"),
+        running={"weighted_sq_norm_grads": 0.0},
+        estimates=("estim_sq_dist",),
+        nonnegative=frozenset({"estim_sq_dist", "weighted_sq_norm_grads"}),
     ),
     Kind(
         name="madgrad",
@@ -422,6 +431,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         clocks={"count": "first_step"},
         running={"r": 0.0, "m": 0.0, "v": 0.0},
         estimates=("s",),
+        nonnegative=frozenset({"m", "v", "s"}),
         inner=("base_optimizer_state",),
     ),
     Kind(
@@ -433,6 +443,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         clock_fresh={"step_count": 1},
         numbers={"b1": "interpolation b1"},
         running={"weight_sum": 0.0, "max_lr": 0.0},
+        nonnegative=frozenset({"b1", "weight_sum", "max_lr"}),
         inner=("base_optimizer_state",),
     ),
     Kind(
@@ -516,6 +527,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         family="plateau",
         clocks={"plateau_count": "counter", "cooldown_count": "counter", "count": "counter"},
         numbers={"scale": "learning rate factor"},
+        nonnegative=frozenset({"scale"}),
         others=("best_value", "avg_value"),
     ),
     Kind(
