@@ -8,8 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from surgery_cli.compute import random
+from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.operations.base import Place
-from surgery_cli.tree.specs import LeafSpec, is_complex, is_floating, item_bytes
+from surgery_cli.tree.dtypes import is_complex, is_floating, item_bytes
+from surgery_cli.tree.specs import LeafSpec
 
 
 class HostKit:
@@ -48,7 +50,7 @@ class HostKit:
         with np.errstate(all="ignore"):
             if leaf.dtype.name != "float64" or leaf.size <= self.tile_elements:
                 return rounded(np, leaf, dtype)
-            out = np.empty(leaf.shape, dtype_of(dtype))
+            out = np.empty(leaf.shape, numpy_dtype(dtype))
             for part in _tiles(leaf.size):  # rounding has temporaries
                 out.reshape(-1)[part] = rounded(np, leaf.reshape(-1)[part], dtype)
             return out
@@ -68,7 +70,7 @@ class HostKit:
         return total
 
     def quotient(self, total: Any, divisor: float, dtype: str) -> Any:
-        out = np.empty(total.shape, dtype_of(dtype))
+        out = np.empty(total.shape, numpy_dtype(dtype))
         with np.errstate(all="ignore"):
             for part in _tiles(total.size):
                 sums = total.reshape(-1)[part]
@@ -86,13 +88,6 @@ class HostKit:
 def _tiles(size: int) -> Iterator[slice]:
     for start in range(0, size, HostKit.tile_elements):
         yield slice(start, start + HostKit.tile_elements)
-
-
-def dtype_of(name: str) -> np.dtype[Any]:
-    """The NumPy dtype of a name, those of ml_dtypes included."""
-    import ml_dtypes
-
-    return np.dtype(getattr(ml_dtypes, name, name))
 
 
 def is_narrow(dtype: str) -> bool:
@@ -113,7 +108,7 @@ def rounded(xp: Any, array: Any, dtype: str) -> Any:
 
     Source: Boldo and Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd.
     """
-    target = dtype_of(dtype)
+    target = numpy_dtype(dtype)
     if array.dtype.name == "float64" and is_narrow(dtype):
         near = array.astype(np.float32)
         bits = near.view(np.int32)

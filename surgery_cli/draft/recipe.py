@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.words.notes import Note
@@ -294,5 +295,5 @@ def _canonical(value: Any) -> bytes:
 
 def is_numeric(spec: LeafSpec) -> bool:
     """True for leaves that arithmetic may touch: arrays and Python floats of a floating or complex dtype."""
-    numeric = spec.dtype.startswith(("float", "bfloat", "complex"))
+    numeric = is_floating(spec.dtype) or is_complex(spec.dtype)
     return numeric and spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.SCALAR)

@@ -21,8 +21,9 @@ from surgery_cli.engine.grid import (
 from surgery_cli.engine.operands import BlockOperands
 from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.operations.base import Cut, Kit, Place
+from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec, item_bytes
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 TEMPORARY_BYTES = 48
 """Temporaries of an operation, per element, where it computes a block at once: float64 and its like."""

@@ -24,8 +24,8 @@ from surgery_cli.operations.base import Kit
 from surgery_cli.store.write.item import ItemWriter
 from surgery_cli.store.write.item_plan import PlannedLeaf, Way
 from surgery_cli.store.write.sidecars import write_shape
+from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import item_bytes
 
 BATCH_BYTES = 128 << 20
 """A transaction holds no more than this, whatever the budget: larger ones only delay what overlaps with them."""

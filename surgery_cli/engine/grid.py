@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from surgery_cli.tree.specs import LeafSpec, item_bytes
+from surgery_cli.tree.dtypes import item_bytes
+from surgery_cli.tree.specs import LeafSpec
 
 BLOCK_BYTES = 16 << 20
 """A block has about this many bytes, more only where one stored unit has more. It is fixed, not a setting: digests are

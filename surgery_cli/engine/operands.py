@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from surgery_cli.draft.recipe import Operand, Step
 from surgery_cli.engine.grid import Window, kept_bytes, relative
 from surgery_cli.engine.reading import Readable, Values, read_values
-from surgery_cli.tree.specs import is_complex, item_bytes
+from surgery_cli.tree.dtypes import is_complex, item_bytes
 
 MOST_KEPT = 2
 """So many operands of a block are kept, while it is computed tile by tile. More of them (an average of many

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from surgery_cli.engine.grid import Window, block_shape, kept_bytes, windows
+from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafSpec, item_bytes
+from surgery_cli.tree.specs import LeafSpec
 
 Values = np.ndarray[Any, Any]
 

@@ -27,8 +27,9 @@ from surgery_cli.operations.members import (
 from surgery_cli.operations.nonnegative import refuse_negative
 from surgery_cli.operations.step_ranges import PATTERN as STEPS
 from surgery_cli.operations.underflow import may_lose, refuse_lost
+from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 
 class Average(LeafOperation, tag="average", kw_only=True, frozen=True):

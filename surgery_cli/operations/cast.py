@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -12,22 +11,31 @@ from surgery_cli.draft.effect import Effect, Keeps
 from surgery_cli.draft.recipe import Step
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.base import Kit, LeafOperation, Place
-from surgery_cli.operations.settings import LARGEST, integer_range
-from surgery_cli.operations.underflow import LEAST_COUNTED, PARTS, refuse_lost
+from surgery_cli.operations.underflow import LEAST_COUNTED, refuse_lost
+from surgery_cli.tree.dtypes import (
+    COMPLEX_PARTS,
+    FLOATS,
+    INTEGER_BITS,
+    family,
+    integer_range,
+    is_complex,
+    is_finite_only,
+    is_floating,
+    is_integer,
+    part_of,
+)
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating, is_integer
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 
-_INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64))
-_COMPLEX = ("complex64", "complex128")
-_UNSTORABLE = ("float8_e4m3", "uint4")
+_UNSTORABLE = ("float8_e4m3", "float6_e2m3fn", "float6_e3m2fn", "uint4", "uint2")
 """What NumPy has with ml_dtypes, and TensorStore does not."""
-_NAMES = tuple(n for n in (*LARGEST, *_COMPLEX, *_INTEGERS) if n not in _UNSTORABLE)
-_WITHOUT_INFINITIES = (
-    "float8_e4m3fn",
-    "float8_e4m3fnuz",
-    "float8_e4m3b11fnuz",
-    "float8_e5m2fnuz",
+_NO_NUMBERS = ("float8_e8m0fnu", "float4_e2m1fn", "int2")
+"""What holds scales of other numbers, or so few numbers that a cast leaves nothing."""
+_NAMES = tuple(
+    name
+    for name in (*FLOATS, *COMPLEX_PARTS, *INTEGER_BITS)
+    if name not in (*_UNSTORABLE, *_NO_NUMBERS)
 )
 _WAY_OUT = "use bfloat16, leave the optimizer state out with `except: opt_state`, or say `underflow: keep` in a `cast`"
 
@@ -71,7 +79,7 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
                 why="only arrays have a dtype to change; Python numbers, strings and keys have none",
                 fix="name the arrays, or leave this leaf out with `except`",
             )
-        if _family(spec.dtype) != _family(self.to):
+        if family(spec.dtype) != family(self.to):
             raise PlanError(
                 f"{spec.type_text} is not cast to {self.to}",
                 why="a cast stays among floats, among integers, or among complex numbers",
@@ -99,7 +107,7 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
             raise ValueRefusal(
                 f"'{at.path}' does not fit {self.to}",
                 why=f"{count} of its values{where} lie beyond {_limits(self.to)}"
-                + (", and it has no infinities" if self.to in _WITHOUT_INFINITIES else ""),
+                + (", and it has no infinities" if is_finite_only(self.to) else ""),
                 fix="choose a wider dtype, rescale the leaf first, or leave it out with `except`",
                 path=str(at.path),
             )
@@ -109,7 +117,7 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
 
     def _check_underflow(self, old: Any, new: Any, at: Place) -> None:
         """Refuse zeros that are more than rounding, by the values of this block."""
-        part, to = (PARTS.get(dtype, dtype) for dtype in (at.before.dtype, self.to))
+        part, to = (COMPLEX_PARTS.get(dtype, dtype) for dtype in (at.before.dtype, self.to))
         least = LEAST_COUNTED.get(part, 0.0)
         if least < LEAST_COUNTED.get(to, 1.0):
             refuse_lost(old, new, at, fix=_WAY_OUT, least=least)
@@ -126,7 +134,7 @@ def step_to(path: LeafPath, before: LeafSpec, after: LeafSpec) -> Step:
     Raises:
         PlanError: one is floating, integer or complex and the other is not.
     """
-    if _family(before.dtype) != _family(after.dtype):
+    if family(before.dtype) != family(after.dtype):
         raise PlanError(
             f"{before.type_text} does not become {after.type_text}",
             why="a cast stays among floats, among integers, or among complex numbers",
@@ -154,11 +162,6 @@ def _is_not_finite(values: Any) -> Any:
     return (values - values) != 0
 
 
-def _family(dtype: str) -> str:
-    named = {"float": is_floating, "integer": is_integer, "complex": is_complex}
-    return next((name for name, belongs in named.items() if belongs(dtype)), dtype)
-
-
 def _advice(dtype: str, to: str) -> str:
     """What to do where a dtype is not cast to one of another family."""
     if is_floating(dtype):
@@ -166,7 +169,7 @@ def _advice(dtype: str, to: str) -> str:
             "choose a floating dtype: bfloat16, float16, float8_e4m3fn, …; a cast does not quantize"
         )
     if is_complex(dtype):
-        return f"choose {' or '.join(_COMPLEX)}, or leave these leaves out with `except`"
+        return f"choose {' or '.join(COMPLEX_PARTS)}, or leave these leaves out with `except`"
     if is_floating(to):
         return "add `where_dtype: floating` to skip other leaves, or name the leaves more closely"
     return "name the leaves more closely, or leave this one out with `except`"
@@ -176,4 +179,4 @@ def _limits(dtype: str) -> str:
     """The limits of a dtype as text."""
     if is_integer(dtype):
         return "{} … {}".format(*integer_range(dtype))
-    return f"±{LARGEST.get(PARTS.get(dtype, dtype), math.inf):g}"
+    return f"±{part_of(dtype).largest:g}"

@@ -12,9 +12,10 @@ from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.operations.left_of_start import left_of_start
 from surgery_cli.operations.underflow import refuse_lost_products
+from surgery_cli.tree.dtypes import is_complex, is_integer
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_integer
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 _ENTRY = re.compile(r"(.+\.(?:npz|safetensors)):(.+)")
 _HAS_ENTRIES = (".npz", ".safetensors")

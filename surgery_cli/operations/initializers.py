@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.settings import check_above_zero, check_finite, check_fits, resolve_axes
+from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.nearness import nearest
-from surgery_cli.tree.specs import LeafSpec, is_complex
+from surgery_cli.tree.specs import LeafSpec
 
 _FANS = {"in_axis": -2, "out_axis": -1, "batch_axis": ()}
 

@@ -9,8 +9,8 @@ from typing import Final
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
+from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import is_floating
 
 FOLLOWING: Final = (
     "first moments then start at 0 and second moments stay (with `optimizer: keep` all stay)"

@@ -13,8 +13,9 @@ from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place
 from surgery_cli.operations.factors import ScaleByMeasured, smallest_factor
 from surgery_cli.operations.settings import check_finite, resolve_axes
 from surgery_cli.operations.underflow import refuse_lost_products
+from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafSpec, is_complex
+from surgery_cli.tree.specs import LeafSpec
 
 if TYPE_CHECKING:
     from surgery_cli.optimizer.slots import Slot

@@ -15,8 +15,9 @@ from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.operations.cast import step_to
 from surgery_cli.operations.factors import find_leaf, split_entry
 from surgery_cli.operations.settings import check_fits
+from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
 from surgery_cli.tree.paths import LeafPath, Selection
-from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating, is_integer
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 _REFERENCE = re.compile(r"\\(?:(\d{1,2})|g<(\d{1,2})>)")
 
@@ -64,7 +65,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
         return spec
 
     def compute(self, block: Any, kit: Kit, at: Place) -> Any:
-        integers = "uint64" if at.after.dtype.startswith("uint") else "int64"
+        integers = "uint64" if at.after.dtype.startswith("u") else "int64"
         wide = integers if is_integer(at.after.dtype) else "float64"
         number = int(self.with_) if is_integer(at.after.dtype) else float(self.with_)
         filled = kit.apply(lambda: kit.xp.full(at.shape, number, dtype=wide))

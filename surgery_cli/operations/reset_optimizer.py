@@ -15,8 +15,9 @@ from surgery_cli.operations.settings import check_finite
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
 from surgery_cli.optimizer.placeholders import KIND
 from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath, Selection
-from surgery_cli.tree.specs import LeafSpec, is_floating
+from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.notes import Consequence, Remark
 
 _SHOWN_NUMBERS = 6

@@ -10,7 +10,8 @@ from surgery_cli.draft.effect import Effect, Sets
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Place
 from surgery_cli.operations.settings import check_fits
-from surgery_cli.tree.specs import LeafKind, LeafSpec, is_floating, is_integer
+from surgery_cli.tree.dtypes import is_floating, is_integer
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 _HOLDS_A_NUMBER = (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.SCALAR)
 

@@ -3,54 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 
 from surgery_cli.errors import PlanError
-from surgery_cli.tree.specs import LeafSpec, is_complex, is_integer
-
-LARGEST = {
-    "float64": 1.7976931348623157e308,
-    "float32": 3.4028234663852886e38,
-    "bfloat16": 3.3895313892515355e38,
-    "float16": 65504.0,
-    "float8_e3m4": 15.5,
-    "float8_e4m3": 240.0,
-    "float8_e4m3fn": 448.0,
-    "float8_e4m3fnuz": 240.0,
-    "float8_e4m3b11fnuz": 30.0,
-    "float8_e5m2": 57344.0,
-    "float8_e5m2fnuz": 57344.0,
-}
-"""The largest finite value of every floating dtype that a leaf can be cast to."""
-
-SMALLEST = {
-    "float64": 2.0**-1074,
-    "float32": 2.0**-149,
-    "bfloat16": 2.0**-133,
-    "float16": 2.0**-24,
-    "float8_e3m4": 2.0**-6,
-    "float8_e4m3": 2.0**-9,
-    "float8_e4m3fn": 2.0**-9,
-    "float8_e4m3fnuz": 2.0**-10,
-    "float8_e4m3b11fnuz": 2.0**-13,
-    "float8_e5m2": 2.0**-16,
-    "float8_e5m2fnuz": 2.0**-17,
-}
-"""The smallest value above 0 of each of them."""
-
-_COMPLEX_PARTS = {"complex64": "float32", "complex128": "float64"}
-
-
-def integer_range(dtype: str) -> tuple[int, int]:
-    """The smallest and the largest value of an integer dtype.
-
-    >>> integer_range("int4"), integer_range("uint8")
-    ((-8, 7), (0, 255))
-    """
-    bits = int(re.sub(r"\D", "", dtype))
-    if dtype.startswith("uint"):
-        return 0, 2**bits - 1
-    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+from surgery_cli.tree.dtypes import integer_range, is_integer, part_of
+from surgery_cli.tree.specs import LeafSpec
 
 
 def check_finite(value: float, field: str) -> None:
@@ -82,8 +38,7 @@ def check_fits(value: float, spec: LeafSpec, field: str) -> None:
         why = f"it holds the integers from {low} to {high}"
         fix = "write one of them"
     else:
-        part = _COMPLEX_PARTS[spec.dtype] if is_complex(spec.dtype) else spec.dtype
-        largest = LARGEST.get(part, math.inf)
+        largest = part_of(spec.dtype).largest
         if abs(value) <= largest:
             check_above_zero(value, spec, field)
             return
@@ -103,7 +58,7 @@ def check_above_zero(value: float, spec: LeafSpec, field: str) -> None:
     Raises:
         PlanError: it is not 0, and would be.
     """
-    smallest = SMALLEST.get(_COMPLEX_PARTS.get(spec.dtype, spec.dtype), 0.0)
+    smallest = part_of(spec.dtype).least
     if value and abs(value) <= smallest / 2:  # a tie goes to 0, which is even
         raise PlanError(
             f"`{field}: {value:g}` would become 0 in {spec.type_text}",

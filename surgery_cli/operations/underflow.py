@@ -6,31 +6,18 @@ from typing import Any, Final
 
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.operations.base import Kit, Place
-from surgery_cli.tree.specs import is_complex
+from surgery_cli.tree.dtypes import COMPLEX_PARTS, FLOATS, is_complex
 
-PARTS: Final = {"complex64": "float32", "complex128": "float64"}
-"""The dtype of the parts of complex numbers."""
-
-LEAST_COUNTED: Final = {"float64": 2.0**-1022, "float32": 2.0**-126, "bfloat16": 2.0**-126}
-"""The smallest normal number of dtypes whose subnormals devices take for 0 anyway: what is smaller is no loss."""
-
-ROUNDING: Final = {
-    "float64": 2.0**-53,
-    "float32": 2.0**-24,
-    "bfloat16": 2.0**-8,
-    "float16": 2.0**-11,
-    "float8_e3m4": 2.0**-5,
-    **dict.fromkeys(("float8_e4m3", "float8_e4m3fn", "float8_e4m3fnuz"), 2.0**-4),
-    "float8_e4m3b11fnuz": 2.0**-4,
-    **dict.fromkeys(("float8_e5m2", "float8_e5m2fnuz"), 2.0**-3),
+LEAST_COUNTED: Final = {
+    name: FLOATS[name].least_normal for name in ("float64", "float32", "bfloat16")
 }
-"""By how much rounding to a dtype changes a number at most, relative to it."""
+"""The smallest normal number of dtypes whose subnormals devices take for 0 anyway: what is smaller is no loss."""
 
 
 def may_lose(smallest: float, dtype: str) -> bool:
     """True if a factor of this size makes 0 of the smallest number of the dtype that counts."""
-    part = PARTS.get(dtype, dtype)
-    return smallest <= (ROUNDING[part] if part in LEAST_COUNTED else 0.5)
+    part = COMPLEX_PARTS.get(dtype, dtype)
+    return smallest <= (FLOATS[part].rounding if part in LEAST_COUNTED else 0.5)
 
 
 def refuse_lost_products(
@@ -58,7 +45,7 @@ def refuse_lost(old: Any, new: Any, at: Place, *, fix: str, least: float | None 
     Raises:
         ValueRefusal: values that count would become 0; ``fix`` is what to do instead.
     """
-    dtype = PARTS.get(at.after.dtype, at.after.dtype)
+    dtype = COMPLEX_PARTS.get(at.after.dtype, at.after.dtype)
     is_zero = new == 0
     if not is_zero.any():
         return
@@ -74,7 +61,7 @@ def refuse_lost(old: Any, new: Any, at: Place, *, fix: str, least: float | None 
     # -0.0 is not below 0; complex numbers have no sign
     if is_complex(at.after.dtype) or bool((old < 0).any()):
         largest = float(size[size < float("inf")].max())
-        if float(size[lost].max()) <= largest * ROUNDING.get(dtype, 1.0):
+        if float(size[lost].max()) <= largest * FLOATS[dtype].rounding:
             return
     where = "" if at.shape == at.before.shape else f" in the block at {list(at.start)} alone"
     raise ValueRefusal(

@@ -11,10 +11,11 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.errors import SurgeryError
 from surgery_cli.inputs.addresses import local_input
 from surgery_cli.inputs.regular_files import refuse_special
-from surgery_cli.tree.specs import is_complex, is_floating, is_integer
+from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
 from surgery_cli.words.quantities import byte_text
 
 _SPEC: Final = re.compile(
@@ -116,11 +117,8 @@ def _values(
 
 
 def _dtype(name: str, text: str) -> np.dtype[Any]:
-    import ml_dtypes
-
-    known = getattr(ml_dtypes, name, None)
     try:
-        found = np.dtype(known if known is not None else name)
+        found: np.dtype[Any] = numpy_dtype(name)
     except TypeError:
         raise SurgeryError(
             f"'{name}' in the input '{text}' is not a dtype", fix=_EXAMPLES, field="input"

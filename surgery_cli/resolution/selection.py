@@ -10,9 +10,10 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.operations.base import Operation
 from surgery_cli.optimizer.follow import policies
+from surgery_cli.tree.dtypes import is_floating, is_integer
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
-from surgery_cli.tree.specs import LeafKind, LeafSpec, is_floating, is_integer
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 _SHOWN_PATHS = 4
 _OPTIONAL = "; `optional: true` lets an edit match nothing"

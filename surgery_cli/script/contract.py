@@ -7,15 +7,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from surgery_cli.tree.dtypes import family
 from surgery_cli.tree.paths import Key, LeafPath
-from surgery_cli.tree.specs import (
-    LeafKind,
-    LeafSpec,
-    TreeSpec,
-    is_complex,
-    is_floating,
-    is_integer,
-)
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
 RAISES: Final = "the restore raises"
 CASTS: Final = "the restore casts without a word"
@@ -151,14 +145,8 @@ def _fault(here: LeafSpec, there: LeafSpec) -> tuple[str, str]:
     if here.shape != there.shape:
         return "shape", RAISES
     if LeafKind.SCALAR in (here.kind, there.kind):  # a Python number has a sort, but no width
-        return ("", "") if sort_of(here.dtype) == sort_of(there.dtype) else ("dtype", CASTS)
+        return ("", "") if family(here.dtype) == family(there.dtype) else ("dtype", CASTS)
     return ("", "") if here.dtype == there.dtype else ("dtype", CASTS)
-
-
-def sort_of(dtype: str) -> str:
-    """``float``, ``integer``, ``complex``, or the dtype itself (``bool``)."""
-    sorts = {"float": is_floating, "integer": is_integer, "complex": is_complex}
-    return next((name for name, belongs in sorts.items() if belongs(dtype)), dtype)
 
 
 def _kind(node: Branch) -> str:

@@ -11,11 +11,11 @@ from surgery_cli.script.contract import (
     Breach,
     Subtree,
     leaf_breach,
-    sort_of,
     specs_below,
 )
 from surgery_cli.script.findings import Slots, listed
 from surgery_cli.script.rename_edits import Edit, literal, spelled
+from surgery_cli.tree.dtypes import family
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
@@ -73,7 +73,7 @@ def _shapes(side: Subtree | None) -> set[tuple[tuple[int, ...], str]]:
     if side is None:
         return set()
     specs = specs_below(side).values()
-    return {(spec.shape, sort_of(spec.dtype)) for spec in specs if spec.has_array and spec.shape}
+    return {(spec.shape, family(spec.dtype)) for spec in specs if spec.has_array and spec.shape}
 
 
 def _maybe(names: Sequence[LeafPath]) -> str:
@@ -175,12 +175,12 @@ def _cast(breach: Breach, stored: TreeSpec) -> tuple[tuple[Edit, ...], str]:
     if (
         here.kind not in arrays
         or there.kind not in arrays
-        or sort_of(here.dtype) != sort_of(there.dtype)
+        or family(here.dtype) != family(there.dtype)
     ):
         return (), otherwise
     edit: Edit = {"op": "cast", "at": literal(breach.path), "to": there.dtype}
     others = (p for p in stored if p.is_below(breach.path) and p not in breach.leaves)
-    is_integer = sort_of(here.dtype) == "integer"
+    is_integer = family(here.dtype) == "integer"
     if is_integer or any(stored[path].has_array for path in others):
         edit["where_dtype"] = here.dtype
     return (edit,), ""

@@ -18,8 +18,9 @@ from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.item import foreign_folders
 from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves
 from surgery_cli.surgery.notes import damage_notes, inference_notes, link_notes
+from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec, is_complex, is_floating
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 
 def inspect(

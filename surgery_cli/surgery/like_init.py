@@ -17,7 +17,7 @@ from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.plan import Plan, plan_from_document
 from surgery_cli.probe.user_code import UserObject, load_object
 from surgery_cli.script.abstract_tree import AbstractTree, abstract_tree, described
-from surgery_cli.script.contract import Breach, breaches, sort_of
+from surgery_cli.script.contract import Breach, breaches
 from surgery_cli.script.findings import Mend, Slots
 from surgery_cli.script.former_paths import former_paths
 from surgery_cli.script.items import aligned
@@ -25,6 +25,7 @@ from surgery_cli.script.rename_edits import Edit
 from surgery_cli.script.renamed_subtrees import Former
 from surgery_cli.script.repairs import mends
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.tree.dtypes import family
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec
 from surgery_cli.words.notes import Consequence
@@ -118,7 +119,7 @@ def _refuse_single_leaf(abstract: AbstractTree, user: UserObject) -> None:
     spec = abstract.tree.get(LeafPath())
     if spec is None:
         return
-    number = f"a Python number ({sort_of(spec.dtype)})"
+    number = f"a Python number ({family(spec.dtype)})"
     is_number = spec.kind is LeafKind.SCALAR
     raise PlanError(
         f"'{user.spec.name}' returns {number if is_number else spec.type_text}, which is no tree",

@@ -17,7 +17,8 @@ from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.ocdbt import copying_bytes
 from surgery_cli.store.write.sidecars import write_shape
-from surgery_cli.tree.specs import LeafSpec, item_bytes
+from surgery_cli.tree.dtypes import item_bytes
+from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.quantities import byte_text
 

@@ -18,8 +18,8 @@ from surgery_cli.proof.records import checked
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.like_init import Script
 from surgery_cli.surgery.optimizers import Look, survey_state
+from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import is_floating
 from surgery_cli.words.notes import Consequence, Remark
 
 

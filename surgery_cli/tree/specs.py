@@ -5,60 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import StrEnum
-from functools import cache, cached_property
-from typing import Final
+from functools import cached_property
 
 import msgspec
 
+from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
-
-_ITEM_BYTES: Final = {
-    "bool": 1,
-    "int2": 1,
-    "int4": 1,
-    "uint2": 1,
-    "uint4": 1,
-    "int8": 1,
-    "uint8": 1,
-    "int16": 2,
-    "uint16": 2,
-    "int32": 4,
-    "uint32": 4,
-    "int64": 8,
-    "uint64": 8,
-    "float16": 2,
-    "bfloat16": 2,
-    "float32": 4,
-    "float64": 8,
-    "complex64": 8,
-    "complex128": 16,
-}
-_ONE_BYTE_FLOATS: Final = ("float8_", "float4_", "float6_")
-
-
-def item_bytes(dtype: str) -> int:
-    """Bytes of one element in memory; sub-byte types take one byte, as in NumPy with ml_dtypes.
-
-    >>> item_bytes("bfloat16"), item_bytes("float8_e4m3fn"), item_bytes("int4")
-    (2, 1, 1)
-    """
-    return 1 if dtype.startswith(_ONE_BYTE_FLOATS) else _ITEM_BYTES[dtype]
-
-
-@cache
-def is_floating(dtype: str) -> bool:
-    """True for real floating dtypes, bfloat16 and float8 among them; complex is not floating."""
-    return dtype.startswith(("float", "bfloat"))
-
-
-@cache
-def is_complex(dtype: str) -> bool:
-    return dtype.startswith("complex")
-
-
-@cache
-def is_integer(dtype: str) -> bool:
-    return dtype.startswith(("int", "uint"))
 
 
 class LeafKind(StrEnum):

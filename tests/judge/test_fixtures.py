@@ -12,8 +12,9 @@ from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, is_complex, is_floating
+from surgery_cli.tree.specs import LeafKind
 from tests.fixture_truths import FIXTURES, finished, is_true, truth_key, truths, unfinished
 from tests.source_trees import everything_of
 

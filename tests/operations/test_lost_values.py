@@ -19,12 +19,12 @@ from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.set import Set
-from surgery_cli.operations.settings import LARGEST, SMALLEST
 from surgery_cli.operations.slot_steps import FillFresh, FillMean
 from surgery_cli.operations.table import operations
+from surgery_cli.tree.dtypes import FLOATS as DTYPES
 from tests.operations.value_edits import KERNEL, ArrayScene, ArraySource, edited, followed
 
-FLOATS = [name for name in LARGEST if name in _NAMES]
+FLOATS = [name for name in DTYPES if name in _NAMES]
 FACTORS = [1e-300, 1e-60, 1e-30, 1e-8, 1e-3, 0.1, 0.5, 2.0, 1e4, 1e30, 1e60, 1e300]
 LEAVES = {
     "squares": lambda rng: 10.0 ** rng.uniform(-12, 0, (4, 6)),
@@ -130,7 +130,7 @@ DRAWN = VALUES[Reinit][1:]
 def test_a_number_is_refused_exactly_where_rounding_makes_it_zero(name: str) -> None:
     leaf = np.ones(2, dtype_of(name))
     smallest = float(ml_dtypes.finfo(leaf.dtype).smallest_subnormal)
-    assert SMALLEST[name] == smallest
+    assert DTYPES[name].least == smallest
     if name == "float64":
         return
     for edit in (Replace, Set):

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from surgery_cli.optimizer.detect.shapes import ShapePair, relation
+from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec, is_complex, is_floating, is_integer
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
 
 class Node:

@@ -13,8 +13,9 @@ from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.optimizer.detect.stated_kind import NamedKinds
 from surgery_cli.optimizer.detect.states import States
 from surgery_cli.optimizer.knowledge.kinds import BESIDE, Kind, by_signature
+from surgery_cli.tree.dtypes import is_integer
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, TreeSpec, is_integer
+from surgery_cli.tree.specs import LeafKind, TreeSpec
 
 __all__ = ["Signal", "Walk"]
 

@@ -8,8 +8,8 @@ from typing import Final
 from surgery_cli.draft.effect import keeps_size
 from surgery_cli.draft.recipe import SOURCE, Draft, LeafRecipe
 from surgery_cli.errors import PlanError, Problem
+from surgery_cli.tree.dtypes import is_integer
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import is_integer
 
 _VALUES: Final = "hyperparams"
 _STATES: Final = "hyperparams_states"

@@ -19,14 +19,15 @@ import msgspec
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.addresses import local_address
 from surgery_cli.inputs.regular_files import refuse_special
-from surgery_cli.store.files.contiguous import ContiguousArray, Segment, known_dtype
+from surgery_cli.store.files.contiguous import ContiguousArray, Segment
 from surgery_cli.store.files.safetensors import read_header
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.locate import lfs_pointers, refusals
 from surgery_cli.store.orbax.arrays import Window
+from surgery_cli.tree.dtypes import is_known, item_bytes
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec, item_bytes
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -279,7 +280,7 @@ def _described(
         raise _damaged(
             path, f"'{label}' should have {needed} bytes of values, and has {size - begin}"
         )
-    if not known_dtype(dtype.name) or dtype.itemsize != item_bytes(dtype.name):
+    if not is_known(dtype.name) or dtype.itemsize != item_bytes(dtype.name):
         raise CheckpointError(
             f"'{label}' holds {dtype}",
             why="NumPy does not store the dtypes of ml_dtypes (bfloat16, float8) by name"

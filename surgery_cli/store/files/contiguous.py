@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.orbax.arrays import Window
-from surgery_cli.tree.specs import item_bytes
+from surgery_cli.tree.dtypes import item_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +48,7 @@ class ContiguousArray(msgspec.Struct, frozen=True):
         if window is None:
             window = tuple(slice(0, size) for size in self.shape)
         bounds = [range(*w.indices(n)) for w, n in zip(window, self.shape, strict=True)]
-        block = np.empty([len(b) for b in bounds], dtype_named(self.dtype))
+        block = np.empty([len(b) for b in bounds], numpy_dtype(self.dtype))
         if block.size == 0:
             return block
         try:
@@ -109,20 +110,3 @@ class ContiguousArray(msgspec.Struct, frozen=True):
                 skip += got
             skip = 0
         assert done == len(buffer)
-
-
-def dtype_named(name: str) -> np.dtype[Any]:
-    """NumPy's dtype of that name, those of ml_dtypes included."""
-    import ml_dtypes
-    import numpy as np
-
-    return np.dtype(getattr(ml_dtypes, name, name))
-
-
-def known_dtype(name: str) -> bool:
-    """True for the dtypes that leaves may have: numbers and booleans, by NumPy's name."""
-    try:
-        item_bytes(name)
-        return name.isidentifier() and dtype_named(name).name == name
-    except (KeyError, TypeError):
-        return False

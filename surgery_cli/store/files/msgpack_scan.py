@@ -10,9 +10,10 @@ from typing import BinaryIO, Final, NamedTuple
 import msgspec
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store.files.contiguous import ContiguousArray, Segment, known_dtype
+from surgery_cli.store.files.contiguous import ContiguousArray, Segment
+from surgery_cli.tree.dtypes import is_known, item_bytes
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec, item_bytes
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 NDARRAY: Final = 1
 COMPLEX: Final = 2
@@ -291,7 +292,7 @@ class _Scanner:
         if name.kind not in ("str", "bin") or name.size > 64:
             raise self._refusal(f"the array at {start} has no dtype")
         dtype = self._take(name.size).decode("ascii", "replace")
-        if not known_dtype(dtype):
+        if not is_known(dtype):
             raise self._refusal(
                 f"the array '{path}' has the dtype '{dtype}', which is not a number's"
             )

@@ -20,8 +20,9 @@ from surgery_cli.store.files.contiguous import ContiguousArray, Segment
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.locate.lfs_pointers import refuse_pointer
 from surgery_cli.store.orbax.arrays import Window
+from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec, item_bytes
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
 LARGEST_HEADER_BYTES: Final = 100_000_000
 """The format's own limit."""

@@ -15,7 +15,7 @@ from surgery_cli.store.orbax.btree import Extent
 from surgery_cli.store.orbax.declared_sizes import check_claim
 from surgery_cli.store.orbax.stored_values import StoredValue
 from surgery_cli.store.orbax.zarr import ArrayDocument
-from surgery_cli.tree.specs import item_bytes
+from surgery_cli.tree.dtypes import item_bytes
 
 if TYPE_CHECKING:
     import numpy as np

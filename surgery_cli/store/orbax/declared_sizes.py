@@ -8,7 +8,7 @@ from pathlib import Path
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.filesystem.memory_limits import room
 from surgery_cli.store.orbax.zarr import ArrayDocument
-from surgery_cli.tree.specs import item_bytes
+from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.words.quantities import byte_text
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
-from surgery_cli.tree.specs import item_bytes
+from surgery_cli.tree.dtypes import is_complex, is_integer, item_bytes
 
 DOCUMENT_NAMES: Final = {2: ".zarray", 3: "zarr.json"}
 
@@ -234,21 +234,18 @@ def _zarr2_code(dtype: str) -> str:
 def _zero(dtype: str) -> Any:
     if dtype == "bool":
         return False
-    if dtype.startswith("complex"):
+    if is_complex(dtype):
         return [0.0, 0.0]
-    return 0 if dtype.startswith(("int", "uint")) else 0.0
+    return 0 if is_integer(dtype) else 0.0
 
 
 def _bytes_codec(codec: dict[str, Any], dtype: str) -> dict[str, Any]:
     """``bytes`` states an endianness for elements wider than a byte, and none for others."""
     if codec["name"] != "bytes":
         return codec
-    one_byte = dtype in ("bool", "int8", "uint8") or dtype.startswith(
-        ("float8", "float4", "float6", "int4", "int2", "uint4", "uint2")
-    )
-    return (
-        {"name": "bytes"} if one_byte else {"name": "bytes", "configuration": {"endian": "little"}}
-    )
+    if item_bytes(dtype) == 1:
+        return {"name": "bytes"}
+    return {"name": "bytes", "configuration": {"endian": "little"}}
 
 
 def new_document(
