@@ -62,7 +62,7 @@ def resolved(structure, *edits, open_source=no_donor, settings=None, **plan):
 def origins(draft):
     """Where each output leaf comes from: typed keys to the printed source path, None for new leaves."""
     return {
-        tuple(path): str(recipe.origin.path) if recipe.origin else None
+        tuple(path): str(recipe.home.path) if recipe.home else None
         for path, recipe in draft.leaves.items()
     }
 
@@ -70,9 +70,9 @@ def origins(draft):
 def moved(draft):
     """Printed paths, new to old, of the leaves that do not stand where they stood."""
     return {
-        str(path): str(recipe.origin.path)
+        str(path): str(recipe.home.path)
         for path, recipe in draft.leaves.items()
-        if recipe.origin is None or recipe.origin.path != path
+        if recipe.home is None or recipe.home.path != path
     }
 
 

@@ -99,7 +99,7 @@ def test_edits_fold_from_left_to_right():
     draft = resolved({"a": W}, Rename(at="a", to="b"), Halve(at="b"), Copy(at="b", to="c"))
     recipe = draft.leaves[LeafPath(("c",))]
     assert printed(draft) == ["b", "c"]
-    assert recipe.origin == LeafRef("", LeafPath(("a",)))
+    assert recipe.home == LeafRef("", LeafPath(("a",)))
     assert [(step.operation.name, str(step.path)) for step in recipe.steps] == [("halve", "b")]
 
 

@@ -52,19 +52,15 @@ class Step(msgspec.Struct, frozen=True):
     before: LeafSpec
     after: LeafSpec
     operands: tuple[Operand, ...] = ()
-    measured_from: LeafRecipe | None = None
+    measured_from: Recipe | None = None
 
 
-class LeafRecipe(msgspec.Struct, frozen=True, gc=False):
-    """What an output leaf is made of: a stored leaf (or nothing), then steps in order.
-
-    ``spec`` is what the leaf will be. ``policy`` says how a twin in the optimizer state came to its steps.
-    """
+class Recipe(msgspec.Struct, frozen=True, gc=False):
+    """What values are made of: a stored leaf (or nothing), then steps in order. ``spec`` is what comes of it."""
 
     origin: LeafRef | None
     spec: LeafSpec
     steps: tuple[Step, ...] = ()
-    policy: str = ""
 
     @property
     def sources(self) -> set[str]:
@@ -80,9 +76,60 @@ class LeafRecipe(msgspec.Struct, frozen=True, gc=False):
         """True if the stored bytes can be taken as they are."""
         return self.origin is not None and not self.steps
 
-    def then(self, step: Step, *, policy: str = "") -> LeafRecipe:
+    def then(self, step: Step) -> Recipe:
         """This recipe with one more step."""
-        return LeafRecipe(self.origin, step.after, (*self.steps, step), policy or self.policy)
+        return Recipe(self.origin, step.after, (*self.steps, step))
+
+
+class Output(msgspec.Struct, frozen=True, gc=False):
+    """An output leaf: what its values are made of, and which stored leaf it continues.
+
+    ``home`` is that leaf, where it stood; None for a leaf without any. What becomes of slots and clocks goes by it, and
+    it is what documents say that the leaf comes from, though its values may come from elsewhere (a fill, a donor's).
+    ``policy`` says how a twin in the optimizer state came to its recipe.
+    """
+
+    recipe: Recipe
+    home: LeafRef | None
+    policy: str = ""
+
+    @classmethod
+    def of(cls, ref: LeafRef, spec: LeafSpec, policy: str = "") -> Output:
+        """A stored leaf as it is."""
+        return cls(Recipe(ref, spec), ref, policy)
+
+    @classmethod
+    def empty(cls, spec: LeafSpec) -> Output:
+        """A container without leaves, made of nothing."""
+        return cls(Recipe(None, spec), None)
+
+    @property
+    def spec(self) -> LeafSpec:
+        """What the leaf will be."""
+        return self.recipe.spec
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return self.recipe.steps
+
+    @property
+    def sources(self) -> set[str]:
+        """The names of all sources that the values come from."""
+        return self.recipe.sources
+
+    @property
+    def is_by_reference(self) -> bool:
+        """True if the stored bytes can be taken as they are."""
+        return self.recipe.is_by_reference
+
+    def then(self, step: Step, *, policy: str = "") -> Output:
+        """This leaf with one more step."""
+        return Output(self.recipe.then(step), self.home, policy or self.policy)
+
+    def with_spec(self, spec: LeafSpec) -> Output:
+        """The same values as another kind of leaf."""
+        recipe = msgspec.structs.replace(self.recipe, spec=spec)
+        return msgspec.structs.replace(self, recipe=recipe)
 
 
 class EditOutcome(msgspec.Struct, frozen=True):
@@ -130,7 +177,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     are never below 0. ``notes`` are sentences for the preview.
     """
 
-    leaves: dict[LeafPath, LeafRecipe]
+    leaves: dict[LeafPath, Output]
     source_tree: TreeSpec
     fingerprints: dict[str, str]
     slots: dict[LeafPath, Slot] = {}
@@ -150,7 +197,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         clocks: Mapping[LeafPath, Clock] | None = None,
     ) -> Draft:
         """The draft that changes nothing."""
-        leaves = {path: LeafRecipe(LeafRef(SOURCE, path), spec) for path, spec in tree.items()}
+        leaves = {path: Output.of(LeafRef(SOURCE, path), spec) for path, spec in tree.items()}
         return cls(leaves, tree, {SOURCE: fingerprint}, dict(slots or {}), dict(clocks or {}))
 
     def replaced(self, **changes: Any) -> Draft:
@@ -165,7 +212,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
             draft.__dict__["slots_of"] = self.slots_of
         return draft
 
-    def with_leaves(self, changed: Mapping[LeafPath, LeafRecipe]) -> Draft:
+    def with_leaves(self, changed: Mapping[LeafPath, Output]) -> Draft:
         """The same draft with some recipes replaced or added, order kept."""
         return self.replaced(leaves={**self.leaves, **changed})
 
@@ -221,18 +268,18 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
 
         What a donor gave counts what stood there.
         """
-        origin = self.leaves[path].origin if path in self.leaves else None
-        if origin is None:
+        home = self.leaves[path].home if path in self.leaves else None
+        if home is None:
             return None
-        return self.clocks.get(origin.path if origin.source == SOURCE else path)
+        return self.clocks.get(home.path if home.source == SOURCE else path)
 
     def is_untouched(self, path: LeafPath) -> bool:
         """True if the leaf stands where it stood, as it was."""
-        recipe = self.leaves[path]
-        origin = recipe.origin
-        if not recipe.is_by_reference or origin is None or origin.source != SOURCE:
+        output = self.leaves[path]
+        home = output.home
+        if not output.is_by_reference or home is None or home.source != SOURCE:
             return False
-        return self.standing(origin.path) == path
+        return self.standing(home.path) == path
 
     @cached_property
     def changed(self) -> list[LeafPath]:
@@ -246,7 +293,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         An empty container that got leaves is none of them.
         """
         used = {
-            r.origin.path for r in self.leaves.values() if r.origin and r.origin.source == SOURCE
+            out.home.path for out in self.leaves.values() if out.home and out.home.source == SOURCE
         }
         stands = {p: self.standing(p) for p in self.source_tree if p not in used}
         gone = [p for p, place in stands.items() if place not in self.leaves]
@@ -262,12 +309,12 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         record = hashlib.sha256()
         used = {SOURCE}
         changed = set(self.changed)
-        for path, recipe in self.leaves.items():
+        for path, output in self.leaves.items():
             if path not in changed:
                 record.update(_canonical([path, 0]))
                 continue
-            used |= recipe.sources
-            record.update(_canonical([path, recipe]))
+            used |= output.sources
+            record.update(_canonical([path, _Flat.of(output)]))
         donors = {name: self.fingerprints.get(name, "") for name in sorted(used - {SOURCE})}
         record.update(_canonical([self.fingerprints.get(SOURCE, ""), donors]))
         head = digest_head(self.fingerprints.get(SOURCE, ""), donors)
@@ -287,6 +334,20 @@ def digest_head(source: str, donors: Mapping[str, str]) -> str:
     parts = zip(DigestPart(), (source, list(donors), list(donors.values())), strict=True)
     hashed = ((part, hashlib.sha256(_canonical(value)).hexdigest()) for part, value in parts)
     return "".join(text[: part.stop - part.start] for part, text in hashed)
+
+
+class _Flat(msgspec.Struct):
+    """What of an output counts for the digest."""
+
+    origin: LeafRef | None
+    spec: LeafSpec
+    steps: tuple[Step, ...]
+    policy: str
+
+    @classmethod
+    def of(cls, output: Output) -> _Flat:
+        recipe = output.recipe
+        return cls(recipe.origin, recipe.spec, recipe.steps, output.policy)
 
 
 def _canonical(value: Any) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from surgery_cli.draft.recipe import LeafRecipe, LeafRef, Step
+from surgery_cli.draft.recipe import LeafRef, Recipe, Step
 from surgery_cli.engine import operands
 from surgery_cli.engine.grid import (
     Window,
@@ -38,7 +38,7 @@ class Evaluation:
     """
 
     def __init__(
-        self, recipe: LeafRecipe, sources: Mapping[str, Readable], kit: Kit, block: tuple[int, ...]
+        self, recipe: Recipe, sources: Mapping[str, Readable], kit: Kit, block: tuple[int, ...]
     ) -> None:
         self.recipe = recipe
         self.block_shape = recipe.spec.shape if is_whole(recipe) else block
@@ -230,14 +230,14 @@ def _joined(step: Step, shares: Sequence[tuple[Window, Values]], whole: Window) 
     return total
 
 
-def is_whole(recipe: LeafRecipe) -> bool:
+def is_whole(recipe: Recipe) -> bool:
     """True if a step needs the whole leaf in memory, or the values are no array."""
     return any(step.operation.cut is Cut.WHOLE for step in recipe.steps) or (
         recipe.spec.kind is LeafKind.STRING
     )
 
 
-def read_bytes(recipe: LeafRecipe) -> int:
+def read_bytes(recipe: Recipe) -> int:
     """Bytes of values that a recipe reads: once; where they are measured and more than a block, once more for that."""
     if any(step.operation.ignores_leaf for step in recipe.steps) or recipe.origin is None:
         own = 0
@@ -255,7 +255,7 @@ def read_bytes(recipe: LeafRecipe) -> int:
     return total
 
 
-def working_bytes(recipe: LeafRecipe, block: tuple[int, ...], tile_elements: int | None) -> int:
+def working_bytes(recipe: Recipe, block: tuple[int, ...], tile_elements: int | None) -> int:
     """Bytes in memory while a block is made, the result not counted: as stored, as read, and what computing takes.
 
     ``tile_elements`` is the kit's.

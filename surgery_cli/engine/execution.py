@@ -47,11 +47,11 @@ class _Leaf:
     def __init__(self, leaf: PlannedLeaf, sources: Mapping[str, Readable], kit: Kit) -> None:
         self.planned = leaf
         self.evaluation = Evaluation(
-            leaf.recipe, sources, kit, block_shape(leaf.spec, write_shape(leaf))
+            leaf.output.recipe, sources, kit, block_shape(leaf.spec, write_shape(leaf))
         )
         block = self.evaluation.block_shape
         self.digester = Digester(leaf.spec, block)
-        self.working_bytes = working_bytes(leaf.recipe, block, kit.tile_elements)
+        self.working_bytes = working_bytes(leaf.output.recipe, block, kit.tile_elements)
         self.pending_bytes = pending_bytes(leaf, block)
 
 
@@ -143,12 +143,12 @@ class Execution:
         """Values that are packed into a file: each is computed when its turn to be written comes."""
         for leaf in writer.plan.of(Way.NONE):
             is_new = leaf.spec.has_array and leaf.origin is not writer.plan.item
-            if leaf.recipe.steps or is_new:
+            if leaf.output.steps or is_new:
                 writer.keep_value(leaf, partial(self._whole_value, leaf))
 
     def _whole_value(self, leaf: PlannedLeaf) -> np.ndarray[Any, Any]:
         shape = leaf.spec.shape
-        evaluation = Evaluation(leaf.recipe, self._sources, self._kit, shape)
+        evaluation = Evaluation(leaf.output.recipe, self._sources, self._kit, shape)
         evaluation.measure()
         window = tuple(slice(0, n) for n in shape)
         values = self._checked_block(leaf, evaluation, window)
@@ -221,9 +221,9 @@ class Execution:
         self, leaf: PlannedLeaf, evaluation: Evaluation, window: Window
     ) -> np.ndarray[Any, Any]:
         values = evaluation.block(window)
-        origin = leaf.recipe.origin
+        origin = leaf.output.home
         is_ours = origin is not None and origin.source == SOURCE
-        if not self._allow_non_finite and (leaf.recipe.steps or not is_ours):
+        if not self._allow_non_finite and (leaf.output.steps or not is_ours):
             path = origin.path if origin is not None and is_ours else leaf.draft_path
             check_finite(leaf.draft_path, values, partial(self._stood_there, path, window))
         with self._lock:
@@ -300,5 +300,5 @@ def bytes_in_flight(leaf: PlannedLeaf, tile_elements: int | None) -> int:
     ``tile_elements`` is the kit's.
     """
     shape = block_shape(leaf.spec, write_shape(leaf))
-    block = leaf.spec.shape if is_whole(leaf.recipe) else shape
-    return working_bytes(leaf.recipe, block, tile_elements) + pending_bytes(leaf, block)
+    block = leaf.spec.shape if is_whole(leaf.output.recipe) else shape
+    return working_bytes(leaf.output.recipe, block, tile_elements) + pending_bytes(leaf, block)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft.effect import Effect, constant_after, is_new
-from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef, Operand, Step, is_numeric
+from surgery_cli.draft.recipe import Draft, LeafRef, Operand, Output, Recipe, Step, is_numeric
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
@@ -374,7 +374,7 @@ class LeafOperation(Operation):
         """This edit as a step on one leaf. Raises as ``output``."""
         return Step(self, path, spec, self.output(spec), self.operands(path, spec, scene))
 
-    def step_on_twin(self, path: LeafPath, spec: LeafSpec, scene: Scene, param: LeafRecipe) -> Step:
+    def step_on_twin(self, path: LeafPath, spec: LeafSpec, scene: Scene, param: Recipe) -> Step:
         """This edit, got from ``carry``, as a step on a twin; ``param`` is its param's recipe before the edit."""
         return self.step(path, spec, scene)
 
@@ -411,7 +411,7 @@ class LeafOperation(Operation):
         selected = scene.select(self, draft)
         if selected:
             self.check(selected, draft, scene)
-        changed: dict[LeafPath, LeafRecipe] = {}
+        changed: dict[LeafPath, Output] = {}
         gathering = Gathering()
         for path in selected:
             recipe = draft.leaves[path]

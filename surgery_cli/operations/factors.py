@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from surgery_cli.draft.effect import Effect, Scales, Shifts
-from surgery_cli.draft.recipe import LeafRecipe, LeafRef, Operand, Step, is_numeric
+from surgery_cli.draft.recipe import LeafRef, Operand, Recipe, Step, is_numeric
 from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.operations.left_of_start import left_of_start
@@ -258,7 +258,7 @@ class ScaleByMeasured(LeafOperation, tag="scale_by_measured", kw_only=True, froz
     def measured_axes(self, ndim: int) -> tuple[int, ...]:
         return self.measure_of.measured_axes(ndim)
 
-    def step_on_twin(self, path: LeafPath, spec: LeafSpec, scene: Scene, param: LeafRecipe) -> Step:
+    def step_on_twin(self, path: LeafPath, spec: LeafSpec, scene: Scene, param: Recipe) -> Step:
         return Step(self, path, spec, self.output(spec), measured_from=param)
 
     def temporary_bytes(self, leaf: LeafSpec) -> int | None:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef
+from surgery_cli.draft.recipe import Draft, LeafRef, Output
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.extract_item import relocated
@@ -23,7 +23,7 @@ from surgery_cli.tree.specs import LeafKind
 _ARRAYS = {LeafKind.ARRAY, LeafKind.NUMPY}
 """What a restore without a target gives back as it was saved; a target takes either."""
 
-Recipes = Mapping[LeafPath, LeafRecipe]
+Recipes = Mapping[LeafPath, Output]
 
 
 class InsertItem(PlaceOperation, tag="insert-item", kw_only=True, frozen=True):
@@ -140,7 +140,7 @@ with: runs/weights
             )
         (node,) = found
         return {
-            LeafPath(path[len(node) :]): LeafRecipe(LeafRef(name, path), spec)
+            LeafPath(path[len(node) :]): Output.of(LeafRef(name, path), spec)
             for path, spec in source.tree.items()
             if path.is_below(node)
         }
@@ -190,7 +190,7 @@ with: runs/weights
                     )
 
 
-def _is_empty_dict(recipe: LeafRecipe | None) -> bool:
+def _is_empty_dict(recipe: Output | None) -> bool:
     return recipe is not None and recipe.spec.empty == "Dict"
 
 
@@ -246,18 +246,18 @@ def _differences(place: LeafPath, standing: Recipes, arriving: Recipes) -> list[
     return found
 
 
-def _in_place(recipe: LeafRecipe, old: LeafRecipe) -> LeafRecipe:
+def _in_place(recipe: Output, old: Output) -> Output:
     """The arriving leaf, held and placed on devices as the one that stood there."""
     if recipe.steps:
         return recipe
     kind = old.spec.kind if {recipe.spec.kind, old.spec.kind} == _ARRAYS else recipe.spec.kind
     spec = msgspec.structs.replace(recipe.spec, kind=kind, sharding=old.spec.sharding)
-    return LeafRecipe(recipe.origin, spec)
+    return recipe.with_spec(spec)
 
 
-def _of_one_kind(recipe: LeafRecipe) -> LeafRecipe:
+def _of_one_kind(recipe: Output) -> Output:
     """The arriving leaf in a format that has one kind of array."""
     if recipe.spec.kind is not LeafKind.NUMPY:
         return recipe
     spec = msgspec.structs.replace(recipe.spec, kind=LeafKind.ARRAY)
-    return msgspec.structs.replace(recipe, spec=spec)
+    return recipe.with_spec(spec)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from surgery_cli.draft.recipe import Draft, LeafRecipe
+from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.collisions import Collision, by_subtree, problem_of
@@ -94,14 +94,14 @@ def without(draft: Draft, gone: Mapping[LeafPath, LeafPath]) -> Draft:
         PlanError: nothing would be left, or a list of the optimizer state would have a hole.
     """
     emptied = _emptied(draft, gone)
-    leaves: dict[LeafPath, LeafRecipe] = {}
+    leaves: dict[LeafPath, Output] = {}
     for path, recipe in draft.leaves.items():
         if path not in gone:
             leaves[path] = recipe
         elif (container := gone[path].parent) in emptied:
             kind = "List" if isinstance(path[len(container)], int) else "Dict"
             spec = LeafSpec(kind=LeafKind.EMPTY, empty=kind)
-            leaves.setdefault(container, LeafRecipe(None, spec))
+            leaves.setdefault(container, Output.empty(spec))
     less = msgspec.structs.replace(draft, leaves=leaves, slots=slots_among(draft, leaves))
     _refuse_nothing(less)
     return _without_gaps(less, left=gone, asked=(), arrived=())
@@ -164,7 +164,7 @@ def _arranged(
     asked: Collection[LeafPath],
     *,
     is_copy: bool = False,
-) -> dict[LeafPath, LeafRecipe]:
+) -> dict[LeafPath, Output]:
     """Recipes under new paths; refuses two leaves on one path, and a ``fresh`` leaf above or below another.
 
     ``asked`` are the fresh paths that the edit gave itself; the others are those of twins.

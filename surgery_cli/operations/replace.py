@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft.effect import Effect, Sets, Takes
-from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef
+from surgery_cli.draft.recipe import Draft, LeafRef, Output
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene, Source
 from surgery_cli.operations.cast import step_to
@@ -87,7 +87,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
             )
         selected = scene.select(self, draft)
         name, source = scene.open(file)
-        changed: dict[LeafPath, LeafRecipe] = {}
+        changed: dict[LeafPath, Output] = {}
         gathering = Gathering()
         for path in selected:
             with gathering.catching(path=str(path)):
@@ -122,9 +122,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
         tail = match.tail.spelling if "%2" in start else str(match.tail)
         return find_leaf(file, source, f"{wanted}/{tail}" if tail else wanted, field="from")
 
-    def _grafted(
-        self, path: LeafPath, spec: LeafSpec, origin: LeafRef, donor: LeafSpec
-    ) -> LeafRecipe:
+    def _grafted(self, path: LeafPath, spec: LeafSpec, origin: LeafRef, donor: LeafSpec) -> Output:
         """The recipe for a leaf that is taken from ``origin``; it stays what it was, but for the chunks."""
         if donor.shape != spec.shape or _family(donor) != _family(spec):
             raise PlanError(
@@ -139,7 +137,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
                 else {}
             )
             kept = msgspec.structs.replace(spec, stored_bytes=donor.stored_bytes, **chunks)
-            return LeafRecipe(origin, kept)
+            return Output.of(origin, kept)
         if not self.cast:
             raise PlanError(
                 f"'{origin.path}' has another dtype than '{path}'",
@@ -148,7 +146,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
                 field="cast",
             )
         after = msgspec.structs.replace(spec, stored_bytes=None)
-        return LeafRecipe(origin, donor).then(step_to(path, donor, after))
+        return Output.of(origin, donor).then(step_to(path, donor, after))
 
 
 def _is_node(text: str, source: Source) -> bool:

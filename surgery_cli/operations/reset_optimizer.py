@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from surgery_cli.draft.recipe import SOURCE, Draft, LeafRecipe, is_numeric
+from surgery_cli.draft.recipe import SOURCE, Draft, Output, is_numeric
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.operations.set import Set
@@ -84,7 +84,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
                 fix="take `fill` out; to put another value into slots, `replace` them with that number",
                 field="fill",
             )
-        changed: dict[LeafPath, LeafRecipe] = {}
+        changed: dict[LeafPath, Output] = {}
         gathering = Gathering()
         for slot in slots:
             with gathering.catching(path=str(slot.path)):
@@ -110,7 +110,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
             reset = reset.noting(*_schedules_left(states, reset), *_others_left(whole, reset))
         return reset
 
-    def _reset(self, slot: Slot, draft: Draft) -> LeafRecipe:
+    def _reset(self, slot: Slot, draft: Draft) -> Output:
         if slot.takes_param:
             return taking_param(draft, slot, "reset")
         value = self.fill if slot.fresh is None else slot.fresh
@@ -152,11 +152,9 @@ def _fix_none(draft: Draft) -> str:
     return "name params or slots, or leave out the pattern to reset all slots"
 
 
-def _restarted_clocks(
-    slots: Iterable[Slot], draft: Draft, scene: Scene
-) -> dict[LeafPath, LeafRecipe]:
+def _restarted_clocks(slots: Iterable[Slot], draft: Draft, scene: Scene) -> dict[LeafPath, Output]:
     """The clocks of the slots, at the value at which the optimizer starts them."""
-    found: dict[LeafPath, LeafRecipe] = {}
+    found: dict[LeafPath, Output] = {}
     for path in dict.fromkeys(clock for slot in slots for clock in slot.clocks):
         recipe, clock = draft.leaves.get(path), draft.clock_at(path)
         if recipe is not None and clock is not None:
@@ -166,7 +164,7 @@ def _restarted_clocks(
     return found
 
 
-def _restarted_numbers(slots: Iterable[Slot], draft: Draft) -> dict[LeafPath, LeafRecipe]:
+def _restarted_numbers(slots: Iterable[Slot], draft: Draft) -> dict[LeafPath, Output]:
     """Running numbers of states all of whose slots are reset: over sums of old slots, new ones would be misjudged."""
     reset = {slot.path for slot in slots}
     owners = {slot.node.parent for slot in draft.slots.values() if slot.path in reset}
@@ -175,12 +173,12 @@ def _restarted_numbers(slots: Iterable[Slot], draft: Draft) -> dict[LeafPath, Le
         for slot in draft.slots.values()
         if slot.in_optimizer and slot.relation not in ("hole", "one") and slot.path not in reset
     }
-    found: dict[LeafPath, LeafRecipe] = {}
+    found: dict[LeafPath, Output] = {}
     for path, recipe in draft.leaves.items():
-        if path.parent not in owners or path.parent in partly or recipe.origin is None:
+        if path.parent not in owners or path.parent in partly or recipe.home is None:
             continue
-        if recipe.origin.source == SOURCE and recipe.origin.path in draft.running:
-            found[path] = refilled(draft, path, draft.running[recipe.origin.path])
+        if recipe.home.source == SOURCE and recipe.home.path in draft.running:
+            found[path] = refilled(draft, path, draft.running[recipe.home.path])
     return found
 
 
@@ -226,7 +224,7 @@ def _others_left(nodes: Collection[LeafPath], reset: Draft) -> list[Consequence]
     return [Consequence(f"{verb}, as no slot that restarts goes by it: {_named(kept)}")]
 
 
-def _below(nodes: Collection[LeafPath], draft: Draft) -> Iterator[tuple[LeafPath, LeafRecipe]]:
+def _below(nodes: Collection[LeafPath], draft: Draft) -> Iterator[tuple[LeafPath, Output]]:
     """The leaves below some nodes that no edit has changed."""
     for path, recipe in draft.leaves.items():
         if recipe.is_by_reference and any(path[:n] in nodes for n in range(1, len(path))):

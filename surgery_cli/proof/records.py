@@ -258,7 +258,7 @@ def digests_after(
     """
     found: dict[str, LeafDigest] = {}
     for path, recipe in draft.leaves.items():
-        origin = recipe.origin
+        origin = recipe.home
         if path in edited:
             found[record_key(written, path)] = edited[path]
         elif recipe.is_by_reference and origin is not None and origin.source in recorded:

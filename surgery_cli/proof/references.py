@@ -50,7 +50,7 @@ def other_than_planned(
 def _pairs(written: Checkpoint, plans: Iterable[ItemPlan]) -> Iterator[_Pair]:
     for plan in plans:
         for leaf in plan.leaves:
-            is_taken = leaf.way is not Way.ENCODE and leaf.recipe.is_by_reference
+            is_taken = leaf.way is not Way.ENCODE and leaf.output.is_by_reference
             if is_taken and leaf.spec.kind is not LeafKind.EMPTY and leaf.origin is not None:
                 item, path = written.item_of(leaf.draft_path)
                 yield _Pair(leaf, item, path)

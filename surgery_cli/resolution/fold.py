@@ -145,7 +145,7 @@ class Stage:
         """Raise the questions about the optimizer state that an edit of these leaves needs answered, each once."""
         if self.survey is None or not self.survey.open_questions:
             return
-        origins = (draft.leaves[path].origin for path in params)
+        origins = (draft.leaves[path].home for path in params)
         stored = [origin.path for origin in origins if origin and origin.source == SOURCE]
         problems = self.survey.questions_about(stored)
         if problems:

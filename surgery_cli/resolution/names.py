@@ -50,7 +50,7 @@ def _bad_key(path: LeafPath, draft: Draft) -> Problem | None:
 
     Keys that a leaf brings along are as they are, unless its name as a whole would be worse than where it was.
     """
-    origin = draft.leaves[path].origin
+    origin = draft.leaves[path].home
     came_from = origin.path if origin is not None else LeafPath()
     is_worse = bool(_fault(stored_name(path))) and not _fault(stored_name(came_from))
     brought = 0 if is_worse else _shared_tail(path, came_from)

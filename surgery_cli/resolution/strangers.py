@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from surgery_cli.draft.recipe import Draft, LeafRecipe
+from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
 from surgery_cli.optimizer.detect.survey import survey
@@ -21,7 +21,7 @@ class Strangers:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._arrived: dict[int, LeafRecipe] = {}
+        self._arrived: dict[int, Output] = {}
         """By identity: places change."""
 
     def see(self, before: Draft, after: Draft) -> None:

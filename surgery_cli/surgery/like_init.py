@@ -335,7 +335,7 @@ def check_draft(
         return drafted(longer).tree
 
     items = items_of(checkpoint, draft)
-    moved = {str(p): str(r.origin.path) for p, r in draft.leaves.items() if r.origin}
+    moved = {str(p): str(r.home.path) for p, r in draft.leaves.items() if r.home}
     former = former_paths(checkpoint, moved)
     held, _ = hold(script, draft.tree, draft.slots, items, attempt, former)
     refuse_breaches(held, script)

@@ -86,7 +86,7 @@ def _why_at_once(leaf: PlannedLeaf) -> str:
     """Why a leaf takes what it takes, in a sentence."""
     if leaf.way is not Way.ENCODE:
         return "it is copied as it is stored, one chunk at a time"
-    for step in leaf.recipe.steps:
+    for step in leaf.output.steps:
         if step.operation.cut is Cut.WHOLE:
             return f"`{_typed_name(step.operation)}` needs the whole leaf at once"
     stored, chunk = max(_chunks(leaf), key=lambda pair: pair[1])
@@ -106,8 +106,8 @@ def _typed_name(operation: Operation) -> str:
 
 def _chunks(leaf: PlannedLeaf) -> Iterator[tuple[LeafSpec, int]]:
     """What is read and written for a leaf, each with the bytes of its chunks."""
-    read = [leaf.recipe.spec]
-    for step in leaf.recipe.steps:
+    read = [leaf.output.spec]
+    for step in leaf.output.steps:
         read += [step.before, *(operand.spec for operand in step.operands)]
         if step.measured_from is not None:
             read.append(step.measured_from.spec)

@@ -134,7 +134,7 @@ def unread_notes(plans: Mapping[str, ItemPlan]) -> list[Remark]:
         leaf
         for plan in plans.values()
         for leaf in plan.of(Way.GRAFT, Way.RAW)
-        if leaf.recipe.origin is not None and leaf.recipe.origin.source != SOURCE
+        if leaf.output.home is not None and leaf.output.home.source != SOURCE
     ]
     if not unread:
         return []

@@ -187,7 +187,7 @@ def look_at_hidden_twins(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
 def _is_touched(path: LeafPath, draft: Draft) -> bool:
     """True if a leaf of the source has another value or no longer stands at its place."""
     recipe = draft.leaves.get(path)
-    return recipe is None or not recipe.is_by_reference or recipe.origin != LeafRef(SOURCE, path)
+    return recipe is None or not recipe.is_by_reference or recipe.home != LeafRef(SOURCE, path)
 
 
 def look_at_restarts(checkpoint: Checkpoint, draft: Draft) -> list[Look]:

@@ -42,7 +42,7 @@ def costs(prepared: Prepared, options: Options, destination: Path | None) -> dic
     for name, plan in prepared.plans.items():
         for leaf in plan.of(Way.ENCODE):
             written += leaf.spec.bytes
-            read += read_bytes(leaf.recipe)
+            read += read_bytes(leaf.output.recipe)
         raw = plan.of(Way.RAW)
         if prepared.compact[name]:
             raw = plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW)
@@ -159,7 +159,7 @@ def assumed(draft: Draft) -> list[reports.Assumed]:
 def changed_leaf(draft: Draft, path: LeafPath, names: Names, sources: Names) -> reports.ChangedLeaf:
     """An output leaf with what it is made of; ``names`` and ``sources``: how the document names leaves."""
     recipe = draft.leaves[path]
-    origin = recipe.origin
+    origin = recipe.home
     before = None
     where = None
     if origin is not None:

@@ -26,17 +26,17 @@ from surgery_cli.words.notes import Consequence, Remark
 def _goes_on(slot: Slot, draft: Draft) -> bool:
     """True for a slot that keeps values of the checkpoint itself."""
     recipe = draft.leaves[slot.path]
-    is_own = recipe.origin is not None and recipe.origin.source == SOURCE
+    is_own = recipe.home is not None and recipe.home.source == SOURCE
     return is_own and not has_restarted(slot, draft)
 
 
 def _others_of(slot: Slot, draft: Draft) -> tuple[str, ...]:
     """The other checkpoints whose leaf of this path has a part in a slot that an edit names."""
     recipe = draft.leaves.get(slot.path)
-    if recipe is None or recipe.policy == "donor" or not (recipe.steps or recipe.origin):
+    if recipe is None or recipe.policy == "donor" or not (recipe.steps or recipe.home):
         return ()
     refs = [operand.ref for step in recipe.steps for operand in step.operands]
-    refs += [recipe.origin] if recipe.origin is not None else []
+    refs += [recipe.home] if recipe.home is not None else []
     return tuple(
         dict.fromkeys(r.source for r in refs if r.source != SOURCE and r.path == slot.path)
     )
@@ -100,7 +100,7 @@ class Comparison:
         """What becomes of slots that go on under a clock which was itself taken from a donor."""
         found = []
         for path, recipe in draft.leaves.items():
-            origin, clock = recipe.origin, draft.clocks.get(path)
+            origin, clock = recipe.home, draft.clocks.get(path)
             if origin is None or origin.source == SOURCE or clock is None or recipe.steps:
                 continue
             own = [s for s in draft.slots.values() if path in s.clocks and _goes_on(s, draft)]

@@ -114,7 +114,7 @@ def test_two_members_leave_room_for_three_blocks_and_twenty_for_one() -> None:
     def needed(members: int) -> int:
         others = tuple(Operand(str(n), LeafRef(str(n), path), spec) for n in range(1, members))
         step = Step(Average(with_=""), path, spec, spec, others)
-        recipe = evaluation.LeafRecipe(LeafRef("", path), spec, (step,))
+        recipe = evaluation.Recipe(LeafRef("", path), spec, (step,))
         return evaluation.working_bytes(recipe, spec.shape, 1 << 17) + 2 * spec.bytes
 
     assert 5 * 16_000_000 < needed(2) <= 256 * MIB // 3

@@ -117,7 +117,7 @@ def test_a_donors_tree_takes_a_free_place():
         InsertItem(at="batch_stats", with_="donor", from_="stats"),
         open_source=of_donor({"stats": {"mean": B, "none": None}, "other": W}),
     )
-    assert {str(p): (r.origin.source, str(r.origin.path)) for p, r in draft.leaves.items()} == {
+    assert {str(p): (r.home.source, str(r.home.path)) for p, r in draft.leaves.items()} == {
         "params/a": ("", "params/a"),
         "batch_stats/mean": ("donor", "stats/mean"),
         "batch_stats/none": ("donor", "stats/none"),
@@ -131,7 +131,7 @@ def test_a_donors_tree_replaces_one_of_the_same_structure_and_twins_follow_as_fo
         InsertItem(at="params", with_="donor", optimizer="reset"),
         open_source=of_donor({"a": W, "b": B}),
     )
-    assert draft.leaves[("params", "a")].origin.source == "donor"
+    assert draft.leaves[("params", "a")].home.source == "donor"
     assert draft.outcomes[0].leaves == 2
     assert draft.outcomes[0].twins == {"reset": 4}
 
@@ -263,7 +263,7 @@ def test_arrays_of_numpy_stand_in_for_those_of_jax():
         InsertItem(at="batch_stats", with_="d"),
         open_source=of_donor({"mean": as_numpy}),
     )
-    assert draft.leaves[("batch_stats", "mean")].origin.source == "d"
+    assert draft.leaves[("batch_stats", "mean")].home.source == "d"
     assert draft.leaves[("batch_stats", "mean")].spec.kind is LeafKind.ARRAY
 
 

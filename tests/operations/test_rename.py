@@ -382,7 +382,7 @@ def test_a_hundred_thousand_leaves_move_by_one_pattern():
     tree = {f"layer_{i}": {f"w{j}": W for j in range(100)} for i in range(1000)}
     draft = resolved(HandBuilt(tree), Rename(at="layer_*/*", to=r"blocks/\1/\2"))
     assert len(draft.leaves) == 100_000
-    assert str(draft.leaves[next(iter(draft.leaves))].origin.path) == "layer_0/w0"
+    assert str(draft.leaves[next(iter(draft.leaves))].home.path) == "layer_0/w0"
 
 
 def test_the_empty_leaf_that_stands_for_a_node_moves_with_it():

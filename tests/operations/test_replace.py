@@ -82,7 +82,7 @@ def test_a_number_replaces_no_key_string_or_boolean(spec: LeafSpec) -> None:
 def grafts(edit: Replace, tree: dict, **sources: ArraySource) -> dict[str, LeafRef]:
     """Where the leaves come from, by path, for those that the edit changed."""
     draft = edit.rewrite(draft_of(tree), ArrayScene(**sources))
-    return {str(p): draft.leaves[p].origin for p in draft.changed}
+    return {str(p): draft.leaves[p].home for p in draft.changed}
 
 
 def test_a_subtree_is_taken_from_the_same_paths_without_a_step() -> None:
@@ -93,7 +93,7 @@ def test_a_subtree_is_taken_from_the_same_paths_without_a_step() -> None:
     assert scene.carried_leaves == draft.changed
     for path in draft.changed:
         recipe = draft.leaves[path]
-        assert recipe.origin == LeafRef("donor", path)
+        assert recipe.home == LeafRef("donor", path)
         assert recipe.is_by_reference
 
 
@@ -222,7 +222,7 @@ def test_sharding_stays_the_targets_and_chunks_become_the_donors() -> None:
     stored = msgspec.structs.replace(
         tree.leaves[path].spec, sharding='{"own": 1}', chunk_shape=(2,)
     )
-    recipe = msgspec.structs.replace(tree.leaves[path], spec=stored)
+    recipe = tree.leaves[path].with_spec(stored)
     draft = Replace(at="w", with_="d").rewrite(
         tree.with_leaves({path: recipe}), ArrayScene(d=donor)
     )

@@ -88,7 +88,7 @@ def test_slots_of_a_param_that_is_an_exception_go_on(except_: str) -> None:
 def test_copies_of_params_take_the_params_values() -> None:
     draft = resolved(state("schedule_free_sgd"), ResetOptimizer())
     path = LeafPath(("opt_state", "z", "Dense_0", "kernel"))
-    assert draft.leaves[path].origin == LeafRef("", LeafPath(("params", "Dense_0", "kernel")))
+    assert draft.leaves[path].home == LeafRef("", LeafPath(("params", "Dense_0", "kernel")))
     assert draft.leaves[path].steps == ()
 
 

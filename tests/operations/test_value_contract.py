@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
-from surgery_cli.draft.recipe import LeafRecipe, LeafRef
+from surgery_cli.draft.recipe import LeafRef, Recipe
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.normalize import Normalize
@@ -53,7 +53,7 @@ def test_a_twin_that_follows_a_measurement_reads_the_sources_of_its_param() -> N
     (operation,) = Normalize().carry(slot) or ()
     draft = draft_of({"params/w": np.ones(3, np.float32), "opt/mu/w": np.ones(3, np.float32)})
     twin = draft.leaves[path]
-    param = LeafRecipe(LeafRef("donor", path_of("w")), twin.spec)
+    param = Recipe(LeafRef("donor", path_of("w")), twin.spec)
     step = operation.step_on_twin(path, twin.spec, ArrayScene(), param)
     assert step.measured_from == param
     assert twin.then(step).sources == {"", "donor"}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from surgery_cli.compute.host import HostKit
-from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef, Step
+from surgery_cli.draft.recipe import Draft, LeafRef, Recipe, Step
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Operation, Place
 from surgery_cli.resolution.selection import select
@@ -90,7 +90,7 @@ def followed(
 ) -> Any:
     """A twin after an operation that ``carry`` gave, with its param as it was before the edit."""
     scene = scene or ArrayScene()
-    recipe = LeafRecipe(LeafRef("", KERNEL), spec_of(param))
+    recipe = Recipe(LeafRef("", KERNEL), spec_of(param))
     step = operation.step_on_twin(path_of("opt_state/mu"), spec_of(twin), scene, recipe)
     return computed(step, twin, param, scene=scene)
 

@@ -141,7 +141,7 @@ def test_a_normalized_param_scales_its_twins_by_its_own_measured_norm() -> None:
     (step,) = after.leaves[path].steps
     assert isinstance(step.operation, ScaleByMeasured)
     assert step.operation.power == -2
-    assert step.measured_from == draft.leaves[draft.slots[path].param]
+    assert step.measured_from == draft.leaves[draft.slots[path].param].recipe
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_copies_of_params_take_the_very_values_of_a_new_param(chosen: str | None
     )
     z = after.leaves[LeafPath(("opt_state", "z", "Dense_0", "kernel"))]
     param = after.leaves[LeafPath(("params", "Dense_0", "kernel"))]
-    assert z.origin == param.origin
+    assert z.home == param.home
     assert [(s.operation, s.path) for s in z.steps] == [(s.operation, s.path) for s in param.steps]
 
 
@@ -220,7 +220,7 @@ def test_a_replaced_param_brings_the_donors_slots() -> None:
     after = edited(draft_of("adam", "adam"), Replace(at="params/Dense_0", with_="other"), donor)
     for field in ("mu", "nu"):
         path = LeafPath(("opt_state", 0, field, "Dense_0", "kernel"))
-        assert after.leaves[path].origin == LeafRef("other", path)
+        assert after.leaves[path].home == LeafRef("other", path)
         assert after.leaves[path].steps == ()
     assert any("'other'" in note for note in after.notes)
 
@@ -230,7 +230,7 @@ def test_a_donor_without_optimizer_state_warms_the_slots() -> None:
         draft_of("adam"), Replace(at="params/Dense_0", with_="other"), tree_of({"params": PARAMS})
     )
     path = LeafPath(("opt_state", 0, "nu", "Dense_0", "kernel"))
-    assert after.leaves[path].origin == LeafRef(SOURCE, path)
+    assert after.leaves[path].home == LeafRef(SOURCE, path)
     assert operations(after, str(path)) == [FillMean()]
 
 

@@ -109,8 +109,8 @@ def edited(case: Case, done: Trained) -> Edited:
     for path, recipe in draft.leaves.items():
         if recipe.steps:
             values[path] = _computed(recipe, sources)
-        elif recipe.origin is not None and recipe.origin.path != path:
-            values[path] = values[recipe.origin.path]
+        elif recipe.home is not None and recipe.home.path != path:
+            values[path] = values[recipe.home.path]
     return _edited(draft, values, [look.note for look in looks if look.note])
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from surgery_cli.draft.recipe import SOURCE, LeafRecipe
+from surgery_cli.draft.recipe import SOURCE, Output
 from surgery_cli.optimizer.assumptions import ZERO_START, Assumption, usual_start
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.optimizer.knowledge.kinds import Field
@@ -67,9 +67,9 @@ def left_of(fresh: float | None, *, stays: bool) -> float | None:
     return fresh if stays or fresh == 0 else None
 
 
-def as_gathered(slot: Slot, recipe: LeafRecipe) -> Slot:
+def as_gathered(slot: Slot, recipe: Output) -> Slot:
     """The slot as it is after the edits so far: where they filled it anew, its count tells nothing of its start."""
-    is_own = recipe.origin is not None and recipe.origin.source == SOURCE
+    is_own = recipe.home is not None and recipe.home.source == SOURCE
     if slot.faded is None or (is_own and goes_on(step.operation.name for step in recipe.steps)):
         return slot
     return faded_unknown(slot, "an edit before changed its values, while its count went on")

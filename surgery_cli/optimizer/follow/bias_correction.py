@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from surgery_cli.draft.effect import Scales, Sets, keeps_size
-from surgery_cli.draft.recipe import SOURCE, Draft, LeafRecipe, LeafRef
+from surgery_cli.draft.recipe import SOURCE, Draft, LeafRef, Output
 from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted, is_fresh
 from surgery_cli.optimizer.follow.decays import Decays, decays_of
 from surgery_cli.optimizer.slots import Slot
@@ -224,7 +224,7 @@ def _driven(path: LeafPath, draft: Draft) -> list[Slot]:
     return [slot for slot in draft.slots.values() if path in slot.clocks]
 
 
-def _set_to(recipe: LeafRecipe) -> int | None:
+def _set_to(recipe: Output) -> int | None:
     number = filled_with(recipe)
     return None if number is None else int(number)
 
@@ -255,7 +255,7 @@ def _first_left(square: Slot, draft: Draft) -> float:
     return max((1.0 if part is None else part for part in parts), default=1.0)
 
 
-def _part_left(recipe: LeafRecipe) -> float | None:
+def _part_left(recipe: Output) -> float | None:
     """The part of a leaf's size that edits which name it leave; None if nobody knows."""
     part: float | None = 1.0
     for step in recipe.steps:
@@ -284,7 +284,7 @@ def _may_be_warm(slot: Slot, draft: Draft) -> bool:
     param = draft.leaves.get(slot.param)
     if param is None:
         return False
-    has_old_values = param.origin is not None and param.origin.source == SOURCE and not param.steps
+    has_old_values = param.home is not None and param.home.source == SOURCE and not param.steps
     if has_old_values:
         return False
     return not any(step.operation.effect == Scales(0) for step in param.steps)

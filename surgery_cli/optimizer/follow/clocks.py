@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef, is_numeric
+from surgery_cli.draft.recipe import Draft, LeafRef, Output, is_numeric
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.paths import LeafPath
@@ -45,7 +45,7 @@ def refuse_half_resets(draft: Draft) -> None:
 
 
 def _half_reset(
-    path: LeafPath, clock: Clock, kept: list[Slot], driven: int, recipe: LeafRecipe
+    path: LeafPath, clock: Clock, kept: list[Slot], driven: int, recipe: Output
 ) -> Problem:
     by_reset = recipe.policy == "reset"  # of `reset-optimizer`, which takes no policy
     leave = "take `clocks: true` out, or reset all its slots: `reset-optimizer` without a pattern"
@@ -76,7 +76,7 @@ def _unknown_slots(path: LeafPath, clock: Clock) -> Problem:
     )
 
 
-def is_fresh(recipe: LeafRecipe, clock: Clock) -> bool:
+def is_fresh(recipe: Output, clock: Clock) -> bool:
     """True if the plan sets the clock to the number from which the optimizer counts."""
     return filled_with(recipe) == clock.fresh
 
@@ -87,21 +87,21 @@ def has_restarted(slot: Slot, draft: Draft) -> bool:
     if slot.relation in ("hole", "one") or not is_numeric(recipe.spec):
         return True
     if slot.takes_param:
-        return recipe.policy == "reset" or recipe.origin == draft.leaves[slot.param].origin
+        return recipe.policy == "reset" or recipe.home == draft.leaves[slot.param].home
     number = filled_with(recipe)
     return number is not None and slot.fresh in (None, number)
 
 
-def filled_with(recipe: LeafRecipe, before: float | None = None) -> float | None:
+def filled_with(recipe: Output, before: float | None = None) -> float | None:
     """The one number that every element of a leaf will be, where the steps tell it; ``before`` is what each one was."""
     for step in recipe.steps:
         before = step.operation.filled(before)
     return before
 
 
-def standing(recipe: LeafRecipe, number: Callable[[LeafRef], float | None]) -> float | None:
+def standing(recipe: Output, number: Callable[[LeafRef], float | None]) -> float | None:
     """What a scalar stands at after the edits so far, of which ``number`` reads a stored one; None if not known."""
     filled = filled_with(recipe)
-    if filled is not None or recipe.origin is None:
+    if filled is not None or recipe.home is None:
         return filled
-    return filled_with(recipe, number(recipe.origin))
+    return filled_with(recipe, number(recipe.home))

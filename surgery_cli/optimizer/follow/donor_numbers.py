@@ -71,7 +71,7 @@ def shared_numbers(
     slot: Slot, other: Slot, donor: str, draft: Draft, scene: Scene
 ) -> Iterator[Shared]:
     """The numbers by which a slot goes, beside those of its counterpart in the donor."""
-    origin = draft.leaves[slot.path].origin
+    origin = draft.leaves[slot.path].home
     if origin is None or origin.source != SOURCE:
         return
     here, there = scene.survey_of(SOURCE), scene.survey_of(donor)
@@ -81,8 +81,8 @@ def shared_numbers(
         if name not in theirs or recipe is None:
             continue
         ours = filled_with(recipe)
-        if ours is None and recipe.origin is not None and not recipe.steps:
-            ours = _read(recipe.origin, scene)
+        if ours is None and recipe.home is not None and not recipe.steps:
+            ours = _read(recipe.home, scene)
         said = here.hyperparams.get(path, "")
         yield Shared(path, said, _read(LeafRef(donor, theirs[name]), scene), ours)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from surgery_cli.draft.recipe import Draft, LeafRecipe, LeafRef
+from surgery_cli.draft.recipe import Draft, LeafRef, Output
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, standing
@@ -31,7 +31,7 @@ class Taken(msgspec.Struct):
     change the steps alone.
     """
 
-    recipes: dict[LeafPath, LeafRecipe] = {}
+    recipes: dict[LeafPath, Output] = {}
     because: str = ""
     assumed: str = ""
     clocks: tuple[Clocked, ...] = ()
@@ -49,7 +49,7 @@ class Donors:
         """Recipes for all ``slots``, from the donor's slots of the param ``origin``."""
         tree = self._scene.open(origin.source)[1].tree
         theirs = self._of(origin.source).get(origin.path, [])
-        found: dict[LeafPath, LeafRecipe] = {}
+        found: dict[LeafPath, Output] = {}
         pairs: list[tuple[Slot, Slot]] = []
         for slot in slots:
             other = _counterpart(slot, theirs)
@@ -83,7 +83,7 @@ class Donors:
     def _of_another_kind(self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft) -> str:
         """Why some slots are not known to hold the same as those of the donor; values are read only for this."""
         for slot, other in pairs:
-            ours = self._told(slot, draft.leaves[slot.path].origin)
+            ours = self._told(slot, draft.leaves[slot.path].home)
             theirs = self._told(other, LeafRef(donor, other.path))
             if ours.power is None:
                 said = f"which optimizer keeps '{slot.node}' here is not known, nor if both are of one kind"
@@ -113,7 +113,7 @@ class Donors:
 
     def _clock_of_donor(self, path: LeafPath, draft: Draft) -> Clock | None:
         """What a clock counts that was itself taken from a donor."""
-        origin = draft.leaves[path].origin if path in draft.leaves else None
+        origin = draft.leaves[path].home if path in draft.leaves else None
         return self._scene.survey_of(origin.source).clocks.get(origin.path) if origin else None
 
     def _standing(self, path: LeafPath, draft: Draft) -> float | None:
@@ -149,7 +149,7 @@ def _counterpart(slot: Slot, theirs: Sequence[Slot]) -> Slot | None:
     return found[0] if len(found) == 1 else None
 
 
-def _grafted(origin: LeafRef, donor: LeafSpec, own: LeafSpec, path: LeafPath) -> LeafRecipe | None:
+def _grafted(origin: LeafRef, donor: LeafSpec, own: LeafSpec, path: LeafPath) -> Output | None:
     """The recipe of a slot that is taken from a donor, in the slot's own dtype."""
     from surgery_cli.operations.cast import step_to
 
@@ -160,9 +160,9 @@ def _grafted(origin: LeafRef, donor: LeafSpec, own: LeafSpec, path: LeafPath) ->
             write_shape=donor.write_shape,
             stored_bytes=donor.stored_bytes,
         )
-        return LeafRecipe(origin, spec, policy="donor")
+        return Output.of(origin, spec, "donor")
     try:
         step = step_to(path, donor, msgspec.structs.replace(own, stored_bytes=None))
     except PlanError:
         return None
-    return LeafRecipe(origin, donor).then(step, policy="donor")
+    return Output.of(origin, donor).then(step, policy="donor")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from surgery_cli.draft.recipe import Draft, LeafRecipe, Step
+from surgery_cli.draft.recipe import Draft, Output, Recipe, Step
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 
 
-def refilled(draft: Draft, path: LeafPath, value: float, policy: str = "reset") -> LeafRecipe:
+def refilled(draft: Draft, path: LeafPath, value: float, policy: str = "reset") -> Output:
     """The slot, or the number beside slots, with ``value`` in every element."""
     from surgery_cli.operations.slot_steps import FillFresh
 
@@ -20,7 +20,7 @@ def refilled(draft: Draft, path: LeafPath, value: float, policy: str = "reset") 
     return recipe.then(step, policy=policy)
 
 
-def taking_param(draft: Draft, slot: Slot, policy: str) -> LeafRecipe:
+def taking_param(draft: Draft, slot: Slot, policy: str) -> Output:
     """The slot as a copy of what its param becomes: the same origin and the same steps.
 
     Raises:
@@ -42,7 +42,7 @@ def taking_param(draft: Draft, slot: Slot, policy: str) -> LeafRecipe:
     steps = param.steps
     if steps:
         steps = (*steps[:-1], msgspec.structs.replace(steps[-1], after=spec))
-    recipe = LeafRecipe(param.origin, spec, steps, policy)
+    recipe = Output(Recipe(param.recipe.origin, spec, steps), param.home, policy)
     if own.dtype != spec.dtype:
         recipe = recipe.then(step_to(slot.path, spec, own))
     return recipe

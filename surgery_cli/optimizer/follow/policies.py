@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from surgery_cli.draft.effect import Keeps, Scales, default_policy, is_new, may_be_negative
-from surgery_cli.draft.recipe import SOURCE, Draft, LeafRecipe, is_numeric
+from surgery_cli.draft.recipe import SOURCE, Draft, Output, is_numeric
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.detect.starts import as_gathered
@@ -98,7 +98,7 @@ class _Carrying:
         scene: Scene,
         edited: frozenset[LeafPath],
     ) -> None:
-        self.changed: dict[LeafPath, LeafRecipe] = {}
+        self.changed: dict[LeafPath, Output] = {}
         self._draft, self._edit, self._before = draft, edit, before
         self._policy, self._scene, self._edited = policy, scene, edited
         self._donors = Donors(scene)
@@ -206,7 +206,7 @@ class _Carrying:
 
     def _apply(self, slot: Slot, operations: Iterable[LeafOperation], policy: str) -> None:
         recipe = self._draft.leaves[slot.path]
-        param = self._before.leaves[slot.param]
+        param = self._before.leaves[slot.param].recipe
         for operation in operations:
             step = operation.step_on_twin(slot.path, recipe.spec, self._scene, param)
             recipe = recipe.then(step)
@@ -274,7 +274,7 @@ class _Carrying:
 
     def _graft(self, param: LeafPath, slots: list[Slot]) -> bool:
         """Take the twins from where the param was taken; False if they are not all there."""
-        origin = self._draft.leaves[param].origin
+        origin = self._draft.leaves[param].home
         if not slots or not _is_taken(param, self._draft, self._before) or origin is None:
             return False
         taken = self._donors.twins(origin, slots, self._draft)
@@ -313,8 +313,8 @@ def _half_told(told: Slot, missing: Slot) -> Problem:
 
 def _is_taken(param: LeafPath, draft: Draft, before: Draft) -> bool:
     """True for a param that the edit took from elsewhere."""
-    origin = draft.leaves[param].origin
-    return origin is not None and origin != before.leaves[param].origin
+    origin = draft.leaves[param].home
+    return origin is not None and origin != before.leaves[param].home
 
 
 def _refuse_policy(edit: LeafOperation, policy: str | None, *, takes: bool) -> None:
@@ -353,7 +353,7 @@ def _refuse_negative(draft: Draft, edit: LeafOperation, edited: Iterable[LeafPat
 
 def _why_nonnegative(path: LeafPath, draft: Draft) -> str:
     """Why the optimizer's leaf at ``path`` is never below 0; '' if it may be."""
-    slot, origin = draft.slots.get(path), draft.leaves[path].origin
+    slot, origin = draft.slots.get(path), draft.leaves[path].home
     if slot is not None and slot.is_even and slot.relation != "hole":
         return f"{slot.name} of {slot.optimizer} holds squares or magnitudes; the optimizer takes roots of them"
     if origin is not None and origin.source == SOURCE and origin.path in draft.nonnegative:

@@ -61,7 +61,7 @@ def came_from_elsewhere(before: Draft, after: Draft) -> list[LeafPath]:
     found = []
     for path in after.slots:
         recipe = after.leaves[path]
-        is_new = recipe.origin is not None and recipe.origin.source != SOURCE
+        is_new = recipe.home is not None and recipe.home.source != SOURCE
         if is_new and before.leaves.get(path) is not recipe:
             found.append(path)
     return found
@@ -76,8 +76,8 @@ def _meant(slot: Slot, draft: Draft, effect: Effect, scene: Scene) -> tuple[Slot
     """The slots from which the values of one come, as their own checkpoints know them; none if nobody does."""
     recipe = draft.leaves[slot.path]
     match effect:
-        case Takes() if recipe.origin is not None:
-            refs = [recipe.origin]
+        case Takes() if recipe.home is not None:
+            refs = [recipe.home]
         case Means():
             refs = [operand.ref for operand in recipe.steps[-1].operands]
         case _:
@@ -119,7 +119,7 @@ def _open(slot: Slot, draft: Draft, scene: Scene) -> Slot:
     """The slot as one of which no more is known than metadata tells; what this run was told holds for this run."""
     if slot.known_by in ("word", "run"):
         return msgspec.structs.replace(slot, known_by="run")
-    origin = draft.leaves[slot.path].origin
+    origin = draft.leaves[slot.path].home
     path = origin.path if origin is not None else slot.path
     base = scene.survey_of(SOURCE).slots.get(path)
     known: dict[str, object] = {"power": None, "assumed": None}

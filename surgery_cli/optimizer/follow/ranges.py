@@ -70,7 +70,7 @@ def refuse_out_of_range(
     problems: list[Problem] = []
     for path in draft.changed:
         recipe = draft.leaves[path]
-        origin = recipe.origin
+        origin = recipe.home
         if origin is None or origin.source != SOURCE or not recipe.steps:
             continue
         clock = draft.clocks.get(origin.path)

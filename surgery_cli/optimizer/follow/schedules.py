@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from surgery_cli.draft.effect import keeps_size
-from surgery_cli.draft.recipe import SOURCE, Draft, LeafRecipe
+from surgery_cli.draft.recipe import SOURCE, Draft, Output
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.tree.dtypes import is_integer
 from surgery_cli.tree.paths import LeafPath
@@ -48,11 +48,11 @@ def _schedule_of(path: LeafPath) -> LeafPath | None:
     return LeafPath((*path[:at], _STATES, path[at + 1]))
 
 
-def _is_set(recipe: LeafRecipe, state: Collection[LeafPath], draft: Draft) -> bool:
+def _is_set(recipe: Output, state: Collection[LeafPath], draft: Draft) -> bool:
     """True if an edit gives the number a value which its schedule does not come along with."""
     if any(not keeps_size(step.operation.effect) for step in recipe.steps):
         return True
-    is_theirs = recipe.origin is not None and recipe.origin.source != SOURCE
+    is_theirs = recipe.home is not None and recipe.home.source != SOURCE
     return is_theirs and all(map(draft.is_untouched, state))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from surgery_cli.draft.recipe import LeafRecipe
+from surgery_cli.draft.recipe import Output
 from surgery_cli.store.open.item import Item, PytreeItem, StoredLeaf
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.orbax.zarr import ArrayDocument, new_document, revised
@@ -44,7 +44,7 @@ class PlannedLeaf(msgspec.Struct, frozen=True, gc=False):
 
     path: LeafPath
     draft_path: LeafPath
-    recipe: LeafRecipe
+    output: Output
     way: Way
     name: str
     origin: Item | None = None
@@ -54,7 +54,7 @@ class PlannedLeaf(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def spec(self) -> LeafSpec:
-        return self.recipe.spec
+        return self.output.spec
 
     @property
     def origin_array(self) -> StoredArray:
@@ -97,7 +97,7 @@ class ItemPlan(msgspec.Struct, frozen=True, dict=True):
     def is_untouched(self) -> bool:
         """True if every leaf stays where and as it was, and none is gone."""
         same = all(
-            leaf.recipe.is_by_reference
+            leaf.output.is_by_reference
             and leaf.origin is self.item
             and leaf.origin_path == leaf.path
             for leaf in self.leaves
@@ -109,7 +109,7 @@ def planned(
     item: Item,
     path: LeafPath,
     draft_path: LeafPath,
-    recipe: LeafRecipe,
+    output: Output,
     origin: Item | None,
     origin_path: LeafPath | None,
 ) -> PlannedLeaf:
@@ -120,25 +120,25 @@ def planned(
     array = stored.array if stored is not None else None
     if array is not None and origin is item and origin_path == path:
         name = array.name  # as it is stored, where no `_METADATA` ties names to paths
-        if not recipe.steps:
-            return PlannedLeaf(path, draft_path, recipe, Way.KEEP, name, origin, path, array)
+        if not output.steps:
+            return PlannedLeaf(path, draft_path, output, Way.KEEP, name, origin, path, array)
     else:
         name = stored_name(path)
-    way = _way(item, name, recipe, origin, stored)
-    document = _document(item, name, recipe.spec, array) if way is Way.ENCODE else None
-    return PlannedLeaf(path, draft_path, recipe, way, name, origin, origin_path, array, document)
+    way = _way(item, name, output, origin, stored)
+    document = _document(item, name, output.spec, array) if way is Way.ENCODE else None
+    return PlannedLeaf(path, draft_path, output, way, name, origin, origin_path, array, document)
 
 
 def _way(
-    item: Item, name: str, recipe: LeafRecipe, origin: Item | None, stored: StoredLeaf | None
+    item: Item, name: str, output: Output, origin: Item | None, stored: StoredLeaf | None
 ) -> Way:
-    if not recipe.spec.has_array:
+    if not output.spec.has_array:
         return Way.NONE
     if not isinstance(item, PytreeItem):
         return Way.ENCODE if is_converted(item) else Way.NONE
     if _stays_inline(item, origin, stored):
         return Way.NONE
-    if recipe.steps or not isinstance(origin, PytreeItem) or stored is None:
+    if output.steps or not isinstance(origin, PytreeItem) or stored is None:
         return Way.ENCODE
     if stored.array is None or origin.store is None:
         return Way.ENCODE

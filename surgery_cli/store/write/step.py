@@ -52,10 +52,10 @@ def plan_items(
             continue
         item = items[name]
         origin, origin_path = None, None
-        if recipe.origin is not None:
-            holder = checkpoint if recipe.origin.source == SOURCE else donors[recipe.origin.source]
+        if recipe.home is not None:
+            holder = checkpoint if recipe.home.source == SOURCE else donors[recipe.home.source]
             if isinstance(holder, Checkpoint):
-                origin, origin_path = holder.item_of(recipe.origin.path)
+                origin, origin_path = holder.item_of(recipe.home.path)
         leaves[name].append(planned(item, inner, path, recipe, origin, origin_path))
     if strangers:
         raise PlanError.of(strangers)
