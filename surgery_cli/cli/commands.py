@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from surgery_cli.plan import Plan
     from surgery_cli.reports import Preview
     from surgery_cli.surgery import Options
+
+Said = TypeVar("Said", bound="Preview")
 
 
 @taking(output=output)
@@ -194,14 +196,13 @@ def run_plan(
         found = surgery.plan(
             source, plan, destination=destination, options=options, say=saying(output)
         )
-        _reword(found, reworded)
-        _print_preview(found, output)
+        _print_preview(_said(found, reworded), output)
         return 0
     with progress(output) as listener:
         report = surgery.apply(
             source, destination, plan, options=options, listener=listener, say=saying(output)
         )
-    _reword(report, reworded)
+    report = _said(report, reworded)
     print_report(
         report,
         output,
@@ -212,9 +213,15 @@ def run_plan(
     return 0
 
 
-def _reword(document: Preview, reworded: Callable[[str], str]) -> None:
-    document.notes = list(map(reworded, document.notes))
-    document.consequences = list(map(reworded, document.consequences))
+def _said(document: Said, reworded: Callable[[str], str]) -> Said:
+    """The document with its notes as ``reworded`` puts them."""
+    import msgspec
+
+    return msgspec.structs.replace(
+        document,
+        notes=list(map(reworded, document.notes)),
+        consequences=list(map(reworded, document.consequences)),
+    )
 
 
 def _print_preview(document: object, output: Output) -> None:

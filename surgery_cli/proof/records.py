@@ -1,19 +1,14 @@
-"""``surgery.json``: what was done to a checkpoint, from what, and the digests that prove it."""
+"""Where the record of a checkpoint stands, which leaves it names, and what it says of the sources of a draft."""
 
 from __future__ import annotations
 
-import hashlib
-import platform
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from surgery_cli import __version__
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.engine.checked_source import CheckedSource, Recorded
 from surgery_cli.engine.digests import LeafDigest
@@ -21,114 +16,18 @@ from surgery_cli.engine.reading import CountedSource
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
-from surgery_cli.optimizer.detect.settled import Settled
+from surgery_cli.proof.surgery_json import OF_ONE_FILE, Record, decoded, encoded
 from surgery_cli.store.filesystem.listing import Listing, holds_pytree
 from surgery_cli.store.locate.items import step_items
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.step import RECORD
 from surgery_cli.tree.paths import LeafPath
 
-PACKAGES = ("orbax-checkpoint", "tensorstore", "numpy", "jax", "flax", "optax")
-
-
-class Record(msgspec.Struct, kw_only=True):
-    """The content of ``surgery.json``. The keys of ``digests`` are those of ``record_key``."""
-
-    schema_version: int = 1
-    content: str = ""
-    """SHA-256 of the whole file as it is without this digest; empty in records of before."""
-    surgery: str
-    versions: dict[str, str]
-    written: str
-    """UTC, ISO 8601."""
-    source: str
-    source_fingerprint: str
-    donors: dict[str, str] = {}
-    """Fingerprints of the other sources that leaves were taken from, by name."""
-    draft: str
-    plan: dict[str, Any]
-    leaves: list[dict[str, Any]]
-    removed: list[str] = []
-    notes: list[str] = []
-    """What the preview said of the edits: the members of an average, slots that are kept."""
-    assumptions: list[dict[str, Any]] = []
-    """What twins followed by without proof, as the preview named it."""
-    slots: list[Settled] = []
-    """What is known of the optimizer's slots beyond what metadata tell, so that no later run need be told again."""
-    verified: dict[str, Any] = {}
-    digests: dict[str, LeafDigest] = {}
-    files: dict[str, str] = {}
-    """SHA-256 of every other file of the step or file, relative to it, in a checkpoint that is sealed."""
-    sealed: dict[str, Any] | None = None
-    """When, and by which version of this program, ``files`` and the digests of all leaves were recorded."""
-    history: list[dict[str, Any]] = []
-    """The records of earlier runs; digests that a later record holds unchanged are left out of them."""
-
-
-def versions() -> dict[str, str]:
-    """The installed packages that a result depends on; nothing is imported."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def new_record(**fields: Any) -> Record:
-    """A record by this program, now."""
-    return Record(surgery=__version__, versions=versions(), written=now(), **fields)
-
 
 def write_record(path: Path, record: Record) -> None:
     """Write the record; one that came along from the source is in its ``history`` by now."""
     path.unlink(missing_ok=True)
     path.write_bytes(encoded(record))
-
-
-def encoded(record: Record) -> bytes:
-    """The bytes of a record, with the digest of its own content."""
-    blank = msgspec.structs.replace(record, content="")
-    raw = msgspec.json.format(msgspec.json.encode(blank), indent=1) + b"\n"
-    return raw.replace(_content_field(""), _content_field(_sha256(raw)), 1)
-
-
-def decoded(raw: bytes, path: Path) -> Record:
-    """The record in a file that reads ``raw``.
-
-    Raises:
-        CheckpointError: it is no record, or not what was written.
-    """
-    try:
-        record = decode_json(raw, type=Record)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CheckpointError(
-            f"'{path}' cannot be understood",
-            why=str(error),
-            fix="it is damaged; remove it to go on without the digests on record",
-        ) from None
-    blank = raw.replace(_content_field(record.content), _content_field(""), 1)
-    is_as_written = _sha256(blank) == record.content if record.content else not record.files
-    if not is_as_written:
-        raise CheckpointError(
-            f"'{path}' is not what was written",
-            why="it does not agree with the digest of its own content: damage, or a change by hand",
-            fix="copy it again from where it is whole, or remove it to go on without the digests on record",
-        )
-    return record
-
-
-def _content_field(digest: str) -> bytes:
-    return b'"content": "' + digest.encode() + b'"'
-
-
-def _sha256(raw: bytes) -> str:
-    return f"sha256:{hashlib.sha256(raw).hexdigest()}"
 
 
 def record_path(checkpoint: Checkpoint) -> Path:
@@ -291,9 +190,5 @@ def _without(newest: Mapping[str, Any], entry: dict[str, Any]) -> dict[str, Any]
     digests = entry.get("digests")
     if not isinstance(digests, dict):  # of some other program
         return entry
-    kept = {key: value for key, value in entry.items() if key not in _OF_ONE_FILE}
+    kept = {key: value for key, value in entry.items() if key not in OF_ONE_FILE}
     return kept | {"digests": {k: v for k, v in digests.items() if newest.get(k) != v}}
-
-
-_OF_ONE_FILE = ("content", "files")
-"""What a record says of files: it is true of no other checkpoint."""

@@ -1,5 +1,6 @@
 """The documents that commands print: one struct per command, whose fields are the keys of ``--json``."""
 
+from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf
 from surgery_cli.reports.checkpoints import (
     Change,
     Difference,
@@ -12,7 +13,7 @@ from surgery_cli.reports.checkpoints import (
 )
 from surgery_cli.reports.cleaning import Cleaning, LeftoverRow
 from surgery_cli.reports.document import SCHEMA_VERSION, Document, Failure, as_builtins
-from surgery_cli.reports.edits import Assumed, ChangedLeaf, EditLine, Preview, Report
+from surgery_cli.reports.edits import EditLine, Preview, Report
 from surgery_cli.reports.probing import (
     FirstNonFinite,
     Probe,

@@ -43,7 +43,7 @@ class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """The block shape that the digest was taken over, so that any layout can be checked against it."""
 
 
-class OptimizerState(msgspec.Struct, kw_only=True, omit_defaults=True):
+class OptimizerState(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """A state of the optimizer, as ``inspect --optimizer`` shows it: how many slots it keeps, by name.
 
     ``unsure`` says what settles the powers of its slots, where the metadata cannot tell.
@@ -55,7 +55,7 @@ class OptimizerState(msgspec.Struct, kw_only=True, omit_defaults=True):
     unsure: str = ""
 
 
-class Inspection(Document, kw_only=True):
+class Inspection(Document, kw_only=True, frozen=True):
     """What ``inspect`` prints."""
 
     checkpoint: str
@@ -87,7 +87,7 @@ class Inspection(Document, kw_only=True):
     notes: list[str] = []
 
 
-class Change(msgspec.Struct, kw_only=True, omit_defaults=True):
+class Change(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """A leaf that differs. ``max_abs`` and ``max_rel`` compare values where shapes agree; None otherwise."""
 
     path: str
@@ -103,7 +103,7 @@ class Change(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Index of the largest absolute difference."""
 
 
-class Difference(Document, kw_only=True):
+class Difference(Document, kw_only=True, frozen=True):
     """What ``diff`` prints."""
 
     a: str
@@ -125,7 +125,7 @@ class Difference(Document, kw_only=True):
     """Items of either side that are no trees of leaves, or were not chosen; none where patterns say what to compare."""
 
 
-class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
+class Finding(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """Something that ``verify`` found: a damaged leaf, or a disagreement with what it was held against."""
 
     path: str
@@ -145,7 +145,7 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
     fix: str = ""
 
 
-class Verdict(Document, kw_only=True):
+class Verdict(Document, kw_only=True, frozen=True):
     """What ``verify`` prints."""
 
     checkpoint: str
@@ -164,7 +164,7 @@ class Verdict(Document, kw_only=True):
     notes: list[str] = []
 
 
-class Seal(Document, kw_only=True):
+class Seal(Document, kw_only=True, frozen=True):
     """What ``seal`` prints."""
 
     checkpoint: str

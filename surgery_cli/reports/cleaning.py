@@ -7,7 +7,7 @@ import msgspec
 from surgery_cli.reports.document import Document
 
 
-class LeftoverRow(msgspec.Struct, kw_only=True):
+class LeftoverRow(msgspec.Struct, kw_only=True, frozen=True):
     """A directory in which a run was building; ``state`` is ``dead``, ``living``, ``elsewhere`` or ``unknown``."""
 
     path: str
@@ -18,7 +18,7 @@ class LeftoverRow(msgspec.Struct, kw_only=True):
     pid: int | None = None
 
 
-class Cleaning(Document, kw_only=True):
+class Cleaning(Document, kw_only=True, frozen=True):
     """What killed runs had left. ``kept`` is what may belong to a run that still goes."""
 
     path: str

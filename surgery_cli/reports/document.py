@@ -11,21 +11,21 @@ from surgery_cli.errors import Problem
 SCHEMA_VERSION = 1
 
 
-class Document(msgspec.Struct, kw_only=True):
+class Document(msgspec.Struct, kw_only=True, frozen=True):
     """Base of every document; ``schema_version`` rises when a key changes its meaning."""
 
     schema_version: int = SCHEMA_VERSION
 
 
-class Failure(Document, kw_only=True):
+class Failure(Document, kw_only=True, frozen=True):
     """What ``--json`` prints when a command fails."""
 
     problems: list[Problem]
 
 
 def as_builtins(document: Any) -> Any:
-    """The document as JSON-ready values; NaN and infinities become strings."""
-    return _finite(msgspec.to_builtins(document))
+    """The document as JSON-ready values; NaN and infinities become strings, and notes of any kind, too."""
+    return _finite(msgspec.to_builtins(document, enc_hook=str))
 
 
 def _finite(value: Any) -> Any:

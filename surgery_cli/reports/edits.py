@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf
 from surgery_cli.reports.document import Document
+from surgery_cli.words.notes import Consequence, Note
 
 
-class ChangedLeaf(msgspec.Struct, kw_only=True, omit_defaults=True, rename={"from_": "from"}):
-    """An output leaf that is not an untouched copy. ``before`` and ``after`` are like ``float32[3,4]``."""
-
-    path: str
-    from_: str | None
-    operations: list[str]
-    before: str | None
-    after: str
-    policy: str | None = None
-    twin_of: str | None = None
-    moved: bool = False
-    digest: str | None = None
-
-
-class EditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
+class EditLine(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """One line of the text preview: an edit, how many leaves it names, how many twins follow and how."""
 
     operation: str
@@ -38,18 +28,7 @@ class EditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What twins are taken for that follow without proof; see ``Preview.assumptions``."""
 
 
-class Assumed(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a state of the optimizer is taken for: not proved and not said, but not ruled out either."""
-
-    node: str
-    taken_for: str
-    unless: list[str] = []
-    """What else it may be: the slots would then be wrong."""
-    settled_by: str = ""
-    sentence: str = ""
-
-
-class Preview(Document, kw_only=True):
+class Preview(Document, kw_only=True, frozen=True):
     """What ``plan`` and ``--dry-run`` print. All counts of bytes are estimates from metadata, named as such."""
 
     source: str
@@ -66,17 +45,17 @@ class Preview(Document, kw_only=True):
     bytes_written: int
     bytes_linked: int
     bytes_copied: int
-    notes: list[str]
+    notes: list[Note]
     """Sentences: twins kept because their power is not sure, values that remain in the files, …"""
-    consequences: list[str] = []
+    consequences: list[Consequence] = []
     """Those of the notes without which the result may be taken for another; ``--quiet`` leaves them."""
     assumptions: list[Assumed] = []
     """What twins follow by without proof; named in the record, too."""
     chosen: str = ""
 
 
-class Report(Preview, kw_only=True):
-    """What ``apply`` and the edit commands print. Bytes are as counted."""
+class Report(Preview, kw_only=True, frozen=True):
+    """What ``apply`` and the edit commands print: a preview come true, and its proof. Bytes are as counted."""
 
     verified: bool
     digests: dict[str, str]
@@ -91,3 +70,8 @@ class Report(Preview, kw_only=True):
     """Leaves of the source and of donors that were read, have a digest on record, and agree with it."""
     sealed_files: int = 0
     """Files of the result that are on record with their SHA-256, with ``--seal``."""
+
+    @classmethod
+    def of(cls, preview: Preview, **found: Any) -> Report:
+        """A preview with what was ``found`` when it was done."""
+        return cls(**{**msgspec.structs.asdict(preview), **found})

@@ -135,7 +135,7 @@ class ProbeComparison(msgspec.Struct, kw_only=True):
     other_first_non_finite: FirstNonFinite | None = None
 
 
-class Probe(Document, kw_only=True):
+class Probe(Document, kw_only=True, frozen=True):
     """What ``probe`` prints: the calls of a model on a checkpoint, in the order in which they finish."""
 
     checkpoint: str

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.records import read_record
@@ -21,14 +20,10 @@ def former_paths(
         record = read_record(checkpoint)
     except CheckpointError:
         record = None
-    runs: list[Sequence[Mapping[str, Any]]] = []
-    if record is not None:
-        earlier = [entry.get("leaves", []) for entry in record.history]
-        runs = [record.leaves, *reversed(earlier)]
     now = dict(moved) if moved is not None else {}
     found = [_differing(now)] if moved is not None else []
-    for leaves in runs:
-        before = {str(leaf["path"]): str(leaf["from"]) for leaf in leaves if leaf.get("from")}
+    for run in record.runs if record is not None else ():
+        before = {leaf.path: leaf.from_ for leaf in run.leaves if leaf.from_}
         now = {path: before.get(old, old) for path, old in now.items()} | {
             path: old
             for path, old in before.items()

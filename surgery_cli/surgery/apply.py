@@ -1,4 +1,4 @@
-"""Plan and apply: from a checkpoint and a plan to a preview, and from there to a new checkpoint."""
+"""Apply: from a checkpoint and a plan to a new checkpoint, verified before it appears."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from surgery_cli import reports
 from surgery_cli.draft.recipe import SOURCE, Draft
@@ -20,16 +22,16 @@ from surgery_cli.errors import (
 from surgery_cli.plan import Plan
 from surgery_cli.probe.user_code import importing_once
 from surgery_cli.proof.records import (
-    Record,
     digests_after,
     history_after,
-    new_record,
     record_path,
     recorded_in,
     write_record,
 )
 from surgery_cli.proof.result import verify_result
 from surgery_cli.proof.sealed_files import check_sealed_files
+from surgery_cli.proof.surgery_json import Record, Verified, new_record
+from surgery_cli.script.function import Say
 from surgery_cli.store.filesystem.links import Linker, LinkMode
 from surgery_cli.store.filesystem.listing import reading, unreadable
 from surgery_cli.store.filesystem.modes import follow_modes
@@ -41,11 +43,9 @@ from surgery_cli.store.write.staging import Staging, remaining_notes
 from surgery_cli.store.write.step import StepWriter
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.leaf_names import document_names
-from surgery_cli.surgery.like_init import Say
 from surgery_cli.surgery.memory import bytes_to_use
-from surgery_cli.surgery.notes import told
 from surgery_cli.surgery.preparation import Options, Prepared, effective, prepare
-from surgery_cli.surgery.previews import costs, preview_fields, preview_notes
+from surgery_cli.surgery.previews import costs, preview_notes, previewed
 from surgery_cli.surgery.probing.request import check_probe
 from surgery_cli.surgery.seal import seal_written
 from surgery_cli.surgery.source_and_destination import (
@@ -56,46 +56,10 @@ from surgery_cli.surgery.source_and_destination import (
     restore_set_aside,
     with_aftermath,
 )
-from surgery_cli.surgery.space import check_space, files_of_leaves
+from surgery_cli.surgery.space import check_space
 from surgery_cli.surgery.state_kinds import settled_after
 from surgery_cli.words.notes import Consequence, Remark
 from surgery_cli.words.quantities import byte_text
-
-
-@importing_once()
-def preview(
-    source: str,
-    plan: Plan,
-    *,
-    destination: str | None = None,
-    options: Options = Options(),
-    say: Say = lambda _: None,
-) -> reports.Preview:
-    """What ``apply`` would do; writes nothing. With a ``destination``, checks that it can be used.
-
-    ``say`` is told what code of the user's is about to be imported (``options.like_init``).
-
-    Raises:
-        SurgeryError: everything that is wrong, as far as metadata shows.
-    """
-    target = None if destination is None else path_of(destination)
-    plan = effective(plan, options)
-    check_probe(options)
-    with reading(Path(source)):
-        prepared = prepare(source, plan, options, say)
-    check_expected(prepared, options)
-    if target is not None:
-        check_target(target, prepared, force=options.force)
-    with reading(Path(source)):
-        estimate = costs(prepared, options, target)
-    if target is not None:
-        _check_space(prepared, target, estimate)
-    fields = preview_fields(prepared, plan, destination, estimate)
-    notes = preview_notes(prepared, destination, options)
-    if options.probe is not None:
-        said = f"the probe of {options.probe} runs on the result, once that is written"
-        notes.append(Remark(said))
-    return reports.Preview(**(fields | told(notes)))
 
 
 @importing_once()
@@ -126,7 +90,7 @@ def apply(
     check_target(target, prepared, force=options.force)
     with reading(Path(source)):
         estimate = costs(prepared, options, target)
-    _check_space(prepared, target, estimate)
+    check_space(target, estimate.bytes_written + estimate.bytes_copied, prepared.plans)
     kit = open_kit(options.device, options.mesh)
     gate = None
     if options.probe is not None:
@@ -135,7 +99,6 @@ def apply(
         gate = open_gate(prepared.checkpoint, options, say)
     linker = Linker(LinkMode(options.link), prepared.boundary)
     removed = remove_dead(target) if options.force else []
-    fields = preview_fields(prepared, plan, destination, estimate)
     notes = preview_notes(prepared, destination, options)
     notes += [Consequence(f"removed '{path}', which a killed run had left") for path in removed]
     if restored is not None:
@@ -167,7 +130,7 @@ def apply(
             )
             done = execution.run(list(writer.items.values()))
             writer.finish()
-            fields["sources_checked"] = execution.check_sources()
+            sources_checked = execution.check_sources()
             check_unchanged(prepared)
             written = verify_result(
                 staging.new,
@@ -180,26 +143,33 @@ def apply(
                 listener=listener,
                 before=writer.read_before,
             )
-            probed = ""
-            read = execution.read_bytes + sum(look.bytes for look in prepared.looked)
-            if gate is not None:
-                passed = gate.check(written)
-                probed = passed.note
-                notes.append(Remark(probed))
-                read += passed.bytes_read
+            probed = gate.check(written) if gate is not None else None
+            if probed is not None:
+                notes.append(Remark(probed.note))
             report = _report(
-                fields | told(notes), prepared.draft, done, read, linker, writer, started
+                previewed(prepared, plan, destination, estimate, notes),
+                bytes_read=execution.read_bytes
+                + sum(look.bytes for look in prepared.looked)
+                + (probed.bytes_read if probed is not None else 0),
+                done=done,
+                linker=linker,
+                writer=writer,
+                digests=_digest_texts(prepared.draft, done),
+                sources_checked=sources_checked,
             )
             digests = digests_after(
                 prepared.checkpoint, written, prepared.draft, done.digests, recorded
             )
-            record = _record(prepared, plan, digests, report, written, probed)
+            record = _record(
+                prepared, plan, digests, report, written, probed.note if probed is not None else ""
+            )
             if options.seal:
                 record, count = seal_written(
                     prepared.checkpoint, written, record, list(done.digests), listener
                 )
-                report.bytes_read += count
-                report.sealed_files = len(record.files)
+                report = replace(
+                    report, bytes_read=report.bytes_read + count, sealed_files=len(record.files)
+                )
             write_record(record_path(written), record)
             _follow_modes(prepared, writer, record_path(written))
             staging.commit()
@@ -217,11 +187,12 @@ def apply(
             fix="lower `--memory`, or run where there is more",
         )
         raise with_aftermath(refusal) from error
-    remaining = list(map(str, remaining_notes()))
-    report.notes += remaining
-    report.consequences += remaining
-    report.seconds = round(time.monotonic() - started, 3)
-    return report
+    return replace(
+        report,
+        notes=[*report.notes, *remaining_notes()],
+        consequences=[*report.consequences, *remaining_notes()],
+        seconds=round(time.monotonic() - started, 3),
+    )
 
 
 def _of_system(error: OSError, target: Path, prepared: Prepared) -> SurgeryError:
@@ -245,49 +216,45 @@ def _follow_modes(prepared: Prepared, writer: StepWriter, record: Path) -> None:
     )
 
 
-def _check_space(prepared: Prepared, destination: Path, estimate: Mapping[str, int]) -> None:
-    check_space(
-        destination,
-        estimate["bytes_written"] + estimate["bytes_copied"],
-        sum(map(files_of_leaves, prepared.plans.values())),
-    )
-
-
 def _value_bytes(prepared: Prepared) -> int:
     return sum(leaf.spec.bytes for plan in prepared.plans.values() for leaf in plan.of(Way.ENCODE))
 
 
 def _report(
-    fields: Mapping[str, Any],
-    draft: Draft,
+    preview: reports.Preview,
+    *,
     done: Executed,
-    read_bytes: int,
+    bytes_read: int,
+    sources_checked: int,
+    digests: Mapping[str, str],
     linker: Linker,
     writer: StepWriter,
-    started: float,
 ) -> reports.Report:
-    names = document_names(draft.texts)
-    digests = {names[path]: digest.digest for path, digest in done.digests.items()}
-    for leaf in fields["leaves"]:
-        leaf.digest = digests.get(leaf.path)
-    counted = {
-        "bytes_read": read_bytes + sum(item.raw_bytes for item in writer.items.values()),
-        "bytes_written": done.written_bytes + sum(item.raw_bytes for item in writer.items.values()),
-        "bytes_linked": linker.carried.linked_bytes,
-        "bytes_copied": linker.carried.copied_bytes,
-    }
+    """What was done, in the place of what would be."""
+    raw_bytes = sum(item.raw_bytes for item in writer.items.values())
     # some links were only needed while references were copied
     kept = (path for path in linker.carried.shared if path.exists())
     shared = sorted(str(path.relative_to(writer.new)) for path in kept)
-    return reports.Report(
-        **{**fields, **counted},
+    return reports.Report.of(
+        preview,
+        leaves=[replace(leaf, digest=digests.get(leaf.path)) for leaf in preview.leaves],
+        bytes_read=bytes_read + raw_bytes,
+        bytes_written=done.written_bytes + raw_bytes,
+        bytes_linked=linker.carried.linked_bytes,
+        bytes_copied=linker.carried.copied_bytes,
         verified=True,
-        digests=digests,
-        seconds=round(time.monotonic() - started, 3),
+        digests=dict(digests),
+        seconds=0.0,
         shared_files=len(shared),
         shared=shared,
         checked=len(done.digests),
+        sources_checked=sources_checked,
     )
+
+
+def _digest_texts(draft: Draft, done: Executed) -> dict[str, str]:
+    names = document_names(draft.texts)
+    return {names[path]: digest.digest for path, digest in done.digests.items()}
 
 
 def _record(
@@ -300,23 +267,23 @@ def _record(
 ) -> Record:
     """What ``surgery.json`` says of this run; the source's own record goes into the history."""
     draft = prepared.draft
-    verified: dict[str, Any] = {
-        "structure": len(draft.leaves),
-        "read_back": report.checked,
-        "sources_checked": report.sources_checked,
-    }
     return new_record(
         source=str(prepared.checkpoint.location.root),
         source_fingerprint=prepared.checkpoint.fingerprint,
         donors={name: mark for name, mark in draft.fingerprints.items() if name != SOURCE},
         draft=draft.digest,
         plan=plan.document(),
-        leaves=[reports.as_builtins(leaf) for leaf in report.leaves],
+        leaves=report.leaves,
         removed=report.removed,
         notes=list(map(str, draft.notes)),
-        assumptions=reports.as_builtins(report)["assumptions"] if report.assumptions else [],
+        assumptions=report.assumptions,
         slots=settled_after(prepared.checkpoint, written, draft),
-        verified=verified | ({"probe": probed} if probed else {}),
+        verified=Verified(
+            structure=len(draft.leaves),
+            read_back=report.checked,
+            sources_checked=report.sources_checked,
+            probe=probed or UNSET,
+        ),
         digests=dict(digests),
         history=history_after(prepared.checkpoint, digests),
     )

@@ -20,14 +20,13 @@ from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.proof.files import file_digests, files_of
 from surgery_cli.proof.metadata_files import device_notes, metadata_faults
 from surgery_cli.proof.records import (
-    Record,
     chosen_digests,
-    decoded,
     read_record,
     record_key,
     record_path,
     recorded_place,
 )
+from surgery_cli.proof.surgery_json import Record, decoded
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +11,8 @@ from surgery_cli.engine.reading import read_scalar
 from surgery_cli.optimizer.detect.starts import after_steps, faded_unknown, goes_on
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.proof.records import Record, checked, read_record
+from surgery_cli.proof.records import checked, read_record
+from surgery_cli.proof.surgery_json import ChangedLeaf, Record
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Remark
@@ -72,23 +73,16 @@ def _note(slot: Slot) -> Remark | None:
 
 def _changes_slots(record: Record, clocks: Collection[str]) -> bool:
     """True if a run on record gave slots values that do not follow from their own, or a clock another number."""
-    donors = tuple(f"{name}:" for one in _runs(record) for name in one.get("donors", ()))
+    donors = tuple(f"{name}:" for run in record.runs for name in run.donors)
     return any(
-        leaf.get("path") in clocks
-        or (leaf.get("twin_of") is not None and not _goes_on(leaf, donors))
-        for one in _runs(record)
-        for leaf in one.get("leaves", ())
+        leaf.path in clocks or (leaf.twin_of is not None and not _goes_on(leaf, donors))
+        for run in record.runs
+        for leaf in run.leaves
     )
 
 
-def _goes_on(leaf: dict[str, Any], donors: tuple[str, ...]) -> bool:
-    if donors and str(leaf.get("from")).startswith(donors):
+def _goes_on(leaf: ChangedLeaf, donors: tuple[str, ...]) -> bool:
+    if donors and str(leaf.from_).startswith(donors):
         return False
-    names = leaf.get("operations") or []
-    return not names or (leaf.get("policy") == "transform" and goes_on(names))
-
-
-def _runs(record: Record) -> Iterator[dict[str, Any]]:
-    """This run and those before."""
-    yield {"leaves": record.leaves, "donors": record.donors}
-    yield from record.history
+    names = leaf.operations
+    return not names or (leaf.policy == "transform" and goes_on(names))

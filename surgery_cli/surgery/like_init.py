@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -12,59 +10,26 @@ import msgspec
 
 from surgery_cli import reports
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.errors import ContractError, PlanError, Problem, SurgeryError
+from surgery_cli.errors import ContractError, Problem, SurgeryError
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.plan import Plan, plan_from_document
-from surgery_cli.probe.user_code import UserObject, load_object
-from surgery_cli.script.abstract_tree import AbstractTree, abstract_tree, described
 from surgery_cli.script.contract import Breach, breaches
 from surgery_cli.script.findings import Mend, Slots
 from surgery_cli.script.former_paths import former_paths
+from surgery_cli.script.function import Script
 from surgery_cli.script.items import aligned
 from surgery_cli.script.rename_edits import Edit
 from surgery_cli.script.renamed_subtrees import Former
 from surgery_cli.script.repairs import mends
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.tree.dtypes import family
-from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, TreeSpec
+from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.notes import Consequence
 
-Say = Callable[[str], None]
 Try = Callable[[Sequence[Edit]], TreeSpec]
 """The tree that further edits would give. Raises SurgeryError if they cannot be done."""
 
 _TRIED: Final = 20
 """How many findings have their edits tried out one by one; trying resolves a plan over the whole tree."""
-
-
-_EXAMPLE: Final = "name a function: `train.py:create_state`, or `train.py:create_state(10)`"
-
-
-_SHAPES_ALONE: Final = {
-    (
-        "Tracer",
-        "Concretization",
-    ): "the function is evaluated on shapes alone (`jax.eval_shape`), where values cannot be"
-    " read: leave data and printing out of it",
-    (
-        "set_mesh",
-    ): "the function is evaluated on shapes alone (`jax.eval_shape`), where no mesh can be set, and none is"
-    " needed: set it at the top of the file, or name a function that makes the state without it",
-    (
-        "Number of devices",
-        "number of devices",
-    ): "the script's mesh has more devices than this machine: set"
-    " `XLA_FLAGS=--xla_force_host_platform_device_count=N` with N its devices, all on the CPU",
-}
-"""What makes a function fail that works where the script runs, by what the errors say of it; what to do."""
-
-
-class Script(msgspec.Struct, frozen=True):
-    """What the script's function returns, and how the user named it."""
-
-    name: str
-    abstract: AbstractTree
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -78,67 +43,6 @@ class Held(msgspec.Struct, frozen=True):
     unchecked: int
     notes: list[Consequence] = []
     is_mended: bool = False
-
-
-def read_script(text: str, *, say: Say = lambda _: None, device: str = "host") -> Script:
-    """Import the user's file and evaluate the function on shapes alone.
-
-    Raises:
-        SurgeryError: the file, the name or the function is wrong; the user's own line is shown.
-    """
-    if device in ("host", "cpu") and "jax" not in sys.modules:
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a look at shapes starts no accelerator
-    user = load_object(text, say=say, example=_EXAMPLE)
-    try:
-        called = callable(user.value)
-        abstract = abstract_tree(user.call) if called else described(user.value)
-    except SurgeryError as error:
-        raise SurgeryError.of(_explained(problem) for problem in error.problems) from None
-    if not abstract.tree:
-        raise PlanError(f"'{text}' returns no leaf", fix="return what the script restores into")
-    _refuse_objects(abstract, user)
-    _refuse_single_leaf(abstract, user)
-    return Script(text, abstract)
-
-
-def _explained(problem: Problem) -> Problem:
-    """Say why a function that works when it runs may fail on shapes, or on this machine."""
-    fix = next(
-        (
-            text
-            for signs, text in _SHAPES_ALONE.items()
-            if any(sign in problem.why for sign in signs)
-        ),
-        problem.fix,
-    )
-    return msgspec.structs.replace(problem, fix=fix)
-
-
-def _refuse_single_leaf(abstract: AbstractTree, user: UserObject) -> None:
-    """What a script restores into has leaves below names; one value alone is something else."""
-    spec = abstract.tree.get(LeafPath())
-    if spec is None:
-        return
-    number = f"a Python number ({family(spec.dtype)})"
-    is_number = spec.kind is LeafKind.SCALAR
-    raise PlanError(
-        f"'{user.spec.name}' returns {number if is_number else spec.type_text}, which is no tree",
-        fix="return what the script restores into: a TrainState, a dict, NNX modules or their states",
-    )
-
-
-def _refuse_objects(abstract: AbstractTree, user: UserObject) -> None:
-    """A leaf that is neither an array, a number nor a string cannot be in a checkpoint."""
-    strange = [
-        p for p, s in abstract.tree.items() if not s.has_array and s.dtype not in ("", "str")
-    ]
-    if strange:
-        path = strange[0]
-        raise PlanError(
-            f"'{user.spec.name}' returns a '{abstract.tree[path].dtype}'",
-            why=f"at '{path or '.'}'; a checkpoint holds arrays, numbers and strings",
-            fix="return what the script gives to Orbax",
-        )
 
 
 def items_of(checkpoint: Checkpoint, draft: Draft | None = None) -> list[str]:
@@ -246,13 +150,16 @@ def _finding(mend: Mend) -> reports.Finding:
 
 
 def with_commands(held: Held, source: str) -> list[reports.Finding]:
-    """The findings, each with the commands that would mend it."""
-    for finding in held.findings:
-        if len(finding.edits) == 1:
-            _lead(finding, f"`{command_text(finding.edits[0], source)}`")
-        elif finding.edits:
-            _lead(finding, f"a plan with `edits: {_flow(finding.edits)}`")
-    return held.findings
+    """The findings, each with the command or the plan that would mend it."""
+    return [
+        _led(
+            finding,
+            f"`{command_text(finding.edits[0], source)}`"
+            if len(finding.edits) == 1
+            else f"a plan with `edits: {_flow(finding.edits)}`",
+        )
+        for finding in held.findings
+    ]
 
 
 def whole_plan(held: Held) -> list[str]:
@@ -263,8 +170,10 @@ def whole_plan(held: Held) -> list[str]:
     return [f"one plan mends all: `edits: {_flow(edits)}`"]
 
 
-def _lead(finding: reports.Finding, text: str) -> None:
-    finding.fix = f"{text}, {finding.fix}" if finding.fix else text
+def _led(finding: reports.Finding, edits: str) -> reports.Finding:
+    """The finding with the text of its edits before its advice, if it has edits."""
+    fixes = (edits if finding.edits else "", finding.fix)
+    return msgspec.structs.replace(finding, fix=", ".join(filter(None, fixes)))
 
 
 def command_text(edit: Edit, source: str) -> str:
@@ -298,14 +207,12 @@ def refuse_breaches(held: Held, script: Script) -> None:
         return
     problems = []
     for finding in held.findings:
-        if finding.edits:
-            _lead(finding, f"add to the plan: `{_flow(finding.edits)}`")
         sides = f"here {finding.here or 'nothing'}, in the script {finding.there or 'nothing'}"
         problems.append(
             Problem(
                 f"'{finding.path or '.'}' would not fit '{script.name}': {finding.what}",
                 why=f"{sides}; {finding.effect}",
-                fix=finding.fix,
+                fix=_led(finding, f"add to the plan: `{_flow(finding.edits)}`").fix,
                 path=finding.path,
             )
         )

@@ -213,11 +213,3 @@ def remains_notes(
         return []
     without = "`--compact always` leaves them out"
     return [Consequence(f"removed values may remain in linked data files; {without}")]
-
-
-def told(notes: Sequence[Note]) -> dict[str, list[str]]:
-    """The fields of a report that hold its notes."""
-    return {
-        "notes": list(map(str, notes)),
-        "consequences": [str(note) for note in notes if isinstance(note, Consequence)],
-    }

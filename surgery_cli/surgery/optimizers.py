@@ -17,6 +17,7 @@ from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow.bias_correction import Restart, Shift, restarts, shifts
 from surgery_cli.optimizer.follow.restarts import Emptied, emptied
 from surgery_cli.plan import Plan
+from surgery_cli.script.function import Script
 from surgery_cli.script.items import aligned
 from surgery_cli.script.optimizer_trial import advised, settled, try_optimizer
 from surgery_cli.script.pytrees import plain_path
@@ -24,7 +25,7 @@ from surgery_cli.script.slot_powers import Measured
 from surgery_cli.script.trial_runs import TRIED_ON
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.fading_starts import with_counts
-from surgery_cli.surgery.like_init import Script, items_of
+from surgery_cli.surgery.like_init import items_of
 from surgery_cli.surgery.state_kinds import with_record, with_values
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note, Remark

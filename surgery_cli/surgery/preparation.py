@@ -12,13 +12,14 @@ from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.addresses import local_address
 from surgery_cli.plan import Plan, replaced
 from surgery_cli.resolution import resolve
+from surgery_cli.script.function import Say, read_script
 from surgery_cli.store.files.array_file import SUFFIXES, ArrayFile
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.step import draft_items, plan_items
 from surgery_cli.store.write.strategy import Costs, costs_of_references, is_compact
-from surgery_cli.surgery.like_init import Say, check_draft, read_script
+from surgery_cli.surgery.like_init import check_draft
 from surgery_cli.surgery.memory import Need, check_memory, most_at_once
 from surgery_cli.surgery.optimizers import (
     Look,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from surgery_cli import reports
 from surgery_cli.draft.effect import name_of
@@ -32,10 +33,19 @@ from surgery_cli.surgery.notes import (
 from surgery_cli.surgery.preparation import Options, Prepared
 from surgery_cli.surgery.space import standing_parent
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.words.notes import Note
+from surgery_cli.words.notes import Consequence, Note
 
 
-def costs(prepared: Prepared, options: Options, destination: Path | None) -> dict[str, int]:
+class Traffic(msgspec.Struct, frozen=True):
+    """How many bytes a run moves, by way."""
+
+    bytes_read: int
+    bytes_written: int
+    bytes_linked: int
+    bytes_copied: int
+
+
+def costs(prepared: Prepared, options: Options, destination: Path | None) -> Traffic:
     """Estimates from metadata, in bytes; files cannot be shared with a destination on another filesystem."""
     written = linked = copied = 0
     read = sum(look.bytes for look in prepared.looked)
@@ -61,42 +71,39 @@ def costs(prepared: Prepared, options: Options, destination: Path | None) -> dic
     )
     if options.link == "never" or is_elsewhere:
         linked, copied = 0, copied + linked
-    return {
-        "bytes_read": read,
-        "bytes_written": written,
-        "bytes_linked": linked,
-        "bytes_copied": copied,
-    }
+    return Traffic(read, written, linked, copied)
 
 
-def preview_fields(
+def previewed(
     prepared: Prepared,
     plan: Plan,
     destination: str | None,
-    estimate: Mapping[str, int],
-) -> dict[str, Any]:
-    """The fields of a preview, without its notes; ``estimate`` are the ``costs``."""
+    estimate: Traffic,
+    notes: Sequence[Note],
+) -> reports.Preview:
+    """The document of what a run will do; ``estimate`` are the ``costs``."""
     draft = prepared.draft
     names, sources = document_names(draft.texts), document_names(draft.source_tree.texts)
-    removed = [sources[path] for path in draft.removed]
-    return {
-        "source": str(prepared.checkpoint.location.root),
-        "destination": destination,
-        "draft": draft.digest,
-        "strategy": "compact" if any(prepared.compact.values()) else "copy-on-write",
-        "strategy_reason": prepared.reason,
-        "edits": edit_lines(draft, plan),
-        "leaves": [changed_leaf(draft, path, names, sources) for path in draft.changed],
-        "removed": removed,
-        "by_reference": sum(
+    return reports.Preview(
+        source=str(prepared.checkpoint.location.root),
+        destination=destination,
+        draft=draft.digest,
+        strategy="compact" if any(prepared.compact.values()) else "copy-on-write",
+        strategy_reason=prepared.reason,
+        edits=edit_lines(draft, plan),
+        leaves=[changed_leaf(draft, path, names, sources) for path in draft.changed],
+        removed=[sources[path] for path in draft.removed],
+        by_reference=sum(
             leaf.way in (Way.KEEP, Way.MOVE, Way.GRAFT)
             for item in prepared.plans.values()
             for leaf in item.leaves
         ),
-        "assumptions": assumed(draft),
-        "chosen": prepared.checkpoint.location.chosen,
-        **estimate,
-    }
+        notes=list(notes),
+        consequences=[note for note in notes if isinstance(note, Consequence)],
+        assumptions=assumed(draft),
+        chosen=prepared.checkpoint.location.chosen,
+        **msgspec.structs.asdict(estimate),
+    )
 
 
 def preview_notes(prepared: Prepared, destination: str | None, options: Options) -> list[Note]:

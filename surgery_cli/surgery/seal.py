@@ -16,17 +16,9 @@ from surgery_cli.errors import CheckpointError, Problem
 from surgery_cli.proof.files import file_digests, files_of
 from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.record_files import check_record_target, gone, put_record
-from surgery_cli.proof.records import (
-    Record,
-    encoded,
-    new_record,
-    now,
-    read_record,
-    record_key,
-    record_path,
-    recorded_place,
-)
+from surgery_cli.proof.records import read_record, record_key, record_path, recorded_place
 from surgery_cli.proof.sealed_files import check_taken_files
+from surgery_cli.proof.surgery_json import Record, encoded, new_record, now
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 

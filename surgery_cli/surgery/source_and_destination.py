@@ -10,6 +10,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError
 from surgery_cli.inputs.addresses import local_address
+from surgery_cli.script.function import Say
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.destination import check_destination
@@ -21,7 +22,6 @@ from surgery_cli.store.write.staging import (
     remaining,
     set_aside_of,
 )
-from surgery_cli.surgery.like_init import Say
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.notes import Consequence
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +22,8 @@ _SPARE_PART: Final = 100
 _HOLD_NO_FILES: Final = ("/proc", "/sys")
 
 
-def check_space(destination: Path, needed: int, files: int = 0) -> None:
-    """Refuse a destination where ``needed`` bytes, and some for metadata, or so many new ``files`` do not fit.
+def check_space(destination: Path, needed: int, plans: Mapping[str, ItemPlan]) -> None:
+    """Refuse a destination where ``needed`` bytes, and some for metadata, or the new files of ``plans`` do not fit.
 
     Raises:
         DestinationError: there is not enough room, or the system keeps no files there.
@@ -44,6 +45,7 @@ def check_space(destination: Path, needed: int, files: int = 0) -> None:
             why=f"about {byte_text(needed)} needed, {byte_text(free)} free",
             fix="free some, or write to another filesystem",
         )
+    files = sum(map(files_of_leaves, plans.values()))
     if room.f_files and files > room.f_favail:
         raise DestinationError(
             f"'{parent}' has not enough room for the files of '{destination.name}'",

@@ -15,8 +15,8 @@ from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, has_restarted
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.plan import Plan
 from surgery_cli.proof.records import checked
+from surgery_cli.script.function import Script
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.surgery.like_init import Script
 from surgery_cli.surgery.optimizers import Look, survey_state
 from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath

@@ -13,18 +13,11 @@ from surgery_cli.plan import plan_from_document
 from surgery_cli.proof.structure import compare
 from surgery_cli.resolution import resolve
 from surgery_cli.script.former_paths import former_paths
+from surgery_cli.script.function import Say, read_script
 from surgery_cli.script.rename_edits import Edit
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.byte_checks import check_bytes, manifest, on_record
-from surgery_cli.surgery.like_init import (
-    Held,
-    Say,
-    hold,
-    items_of,
-    read_script,
-    whole_plan,
-    with_commands,
-)
+from surgery_cli.surgery.like_init import Held, hold, items_of, whole_plan, with_commands
 from surgery_cli.tree.specs import TreeSpec
 
 
@@ -110,7 +103,7 @@ def _like_init(checkpoint: Checkpoint, argument: str, function: str, say: Say) -
         findings=with_commands(held, argument),
         checked=held.checked,
         unchecked=held.unchecked,
-        notes=[*map(str, held.notes), *_unchecked_items(held), *whole_plan(held)],
+        notes=[*held.notes, *_unchecked_items(held), *whole_plan(held)],
     )
 
 

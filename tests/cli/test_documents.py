@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from surgery_cli import reports
 from tests.fixture_truths import FIXTURES
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_checkpoints"
@@ -125,3 +126,10 @@ def _plain(value):
     if isinstance(digests := found.get("digests"), dict):
         found |= {"digests": dict(sorted(digests.items()))}
     return found
+
+
+def test_no_document_changes_once_it_is_made():
+    documents = [made for made in vars(reports).values() if isinstance(made, type)]
+    documents = [made for made in documents if issubclass(made, reports.Document)]
+    assert len(documents) > 8
+    assert [made for made in documents if not made.__struct_config__.frozen] == []

@@ -22,7 +22,7 @@ from surgery_cli.optimizer.slots import Slot
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
 from surgery_cli.script.abstract_tree import abstract_tree
-from surgery_cli.surgery.like_init import Script
+from surgery_cli.script.function import Script
 from surgery_cli.surgery.optimizers import survey_state
 from surgery_cli.surgery.previews import assumed as assumptions
 from surgery_cli.tree.paths import LeafPath

@@ -188,10 +188,9 @@ def _renames(a: Session, b: Session) -> dict[str, str]:
     for edited, is_b in ((b, True), (a, False)):
         record = read_record(edited.checkpoint)
         for leaf in record.leaves if record is not None else ():
-            new, old = leaf.get("path"), leaf.get("from")
-            if not isinstance(new, str) or not isinstance(old, str) or new == old:
+            if leaf.from_ is None or leaf.path == leaf.from_:
                 continue
-            moved = _module(old, a if is_b else b), _module(new, edited)
+            moved = _module(leaf.from_, a if is_b else b), _module(leaf.path, edited)
             if all(moved):
                 found.setdefault(*(moved if is_b else moved[::-1]))
     return found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import Final
 
+import msgspec
+
 from surgery_cli import reports
 from surgery_cli.probe.statistics import Measured
 from surgery_cli.surgery.probing.documents import statistics_of
@@ -18,11 +20,11 @@ _STATES: Final = ("batch_stats", "BatchStat", "cache", "Cache")
 """Collections that are no params: nothing trains them, so that no gradient there means nothing."""
 
 
-def add_gradients(found: reports.Probe, probed: Probed) -> None:
-    """Put the gradients beside the activations, and mark what is dead or exploding."""
+def with_gradients(found: reports.Probe, probed: Probed) -> reports.Probe:
+    """The document with gradients beside the activations, and marks of what is dead or exploding."""
     gradients = probed.gradients
     if gradients is None:
-        return
+        return found
     by_name = {s.name: gradients.sites.get(s.point.position) for s in probed.wanted}
     shown = [m for m in by_name.values() if m is not None]
     for row in found.sites:
@@ -30,14 +32,14 @@ def add_gradients(found: reports.Probe, probed: Probed) -> None:
         if measured is not None and row.ran:
             row.gradient = statistics_of(measured)
             row.marks += _marks(measured, shown)
-    found.loss = gradients.loss
     of_params = [gradients.variables[slot] for slot in trained_params(probed)]
+    params = []
     for slot in trained_params(probed):
         measured = gradients.variables[slot]
         gradient = statistics_of(measured)
         assert gradient is not None
         value = probed.variables[slot]
-        found.params.append(
+        params.append(
             reports.ProbeParam(
                 path=str(probed.session.binding.leaves[slot]),
                 shape=tuple(value.shape),
@@ -46,6 +48,7 @@ def add_gradients(found: reports.Probe, probed: Probed) -> None:
                 marks=_marks(measured, of_params),
             )
         )
+    return msgspec.structs.replace(found, loss=gradients.loss, params=params)
 
 
 def trained_params(probed: Probed) -> list[Slot]:

@@ -17,7 +17,7 @@ from surgery_cli.surgery.probing.comparison import compare_probed
 from surgery_cli.surgery.probing.documents import document
 from surgery_cli.surgery.probing.files import check_files, draw_probe, save_values
 from surgery_cli.surgery.probing.filters import chosen_sites
-from surgery_cli.surgery.probing.gradients import add_gradients
+from surgery_cli.surgery.probing.gradients import with_gradients
 from surgery_cli.surgery.probing.inputs import check_not_empty, fitting, unused_inputs
 from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.run import Probed, loss_of, run_session
@@ -54,7 +54,7 @@ def probe(
         with fitting(session):
             probed = run_session(session, wanted, loss, is_kept=options.save is not None)
             found = document(session, wanted, probed.forward.seen, notes)
-            add_gradients(found, probed)
+            found = with_gradients(found, probed)
             found = msgspec.structs.replace(
                 found,
                 first_non_finite=probed.first,

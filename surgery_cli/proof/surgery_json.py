@@ -1,0 +1,171 @@
+"""The content of ``surgery.json``: what was done to a checkpoint, from what, and the digests that prove it."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from surgery_cli import __version__
+from surgery_cli.engine.digests import LeafDigest
+from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.optimizer.detect.settled import Settled
+
+PACKAGES = ("orbax-checkpoint", "tensorstore", "numpy", "jax", "flax", "optax")
+
+
+class ChangedLeaf(
+    msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, rename={"from_": "from"}
+):
+    """An output leaf that is not an untouched copy. ``before`` and ``after`` are like ``float32[3,4]``."""
+
+    path: str
+    from_: str | None
+    operations: list[str]
+    before: str | None
+    after: str
+    policy: str | None = None
+    twin_of: str | None = None
+    moved: bool = False
+    digest: str | None = None
+
+
+class Assumed(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """What a state of the optimizer is taken for: not proved and not said, but not ruled out either."""
+
+    node: str
+    taken_for: str
+    unless: list[str] = []
+    """What else it may be: the slots would then be wrong."""
+    settled_by: str = ""
+    sentence: str = ""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Of a run on record, what later ones ask: which leaves it changed, and from which donors it took."""
+
+    leaves: list[ChangedLeaf] = []
+    donors: dict[str, str] = {}
+
+
+class Verified(msgspec.Struct, kw_only=True, frozen=True):
+    """How many leaves of a result were held against the draft, and how; nothing in a record without a run."""
+
+    structure: int | UnsetType = UNSET
+    read_back: int | UnsetType = UNSET
+    sources_checked: int | UnsetType = UNSET
+    probe: str | UnsetType = UNSET
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """The content of ``surgery.json``. The keys of ``digests`` are those of ``record_key``."""
+
+    schema_version: int = 1
+    content: str = ""
+    """SHA-256 of the whole file as it is without this digest; empty in records of before."""
+    surgery: str
+    versions: dict[str, str]
+    written: str
+    """UTC, ISO 8601."""
+    source: str
+    source_fingerprint: str
+    donors: dict[str, str] = {}
+    """Fingerprints of the other sources that leaves were taken from, by name."""
+    draft: str
+    plan: dict[str, Any]
+    leaves: list[ChangedLeaf]
+    removed: list[str] = []
+    notes: list[str] = []
+    """What the preview said of the edits: the members of an average, slots that are kept."""
+    assumptions: list[Assumed] = []
+    """What twins followed by without proof, as the preview named it."""
+    slots: list[Settled] = []
+    """What is known of the optimizer's slots beyond what metadata tell, so that no later run need be told again."""
+    verified: Verified = Verified()
+    digests: dict[str, LeafDigest] = {}
+    files: dict[str, str] = {}
+    """SHA-256 of every other file of the step or file, relative to it, in a checkpoint that is sealed."""
+    sealed: dict[str, Any] | None = None
+    """When, and by which version of this program, ``files`` and the digests of all leaves were recorded."""
+    history: list[dict[str, Any]] = []
+    """The records of earlier runs; digests that a later record holds unchanged are left out of them."""
+
+    @property
+    def runs(self) -> list[Run]:
+        """This run and those before, the latest first."""
+        return [
+            Run(self.leaves, self.donors),
+            *(msgspec.convert(entry, Run) for entry in reversed(self.history)),
+        ]
+
+
+OF_ONE_FILE = ("content", "files")
+"""What a record says of files: it is true of no other checkpoint."""
+
+
+def versions() -> dict[str, str]:
+    """The installed packages that a result depends on; nothing is imported."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def new_record(**fields: Any) -> Record:
+    """A record by this program, now."""
+    return Record(surgery=__version__, versions=versions(), written=now(), **fields)
+
+
+def encoded(record: Record) -> bytes:
+    """The bytes of a record, with the digest of its own content."""
+    blank = msgspec.structs.replace(record, content="")
+    raw = msgspec.json.format(msgspec.json.encode(blank), indent=1) + b"\n"
+    return raw.replace(_content_field(""), _content_field(_sha256(raw)), 1)
+
+
+def decoded(raw: bytes, path: Path) -> Record:
+    """The record in a file that reads ``raw``.
+
+    Raises:
+        CheckpointError: it is no record, or not what was written.
+    """
+    try:
+        record = decode_json(raw, type=Record)
+        _ = record.runs  # earlier ones are asked, too
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CheckpointError(
+            f"'{path}' cannot be understood",
+            why=str(error),
+            fix="it is damaged; remove it to go on without the digests on record",
+        ) from None
+    blank = raw.replace(_content_field(record.content), _content_field(""), 1)
+    is_as_written = _sha256(blank) == record.content if record.content else not record.files
+    if not is_as_written:
+        raise CheckpointError(
+            f"'{path}' is not what was written",
+            why="it does not agree with the digest of its own content: damage, or a change by hand",
+            fix="copy it again from where it is whole, or remove it to go on without the digests on record",
+        )
+    return record
+
+
+def _content_field(digest: str) -> bytes:
+    return b'"content": "' + digest.encode() + b'"'
+
+
+def _sha256(raw: bytes) -> str:
+    return f"sha256:{hashlib.sha256(raw).hexdigest()}"

@@ -1,0 +1,53 @@
+"""Plan: from a checkpoint and a plan to a preview of what `apply` would do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from surgery_cli import reports
+from surgery_cli.plan import Plan
+from surgery_cli.probe.user_code import importing_once
+from surgery_cli.script.function import Say
+from surgery_cli.store.filesystem.listing import reading
+from surgery_cli.surgery.expected_draft import check_expected
+from surgery_cli.surgery.preparation import Options, effective, prepare
+from surgery_cli.surgery.previews import costs, preview_notes, previewed
+from surgery_cli.surgery.probing.request import check_probe
+from surgery_cli.surgery.source_and_destination import check_target, path_of
+from surgery_cli.surgery.space import check_space
+from surgery_cli.words.notes import Remark
+
+
+@importing_once()
+def plan(
+    source: str,
+    plan: Plan,
+    *,
+    destination: str | None = None,
+    options: Options = Options(),
+    say: Say = lambda _: None,
+) -> reports.Preview:
+    """What ``apply`` would do; writes nothing. With a ``destination``, checks that it can be used.
+
+    ``say`` is told what code of the user's is about to be imported (``options.like_init``).
+
+    Raises:
+        SurgeryError: everything that is wrong, as far as metadata shows.
+    """
+    target = None if destination is None else path_of(destination)
+    plan = effective(plan, options)
+    check_probe(options)
+    with reading(Path(source)):
+        prepared = prepare(source, plan, options, say)
+    check_expected(prepared, options)
+    if target is not None:
+        check_target(target, prepared, force=options.force)
+    with reading(Path(source)):
+        estimate = costs(prepared, options, target)
+    if target is not None:
+        check_space(target, estimate.bytes_written + estimate.bytes_copied, prepared.plans)
+    notes = preview_notes(prepared, destination, options)
+    if options.probe is not None:
+        said = f"the probe of {options.probe} runs on the result, once that is written"
+        notes.append(Remark(said))
+    return previewed(prepared, plan, destination, estimate, notes)
