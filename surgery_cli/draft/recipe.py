@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -306,7 +305,9 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         The first 16 digits depend on the fingerprints and the names of donors alone, so that a changed source can be
         told from a changed plan; see ``DigestPart``.
         """
-        record = hashlib.sha256()
+        from hashlib import sha256  # loads OpenSSL: not to print help
+
+        record = sha256()
         used = {SOURCE}
         changed = set(self.changed)
         for path, output in self.leaves.items():
@@ -331,8 +332,10 @@ class DigestPart(NamedTuple):
 
 def digest_head(source: str, donors: Mapping[str, str]) -> str:
     """The first digits of a draft's digest, behind `sha256:`; see ``DigestPart``. Fingerprints, of donors by name."""
+    from hashlib import sha256
+
     parts = zip(DigestPart(), (source, list(donors), list(donors.values())), strict=True)
-    hashed = ((part, hashlib.sha256(_canonical(value)).hexdigest()) for part, value in parts)
+    hashed = ((part, sha256(_canonical(value)).hexdigest()) for part, value in parts)
     return "".join(text[: part.stop - part.start] for part, text in hashed)
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.places import PlaceOperation, without
-from surgery_cli.optimizer.follow import policies
+from surgery_cli.optimizer.follow.moved_slots import slots_below
 from surgery_cli.optimizer.follow.partial_moves import refuse_torn_by_deletion
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
@@ -38,7 +38,7 @@ at: params/Dense_1
             for leaf, node in gone.items()
             for depth in range(len(node), len(leaf) + 1)
         }
-        for twin in policies.slots_below(draft, selected):
+        for twin in slots_below(draft, selected):
             if twin not in gone:
                 gone[twin] = _node_like(twin, draft.slots[twin], named)
         if self.twins != "named":

@@ -18,7 +18,7 @@ from surgery_cli.operations.sequences import (
     nodes_above,
     raise_all,
 )
-from surgery_cli.optimizer.follow import policies
+from surgery_cli.optimizer.follow.moved_slots import moved_slots, slot_moves, slots_after
 from surgery_cli.optimizer.follow.partial_moves import refuse_torn_by_copies, refuse_torn_by_moves
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import Key, LeafPath
@@ -54,7 +54,7 @@ def moved(
         PlanError: two leaves on one path, a leaf below a leaf, a list with a hole; slots that part from their params,
             unless ``twins_as_named``.
     """
-    carried = {**policies.slot_moves(draft, moves), **moves}
+    carried = {**slot_moves(draft, moves), **moves}
     if not twins_as_named:
         refuse_torn_by_moves(draft, moves, carried)
     rekeyed = _rekeyed(draft, carried, asked=set(moves.values()))
@@ -65,7 +65,7 @@ def copied(
     draft: Draft, copies: Mapping[LeafPath, LeafPath], *, twins_as_named: bool = False
 ) -> Draft:
     """The draft with further leaves that have the recipes of others; twins are copied along. Raises as `moved`."""
-    carried = {**policies.slot_moves(draft, copies, copying=True), **copies}
+    carried = {**slot_moves(draft, copies, copying=True), **copies}
     if not twins_as_named:
         refuse_torn_by_copies(draft, copies, carried)
     places = [(path, path) for path in draft.leaves] + list(carried.items())
@@ -80,7 +80,7 @@ def copied(
         if path in carried and (carried[path].is_below(slot.node) or slot.node.parent not in torn)
     }
     more = msgspec.structs.replace(
-        draft, leaves=leaves, slots={**draft.slots, **policies.moved_slots(slots, carried)}
+        draft, leaves=leaves, slots={**draft.slots, **moved_slots(slots, carried)}
     )
     return _without_gaps(more, left=(), asked=copies.values(), arrived=carried.values())
 
@@ -154,7 +154,7 @@ def _rekeyed(
     """All moves at once, without a look at gaps in lists."""
     places = [(path, moves.get(path, path)) for path in draft.leaves]
     leaves = _arranged(draft, places, set(moves.values()), asked)
-    return msgspec.structs.replace(draft, leaves=leaves, slots=policies.slots_after(draft, moves))
+    return msgspec.structs.replace(draft, leaves=leaves, slots=slots_after(draft, moves))
 
 
 def _arranged(
@@ -255,7 +255,7 @@ def _without_gaps(
 def _renumbered(draft: Draft, closing: Mapping[LeafPath, Mapping[int, int]]) -> Draft:
     """Elements move up in the lists of ``closing`` (old index to new), twins with them."""
     moves = {path: new for path in draft.leaves if (new := _renumber(path, closing)) != path}
-    carried = {**policies.slot_moves(draft, moves), **moves}
+    carried = {**slot_moves(draft, moves), **moves}
     notes = (
         Consequence(
             f"the list '{container}' closes its gap: {indices_text([*found])} become 0 to {len(found) - 1}"

@@ -99,9 +99,10 @@ class Comparison:
     def look_at_donors_clocks(self, draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
         """What becomes of slots that go on under a clock which was itself taken from a donor."""
         found = []
-        for path, recipe in draft.leaves.items():
-            origin, clock = recipe.home, draft.clocks.get(path)
-            if origin is None or origin.source == SOURCE or clock is None or recipe.steps:
+        for path, clock in draft.clocks.items():
+            output = draft.leaves.get(path)
+            origin = output.home if output is not None and not output.steps else None
+            if origin is None or origin.source == SOURCE:
                 continue
             own = [s for s in draft.slots.values() if path in s.clocks and _goes_on(s, draft)]
             if clock.drives not in NEEDS_SLOTS or not own:
@@ -117,7 +118,7 @@ class Comparison:
     def look_at_mixed_slots(self, draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
         """What becomes of slots that an edit by name averages with those of others, or takes from them."""
         found: dict[tuple[LeafPath, tuple[str, ...]], list[Slot]] = {}
-        for slot in draft.slots.values():
+        for slot in (draft.slots[path] for path in draft.changed if path in draft.slots):
             others = _others_of(slot, draft)
             for path in slot.clocks if others else ():
                 clock = draft.clock_at(path)

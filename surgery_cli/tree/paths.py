@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import msgspec
 
 from surgery_cli.errors import PlanError
-from surgery_cli.tree import globs
+
+if TYPE_CHECKING:
+    from surgery_cli.tree.globs import Expression
 
 Key: TypeAlias = str | int
 """A dict key (``str``, also for attributes and NamedTuple fields) or a sequence index (``int``)."""
@@ -128,6 +130,8 @@ class PathPattern:
     """
 
     def __init__(self, text: str) -> None:
+        from surgery_cli.tree import globs
+
         self.text = text
         self.is_regex = text.startswith("re:")
         glob = text.strip("/")
@@ -136,7 +140,7 @@ class PathPattern:
                 "the pattern is empty", why="it would name the whole tree", fix="use `**`"
             )
         try:
-            self._expression: globs.Expression = (
+            self._expression: Expression = (
                 re.compile(text[3:], re.DOTALL) if self.is_regex else globs.compiled(glob)
             )
         except RecursionError:

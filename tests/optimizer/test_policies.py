@@ -20,6 +20,7 @@ from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.slot_steps import FillFresh, FillMean
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.optimizer.follow import policies
+from surgery_cli.optimizer.follow.moved_slots import moved_slots, slot_moves, slots_below
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import TreeSpec
 from tests.optimizer.optax_registry import PARAMS, state_of, train_state, tree_of
@@ -294,7 +295,7 @@ def moves(draft: Draft, old: str, new: str) -> dict[LeafPath, LeafPath]:
 
 def test_twins_move_with_their_params_in_every_state() -> None:
     draft = draft_of("amsgrad")
-    found = policies.slot_moves(draft, moves(draft, "params/Dense_0", "params/stem/Dense_0"))
+    found = slot_moves(draft, moves(draft, "params/Dense_0", "params/stem/Dense_0"))
     assert {str(a): str(b) for a, b in found.items()} == {
         f"opt_state/0/{f}/Dense_0/{leaf}": f"opt_state/0/{f}/stem/Dense_0/{leaf}"
         for f in ("mu", "nu", "nu_max")
@@ -304,7 +305,7 @@ def test_twins_move_with_their_params_in_every_state() -> None:
 
 def test_lists_of_axis_vectors_move_as_a_whole() -> None:
     draft = draft_of("sm3")
-    found = policies.slot_moves(draft, moves(draft, KERNEL, "params/Dense_0/weight"))
+    found = slot_moves(draft, moves(draft, KERNEL, "params/Dense_0/weight"))
     assert {str(a): str(b) for a, b in found.items()} == {
         "opt_state/0/mu/Dense_0/kernel/0": "opt_state/0/mu/Dense_0/weight/0",
         "opt_state/0/mu/Dense_0/kernel/1": "opt_state/0/mu/Dense_0/weight/1",
@@ -314,7 +315,7 @@ def test_lists_of_axis_vectors_move_as_a_whole() -> None:
 
 def test_holes_of_other_partitions_move_along() -> None:
     draft = draft_of("muon")
-    found = policies.slot_moves(draft, moves(draft, KERNEL, "params/Dense_0/weight"))
+    found = slot_moves(draft, moves(draft, KERNEL, "params/Dense_0/weight"))
     assert {str(a) for a in found} == {
         f"opt_state/inner_states/{part}/Dense_0/kernel"
         for part in ("adam/inner_state/0/mu", "adam/inner_state/0/nu", "muon/inner_state/0/mu")
@@ -329,42 +330,42 @@ def test_a_subtree_that_is_one_hole_moves_as_a_whole_and_is_not_taken_apart() ->
         }
     )
     draft = Draft.of(tree, "print", survey(tree).slots)
-    found = policies.slot_moves(draft, moves(draft, "params/Dense_0", "params/stem"))
+    found = slot_moves(draft, moves(draft, "params/Dense_0", "params/stem"))
     assert {str(a): str(b) for a, b in found.items()} == {
         "opt_state/0/trace/Dense_0": "opt_state/0/trace/stem"
     }
     inside = moves(draft, KERNEL, "params/Dense_0/weight")
-    assert policies.slot_moves(draft, inside) == {}
+    assert slot_moves(draft, inside) == {}
     with pytest.raises(PlanError, match="taken apart"):
-        policies.slot_moves(draft, moves(draft, KERNEL, "params/elsewhere"))
+        slot_moves(draft, moves(draft, KERNEL, "params/elsewhere"))
 
 
 def test_twins_stay_when_the_whole_root_moves_and_a_part_of_it_may_not_leave() -> None:
     draft = draft_of("adam")
     whole = moves(draft, "params", "model")
-    assert policies.slot_moves(draft, whole) == {}
-    slots = policies.moved_slots(draft.slots, whole)
+    assert slot_moves(draft, whole) == {}
+    slots = moved_slots(draft.slots, whole)
     mu = slots[LeafPath(("opt_state", 0, "mu", "Dense_0", "kernel"))]
     assert (str(mu.param), str(mu.root)) == ("model/Dense_0/kernel", "model")
     with pytest.raises(PlanError, match="has no place there"):
-        policies.slot_moves(draft, moves(draft, KERNEL, "frozen/kernel"))
+        slot_moves(draft, moves(draft, KERNEL, "frozen/kernel"))
 
 
 def test_a_copy_outside_the_root_has_no_twins() -> None:
     draft = draft_of("adam")
     copies = moves(draft, "params/Dense_0", "backup/Dense_0")
-    assert policies.slot_moves(draft, copies, copying=True) == {}
+    assert slot_moves(draft, copies, copying=True) == {}
 
 
 def test_slots_know_their_new_places_after_moves_of_params_and_of_the_state() -> None:
     draft = draft_of("adam")
     first = moves(draft, "params/Dense_0", "params/a/b")
-    carried = {**first, **policies.slot_moves(draft, first)}
-    slots = policies.moved_slots(draft.slots, carried)
+    carried = {**first, **slot_moves(draft, first)}
+    slots = moved_slots(draft.slots, carried)
     mu = slots[LeafPath(("opt_state", 0, "mu", "a", "b", "kernel"))]
     assert str(mu.param) == "params/a/b/kernel"
     away = {p: LeafPath(("old", *p)) for p in [*draft.leaves, *slots] if p[0] == "opt_state"}
-    moved = policies.moved_slots(slots, away)
+    moved = moved_slots(slots, away)
     again = moved[LeafPath(("old", "opt_state", 0, "mu", "a", "b", "kernel"))]
     assert str(again.node) == "old/opt_state/0/mu"
     assert [str(c) for c in again.clocks] == ["old/opt_state/0/count"]
@@ -374,7 +375,7 @@ def test_slots_know_their_new_places_after_moves_of_params_and_of_the_state() ->
 
 def test_deleting_a_param_deletes_its_twins_and_holes() -> None:
     draft = draft_of("muon")
-    gone = policies.slots_below(draft, list(moves(draft, "params/Dense_0", "x")))
+    gone = slots_below(draft, list(moves(draft, "params/Dense_0", "x")))
     assert len(gone) == 6
     assert all("Dense_0" in path for path in gone)
 

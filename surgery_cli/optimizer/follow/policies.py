@@ -15,12 +15,6 @@ from surgery_cli.optimizer.detect.starts import as_gathered
 from surgery_cli.optimizer.follow.donor_notes import Grafts, no_graft
 from surgery_cli.optimizer.follow.donor_slots import Donors
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
-from surgery_cli.optimizer.follow.moved_slots import (
-    moved_slots,
-    slot_moves,
-    slots_after,
-    slots_below,
-)
 from surgery_cli.optimizer.follow.param_copies import Beside
 from surgery_cli.optimizer.follow.unsure import Kept
 from surgery_cli.optimizer.placeholders import KIND, slots_line
@@ -30,15 +24,6 @@ from surgery_cli.words.notes import Note
 
 if TYPE_CHECKING:
     from surgery_cli.operations.base import LeafOperation, Scene
-
-__all__ = [
-    "carry_values",
-    "double_named",
-    "moved_slots",
-    "slot_moves",
-    "slots_after",
-    "slots_below",
-]
 
 
 def carry_values(

@@ -251,13 +251,19 @@ def _values(tree: dict[str, _TreeEntry]) -> dict[LeafPath, Entry]:
             value = parsed[raw] = decode_json(raw)
             if not isinstance(value["value_type"], str):
                 raise TypeError("value_type is no text")
-        found[LeafPath([_typed_key(record) for record in entry.key_metadata])] = value
+        keys = [
+            sys.intern(record.key)  # `kernel` stands in 100,000 paths
+            if record.key_type == _DICT and type(record.key) is str
+            else _typed_key(record)
+            for record in entry.key_metadata
+        ]
+        found[LeafPath(keys)] = value
     return found
 
 
 def _typed_key(record: _KeyRecord) -> Key:
     if record.key_type == _DICT:
-        return sys.intern(str(record.key))  # `kernel` stands in 100,000 paths
+        return sys.intern(str(record.key))
     if record.key_type == _SEQUENCE:
         return int(record.key)
     raise ValueError(f"key_type {record.key_type}")
