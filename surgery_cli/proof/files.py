@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from surgery_cli.engine.budget import in_order
 from surgery_cli.errors import CheckpointError
-from surgery_cli.inputs.regular_files import refuse_special
-from surgery_cli.store.filesystem.listing import check_link
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import files_below, reading
 
 ITSELF: Final = "."
 """The key of a checkpoint that is one file: its name may change, what it holds may not."""
@@ -28,9 +28,19 @@ def files_of(place: Path, record: Path | None = None) -> dict[str, Path]:
     Raises:
         CheckpointError: a directory cannot be read, a link leads in a circle, or something is no regular file.
     """
-    if not place.is_dir():
+    if not filesystem.is_folder(place):
         return {ITSELF: place}
-    found = {_key(path.relative_to(place)): path for path in _walk(place) if path != record}
+    found = {}
+    with reading(place):
+        for name, entry in files_below(place):
+            if not entry.is_file:
+                raise CheckpointError(
+                    f"'{place / name}' leads nowhere",
+                    why="a link whose file is not there has no content to record",
+                    fix="put the file there, or remove the link",
+                )
+            if place / name != record:
+                found[_key(name)] = place / name
     return dict(sorted(found.items()))
 
 
@@ -41,7 +51,7 @@ def file_digests(
 
     def digest_of(path: Path) -> str | CheckpointError:
         try:
-            with path.open("rb") as stream:
+            with filesystem.reader(path) as stream:
                 return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
         except OSError as error:
             return CheckpointError(f"'{path}' cannot be read", why=error.strerror or str(error))
@@ -50,33 +60,10 @@ def file_digests(
     tasks = ((path, _READ_BYTES) for path in files.values())
     for (key, path), digest in zip(files.items(), in_order(digest_of, tasks), strict=True):
         found[key] = digest
-        advance(path.stat().st_size if path.exists() else 0, key)
+        advance(filesystem.size(path) if filesystem.exists(path) else 0, key)
     return found
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError as error:
-        raise CheckpointError(
-            f"'{folder}' cannot be read", why=error.strerror or str(error)
-        ) from None
-    for entry in entries:
-        path = Path(entry.path)
-        if entry.is_dir():
-            check_link(path)
-            yield from _walk(path)
-        elif entry.is_file():
-            yield path
-        else:
-            refuse_special(path)
-            raise CheckpointError(
-                f"'{path}' leads nowhere",
-                why="a link whose file is not there has no content to record",
-                fix="put the file there, or remove the link",
-            )
-
-
-def _key(path: Path) -> str:
+def _key(name: str) -> str:
     """A path as text; bytes that are no UTF-8 are escaped."""
-    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

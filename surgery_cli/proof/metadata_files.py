@@ -16,19 +16,19 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import (
     ARRAY_METADATAS,
     EMPTY_TYPES,
     METADATA,
-    PROCESS_FILE,
     SHARDING,
     TREE,
     VALUE_TYPES,
-    entry_key,
     sharding_key,
 )
+from surgery_cli.store.orbax.tree_metadata import entry_key
 from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind
 
@@ -77,7 +77,7 @@ def metadata_faults(checkpoint: Checkpoint) -> list[Fault]:
     """What is wrong with the metadata of the items that were opened, and of the step that holds them."""
     place = checkpoint.location.step_directory or checkpoint.location.root
     found: list[Fault] = []
-    if place.is_dir():
+    if filesystem.is_folder(place):
         found += _of_step(place)
     for item in checkpoint.items.values():
         if isinstance(item, PytreeItem):
@@ -271,13 +271,10 @@ def _device_ids(mesh: Any) -> Iterator[Any]:
 
 def _of_array_metadatas(item: PytreeItem) -> Iterator[Fault]:
     """How each array is cut, and what a typed key is; the arrays' own documents say the first again."""
-    folder = item.directory / ARRAY_METADATAS
-    if not folder.is_dir():
-        return
     arrays = {leaf.array.name: leaf for leaf in item.leaves.values() if leaf.array is not None}
-    for path in sorted(folder.glob(f"{PROCESS_FILE}*")):
-        file = f"{ARRAY_METADATAS}/{path.name}"
-        document, fault = _document(path)
+    for name in item.sidecars.array_metadata_files:
+        file = f"{ARRAY_METADATAS}/{name}"
+        document, fault = _document(item.directory / file)
         if fault:
             yield file, fault
         if document is None:
@@ -339,7 +336,7 @@ def _of_step(place: Path) -> Iterator[Fault]:
             yield file, f"'{name}' is {value!r}"
     handlers = document.get("item_handlers")
     named = handlers if isinstance(handlers, dict) else {"": handlers}
-    folders = {entry.name for entry in place.iterdir() if entry.is_dir()}
+    folders = {entry.name for entry in filesystem.entries(place) if entry.is_folder}
     for item, handler in named.items():
         unrecorded = _resembled(item, folders - named.keys())
         if item and item not in folders and unrecorded is not None:
@@ -353,30 +350,38 @@ def _of_step(place: Path) -> Iterator[Fault]:
 
 def _of_side_item(path: Path, place: Path) -> Iterator[Fault]:
     """Items that are not opened, and files of the root: JSON, and trees that were not chosen or belong to a key."""
-    files = [path, *sorted(path.rglob("*"))] if path.is_dir() else [path]
-    for file in files:
-        if file.name in _JSON_FILES and file.is_file():
+    if not filesystem.is_folder(path):
+        yield from _of_json(path, place)
+        return
+    for prefix, entries in filesystem.below(path):
+        folder, names = path / prefix, {entry.name for entry in entries}
+        if names & {METADATA, ARRAY_METADATAS}:
             try:
-                decode_json(file.read_bytes())
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                yield from _below(place, file.parent, [(file.name, f"not JSON: {error}")])
-        elif file.is_dir() and any((file / name).exists() for name in (METADATA, ARRAY_METADATAS)):
-            try:
-                item = PytreeItem(file)
-                yield from _below(place, file, _of_item(item))
+                item = PytreeItem(folder)
+                yield from _below(place, folder, _of_item(item))
                 for leaf in item.leaves:
                     item.open(leaf)
             except CheckpointError as error:
                 problem = error.problems[0]
-                yield from _below(place, file, [("", problem.why or problem.what)])
+                yield from _below(place, folder, [("", problem.why or problem.what)])
+        for name in sorted(names):
+            yield from _of_json(folder / name, place)
+
+
+def _of_json(file: Path, place: Path) -> Iterator[Fault]:
+    if file.name in _JSON_FILES and filesystem.is_file(file):
+        try:
+            decode_json(filesystem.read(file))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            yield from _below(place, file.parent, [(file.name, f"not JSON: {error}")])
 
 
 def _document(path: Path) -> tuple[dict[str, Any] | None, str]:
     """A JSON object, or None; and what is wrong with the file, '' if it is well or not there."""
-    if not path.is_file():
+    if not filesystem.is_file(path):
         return None, ""
     try:
-        return decode_json(path.read_bytes(), type=dict[str, Any]), ""
+        return decode_json(filesystem.read(path), type=dict[str, Any]), ""
     except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
         return None, f"not a JSON object: {error}"
 

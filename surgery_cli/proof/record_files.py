@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
 
 from surgery_cli.errors import CheckpointError, DestinationError, WriteError
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.durability import (
+    may_write_into,
+    put_durably,
+    rename,
+    sync_directory,
+)
 from surgery_cli.store.filesystem.listing import STAGING_MARK
-from surgery_cli.store.write.staging import sync_directory, uninterrupted
+from surgery_cli.store.write.staging import uninterrupted
 
 
 def check_record_target(target: Path, place: Path, *, is_own: bool) -> None:
@@ -18,25 +24,25 @@ def check_record_target(target: Path, place: Path, *, is_own: bool) -> None:
     Raises:
         DestinationError: it has none.
     """
-    if not is_own and os.path.lexists(target):
+    if not is_own and filesystem.is_taken(target):
         raise DestinationError(
             f"'{target}' exists",
             why="nothing is overwritten unless that is asked for",
             fix="name another file, or remove it first",
         )
-    if not is_own and target.parent.resolve().is_relative_to(place.resolve()):
+    if not is_own and filesystem.real(target.parent).is_relative_to(filesystem.real(place)):
         raise DestinationError(
             f"'{target}' lies inside the checkpoint",
             why="readers would come upon it, and it would not be sealed itself",
             fix="name a file outside of it, or leave `--to` out",
         )
-    if not target.parent.is_dir():
+    if not filesystem.is_folder(target.parent):
         raise DestinationError(
             f"'{target}' cannot be made",
             why=f"'{target.parent}' is no directory",
             fix="make it first, or name another",
         )
-    if not os.access(target.parent, os.W_OK | os.X_OK):
+    if not may_write_into(target.parent):
         raise DestinationError(
             f"'{target}' cannot be made",
             why=f"'{target.parent}' is not writable",
@@ -58,20 +64,17 @@ def put_record(target: Path, content: bytes, check: Callable[[], None]) -> None:
         draft = _folder_for(target) / f".{target.name}{STAGING_MARK}{secrets.token_hex(4)}"
         with uninterrupted():
             try:
-                with draft.open("xb") as stream:
-                    stream.write(content)
-                    stream.flush()
-                    os.fsync(stream.fileno())
+                put_durably(draft, content)
                 check()
-                draft.replace(target)
+                rename(draft, target)
                 try:
                     check()
                 except CheckpointError:
-                    target.unlink(missing_ok=True)
+                    filesystem.delete(target)
                     raise
                 sync_directory(target.parent)
             finally:
-                draft.unlink(missing_ok=True)
+                filesystem.delete(draft)
     except OSError as error:
         check()
         raise WriteError(
@@ -82,8 +85,8 @@ def put_record(target: Path, content: bytes, check: Callable[[], None]) -> None:
 def _folder_for(target: Path) -> Path:
     """Where the record is written before it gets its name: beside the folder that it goes into, else in it."""
     own, around = target.parent, target.parent.parent
-    is_near = own.stat().st_dev == around.stat().st_dev
-    return around if is_near and os.access(around, os.W_OK | os.X_OK) else own
+    is_near = filesystem.status(own).st_dev == filesystem.status(around).st_dev
+    return around if is_near and may_write_into(around) else own
 
 
 def gone(place: Path) -> CheckpointError:

@@ -17,7 +17,8 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.proof.surgery_json import OF_ONE_FILE, Record, decoded, encoded
-from surgery_cli.store.filesystem.listing import Listing, holds_pytree
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import Listing, is_tree
 from surgery_cli.store.locate.items import step_items
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.step import RECORD
@@ -26,8 +27,7 @@ from surgery_cli.tree.paths import LeafPath
 
 def write_record(path: Path, record: Record) -> None:
     """Write the record; one that came along from the source is in its ``history`` by now."""
-    path.unlink(missing_ok=True)
-    path.write_bytes(encoded(record))
+    filesystem.write(path, encoded(record))
 
 
 def record_path(checkpoint: Checkpoint) -> Path:
@@ -36,7 +36,9 @@ def record_path(checkpoint: Checkpoint) -> Path:
     Where one stands in a bare directory, that lost the metadata which it had when it was recorded.
     """
     place = recorded_place(checkpoint)
-    if place.is_dir() and ((place / RECORD).is_file() or not is_inferred(checkpoint)):
+    if filesystem.is_folder(place) and (
+        filesystem.is_file(place / RECORD) or not is_inferred(checkpoint)
+    ):
         return place / RECORD
     return place.with_name(f"{place.name}.{RECORD}")
 
@@ -50,8 +52,8 @@ def is_inferred(checkpoint: Checkpoint) -> bool:
     """True if readers infer the structure from the directory's listing, where a stray file would be a leaf."""
     return any(
         item.layout.startswith("per-leaf")
-        and not (item.directory / "_METADATA").exists()
-        and not (item.directory / "checkpoint").exists()
+        and not filesystem.exists(item.directory / "_METADATA")
+        and not filesystem.exists(item.directory / "checkpoint")
         for item in checkpoint.items.values()
     )
 
@@ -76,11 +78,7 @@ def trees_of_step(checkpoint: Checkpoint) -> list[str]:
     location = checkpoint.location
     if location.shape == "item" and location.step_directory is not None:
         return list(step_items(Listing.of(location.step_directory)).pytrees)
-    others = [
-        name
-        for name, path in location.other_items.items()
-        if path.is_dir() and holds_pytree(Listing.of(path))
-    ]
+    others = [name for name, path in location.other_items.items() if is_tree(path)]
     return [*location.items, *others]
 
 
@@ -91,11 +89,11 @@ def read_record(checkpoint: Checkpoint) -> Record | None:
         CheckpointError: it cannot be read, or is damaged.
     """
     path = record_path(checkpoint)
-    if not path.is_file():
+    if not filesystem.is_file(path):
         refuse_special(path)
         return None
     try:
-        raw = path.read_bytes()
+        raw = filesystem.read(path)
     except OSError as error:
         raise CheckpointError(
             f"'{path}' cannot be read", why=error.strerror or str(error)

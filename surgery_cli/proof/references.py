@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from surgery_cli.engine.budget import in_order
+from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import Item, PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
@@ -95,7 +96,7 @@ class _Files:
     def _are_alike(self, old_folder: Path, old: str, new_folder: Path, new: str) -> bool:
         key = (old_folder, old, new_folder, new)
         if key not in self._agree:
-            left, right = (old_folder / old).stat(), (new_folder / new).stat()
+            left, right = filesystem.status(old_folder / old), filesystem.status(new_folder / new)
             is_linked = right.st_nlink > 1  # to this file, or to another one
             is_same = (left.st_dev, left.st_ino) == (right.st_dev, right.st_ino)
             self._agree[key] = is_same or (not is_linked and left.st_size == right.st_size)

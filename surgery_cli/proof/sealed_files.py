@@ -10,7 +10,8 @@ from pathlib import Path
 from surgery_cli.errors import CheckpointError, Problem
 from surgery_cli.proof.files import file_digests, files_of
 from surgery_cli.proof.records import read_record, record_path, recorded_place
-from surgery_cli.store.filesystem.listing import Listing, holds_pytree
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import is_tree
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.item import small_files
@@ -52,7 +53,7 @@ def check_taken_files(checkpoint: Checkpoint, hashes: Mapping[str, str]) -> None
         return
     place = recorded_place(checkpoint)
     others = {key: place / key for key, d in hashes.items() if record.files.get(key, d) != d}
-    standing = {key: path for key, path in others.items() if path.is_file()}
+    standing = {key: path for key, path in others.items() if filesystem.is_file(path)}
     found = file_digests(standing, lambda count, key: None)
     _refuse(checkpoint, [key for key, digest in found.items() if digest == hashes[key]])
 
@@ -93,10 +94,10 @@ def _copied(checkpoint: Checkpoint) -> Iterator[Path]:
             yield from small_files(item)
     place = recorded_place(checkpoint)
     trees = set(checkpoint.location.items.values())
-    if not place.is_dir() or place in trees or checkpoint.location.shape == "item":
+    if not filesystem.is_folder(place) or place in trees or checkpoint.location.shape == "item":
         return
-    for path in place.iterdir():
-        if path.is_dir() and path not in trees and holds_pytree(Listing.of(path)):
+    for path in (place / name for name in filesystem.names(place)):
+        if path not in trees and is_tree(path):
             with suppress(
                 CheckpointError
             ):  # what is carried though it does not open is said elsewhere

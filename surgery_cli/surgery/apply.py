@@ -32,6 +32,7 @@ from surgery_cli.proof.result import verify_result
 from surgery_cli.proof.sealed_files import check_sealed_files
 from surgery_cli.proof.surgery_json import Record, Verified, new_record
 from surgery_cli.script.function import Say
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker, LinkMode
 from surgery_cli.store.filesystem.listing import reading, unreadable
 from surgery_cli.store.filesystem.modes import follow_modes
@@ -233,7 +234,7 @@ def _report(
     """What was done, in the place of what would be."""
     raw_bytes = sum(item.raw_bytes for item in writer.items.values())
     # some links were only needed while references were copied
-    kept = (path for path in linker.carried.shared if path.exists())
+    kept = (path for path in linker.carried.shared if filesystem.exists(path))
     shared = sorted(str(path.relative_to(writer.new)) for path in kept)
     return reports.Report.of(
         preview,

@@ -27,6 +27,7 @@ from surgery_cli.proof.records import (
     recorded_place,
 )
 from surgery_cli.proof.surgery_json import Record, decoded
+from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
@@ -72,7 +73,7 @@ def manifest(checkpoint: Checkpoint, path: Path) -> Expected:
     """
     refuse_special(path, PlanError)
     try:
-        raw = path.read_bytes()
+        raw = filesystem.read(path)
         fields = decode_json(raw, type=dict[str, msgspec.Raw])
         if "digests" in fields:
             return _recorded(checkpoint, decoded(raw, path), str(path))
@@ -263,7 +264,7 @@ def _file_findings(
 ) -> list[reports.Finding]:
     own = record_path(checkpoint)  # the seal itself, or one that came after it
     files = files_of(recorded_place(checkpoint), None if own.name in expected else own)
-    sizes = {key: path.stat().st_size for key, path in files.items()}
+    sizes = {key: filesystem.size(path) for key, path in files.items()}
     meter = Meter(listener, "verifying files", sum(sizes.values()))
     findings = []
     for key, digest in file_digests(files, meter.advance).items():

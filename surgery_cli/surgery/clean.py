@@ -7,6 +7,7 @@ from pathlib import Path
 from surgery_cli import reports
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.addresses import local_address
+from surgery_cli.store import filesystem
 from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.write.leftovers import Leftover, leftovers_in, leftovers_of
 from surgery_cli.store.write.owners import State, is_staging, owner_of
@@ -45,11 +46,11 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
 
 def _leftovers(path: Path) -> list[Leftover]:
     """Those that ``path`` names: one itself, those of runs to it, and those that stand in it."""
-    if is_staging(path.name) and path.is_dir():
+    if is_staging(path.name) and filesystem.is_folder(path):
         return [Leftover(path, owner_of(path))]
-    if not path.exists() and not path.absolute().parent.is_dir():
+    if not filesystem.exists(path) and not filesystem.is_folder(path.absolute().parent):
         raise missing(path.absolute())
-    return leftovers_of(path) + (leftovers_in(path) if path.is_dir() else [])
+    return leftovers_of(path) + (leftovers_in(path) if filesystem.is_folder(path) else [])
 
 
 def _row(left: Leftover, state: State) -> reports.LeftoverRow:
@@ -71,6 +72,10 @@ def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[str]:
             f"whether the others still run cannot be told from here; if they are over, `--stale` removes them ({size})"
         )
     if (old := set_aside_of(path)) is not None:
-        fate = "stays until you remove it" if path.exists() else "is restored by the next run to it"
+        fate = (
+            "stays until you remove it"
+            if filesystem.exists(path)
+            else "is restored by the next run to it"
+        )
         notes.append(f"'{old}' is what stood there before an interrupted `--force`; it {fate}")
     return notes

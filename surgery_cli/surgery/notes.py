@@ -10,6 +10,7 @@ from typing import Final
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.metadata_files import faults_beside
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -48,7 +49,7 @@ def damage_notes(checkpoint: Checkpoint) -> list[Consequence]:
                 lost = _LOST[SHARDING if file == SHARDING else ARRAY_METADATAS]
                 notes.append(Consequence(f"{about}`{file}` is damaged ({why}): {lost}"))
     step = checkpoint.location.step_directory
-    if step is not None and (step / STEP_METADATA).is_file():
+    if step is not None and filesystem.is_file(step / STEP_METADATA):
         _, why = step_metadata(step)
         if why:
             lost = "what each item is was told from what stands in it, as Orbax does"
@@ -159,7 +160,7 @@ def dead_notes(references: Mapping[str, Costs], compact: Mapping[str, bool]) -> 
 def parent_notes(destination: Path) -> list[Consequence]:
     """Which directories above the destination are made: a slip in its path would make them, too."""
     parent = destination.absolute().parent
-    if parent.exists():
+    if filesystem.exists(parent):
         return []
     return [Consequence(f"there is no directory '{parent}': it is made")]
 

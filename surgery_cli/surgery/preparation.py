@@ -13,6 +13,7 @@ from surgery_cli.inputs.addresses import local_address
 from surgery_cli.plan import Plan, replaced
 from surgery_cli.resolution import resolve
 from surgery_cli.script.function import Say, read_script
+from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import SUFFIXES, ArrayFile
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
@@ -195,6 +196,6 @@ def open_source(text: str) -> Checkpoint | ArrayFile:
     """
     text = local_address(text, refusal=CheckpointError)
     path = Path(text).expanduser()
-    if path.suffix in SUFFIXES and path.is_file():
+    if path.suffix in SUFFIXES and filesystem.is_file(path):
         return ArrayFile(text)
     return open_checkpoint(text)

@@ -13,8 +13,9 @@ from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.evaluation import read_bytes
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.plan import Plan
+from surgery_cli.store import filesystem
+from surgery_cli.store.write.carried_bytes import carried_bytes, unchosen_bytes
 from surgery_cli.store.write.item_plan import Way
-from surgery_cli.store.write.step import carried_bytes, unchosen_bytes
 from surgery_cli.surgery.leaf_names import Names, document_names
 from surgery_cli.surgery.memory import memory_notes
 from surgery_cli.surgery.notes import (
@@ -67,7 +68,8 @@ def costs(prepared: Prepared, options: Options, destination: Path | None) -> Tra
     linked += unchosen_bytes(prepared.checkpoint)
     root = prepared.checkpoint.location.root
     is_elsewhere = (
-        destination is not None and standing_parent(destination).stat().st_dev != root.stat().st_dev
+        destination is not None
+        and filesystem.status(standing_parent(destination)).st_dev != filesystem.status(root).st_dev
     )
     if options.link == "never" or is_elsewhere:
         linked, copied = 0, copied + linked

@@ -19,6 +19,7 @@ from surgery_cli.proof.record_files import check_record_target, gone, put_record
 from surgery_cli.proof.records import read_record, record_key, record_path, recorded_place
 from surgery_cli.proof.sealed_files import check_taken_files
 from surgery_cli.proof.surgery_json import Record, encoded, new_record, now
+from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 
@@ -218,7 +219,7 @@ def _does_not_hold(
 
 def _stamp(path: Path) -> _Stamp:
     try:
-        status = path.stat()
+        status = filesystem.status(path)
     except FileNotFoundError:
         return (0, 0, 0)
     return status.st_ino, status.st_size, status.st_mtime_ns
@@ -226,7 +227,7 @@ def _stamp(path: Path) -> _Stamp:
 
 def _check_standing(place: Path, before: Mapping[Path, _Stamp]) -> None:
     """Refuse what is no more what it was when sealing it began."""
-    if not place.exists():
+    if not filesystem.exists(place):
         raise gone(place)
     for path, stamp in before.items():
         now_is = _stamp(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from shlex import quote
 
@@ -11,6 +10,7 @@ import msgspec
 from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError
 from surgery_cli.inputs.addresses import local_address
 from surgery_cli.script.function import Say
+from surgery_cli.store import filesystem
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.destination import check_destination
@@ -34,9 +34,9 @@ def check_target(target: Path, prepared: Prepared, *, force: bool) -> None:
     """
     for source in prepared.sources.values():
         check_destination(target, source.place_on_disk, force=force)
-    if force and target.exists() and not target.is_symlink():
+    if force and filesystem.exists(target) and not filesystem.is_link(target):
         _check_replaced(target)
-    if force and os.path.lexists(target) and (old := set_aside_of(target)) is not None:
+    if force and filesystem.is_taken(target) and (old := set_aside_of(target)) is not None:
         raise DestinationError(
             f"'{old}' stands beside '{target}'",
             why="that is the name of what `--force` sets aside until it is done; is it still wanted?",
@@ -46,7 +46,7 @@ def check_target(target: Path, prepared: Prepared, *, force: bool) -> None:
 
 def _check_replaced(target: Path) -> None:
     """Refuse to remove what is no checkpoint, and whose name was given by mistake; an empty directory may go."""
-    if target.is_dir() and not any(target.iterdir()):
+    if filesystem.is_folder(target) and not filesystem.entries(target):
         return
     try:
         locate(str(target.absolute()))
@@ -83,8 +83,8 @@ def path_of(destination: str) -> Path:
 def restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None:
     """Give back its name to what an interrupted ``--force`` set aside, and say so at once; to a checkpoint only."""
     set_aside = set_aside_of(target)
-    sources = [source.place_on_disk.resolve() for source in prepared.sources.values()]
-    if set_aside is None or set_aside.resolve() in sources or not _is_checkpoint(set_aside):
+    sources = [filesystem.real(source.place_on_disk) for source in prepared.sources.values()]
+    if set_aside is None or filesystem.real(set_aside) in sources or not _is_checkpoint(set_aside):
         return None
     restored = recover_old(target)
     if restored is not None:
@@ -122,7 +122,7 @@ def check_there(prepared: Prepared) -> None:
         is_tree = isinstance(source, Checkpoint)
         places = source.location.items.values() if is_tree else [source.place_on_disk]
         for place in places:
-            if not place.exists():
+            if not filesystem.exists(place):
                 raise CheckpointError(
                     f"'{place}' is gone",
                     why="it was removed or moved while it was read",

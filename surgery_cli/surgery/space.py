@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.errors import DestinationError
+from surgery_cli.store import filesystem
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.write.item_plan import ItemPlan, Way
@@ -29,7 +30,7 @@ def check_space(destination: Path, needed: int, plans: Mapping[str, ItemPlan]) -
         DestinationError: there is not enough room, or the system keeps no files there.
     """
     parent = standing_parent(destination)
-    if any(parent.resolve().is_relative_to(place) for place in _HOLD_NO_FILES):
+    if any(filesystem.real(parent).is_relative_to(place) for place in _HOLD_NO_FILES):
         raise DestinationError(
             f"'{destination}' cannot be written",
             why=f"'{parent}' shows the system's state, and holds no files",
@@ -74,6 +75,6 @@ def files_of_leaves(plan: ItemPlan) -> int:
 def standing_parent(destination: Path) -> Path:
     """The innermost directory above the destination that exists."""
     parent = destination.absolute().parent
-    while not parent.exists():
+    while not filesystem.exists(parent):
         parent = parent.parent
     return parent

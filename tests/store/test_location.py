@@ -1,14 +1,15 @@
 """Which checkpoint an argument names."""
 
 import json
-import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.store.filesystem.local_disk import LocalDisk
 from surgery_cli.store.locate.location import Location, locate
 from tests.fixture_truths import FIXTURES, finished, unfinished
 
@@ -357,9 +358,10 @@ def test_a_directory_with_many_leaves_is_located_without_looking_at_each(
     for index in range(300):
         (flat / f"layer_{index}").mkdir()
         (flat / f"layer_{index}" / ".zarray").write_text("{}")
-    asked: list[str] = []
-    real = os.path.isfile
-    monkeypatch.setattr(os.path, "isfile", lambda p: asked.append(str(p)) or real(p))
+    asked: list[object] = []
+    for call in ("status", "entries", "open"):
+        real = partial(getattr(LocalDisk, call), LocalDisk())
+        monkeypatch.setattr(LocalDisk, call, lambda _, p, real=real: asked.append(p) or real(p))
     assert locate(str(flat)).shape == "flat"
     assert len(asked) < 50
 

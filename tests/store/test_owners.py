@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.errors import WriteError
 from surgery_cli.plan import operation_from_options, plan_of
-from surgery_cli.store.write import leftovers, staging
+from surgery_cli.store.write import staging
 from surgery_cli.store.write.leftovers import leftovers_of
 from surgery_cli.store.write.owners import OWNER_FILE, Owner, State, make_owned
 
@@ -233,7 +234,7 @@ def test_an_error_says_what_could_not_be_removed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(staging, "sync_tree", strike)
     with monkeypatch.context() as patched:
-        patched.setattr(staging.shutil, "rmtree", refuse)
+        patched.setattr(shutil, "rmtree", refuse)
         with pytest.raises(WriteError) as caught:
             surgery.apply(str(_file(tmp_path / "w")), str(tmp_path / "new"), _by(2))
     (left,) = tmp_path.glob(".new.surgery-tmp-*")
@@ -257,10 +258,10 @@ def test_an_error_after_the_destination_has_its_name_says_that_it_stands(tmp_pat
 def test_what_cannot_be_cleaned_is_a_failed_write(tmp_path, monkeypatch):
     _left_by(tmp_path, _owner(pid=_ended_pid()))
 
-    def refuse(path):
+    def refuse(path, **_):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(leftovers.shutil, "rmtree", refuse)
+    monkeypatch.setattr(shutil, "rmtree", refuse)
     with pytest.raises(WriteError, match="cannot be removed"):
         surgery.clean(str(tmp_path / "new"))
 

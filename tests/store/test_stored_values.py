@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.store import filesystem
 from surgery_cli.store.orbax import stored_values
-from surgery_cli.store.orbax.stored_values import FileRange, are_same, copy_to, whole
+from surgery_cli.store.orbax.stored_values import FileRange, are_same, pieces, whole
 
 CONTENT = bytes(range(256)) * 50
 
@@ -24,7 +25,7 @@ def _file(path: Path, content: bytes) -> Path:
 def test_a_range_of_a_file_is_the_bytes_that_stand_there(tmp_path: Path) -> None:
     value = FileRange(_file(tmp_path / "a", CONTENT), 700, 3001)
     assert whole(value) == CONTENT[700:3701]
-    copy_to(value, tmp_path / "copy")
+    filesystem.write(tmp_path / "copy", pieces(value))
     assert (tmp_path / "copy").read_bytes() == CONTENT[700:3701]
 
 
@@ -48,7 +49,11 @@ def test_one_byte_that_differs_is_seen(tmp_path: Path, place: int) -> None:
 
 def test_a_file_that_ends_early_or_is_gone_is_damage(tmp_path: Path) -> None:
     short = FileRange(_file(tmp_path / "a", CONTENT[:2400]), 0, 2500)
-    for use in (whole, lambda v: copy_to(v, tmp_path / "copy"), lambda v: are_same(v, v)):
+    for use in (
+        whole,
+        lambda v: filesystem.write(tmp_path / "copy", pieces(v)),
+        lambda v: are_same(v, v),
+    ):
         with pytest.raises(CheckpointError, match="truncated"):
             use(short)
     with pytest.raises(CheckpointError, match="is gone"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import struct
 import tokenize
 import zipfile
@@ -19,6 +18,7 @@ import msgspec
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.addresses import local_address
 from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
 from surgery_cli.store.files.safetensors import read_header
 from surgery_cli.store.filesystem.listing import unreadable
@@ -62,7 +62,7 @@ class ArrayFile:
         self.text = local_address(text, refusal=CheckpointError)
         self.path, entry = _split(self.text)
         refuse_special(self.path)
-        if not self.path.is_file():
+        if not filesystem.is_file(self.path):
             raise refusals.missing(self.path.absolute())
         if lfs_pointers.is_pointer(self.path):
             raise lfs_pointers.pointer(self.path, self.path.absolute().parent)
@@ -76,7 +76,7 @@ class ArrayFile:
 
     @property
     def places(self) -> frozenset[str]:
-        return frozenset({str(self.path.resolve())})
+        return frozenset({str(filesystem.real(self.path))})
 
     def _opened(self) -> dict[LeafPath, _Entry]:
         match self.path.suffix:
@@ -121,7 +121,7 @@ class ArrayFile:
 
     def is_unchanged(self) -> bool:
         """True if the file still is what it was when the fingerprint was taken."""
-        return self.path.is_file() and self._fingerprint_now() == self.fingerprint
+        return filesystem.is_file(self.path) and self._fingerprint_now() == self.fingerprint
 
     @cached_property
     def fingerprint(self) -> str:
@@ -130,7 +130,7 @@ class ArrayFile:
 
     def _fingerprint_now(self) -> str:
         record = hashlib.sha256()
-        status = self.path.stat()
+        status = filesystem.status(self.path)
         record.update(f"{status.st_size}\0{status.st_mtime_ns}\n".encode())
         for path, spec in self.tree.items():
             record.update(f"{path.spelling}\0{spec.type_text}\n".encode())
@@ -160,7 +160,7 @@ class ArrayFile:
 def _split(text: str) -> tuple[Path, str | None]:
     """File and entry; a file that exists under the whole text wins."""
     path = Path(text).expanduser()
-    if path.exists():
+    if filesystem.exists(path):
         return path, None
     for suffix in SUFFIXES[1:]:
         head, found, entry = text.partition(f"{suffix}:")
@@ -175,8 +175,8 @@ def _spec(shape: tuple[int, ...], dtype: str) -> LeafSpec:
 
 def _npy_entry(path: Path) -> _Entry:
     try:
-        with path.open("rb") as file:
-            return _described(path, file, 0, os.fstat(file.fileno()).st_size, member=None)
+        with filesystem.reader(path) as file:
+            return _described(path, file, 0, filesystem.size(path), member=None)
     except OSError as error:
         raise unreadable(path, error) from None
 
@@ -184,7 +184,7 @@ def _npy_entry(path: Path) -> _Entry:
 def _npz_entries(path: Path) -> dict[LeafPath, _Entry]:
     found = {}
     try:
-        with zipfile.ZipFile(path) as archive:
+        with filesystem.reader(path) as stored, zipfile.ZipFile(stored) as archive:
             for member in archive.infolist():
                 if not member.filename.endswith(".npy"):
                     continue
@@ -217,7 +217,7 @@ def _refuse_lying_sizes(path: Path, member: zipfile.ZipInfo) -> None:
     ratio = ratios.get(member.compress_type)
     if ratio is None:
         raise _damaged(path, f"'{member.filename}' is not compressed as NumPy does it")
-    available = min(member.compress_size, path.stat().st_size)
+    available = min(member.compress_size, filesystem.size(path))
     if member.file_size > available * ratio:
         raise _damaged(
             path, f"'{member.filename}' claims {member.file_size} bytes, and {available} are stored"
@@ -228,9 +228,7 @@ def _stored_offset(path: Path, member: zipfile.ZipInfo) -> int | None:
     """Where an entry that is not compressed begins in the archive; None if it is compressed."""
     if member.compress_type != zipfile.ZIP_STORED:
         return None
-    with path.open("rb") as file:
-        file.seek(member.header_offset)
-        head = file.read(30)
+    head = filesystem.read(path, member.header_offset, 30)
     if len(head) < 30:
         raise _damaged(path, f"the entry '{member.filename}' lies outside of it")
     name, extra = struct.unpack("<HH", head[26:30])
@@ -303,10 +301,14 @@ def _unpacked(path: Path, member: str | None) -> np.ndarray[Any, Any]:
     from numpy.lib import format as npy
 
     if member is None:
-        with path.open("rb") as file:
+        with filesystem.reader(path) as file:
             array = npy.read_array(file, allow_pickle=False)
     else:
-        with zipfile.ZipFile(path) as archive, archive.open(member) as entry:
+        with (
+            filesystem.reader(path) as file,
+            zipfile.ZipFile(file) as archive,
+            archive.open(member) as entry,
+        ):
             array = npy.read_array(entry, allow_pickle=False)
     return np.asarray(array).astype(array.dtype.newbyteorder("="), copy=False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import msgspec
 
 from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.errors import CheckpointError
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.tree.dtypes import item_bytes
@@ -52,15 +53,15 @@ class ContiguousArray(msgspec.Struct, frozen=True):
         if block.size == 0:
             return block
         try:
-            with self.path.open("rb") as file:
-                self._fill(file.fileno(), 0, self.shape, bounds, block)
+            with filesystem.reader(self.path) as file:
+                self._fill(file, 0, self.shape, bounds, block)
         except OSError as error:
             raise unreadable(self.path, error) from None
         return block
 
     def _fill(
         self,
-        descriptor: int,
+        file: BufferedReader,
         start: int,
         shape: tuple[int, ...],
         bounds: list[range],
@@ -72,21 +73,21 @@ class ContiguousArray(msgspec.Struct, frozen=True):
         row = math.prod(shape[1:])
         first = start + (bounds[0].start * row if shape else 0)
         if all(len(b) == n for b, n in zip(bounds[1:], shape[1:], strict=True)):
-            self._read_run(descriptor, first, block)
+            self._read_run(file, first, block)
             return
         rows = max(_SLAB_BYTES // (row * item_bytes(self.dtype)), 1)
         if rows == 1:  # one row is large: cut inside it
             for index in range(len(bounds[0])):
-                self._fill(descriptor, first + index * row, shape[1:], bounds[1:], block[index])
+                self._fill(file, first + index * row, shape[1:], bounds[1:], block[index])
             return
         inner = tuple(slice(b.start, b.stop) for b in bounds[1:])
         for at in range(0, len(bounds[0]), rows):
             count = min(rows, len(bounds[0]) - at)
             slab = np.empty((count, *shape[1:]), block.dtype)
-            self._read_run(descriptor, first + at * row, slab)
+            self._read_run(file, first + at * row, slab)
             block[at : at + count] = slab[(slice(None), *inner)]
 
-    def _read_run(self, descriptor: int, start: int, target: np.ndarray[Any, Any]) -> None:
+    def _read_run(self, file: BufferedReader, start: int, target: np.ndarray[Any, Any]) -> None:
         """Fill ``target`` (C-contiguous) with the values from element ``start`` on."""
         import numpy as np
 
@@ -99,8 +100,9 @@ class ContiguousArray(msgspec.Struct, frozen=True):
                 continue
             while skip < segment.length and done < len(buffer):
                 wanted = min(segment.length - skip, len(buffer) - done, 1 << 30)
-                got = os.preadv(descriptor, [buffer[done : done + wanted]], segment.offset + skip)
-                if got == 0:
+                file.seek(segment.offset + skip)
+                got = file.readinto(buffer[done : done + wanted])
+                if not got:
                     raise CheckpointError(
                         f"'{self.path}' has become shorter while it was open",
                         why=f"bytes at {segment.offset + skip} are no longer there",

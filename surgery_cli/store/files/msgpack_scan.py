@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
 from surgery_cli.tree.dtypes import is_known, item_bytes
 from surgery_cli.tree.paths import LeafPath
@@ -62,7 +62,7 @@ def scan_file(path: Path) -> Scan:
     Raises:
         CheckpointError: it is cut short, is not msgpack, or declares more than it holds.
     """
-    with path.open("rb") as file:
+    with filesystem.reader(path) as file:
         return _Scanner(path, file).scan()
 
 
@@ -72,7 +72,7 @@ class _Scanner:
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path = path
         self.file = file
-        self.size = os.fstat(file.fileno()).st_size
+        self.size = filesystem.size(path)
         self.at = 0
         self._window = b""
         self._window_start = 0
@@ -101,7 +101,8 @@ class _Scanner:
         """``count`` bytes (fewer at the end of the file), through a small window."""
         low = start - self._window_start
         if low < 0 or low + count > len(self._window):
-            self._window = os.pread(self.file.fileno(), max(count, _READ_AHEAD), start)
+            self.file.seek(start)
+            self._window = self.file.read(max(count, _READ_AHEAD))
             self._window_start, low = start, 0
         return self._window[low : low + count]
 

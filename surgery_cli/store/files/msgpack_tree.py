@@ -15,6 +15,7 @@ import msgpack
 import msgspec
 
 from surgery_cli.errors import CheckpointError, WriteError
+from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_scan import (
     BINARY,
     CHUNKED,
@@ -111,9 +112,7 @@ class MsgpackFile:
     def raw(self, path: LeafPath) -> bytes:
         """The bytes of a leaf as they stand in the file."""
         leaf = self.scan.leaves[path]
-        with self.path.open("rb") as file:
-            file.seek(leaf.start)
-            return file.read(leaf.stop - leaf.start)
+        return filesystem.read(self.path, leaf.start, leaf.stop - leaf.start)
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -140,7 +139,7 @@ def write_msgpack(
     """
     shape = _Shape(source.scan, leaves)
     try:
-        with destination.open("xb") as file:
+        with filesystem.create(destination) as file:
             for part in shape.parts():
                 _write_part(file, source, part)
             return file.tell()
@@ -267,7 +266,7 @@ def _write_part(file: BinaryIO, source: MsgpackFile, part: Any) -> None:
 
 def _copy(file: BinaryIO, source: MsgpackFile, leaf: PackedLeaf) -> None:
     """Copy the bytes of a leaf as they stand."""
-    with source.path.open("rb") as stored:
+    with filesystem.reader(source.path) as stored:
         stored.seek(leaf.start)
         left = leaf.stop - leaf.start
         while left:

@@ -7,7 +7,6 @@ https://github.com/huggingface/safetensors#format.
 from __future__ import annotations
 
 import math
-import os
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +15,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.locate.lfs_pointers import refuse_pointer
@@ -79,7 +79,7 @@ class SafetensorsFile:
     @cached_property
     def arrays(self) -> dict[LeafPath, ContiguousArray]:
         """Every tensor with its place."""
-        if not self.path.is_dir():
+        if not filesystem.is_folder(self.path):
             return read_header(self.path)
         found: dict[LeafPath, ContiguousArray] = {}
         for shard, wanted in self._shards():
@@ -102,7 +102,7 @@ class SafetensorsFile:
 
     def _shards(self) -> list[tuple[Path, list[str] | None]]:
         """Files to read, each with the names that the index promises in it (None: all)."""
-        names = sorted(os.listdir(self.path))
+        names = filesystem.names(self.path)
         indexes = [name for name in names if name.endswith(_INDEX_SUFFIX)]
         files = [name for name in names if name.endswith(".safetensors")]
         if not indexes:
@@ -130,7 +130,7 @@ class SafetensorsFile:
     @staticmethod
     def _index(path: Path) -> _Index:
         try:
-            return decode_json(path.read_bytes(), type=_Index)
+            return decode_json(filesystem.read(path), type=_Index)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CheckpointError(
                 f"'{path}' is not an index of shards",
@@ -168,8 +168,8 @@ def read_header(path: Path) -> dict[LeafPath, ContiguousArray]:
             or its offsets overlap, leave holes, point outside, or do not fit the shapes.
     """
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+        size = filesystem.size(path)
+        with filesystem.reader(path) as file:
             start = file.read(8)
             length = int.from_bytes(start, "little")
             if len(start) < 8 or length > min(size - 8, LARGEST_HEADER_BYTES):

@@ -1,1 +1,179 @@
-"""The file system: listings, links, memory, and what failing writes mean."""
+"""Files of checkpoints, by their paths, wherever they lie: the one way in which the store and proofs touch them.
+
+``protocol`` says what a service must be able to do; ``local_disk`` does it. What else stands here is about disks alone:
+links and modes, memory, and how what was built gets its name (``durability``).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from io import BufferedReader
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import Any, BinaryIO, Final
+
+from surgery_cli.store.filesystem.local_disk import LocalDisk
+from surgery_cli.store.filesystem.protocol import Entry, FileSystem, Place, Status
+
+_DISK: Final = LocalDisk()
+_SERVICES: Final[dict[str, FileSystem]] = {}
+"""By the begin of their paths: what would hold ``gs:/bucket/checkpoint`` stands here under ``gs:``."""
+
+
+def system_of(place: Place) -> FileSystem:
+    """The disk or service that holds a path."""
+    return _SERVICES.get(os.fspath(place).partition("/")[0], _DISK)
+
+
+def entries(folder: Place) -> list[Entry]:
+    """What stands in a folder, by name."""
+    return system_of(folder).entries(folder)
+
+
+def names(folder: Place) -> list[str]:
+    """The names of what stands in a folder, sorted."""
+    return [entry.name for entry in entries(folder)]
+
+
+def entries_if_any(folder: Place) -> list[Entry]:
+    """As ``entries``; nothing stands in what is no folder."""
+    return entries(folder) if is_folder(folder) else []
+
+
+def below(folder: Place) -> Iterator[tuple[str, list[Entry]]]:
+    """As ``entries`` for a folder and all folders below it, by their paths from it (with a slash at the end)."""
+    return system_of(folder).below(folder)
+
+
+def status(place: Place) -> Status:
+    """What is known of a file without reading it. Raises FileNotFoundError."""
+    return system_of(place).status(place)
+
+
+def size(place: Place) -> int:
+    return status(place).st_size
+
+
+def _mode(place: Place) -> int:
+    """Zero for what is not there, or cannot be."""
+    try:
+        return status(place).st_mode
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return 0
+        raise
+    except ValueError:  # a null character
+        return 0
+
+
+_NOT_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+def is_file(place: Place) -> bool:
+    return S_ISREG(_mode(place))
+
+
+def is_folder(place: Place) -> bool:
+    return S_ISDIR(_mode(place))
+
+
+def exists(place: Place) -> bool:
+    """False for a link that leads nowhere."""
+    return _mode(place) != 0
+
+
+def is_link(place: Place) -> bool:
+    return system_of(place).is_link(place)
+
+
+def is_taken(place: Place) -> bool:
+    """True if something stands under the name, be it a link that leads nowhere."""
+    return is_link(place) or exists(place)
+
+
+def real(place: Place) -> Path:
+    """The one spelling of a place, whatever links lead to it."""
+    return system_of(place).real(place)
+
+
+def absolute(path: Path) -> Path:
+    """The path from its root on, `..` taken out of it, and no link followed."""
+    return Path(os.path.abspath(path)) if system_of(path) is _DISK else path
+
+
+def reader(place: Place) -> BufferedReader:
+    """A file to read ranges of. Raises a CheckpointError if it is no regular file."""
+    return system_of(place).open(place)
+
+
+def read(place: Place, start: int = 0, count: int = -1) -> bytes:
+    """The bytes of a file, or ``count`` of them from ``start`` on (fewer where it ends)."""
+    with reader(place) as file:
+        if start:
+            file.seek(start)
+        return file.read(count)
+
+
+def create(place: Place) -> BinaryIO:
+    """A new file, to be written once. Raises FileExistsError where one stands."""
+    return system_of(place).create(place)
+
+
+def write(place: Place, content: bytes | Iterable[bytes]) -> None:
+    """Write a file in the place of what stands there, never through a link to it."""
+    delete(place)
+    with create(place) as file:
+        for piece in (content,) if isinstance(content, bytes) else content:
+            file.write(piece)
+
+
+def copy(source: Place, target: Place) -> None:
+    """Copy a file; within one service by itself."""
+    system = system_of(source)
+    if system is system_of(target):
+        system.copy(source, target)
+        return
+    with system.open(source) as file:
+        write(target, iter(lambda: file.read(_PIECE_BYTES), b""))
+
+
+_PIECE_BYTES: Final = 4 << 20
+
+
+def delete(place: Place) -> None:
+    """Delete a file or link; what is not there is let be."""
+    system_of(place).delete(place)
+
+
+def delete_below(folder: Place) -> None:
+    """Delete a folder with everything in it; what is not there is let be."""
+    system_of(folder).delete_below(folder)
+
+
+def make_folder(folder: Place) -> None:
+    """Raises FileExistsError where something stands."""
+    system_of(folder).make_folder(folder)
+
+
+def make_folders(folder: Path) -> None:
+    """Make a folder, and those above it, where they are not there."""
+    try:
+        make_folder(folder)
+    except FileNotFoundError:
+        make_folders(folder.parent)
+        make_folders(folder)
+    except FileExistsError:
+        if not is_folder(folder):
+            raise
+
+
+def delete_folder(folder: Place) -> None:
+    """Raises an OSError if something stands in it."""
+    system_of(folder).delete_folder(folder)
+
+
+def kvstore(folder: Place) -> dict[str, Any]:
+    """How TensorStore is told of the folder."""
+    return system_of(folder).kvstore(folder)

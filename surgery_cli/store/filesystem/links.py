@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import fcntl
 import os
-import shutil
-import stat
-import sys
 from enum import StrEnum
 from pathlib import Path
+from stat import S_ISREG
 
 import msgspec
 
 from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
-from surgery_cli.store.filesystem.listing import check_link
-
-_FICLONE = 0x40049409
+from surgery_cli.store.filesystem.local_disk import check_link
 
 
 class LinkMode(StrEnum):
@@ -57,16 +52,15 @@ class Linker:
         Raises:
             CheckpointError: ``source`` is no file.
         """
-        status = source.stat()
-        if not stat.S_ISREG(status.st_mode):
+        status = filesystem.status(source)
+        if not S_ISREG(status.st_mode):
             refuse_special(source)
-        size = status.st_size
         for way in self._ways():
             if way == "reflink" and self._reflink(source, target, status.st_dev):
-                self.carried.linked_bytes += size
+                self.carried.linked_bytes += status.st_size
                 return
             if way == "hard" and self._hard_link(source, target):
-                self.carried.linked_bytes += size
+                self.carried.linked_bytes += status.st_size
                 self.carried.shared.append(target)
                 return
         self.copy(source, target)
@@ -77,9 +71,8 @@ class Linker:
         Raises:
             CheckpointError: ``source`` is no file.
         """
-        refuse_special(source)
-        shutil.copy2(source, target)
-        self.carried.copied_bytes += target.stat().st_size
+        filesystem.copy(source, target)
+        self.carried.copied_bytes += filesystem.size(target)
 
     def copy_tree(self, source: Path, target: Path) -> None:
         """Copy a file or directory that is carried along as it is; symbolic links are read as files.
@@ -88,10 +81,10 @@ class Linker:
             CheckpointError: a symbolic link leads in a circle, or something is neither a file nor a directory.
         """
         check_link(source)
-        if source.is_dir():
-            target.mkdir(exist_ok=True)
-            for entry in sorted(os.scandir(source), key=lambda e: e.name):
-                self.copy_tree(Path(entry.path), target / entry.name)
+        if filesystem.is_folder(source):
+            filesystem.make_folders(target)
+            for entry in filesystem.entries(source):
+                self.copy_tree(source / entry.name, target / entry.name)
         else:
             self.copy(source, target)
 
@@ -105,15 +98,15 @@ class Linker:
 
     def _reflink(self, source: Path, target: Path, device: int) -> bool:
         """Try a reflink, once for each pair of filesystems: most have none, and a store may be 100,000 files."""
-        filesystems = device, target.parent.stat().st_dev
-        if sys.platform != "linux" or filesystems in self._without_reflinks:
+        filesystems = device, filesystem.status(target.parent).st_dev
+        if filesystems in self._without_reflinks:
             return False
         try:
-            _reflink(source, target)
+            filesystem.system_of(source).clone(source, target)
         except OSError as error:
             if error.errno == errno.EEXIST:
                 raise
-            target.unlink(missing_ok=True)
+            filesystem.delete(target)
             if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY):
                 self._without_reflinks.add(filesystems)
             return False
@@ -125,7 +118,8 @@ class Linker:
             return False
         try:
             # the file itself: Linux links a symbolic link as a link, whatever `follow_symlinks` says
-            os.link(os.path.realpath(source) if boundary is None else boundary.real(source), target)
+            real = filesystem.real(source) if boundary is None else boundary.real(source)
+            filesystem.system_of(source).link(real, target)
         except OSError as error:
             if error.errno in (
                 errno.EXDEV,
@@ -139,44 +133,7 @@ class Linker:
         return True
 
 
-def _reflink(source: Path, target: Path) -> None:
-    """Share the extents of ``source`` with a new file; an OSError where that cannot be."""
-    with source.open("rb") as reader, target.open("xb") as writer:
-        fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
-    shutil.copystat(source, target)
-
-
-_AT_FDCWD = -100
-_RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
-
-
-def rename_exclusively(source: Path, target: Path) -> None:
-    """Rename, failing with FileExistsError if ``target`` exists; atomically where the system can."""
-    if _renameat2(source, target, _RENAME_NOREPLACE):
-        return
-    if source.is_dir():
-        target.mkdir()  # claims the name, or raises
-        source.rename(target)  # replaces the empty directory that was just claimed
-    else:
-        os.link(source, target)
-        source.unlink()
-
-
-def exchange(source: Path, target: Path) -> bool:
-    """Swap two names atomically; False if the system cannot."""
-    return _renameat2(source, target, _RENAME_EXCHANGE)
-
-
-def _renameat2(source: Path, target: Path, flags: int) -> bool:
-    """Linux's renameat2; False where it is not to be had."""
-    try:
-        function = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return False
-    done = function(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), flags)
-    if done == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
-        return False
-    raise OSError(number, os.strerror(number), str(target))
+def bytes_held_alone(folder: Path) -> int:
+    """Bytes of the files in a folder that have no other name: what their removal gives back."""
+    found = (os.lstat(f"{place}/{name}") for place, _, files in os.walk(folder) for name in files)
+    return sum(status.st_size for status in found if status.st_nlink == 1)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.protocol import Entry
 
 STAGING_MARK: Final = ".surgery-tmp-"
 """In the name of a directory in which surgery builds: ``.<name>.surgery-tmp-<random>``."""
@@ -47,19 +49,15 @@ class Listing(NamedTuple):
         Raises:
             CheckpointError: the directory cannot be read.
         """
-        files: set[str] = set()
-        folders: set[str] = set()
-        special: set[str] = set()
         try:
-            with os.scandir(path) as entries:
-                for entry in entries:
-                    is_folder = entry.is_dir()
-                    (folders if is_folder else files).add(entry.name)
-                    if not (is_folder or entry.is_file()) and os.path.exists(entry.path):
-                        special.add(entry.name)
+            entries = filesystem.entries(path)
+            folders = frozenset(entry.name for entry in entries if entry.is_folder)
+            files = frozenset(entry.name for entry in entries) - folders
+            others = [entry for entry in entries if not (entry.is_folder or entry.is_file)]
+            special = frozenset(e.name for e in others if filesystem.exists(e.place))
         except OSError as error:
             raise unreadable(path, error) from None
-        return cls(path, frozenset(files), frozenset(folders), frozenset(special))
+        return cls(path, files, folders, special)
 
     def refuse_special(self) -> None:
         """Refuse a directory in which something stands that is neither a file nor a directory.
@@ -138,9 +136,36 @@ def holds_pytree(listing: Listing) -> bool:
     return any(is_array_folder(listing.path / name) for name in folders[:32])
 
 
+def is_tree(path: Path) -> bool:
+    """True for a directory at whose root a pytree stands."""
+    return filesystem.is_folder(path) and holds_pytree(Listing.of(path))
+
+
+def files_below(folder: Path) -> Iterator[tuple[str, Entry]]:
+    """Every file below a folder, by its path from it; links count as what they lead to, also those that dangle.
+
+    Raises:
+        CheckpointError: a link leads in a circle, or something is neither a file nor a directory.
+    """
+    for prefix, entries in filesystem.below(folder):
+        refuse_special_among(entries)
+        yield from ((prefix + entry.name, entry) for entry in entries if not entry.is_folder)
+
+
+def refuse_special_among(entries: Iterable[Entry]) -> None:
+    """Refuse entries that are neither files nor directories, nor links that lead nowhere.
+
+    Raises:
+        CheckpointError: so.
+    """
+    for entry in entries:
+        if not (entry.is_folder or entry.is_file):
+            refuse_special(Path(entry.place))
+
+
 def is_array_folder(path: Path) -> bool:
     """True if an array document stands in the folder."""
-    return any(os.path.isfile(os.path.join(path, name)) for name in ARRAY_DOCUMENTS)
+    return any(filesystem.is_file(path / name) for name in ARRAY_DOCUMENTS)
 
 
 def starts_as_msgpack(path: Path) -> bool:
@@ -162,30 +187,10 @@ def beginning(path: Path, count: int) -> bytes:
     Raises:
         CheckpointError: it cannot be read.
     """
-    refuse_special(path)
     try:
-        with path.open("rb") as file:
-            return file.read(count)
+        return filesystem.read(path, count=count)
     except OSError as error:
         raise unreadable(path, error) from None
-
-
-def check_link(path: Path) -> None:
-    """Refuse a symbolic link to a folder around it: to follow it had no end.
-
-    Raises:
-        CheckpointError: ``path`` is such a link.
-    """
-    if not path.is_symlink() or not path.exists():
-        return
-    real = path.resolve()
-    for around in Path(os.path.abspath(path)).parents:
-        if around.resolve() == real:
-            raise CheckpointError(
-                f"the symbolic link '{path}' leads in a circle",
-                why=f"it leads to '{around}', in which it stands",
-                fix="remove the link, or name a copy of the checkpoint without it",
-            )
 
 
 @contextmanager
@@ -203,7 +208,7 @@ def reading(place: Path) -> Iterator[None]:
 
 def unreadable(path: Path, error: OSError) -> CheckpointError:
     """The error for a file or directory that the system does not give, or no longer."""
-    if isinstance(error, FileNotFoundError) and not path.is_symlink():
+    if isinstance(error, FileNotFoundError) and not filesystem.is_link(path):
         return CheckpointError(
             f"'{path}' is gone",
             why="it was removed or moved while it was read",

@@ -8,6 +8,8 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from surgery_cli.store import filesystem
+
 _FILE_BITS = 0o666
 
 
@@ -32,9 +34,9 @@ def follow_modes(
     """
     allowed = 0o777
     for donor in donors:
-        allowed &= _of_directory(donor.stat().st_mode) | stat.S_IRWXU
+        allowed &= _of_directory(filesystem.status(donor).st_mode) | stat.S_IRWXU
     follower = _Follower(renamed, allowed)
-    mode = origin.stat().st_mode
+    mode = filesystem.status(origin).st_mode
     if new.is_dir():
         is_like = stat.S_ISDIR(mode)
         follower.directory(new, origin if is_like else None, _of_directory(mode))
@@ -59,16 +61,18 @@ class _Follower:
     def directory(self, new: Path, like: Path | None, mode: int) -> None:
         """Follow below a directory, then for itself; ``like`` is its counterpart, ``mode`` its own if it has none."""
         if like is not None:
-            mode = _of_directory(like.stat().st_mode)
+            mode = _of_directory(filesystem.status(like).st_mode)
         of_new_files: int | None = None
         for entry in list(os.scandir(new)):
             counterpart = like and like / self.renamed.get(entry.name, entry.name)
             if entry.is_dir(follow_symlinks=False):
-                is_like = counterpart is not None and counterpart.is_dir()
+                is_like = counterpart is not None and filesystem.is_folder(counterpart)
                 self.directory(Path(entry.path), counterpart if is_like else None, mode)
             elif entry.stat(follow_symlinks=False).st_nlink == 1:
-                if counterpart is not None and counterpart.is_file():
-                    self.set_file(Path(entry.path), stat.S_IMODE(counterpart.stat().st_mode))
+                if counterpart is not None and filesystem.is_file(counterpart):
+                    self.set_file(
+                        Path(entry.path), stat.S_IMODE(filesystem.status(counterpart).st_mode)
+                    )
                     continue
                 if of_new_files is None:
                     of_new_files = _shared_mode(like, mode & _FILE_BITS)
@@ -82,7 +86,8 @@ class _Follower:
 
 def _shared_mode(folder: Path | None, otherwise: int) -> int:
     """What all files of a folder allow, to be written to by their owner."""
-    modes = [p.stat().st_mode for p in folder.iterdir() if p.is_file()] if folder else []
+    standing = filesystem.entries(folder) if folder else []
+    modes = [filesystem.status(entry.place).st_mode for entry in standing if entry.is_file]
     shared = otherwise
     for at, mode in enumerate(modes):
         shared = mode & _FILE_BITS & (shared if at else _FILE_BITS)

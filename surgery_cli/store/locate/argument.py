@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.addresses import local_address
 from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import StepName, unreadable
 from surgery_cli.store.locate import refusals
 
@@ -41,14 +41,14 @@ class Argument(NamedTuple):
             raise PlanError("the path is empty", fix="name a checkpoint's directory or file")
         try:
             path, step = _path_and_step(text, step)
-            real = path.resolve()
-            is_link, is_there = path.is_symlink(), real.exists()
+            real = filesystem.real(path)
+            is_link, is_there = filesystem.is_link(path), filesystem.exists(real)
         except OSError as error:
             raise unreadable(Path(text), error) from None
         except (ValueError, RuntimeError) as error:  # a null character; a circle of links
             raise PlanError(f"'{text}' is not a path", why=str(error)) from None
         if not is_there:
-            raise refusals.missing(real if is_link else Path(os.path.abspath(path)))
+            raise refusals.missing(real if is_link else filesystem.absolute(path))
         refuse_special(path)
         link = f"'{text}' → '{real}': " if is_link else ""
         address = text.rpartition("@")[0] if path != Path(text).expanduser() else ""
@@ -79,7 +79,7 @@ def _path_and_step(text: str, step: int | None) -> tuple[Path, int | None]:
     """Split ``CKPT@N`` unless a path of that very name exists."""
     path = Path(text).expanduser()
     found = re.fullmatch(r"(.+)@([0-9]{1,18})", text, re.DOTALL)
-    if found is None or path.exists():
+    if found is None or filesystem.exists(path):
         return path, step
     named = int(found[2])
     if step is not None and step != named:

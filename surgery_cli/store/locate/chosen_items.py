@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing
 from surgery_cli.store.locate import lfs_pointers, refusals
 from surgery_cli.store.locate.argument import Argument
@@ -75,7 +76,7 @@ def single_file(path: Path) -> ChosenItems:
             only their names.
     """
     arrays = path.with_name(path.name + "_gda")
-    if arrays.exists():
+    if filesystem.exists(arrays):
         raise CheckpointError(
             f"'{path}' was saved by several hosts: its arrays stand in '{arrays.name}'",
             why="surgery reads Flax files that hold their arrays",

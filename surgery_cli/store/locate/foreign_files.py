@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import beginning
 from surgery_cli.store.locate.lfs_pointers import POINTER_MARK, pointer
 
@@ -38,7 +39,7 @@ def _zip_names(path: Path, head: bytes) -> list[str]:
     if not head.startswith(b"PK\x03\x04"):
         return []
     try:
-        with zipfile.ZipFile(path) as archive:
+        with filesystem.reader(path) as file, zipfile.ZipFile(file) as archive:
             return archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
         return []

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.inputs.json_decoding import decode_json
-from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import (
     ARRAY_DOCUMENTS,
     Listing,
@@ -131,9 +131,8 @@ def step_metadata(step: Path) -> tuple[dict[str, Any], str]:
         CheckpointError: the file cannot be read, or is a pointer to one that is elsewhere.
     """
     path = step / STEP_METADATA
-    refuse_special(path)
     try:
-        raw = path.read_bytes()
+        raw = filesystem.read(path)
     except OSError as error:
         raise unreadable(path, error) from None
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, beginning, unreadable
 
 POINTER_MARK: Final = b"version https://git-lfs.github.com/spec/"
@@ -39,7 +40,7 @@ def refuse_pointer(path: Path) -> None:
 def is_pointer(path: Path) -> bool:
     """True if the file is a Git-LFS pointer."""
     try:
-        size = path.stat().st_size
+        size = filesystem.size(path)
     except OSError as error:
         raise unreadable(path, error) from None
     return size <= _POINTER_BYTES and beginning(path, 64).startswith(POINTER_MARK)

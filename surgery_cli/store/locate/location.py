@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import (
     Listing,
     StepName,
@@ -68,6 +69,12 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
     """Several trees: the item's name is the first key of every path."""
     chosen: str
 
+    @property
+    def folder_of_items(self) -> Path | None:
+        """The step's directory, where items are directories in it; None where the step itself is the one tree."""
+        is_step = self.shape in ("root", "step") and self.step_directory not in self.items.values()
+        return self.step_directory if is_step else None
+
 
 def locate(
     text: str, *, step: int | None = None, item: str | None = None, staging: bool = False
@@ -85,7 +92,7 @@ def locate(
     path = argument.path
     if not staging:
         refusals.refuse_unfinished(path)
-    if path.is_file():
+    if filesystem.is_file(path):
         return _file(argument)
     listing = Listing.of(path)
     if holds_pytree(listing):
@@ -218,7 +225,7 @@ def _root(argument: Argument, listing: Listing, steps: list[Step]) -> Location:
 
 def _in_root(argument: Argument, step: Path) -> ChosenItems:
     """The trees of a step of a root: of Flax a file, of flat saves one tree, else items."""
-    if step.is_file():
+    if filesystem.is_file(step):
         argument.refuse_item()
         return single_file(step)
     listing = Listing.of(step)

@@ -5,12 +5,12 @@ Everything here is told from names and first bytes; nothing is ever unpickled.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from shlex import quote
 from typing import Final
 
 from surgery_cli.errors import CheckpointError, MissingError, SurgeryError
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import (
     SET_ASIDE_SUFFIX,
     STAGING_MARK,
@@ -32,10 +32,10 @@ _DELETION_RECORD: Final = "_CHECKPOINT_DELETION"
 def missing(path: Path) -> SurgeryError:
     """The error for a path at which nothing stands: names what is there instead."""
     parent = path.parent
-    while not parent.is_dir() and parent != parent.parent:
+    while not filesystem.is_folder(parent) and parent != parent.parent:
         parent = parent.parent
     try:
-        names = os.listdir(parent)
+        names = filesystem.names(parent)
     except OSError:
         names = []
     set_aside = path.name + SET_ASIDE_SUFFIX
@@ -96,11 +96,11 @@ def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
                 f"'{part}' was set aside by a run of surgery that was interrupted",
                 why=f"it is the checkpoint that '{whole.name}' was to replace",
                 fix=f"`rm -r '{part}'` if '{whole.name}' is good, else `mv` it to a name of its own"
-                if whole.exists()
+                if filesystem.exists(whole)
                 else f"`mv '{part}' '{whole}'` brings it back",
             )
     for folder in (path, path.parent):
-        if (folder / _DELETION_RECORD).is_file():
+        if filesystem.is_file(folder / _DELETION_RECORD):
             raise CheckpointError(
                 f"deleting an item of '{folder}' was interrupted",
                 why=f"its record '{_DELETION_RECORD}' is still there, so items and metadata may disagree",
@@ -127,7 +127,7 @@ def describe_directory(listing: Listing) -> CheckpointError:
         what = f"'{path}' holds a store's data without its 'manifest.ocdbt'"
         why = "the store is unfinished or was copied in part"
         fix = "copy it again from where it is whole, or use another step"
-    elif AGGREGATE in files and not (path / AGGREGATE).stat().st_size:
+    elif AGGREGATE in files and not filesystem.size(path / AGGREGATE):
         what = f"'{path / AGGREGATE}' is empty"
         why = "older releases of Orbax and Flax keep the values in this file"
         fix = "copy it again from where it is whole, or use another step"

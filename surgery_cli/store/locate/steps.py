@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import (
     Listing,
     holds_pytree,
@@ -121,7 +122,7 @@ def _is_whole(path: Path) -> bool:
 
 def belongs_to_root(path: Path) -> bool:
     """True for Orbax's own files and folders beside the steps."""
-    return path.name in (_ROOT_FOLDERS if path.is_dir() else _ROOT_FILES)
+    return path.name in (_ROOT_FOLDERS if filesystem.is_folder(path) else _ROOT_FILES)
 
 
 def beside_steps(listing: Listing, steps: list[Step]) -> list[Path]:
@@ -133,7 +134,7 @@ def beside_steps(listing: Listing, steps: list[Step]) -> list[Path]:
         path = listing.path / name
         if is_leftover(name) or is_record(name) or unfinished_name(name) is not None:
             continue
-        if path.is_symlink() and path.resolve() in targets:
+        if filesystem.is_link(path) and filesystem.real(path) in targets:
             continue
         found.append(path)
     return found

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.files.safetensors import SafetensorsFile
-from surgery_cli.store.filesystem.listing import Listing, holds_pytree, reading
+from surgery_cli.store.filesystem.listing import is_tree, reading
 from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.open.item import FileItem, Item, PytreeItem, ReadBefore
 from surgery_cli.store.orbax.arrays import Window
@@ -71,7 +72,7 @@ class Checkpoint:
         """The trees of the step that were not chosen, opened; for one that cannot be read, why."""
         found: dict[str, PytreeItem | CheckpointError] = {}
         for name, path in self.location.other_items.items():
-            if not (path.is_dir() and holds_pytree(Listing.of(path))):
+            if not is_tree(path):
                 continue
             item = PytreeItem(path)
             try:
@@ -128,8 +129,8 @@ class Checkpoint:
         for name, item in self.items.items():
             record.update(f"{name}\0{item.fingerprint()}\n".encode())
         step = self.location.step_directory
-        if step is not None and (step / "_CHECKPOINT_METADATA").is_file():
-            record.update((step / "_CHECKPOINT_METADATA").read_bytes())
+        if step is not None and filesystem.is_file(step / "_CHECKPOINT_METADATA"):
+            record.update(filesystem.read(step / "_CHECKPOINT_METADATA"))
         return f"sha256:{record.hexdigest()}"
 
     @property
@@ -141,7 +142,7 @@ class Checkpoint:
     @property
     def places(self) -> frozenset[str]:
         """The real paths of the items: equal for a root, its step and the item in it, if that is the only one."""
-        return frozenset(str(path.resolve()) for path in self.location.items.values())
+        return frozenset(str(filesystem.real(path)) for path in self.location.items.values())
 
     @property
     def step(self) -> int | None:
@@ -202,8 +203,9 @@ def open_checkpoint(text: str, *, step: int | None = None, item: str | None = No
 
 def open_item(path: Path, before: ReadBefore | None = None) -> Item:
     """The item at ``path``, in whichever format it is."""
-    if path.is_dir():
-        if not (path / METADATA).exists() and any(path.glob("*.safetensors")):
+    if filesystem.is_folder(path):
+        is_described = filesystem.exists(path / METADATA)
+        if not is_described and any(n.endswith(".safetensors") for n in filesystem.names(path)):
             return FileItem(path, SafetensorsFile(path), "safetensors")
         return PytreeItem(path, before)
     if path.suffix == ".safetensors":

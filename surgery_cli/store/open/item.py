@@ -10,8 +10,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
+from surgery_cli.store.open.missing_data import no_data, no_tree, refuse_incomplete
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window, open_array, read_array
 from surgery_cli.store.orbax.btree import MANIFEST, Survey
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
@@ -25,7 +26,6 @@ from surgery_cli.store.orbax.sidecars import (
     Sidecars,
     kind_of,
 )
-from surgery_cli.store.orbax.unmerged import unmerged
 from surgery_cli.tree import json_pointer
 from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
@@ -95,7 +95,7 @@ class PytreeItem:
     def aggregate(self) -> MsgpackFile | None:
         """The msgpack file ``checkpoint`` of older releases: the structure, and values that stand inline."""
         path = self.directory / AGGREGATE
-        return MsgpackFile(path) if path.is_file() else None
+        return MsgpackFile(path) if filesystem.is_file(path) else None
 
     @cached_property
     def leaves(self) -> dict[LeafPath, StoredLeaf]:
@@ -110,7 +110,7 @@ class PytreeItem:
         if self.aggregate is not None:
             return {path: self._structured(path) for path in self.aggregate.tree}
         if self.store is None:
-            raise self._treeless()
+            raise no_tree(self.directory, self.sidecars)
         return {
             LeafPath(name.split(".")): self._stored(name, LeafKind.ARRAY)
             for name in self.store.arrays
@@ -124,7 +124,12 @@ class PytreeItem:
         kind = kind_of(value_type, self.sidecars.key_impls.get(name))
         if kind is LeafKind.STRING:
             if json_pointer.text_at(self.sidecars.strings, name) is None:
-                raise self._missing(path, f"`{STRINGS}` has no text where Orbax looks for it")
+                raise no_data(
+                    self.directory,
+                    self.sidecars,
+                    path,
+                    f"`{STRINGS}` has no text where Orbax looks for it",
+                )
             return StoredLeaf(LeafSpec(kind=kind, dtype="str"))
         is_addressed = (
             bool(name) or not path
@@ -133,7 +138,9 @@ class PytreeItem:
             return self._stored(name, kind)
         if self.aggregate is not None and path in self.aggregate.tree:
             return self._inline(path, kind)
-        raise self._missing(path, f"`_METADATA` describes it as '{value_type}'")
+        raise no_data(
+            self.directory, self.sidecars, path, f"`_METADATA` describes it as '{value_type}'"
+        )
 
     def _structured(self, path: LeafPath) -> StoredLeaf:
         """A leaf of a checkpoint whose structure stands in ``checkpoint`` alone."""
@@ -144,7 +151,12 @@ class PytreeItem:
             if isinstance(text, str) and text.startswith(PLACEHOLDER):
                 name = text.removeprefix(PLACEHOLDER)
                 if self.store is None or name not in self.store.arrays:
-                    raise self._missing(path, f"`{AGGREGATE}` refers to an array '{name}'")
+                    raise no_data(
+                        self.directory,
+                        self.sidecars,
+                        path,
+                        f"`{AGGREGATE}` refers to an array '{name}'",
+                    )
                 return self._stored(name, LeafKind.ARRAY)
         return StoredLeaf(value, is_inline=value.kind is not LeafKind.EMPTY)
 
@@ -152,7 +164,12 @@ class PytreeItem:
         assert self.aggregate is not None
         spec = self.aggregate.tree[path]
         if spec.kind is LeafKind.STRING:
-            raise self._missing(path, f"`{AGGREGATE}` refers to an array that does not exist")
+            raise no_data(
+                self.directory,
+                self.sidecars,
+                path,
+                f"`{AGGREGATE}` refers to an array that does not exist",
+            )
         return StoredLeaf(msgspec.structs.replace(spec, kind=kind), is_inline=True)
 
     def _stored(self, name: str, kind: LeafKind) -> StoredLeaf:
@@ -161,17 +178,7 @@ class PytreeItem:
         document = array.document
         # only a recorded fill value says what stands where no chunk is, and not if all were promised to be stored
         may_lack = document.has_fill_value and not self.sidecars.stores_fill_values
-        lack = None if may_lack else document.lacks(array.keys)
-        why = None if lack is None else f"{lack}, and all were written"
-        empty = [key for key in array.empty_keys if document.is_chunk(key)]
-        if empty:
-            why = f"files of {len(empty)} of {document.chunk_count} chunks are empty (first: '{empty[0]}')"
-        if why is not None:
-            raise CheckpointError(
-                f"'{name}' in '{self.directory}' is incomplete",
-                why=why,
-                fix="the save or a copy was cut short; copy the checkpoint again from where it was whole",
-            )
+        refuse_incomplete(self.directory, array, may_lack=may_lack)
         spec = LeafSpec(
             kind=kind,
             shape=document.shape,
@@ -183,49 +190,6 @@ class PytreeItem:
             stored_bytes=array.stored_bytes,
         )
         return StoredLeaf(spec, array)
-
-    def _missing(self, path: LeafPath, why: str) -> CheckpointError:
-        if not stored_name(path):
-            return CheckpointError(
-                f"a leaf of '{self.directory}' has the empty text as its key",
-                why="Orbax then stores it at the root of the store, where surgery does not address it",
-                fix="restore it with Orbax, and save it under a key",
-            )
-        if self._lacks_manifest:
-            return self._without_manifest(f"'{path}' is not found")
-        return CheckpointError(
-            f"the leaf '{path}' has no data in '{self.directory}'",
-            why=f"{why}, and nothing with its name is stored",
-            fix="the save or a copy was cut short; copy the checkpoint again from where it was whole",
-        )
-
-    def _treeless(self) -> CheckpointError:
-        """The error for an item without any file that names leaves: even an empty tree has one that says so."""
-        if self._lacks_manifest:
-            return self._without_manifest("none of them is found")
-        return CheckpointError(
-            f"'{self.directory}' holds no tree",
-            why=f"there is no `_METADATA`, no `{MANIFEST}`, no `{AGGREGATE}` and no array in it",
-            fix="the save or a copy was cut short; copy the checkpoint again from where it was whole",
-        )
-
-    def _without_manifest(self, lost: str) -> CheckpointError:
-        return unmerged(self.directory) or CheckpointError(
-            f"'{self.directory}' has no '{MANIFEST}'",
-            why=f"the arrays are in an OCDBT database, and without that file {lost}",
-            fix="the save or a copy was cut short; copy the file from where the checkpoint is whole",
-        )
-
-    @property
-    def _lacks_manifest(self) -> bool:
-        """True if the arrays should be in a database of which the first file is not there."""
-        if (self.directory / MANIFEST).is_file():
-            return False
-        declared = (self.sidecars.metadata or {}).get("use_ocdbt")
-        if declared is not None:
-            return bool(declared)
-        names = {path.name for path in self.directory.iterdir()}
-        return "d" in names or any(name.startswith("ocdbt.process_") for name in names)
 
     @property
     def is_inferred(self) -> bool:
@@ -288,17 +252,17 @@ class PytreeItem:
         names += [f"{ARRAY_METADATAS}/{file}" for file in self.sidecars.array_metadata_files]
         for name in names:
             path = self.directory / name
-            if path.is_file():
-                with path.open("rb") as stream:
+            if filesystem.is_file(path):
+                with filesystem.reader(path) as stream:
                     yield f"{name}\0".encode() + hashlib.file_digest(stream, "sha256").digest()
         if isinstance(self.store, OcdbtStore):
             for file in sorted(self.store.survey.files):
-                yield f"{file}\0{(self.directory / file).stat().st_size}\n".encode()
+                yield f"{file}\0{filesystem.size(self.directory / file)}\n".encode()
         elif self.store is not None:
             # chunks of a per-leaf store can be rewritten in place, so their times count as well
             for name, array in self.store.arrays.items():
                 for key in array.keys:
-                    status = (self.directory / name / key).stat()
+                    status = filesystem.status(f"{self.directory}/{name}/{key}")
                     yield f"{name}/{key}\0{status.st_size}\0{status.st_mtime_ns}\n".encode()
 
 
@@ -324,8 +288,10 @@ class FileItem:
 
     def fingerprint(self) -> str:
         record = hashlib.sha256()
-        files = [self.directory] if self.directory.is_file() else sorted(self.directory.iterdir())
+        files = [self.directory]
+        if filesystem.is_folder(self.directory):
+            files = [self.directory / name for name in filesystem.names(self.directory)]
         for file in files:
-            status = file.stat()
+            status = filesystem.status(file)
             record.update(f"{file.name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
         return record.hexdigest()

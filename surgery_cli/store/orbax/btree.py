@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -14,7 +13,8 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.regular_files import refuse_special
-from surgery_cli.store.filesystem.listing import check_link
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.local_disk import check_link
 from surgery_cli.store.orbax.stored_values import truncated
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 
@@ -66,7 +66,7 @@ class Survey:
         import tensorstore as ts
 
         self.directory = directory
-        base = ts.KvStore.open({"driver": "file", "path": f"{directory}/"}).result()
+        base = ts.KvStore.open(filesystem.kvstore(directory)).result()
         self.values: Values = {}
         self.nodes: list[Extent] = []
         self._leaf_nodes: dict[tuple[str, bytes], Values] = {}
@@ -135,7 +135,7 @@ class Survey:
             else:
                 by_file.setdefault(value.file, {})[name] = value
         for file, extents in by_file.items():
-            with (self.directory / file).open("rb") as stream:
+            with filesystem.reader(self.directory / file) as stream:
                 for name, extent in extents.items():
                     stream.seek(extent.offset)
                     found[name] = stream.read(extent.length)
@@ -167,7 +167,7 @@ class Survey:
             needed = max(e.offset + e.length for e in extents)
             path = self.directory / file
             refuse_special(path)
-            actual = path.stat().st_size if path.exists() else -1
+            actual = filesystem.size(path) if filesystem.exists(path) else -1
             if actual < needed:
                 raise CheckpointError(
                     f"the data file '{path}' is {'missing' if actual < 0 else 'truncated'}",
@@ -190,18 +190,16 @@ class Survey:
 
     def file_bytes(self) -> int:
         """Bytes of all data files in the directory that belong to the database, dead ones included."""
-        total = 0
-        for file in self.all_files():
-            total += (self.directory / file).stat().st_size
-        return total
+        return sum(filesystem.size(self.directory / file) for file in self.all_files())
 
     def all_files(self) -> list[str]:
         """Data files of the database on disk, referred to or not, relative to its directory."""
         on_disk = {
-            os.path.relpath(entry.path, self.directory)
+            str((folder / sub / entry.name).relative_to(self.directory))
             for folder in (self.directory, *database_folders(self.directory))
             for sub in DATA_FOLDERS
-            for entry in _scan(folder / sub)
+            for entry in filesystem.entries_if_any(folder / sub)
+            if entry.is_file
         }
         return sorted(on_disk.union(self.files))
 
@@ -209,17 +207,11 @@ class Survey:
 def database_folders(directory: Path) -> list[Path]:
     """Databases below a database, innermost first: a donor's has the databases of its own processes and donors."""
     found = []
-    for entry in sorted(_scan(directory, folders=True), key=lambda e: e.name):
-        if entry.name.startswith((PROCESS_PREFIX, DONOR_PREFIX)):
-            check_link(Path(entry.path))
-            found += [*database_folders(Path(entry.path)), Path(entry.path)]
+    for entry in filesystem.entries_if_any(directory):
+        if entry.is_folder and entry.name.startswith((PROCESS_PREFIX, DONOR_PREFIX)):
+            check_link(entry.place)
+            found += [*database_folders(directory / entry.name), directory / entry.name]
     return found
-
-
-def _scan(directory: Path, *, folders: bool = False) -> list[os.DirEntry[str]]:
-    if not directory.is_dir():
-        return []
-    return [e for e in os.scandir(directory) if (e.is_dir() if folders else e.is_file())]
 
 
 def _values(entries: list[dict[str, Any]], prefix: bytes) -> Values:
@@ -239,9 +231,10 @@ def _values(entries: list[dict[str, Any]], prefix: bytes) -> Values:
 
 def _is_same_file(one: Path, other: Path) -> bool:
     try:
-        return one.samefile(other)
+        left, right = filesystem.status(one), filesystem.status(other)
     except OSError:
         return False
+    return (left.st_dev, left.st_ino) == (right.st_dev, right.st_ino)
 
 
 def _extent(location: str) -> Extent:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import linked
 from surgery_cli.store.orbax.arrays import ChunkKeeper, StoredArray, below, new_context
 from surgery_cli.store.orbax.btree import MANIFEST, Extent, Survey
@@ -36,7 +37,7 @@ class OcdbtStore:
 
     @staticmethod
     def recognises(directory: Path) -> bool:
-        return (directory / MANIFEST).is_file()
+        return filesystem.is_file(directory / MANIFEST)
 
     @cached_property
     def survey(self) -> Survey:
@@ -160,7 +161,7 @@ class OcdbtStore:
     def kvstore(self, name: str) -> dict[str, Any]:
         return {
             "driver": "ocdbt",
-            "base": {"driver": "file", "path": f"{self.directory}/"},
+            "base": filesystem.kvstore(self.directory),
             "path": below(name),
         }
 
@@ -189,7 +190,7 @@ class OcdbtStore:
         found: list[Hashable] = []
         for key, value in zip(array.keys, array.values, strict=True):
             if isinstance(value, Extent):
-                status = (self.directory / value.file).stat()
+                status = filesystem.status(self.directory / value.file)
                 found.append((key, status.st_dev, status.st_ino, value.offset, value.length))
             else:
                 found.append((key, value))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import linked
-from surgery_cli.store.filesystem.listing import check_link
+from surgery_cli.store.filesystem.listing import refuse_special_among
+from surgery_cli.store.filesystem.protocol import Entry
 from surgery_cli.store.orbax.arrays import ChunkKeeper, StoredArray, below, new_context
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, PROCESS_FILE
 from surgery_cli.store.orbax.stored_values import StoredValue, whole_file
@@ -29,18 +29,14 @@ class PerLeafStore:
 
     @staticmethod
     def recognises(directory: Path) -> bool:
-        """True if a subdirectory (keys with slashes nest) holds an array document."""
-        return any(True for _ in _documents(directory))
-
-    @cached_property
-    def _documents(self) -> dict[str, int]:
-        return dict(_documents(self.directory))
+        """True if a folder below (keys with slashes nest) holds an array document."""
+        return any(True for _ in _versions(directory))
 
     @cached_property
     def zarr(self) -> int:
         if self._declared_zarr is not None:
             return self._declared_zarr
-        return next(iter(self._documents.values()), 2)
+        return next(_versions(self.directory), 2)
 
     @property
     def layout(self) -> str:
@@ -56,26 +52,7 @@ class PerLeafStore:
 
     @cached_property
     def arrays(self) -> dict[str, StoredArray]:
-        found = {}
-        for name, version in self._documents.items():
-            folder = self.directory / name
-            document = parse_at(
-                (folder / DOCUMENT_NAMES[version]).read_bytes(), self.directory, name
-            )
-            files = dict(_own_files(folder, document.key_start))
-            if name == ARRAY_METADATAS:  # a leaf may be called like the folder of these sidecars
-                files = {k: n for k, n in files.items() if not k.startswith(PROCESS_FILE)}
-            if not name:  # a bare array stands among the sidecars
-                own = DOCUMENT_NAMES[version]
-                files = {k: n for k, n in files.items() if k == own or document.is_chunk(k)}
-            found[name] = StoredArray(
-                name,
-                document,
-                tuple(files),
-                sum(files.values()),
-                empty_keys=tuple(key for key, size in files.items() if not size),
-            )
-        return found
+        return {found.name: found.array for found in list(_found(self.directory))}
 
     @property
     def data_files(self) -> list[str]:
@@ -90,7 +67,7 @@ class PerLeafStore:
         return 0
 
     def kvstore(self, name: str) -> dict[str, Any]:
-        return {"driver": "file", "path": f"{self.directory / name}/"}
+        return filesystem.kvstore(self.directory / name)
 
     def encoded(self, name: str) -> dict[str, bytes] | None:
         """None: a look-up is opening a file."""
@@ -103,67 +80,95 @@ class PerLeafStore:
     def identity(self, name: str) -> Hashable:
         found = []
         for key in self.arrays[name].keys:
-            status = (self.directory / name / key).stat()
+            status = filesystem.status(self.directory / name / key)
             found.append((key, status.st_dev, status.st_ino))
         return tuple(found)
 
 
-def _documents(directory: Path, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Names of the array directories below ``directory``, with their zarr versions, sorted.
+class _Found:
+    """An array's directory: its document, and the sizes of its files by key."""
+
+    def __init__(self, directory: Path, name: str, zarr: int) -> None:
+        self.name = name
+        self.zarr = zarr
+        document = filesystem.read(f"{directory}/{below(name)}{DOCUMENT_NAMES[zarr]}")
+        self.document = parse_at(document, directory, name)
+        self.files: dict[str, int] = {}
+
+    def has_chunks_in(self, folder: str) -> bool:
+        """True for the name of a folder in its own that may hold chunks of it."""
+        start = self.document.key_start
+        return folder == start or (not start and folder.isdigit())
+
+    @property
+    def array(self) -> StoredArray:
+        files = self.files
+        if self.name == ARRAY_METADATAS:  # a leaf may be called like the folder of these sidecars
+            files = {k: n for k, n in files.items() if not k.startswith(PROCESS_FILE)}
+        if not self.name:  # a bare array stands among the sidecars
+            own = DOCUMENT_NAMES[self.zarr]
+            files = {k: n for k, n in files.items() if k == own or self.document.is_chunk(k)}
+        keys = sorted(files, key=lambda key: key.split("/"))  # on records are digests in this order
+        return StoredArray(
+            self.name,
+            self.document,
+            tuple(keys),
+            sum(files.values()),
+            empty_keys=tuple(key for key in keys if not files[key]),
+        )
+
+
+def _found(directory: Path) -> Iterator[_Found]:
+    """The arrays below ``directory``, sorted, from one listing of it all; each is whole once the last has come.
 
     What stands inside tells an array, not the name: a leaf may be called like a folder of sidecars. A bare array that
-    is the whole tree has the empty name.
+    is the whole tree has the empty name. Arrays nest where keys have slashes, also in folders of chunks of others.
     """
-    for version, document in DOCUMENT_NAMES.items():
-        if not prefix and (directory / document).is_file():
-            yield "", version
-    for entry in sorted(os.scandir(directory), key=lambda e: e.name):
-        if not entry.is_dir():
-            if not entry.is_file():
-                refuse_special(Path(entry.path))
-            continue
-        if entry.is_symlink():
-            check_link(Path(entry.path))
-        name = prefix + entry.name
-        is_array = False
-        for version, document in DOCUMENT_NAMES.items():
-            if os.path.isfile(os.path.join(entry.path, document)):
-                is_array = True
-                yield name, version
-        if is_array or not _is_chunk_folder(entry):
-            yield from _documents(Path(entry.path), f"{name}/")
+    holders: dict[str, list[tuple[_Found, str]]] = {}
+    """Of folders to come that may hold chunks: the arrays, with what their keys begin with there."""
+    chunks_alone: dict[str, bool] = {}
+    """Folders to come that hold chunks and no arrays; False: unless it is an array itself."""
+    for prefix, entries in filesystem.below(directory):
+        folders = [entry.name for entry in entries if entry.is_folder]
+        files = [entry for entry in entries if entry.is_file]
+        if len(folders) + len(files) < len(entries):  # a link that leads nowhere is a missing chunk
+            refuse_special_among(entries)
+        zarr = _document_among(entries)
+        holds_chunks_alone = chunks_alone.pop(prefix, None)
+        if holds_chunks_alone is False:
+            holds_chunks_alone = zarr is None
+        for array, start in holders.pop(prefix, ()):
+            if zarr is None:
+                inside = folders
+                array.files |= {start + file.name: file.size for file in files}
+            elif (
+                array.document.key_start
+            ):  # where an array of that very name stands, digits may be chunks of both
+                inside = [name for name in folders if name.isdigit()]
+                array.files |= {start + f.name: f.size for f in files if f.name.isdigit()}
+            else:
+                continue
+            for name in inside:
+                holders.setdefault(f"{prefix}{name}/", []).append((array, f"{start}{name}/"))
+        if holds_chunks_alone:
+            chunks_alone |= {f"{prefix}{name}/": True for name in folders}
+        elif zarr is not None:
+            array = _Found(directory, prefix[:-1], zarr)
+            array.files |= {file.name: file.size for file in files}
+            for name in filter(array.has_chunks_in, folders):
+                holders.setdefault(f"{prefix}{name}/", []).append((array, f"{name}/"))
+                if zarr == 3:
+                    chunks_alone[f"{prefix}{name}/"] = False
+            yield array
 
 
-def _is_chunk_folder(entry: os.DirEntry[str]) -> bool:
-    """``c`` beside ``zarr.json`` holds chunks, not arrays."""
-    return entry.name == "c" and os.path.isfile(
-        os.path.join(os.path.dirname(entry.path), DOCUMENT_NAMES[3])
-    )
+def _versions(directory: Path) -> Iterator[int]:
+    """The zarr versions of the array documents below ``directory``."""
+    listed = (_document_among(entries) for _, entries in filesystem.below(directory))
+    return (version for version in listed if version is not None)
 
 
-def _own_files(folder: Path, key_start: str) -> Iterator[tuple[str, int]]:
-    """Files of an array, relative to its directory, with sizes; arrays nested by a slash are not its own."""
-    for entry in sorted(os.scandir(folder), key=lambda e: e.name):
-        if entry.is_file():
-            yield entry.name, entry.stat().st_size
-        elif not entry.is_dir():
-            refuse_special(Path(entry.path))  # a link that leads nowhere is a chunk that is missing
-        elif entry.name == key_start or (not key_start and entry.name.isdigit()):
-            yield from _chunk_files(Path(entry.path), f"{entry.name}/", key_start)
-
-
-def _chunk_files(folder: Path, prefix: str, key_start: str) -> Iterator[tuple[str, int]]:
-    """Files of a folder of chunks; where an array of that very name stands in it, those that can be none of its."""
-    check_link(folder)
-    is_array = any((folder / document).is_file() for document in DOCUMENT_NAMES.values())
-    if is_array and not key_start:
-        return
-    for entry in sorted(os.scandir(folder), key=lambda e: e.name):
-        if is_array and not entry.name.isdigit():
-            continue
-        if entry.is_file():
-            yield prefix + entry.name, entry.stat().st_size
-        elif not entry.is_dir():
-            refuse_special(Path(entry.path))
-        else:
-            yield from _chunk_files(Path(entry.path), f"{prefix}{entry.name}/", key_start)
+def _document_among(entries: list[Entry]) -> int | None:
+    """The zarr version of the array whose document is among what stands in its folder."""
+    names = {entry.name for entry in entries if entry.is_file}
+    return next((v for v, name in reversed(DOCUMENT_NAMES.items()) if name in names), None)

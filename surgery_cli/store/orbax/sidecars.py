@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -16,7 +15,9 @@ import msgspec
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
-from surgery_cli.tree.paths import Key, LeafPath
+from surgery_cli.store import filesystem
+from surgery_cli.store.orbax.tree_metadata import values_of_tree
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 
 METADATA: Final = "_METADATA"
@@ -31,7 +32,6 @@ AGGREGATE: Final = "checkpoint"
 PLACEHOLDER: Final = "PLACEHOLDER://"
 
 EMPTY_TYPES: Final = frozenset({"None", "Dict", "List", "Tuple", "NamedTuple"})
-_SEQUENCE, _DICT = 1, 2
 MAX_SIDECAR_BYTES: Final = 1 << 30
 """No honest sidecar is larger; a larger one is refused before memory is asked for."""
 
@@ -41,20 +41,6 @@ Entry = dict[str, Any]
 def sharding_key(name: str) -> str:
     """The key of a leaf in ``_sharding``: URL-safe base64 of its stored name."""
     return base64.urlsafe_b64encode(name.encode()).decode()
-
-
-class _KeyRecord(msgspec.Struct, gc=False):
-    """A key of a path in ``_METADATA``."""
-
-    key: str | int
-    key_type: int
-
-
-class _TreeEntry(msgspec.Struct, gc=False):
-    """A leaf in ``_METADATA``."""
-
-    key_metadata: list[_KeyRecord]
-    value_metadata: msgspec.Raw
 
 
 class _ArrayRecord(msgspec.Struct, gc=False):
@@ -121,13 +107,14 @@ class Sidecars:
 
     def _read(self, name: str) -> bytes | None:
         path = self.directory / name
-        if not path.is_file():
+        if not filesystem.is_file(path):
             refuse_special(path)
             return None
         with _damage(path):
-            if path.stat().st_size > MAX_SIDECAR_BYTES:
-                raise ValueError(f"{path.stat().st_size} bytes are more than any sidecar has")
-            return path.read_bytes()
+            size = filesystem.size(path)
+            if size > MAX_SIDECAR_BYTES:
+                raise ValueError(f"{size} bytes are more than any sidecar has")
+            return filesystem.read(path)
 
     @cached_property
     def array_metadatas(self) -> dict[str, dict[str, Any]]:
@@ -142,10 +129,8 @@ class Sidecars:
     @cached_property
     def array_metadata_files(self) -> list[str]:
         """The names of the files in ``array_metadatas``, one for each process that wrote."""
-        folder = self.directory / ARRAY_METADATAS
-        if not folder.is_dir():
-            return []
-        return sorted(path.name for path in folder.iterdir() if path.name.startswith(PROCESS_FILE))
+        standing = filesystem.entries_if_any(self.directory / ARRAY_METADATAS)
+        return [entry.name for entry in standing if entry.name.startswith(PROCESS_FILE)]
 
     @cached_property
     def array_entries(self) -> dict[str, Entry]:
@@ -177,7 +162,7 @@ class Sidecars:
         try:
             if self._tree is None:
                 raise KeyError(TREE)
-            found = _values(decode_json(self._tree, type=dict[str, _TreeEntry]))
+            found = values_of_tree(self._tree)
         except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"'{self.directory / METADATA}' has an unknown form",
@@ -240,35 +225,6 @@ def _damage(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _values(tree: dict[str, _TreeEntry]) -> dict[LeafPath, Entry]:
-    """The parsed ``value_metadata`` by path; the few that differ are parsed once each."""
-    found: dict[LeafPath, Entry] = {}
-    parsed: dict[bytes, Entry] = {}
-    for entry in tree.values():
-        raw = bytes(entry.value_metadata)
-        value = parsed.get(raw)
-        if value is None:
-            value = parsed[raw] = decode_json(raw)
-            if not isinstance(value["value_type"], str):
-                raise TypeError("value_type is no text")
-        keys = [
-            sys.intern(record.key)  # `kernel` stands in 100,000 paths
-            if record.key_type == _DICT and type(record.key) is str
-            else _typed_key(record)
-            for record in entry.key_metadata
-        ]
-        found[LeafPath(keys)] = value
-    return found
-
-
-def _typed_key(record: _KeyRecord) -> Key:
-    if record.key_type == _DICT:
-        return sys.intern(str(record.key))
-    if record.key_type == _SEQUENCE:
-        return int(record.key)
-    raise ValueError(f"key_type {record.key_type}")
-
-
 def kind_of(value_type: str, key_impl: str | None) -> LeafKind:
     """The kind of a leaf from its ``value_type``.
 
@@ -296,15 +252,3 @@ _KINDS: Final = {
     "string": LeafKind.STRING,
 }
 VALUE_TYPES: Final = {kind: name for name, kind in _KINDS.items()} | {LeafKind.KEY: "jax.Array"}
-
-
-def key_records(path: LeafPath) -> list[Entry]:
-    """The ``key_metadata`` of a path."""
-    return [
-        {"key": str(key), "key_type": _SEQUENCE if isinstance(key, int) else _DICT} for key in path
-    ]
-
-
-def entry_key(path: LeafPath) -> str:
-    """The key of a leaf's entry in ``_METADATA``: the text of a tuple of its keys."""
-    return str(tuple(str(key) for key in path))

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import unreadable
 
 PIECE_BYTES: Final = 4 << 20
@@ -32,7 +33,7 @@ def whole_file(path: Path) -> FileRange:
         CheckpointError: the file is not there.
     """
     try:
-        return FileRange(path, 0, path.stat().st_size)
+        return FileRange(path, 0, filesystem.size(path))
     except OSError as error:
         raise unreadable(path, error) from None
 
@@ -66,9 +67,7 @@ def whole(value: StoredValue) -> bytes:
 def _read(value: FileRange, start: int, count: int) -> bytes:
     """So many bytes of a value, from its byte ``start`` on."""
     try:
-        with value.path.open("rb") as file:
-            file.seek(value.offset + start)
-            found = file.read(count)
+        found = filesystem.read(value.path, value.offset + start, count)
     except OSError as error:
         raise unreadable(value.path, error) from None
     if len(found) < count:
@@ -96,15 +95,3 @@ def are_same(a: StoredValue, b: StoredValue) -> bool:
     if isinstance(a, bytes) or isinstance(b, bytes):
         return whole(a) == whole(b)
     return all(left == right for left, right in zip(pieces(a), pieces(b), strict=True))
-
-
-def copy_to(value: StoredValue, target: Path) -> None:
-    """Write a value to a new file.
-
-    Raises:
-        CheckpointError: as ``pieces``.
-        OSError: the file cannot be written.
-    """
-    with target.open("wb") as file:
-        for piece in pieces(value):
-            file.write(piece)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.btree import DATA_FOLDERS, MANIFEST, PROCESS_PREFIX, Extent, Survey
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, parse
 
@@ -12,9 +13,9 @@ from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, parse
 def unmerged(directory: Path) -> CheckpointError | None:
     """The error for an item without a database of its own, in which those of processes can be read; else None."""
     folders = [
-        folder
-        for folder in sorted(directory.glob(f"{PROCESS_PREFIX}*"))
-        if (folder / MANIFEST).is_file()
+        directory / name
+        for name in filesystem.names(directory)
+        if name.startswith(PROCESS_PREFIX) and filesystem.is_file(directory / name / MANIFEST)
     ]
     keys: set[str] = set()
     documents: dict[str, bytes] = {}
@@ -40,7 +41,7 @@ def unmerged(directory: Path) -> CheckpointError | None:
         f"all {len(whole)}" if len(whole) == len(documents) else f"{len(whole)} of {len(documents)}"
     )
     # what a merge writes lies in a folder beside the manifest, and is there before it
-    is_merged = any((directory / folder).is_dir() for folder in DATA_FOLDERS)
+    is_merged = any(filesystem.is_folder(directory / folder) for folder in DATA_FOLDERS)
     return CheckpointError(
         f"'{directory}' has no '{MANIFEST}'"
         if is_merged

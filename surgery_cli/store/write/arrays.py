@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from surgery_cli.store.filesystem.write_failures import write_errors
@@ -74,9 +73,3 @@ def store_block(array: Any, window: Window, values: np.ndarray[Any, Any]) -> Non
     """Write a block. TensorStore refers to ``values`` until they are committed; they must not change."""
     with write_errors(array.kvstore.path if array.kvstore else "an array"):
         array[window].write(values, can_reference_source_data_indefinitely=True).result()
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Replace a file of the new checkpoint, never through a link to the source's."""
-    path.unlink(missing_ok=True)
-    path.write_bytes(content)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from surgery_cli.errors import DestinationError
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.durability import may_write_into
 from surgery_cli.store.filesystem.listing import is_leftover, unfinished_name
 from surgery_cli.store.write.owners import OWNER_FILE
 
@@ -18,7 +19,7 @@ def check_destination(destination: Path, source: Path, *, force: bool) -> None:
     Raises:
         DestinationError: it exists (without ``force``), lies in the source, is the source, or holds it.
     """
-    real, origin = real_path(destination), source.resolve()
+    real, origin = real_path(destination), filesystem.real(source)
     if unfinished_name(real.name) or is_leftover(real.name) or real.name == OWNER_FILE:
         raise DestinationError(
             f"'{destination}' has the name of an unfinished save",
@@ -43,16 +44,16 @@ def check_destination(destination: Path, source: Path, *, force: bool) -> None:
             why="replacing it would remove the source",
             fix="name another directory",
         )
-    if os.path.lexists(destination) and not force:
+    if filesystem.is_taken(destination) and not force:
         raise already_there(destination)
     parent = real.parent
-    while not parent.exists():
+    while not filesystem.exists(parent):
         parent = parent.parent
-    if not parent.is_dir():
+    if not filesystem.is_folder(parent):
         raise DestinationError(
             f"'{destination}' cannot be made", why=f"'{parent}' is not a directory"
         )
-    if not os.access(parent, os.W_OK | os.X_OK):
+    if not may_write_into(parent):
         raise DestinationError(
             f"'{destination}' cannot be made",
             why=f"'{parent}' is not writable",
@@ -70,5 +71,5 @@ def already_there(destination: Path) -> DestinationError:
 
 def real_path(path: Path) -> Path:
     """The path with its parents' symbolic links followed, its own not."""
-    absolute = Path(os.path.abspath(path))
-    return absolute.parent.resolve() / absolute.name
+    absolute = filesystem.absolute(path)
+    return filesystem.real(absolute.parent) / absolute.name

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_tree import (
     PLACEHOLDER,
     MsgpackFile,
@@ -20,8 +21,9 @@ from surgery_cli.store.files.msgpack_tree import (
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.open.item import FileItem, PytreeItem
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
-from surgery_cli.store.orbax.sidecars import METADATA, VALUE_TYPES, entry_key, key_records
-from surgery_cli.store.write.arrays import Batch, write_file
+from surgery_cli.store.orbax.sidecars import METADATA, VALUE_TYPES
+from surgery_cli.store.orbax.tree_metadata import entry_key, key_records
+from surgery_cli.store.write.arrays import Batch
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.ocdbt import OcdbtWriter
 from surgery_cli.tree.specs import LeafKind
@@ -115,7 +117,7 @@ def write_aggregate(plan: ItemPlan, produced: dict[Any, Produce], target: Path) 
     stays = all(isinstance(value, Stored) and value.path == path for path, value in leaves.items())
     if stays and list(leaves) == list(item.aggregate.tree):
         return
-    target.unlink(missing_ok=True)
+    filesystem.delete(target)
     write_msgpack(item.aggregate, target, leaves)
 
 
@@ -138,7 +140,7 @@ class ConvertingWriter:
         return self._arrays.raw_bytes
 
     def begin(self) -> None:
-        self.target.mkdir()
+        filesystem.make_folder(self.target)
 
     def batch(self) -> AbstractContextManager[Batch]:
         found: AbstractContextManager[Batch] = self._arrays.batch()
@@ -165,7 +167,7 @@ class ConvertingWriter:
             "store_array_data_equal_to_fill_value": True,
             "custom_metadata": None,
         }
-        write_file(self.target / METADATA, json.dumps(document).encode())
+        filesystem.write(self.target / METADATA, json.dumps(document).encode())
         nanoseconds = time.time_ns()
         step = {
             "item_handlers": _HANDLER,
@@ -175,5 +177,5 @@ class ConvertingWriter:
             "commit_timestamp_nsecs": nanoseconds,
             "custom_metadata": {},
         }
-        write_file(self.target / "_CHECKPOINT_METADATA", json.dumps(step).encode())
+        filesystem.write(self.target / "_CHECKPOINT_METADATA", json.dumps(step).encode())
         self._arrays.finish()

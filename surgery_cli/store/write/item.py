@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import Listing
 from surgery_cli.store.locate.items import foreign_in_item
@@ -80,7 +80,7 @@ class PytreeWriter:
         self._inline: dict[Any, Produce] = {}
 
     def begin(self) -> None:
-        self.target.mkdir()
+        filesystem.make_folder(self.target)
         self._copy_sidecars()
         self._arrays.place(self.plan)
 
@@ -91,7 +91,7 @@ class PytreeWriter:
             if any(path.is_relative_to(foreign) for foreign in left):
                 continue
             target = self.target / path.relative_to(self.item.directory)
-            target.parent.mkdir(parents=True, exist_ok=True)
+            filesystem.make_folders(target.parent)
             self.linker.copy_tree(path, target)
 
     def batch(self) -> AbstractContextManager[Batch]:
@@ -155,14 +155,15 @@ def small_files(item: PytreeItem) -> list[Path]:
         data = {"manifest.ocdbt", *DATA_FOLDERS}
         data |= {file.split("/", 1)[0] for file in store.survey.files}
         data |= {folder.name for folder in database_folders(item.directory)}
-        return [item.directory / n for n in sorted(os.listdir(item.directory)) if n not in data]
+        return [item.directory / n for n in filesystem.names(item.directory) if n not in data]
     names = {leaf.array.name for leaf in item.leaves.values() if leaf.array is not None}
     found = list(_beside(item.directory, "", names, _folders_above(names)))
     bare = [leaf.array for leaf in item.leaves.values() if leaf.array and not leaf.array.name]
     own = {key.partition("/")[0] for array in bare for key in array.keys}
     found = [path for path in found if path.name not in own]
     if ARRAY_METADATAS in names:  # a leaf that is called like the folder of these sidecars
-        found += sorted((item.directory / ARRAY_METADATAS).glob(f"{PROCESS_FILE}*"))
+        folder = item.directory / ARRAY_METADATAS
+        found += [folder / n for n in filesystem.names(folder) if n.startswith(PROCESS_FILE)]
     return found
 
 
@@ -170,12 +171,12 @@ def foreign_folders(item: PytreeItem) -> list[Path]:
     """Folders of a per-leaf item that hold no leaf and are not Orbax's."""
     if not isinstance(item.store, PerLeafStore):
         return []
-    return [p for p in small_files(item) if p.is_dir() and p.name != ARRAY_METADATAS]
+    return [p for p in small_files(item) if filesystem.is_folder(p) and p.name != ARRAY_METADATAS]
 
 
 def _beside(folder: Path, prefix: str, names: set[str], above: set[str]) -> Iterator[Path]:
     """What stands in a folder and holds no leaf; leaves with slashes in their keys lie in folders of their own."""
-    for entry in sorted(os.listdir(folder)):
+    for entry in filesystem.names(folder):
         name = prefix + entry
         if name in names:
             continue

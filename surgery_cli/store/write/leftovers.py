@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 import msgspec
 
 from surgery_cli.errors import WriteError
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.links import bytes_held_alone
 from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.write.owners import Owner, State, is_staging, owner_of
 
@@ -26,12 +26,7 @@ class Leftover(msgspec.Struct, frozen=True):
     @property
     def bytes(self) -> int:
         """Bytes of the files in it that have no other name: what its removal gives back."""
-        total = 0
-        for folder, _, files in os.walk(self.path):
-            for name in files:
-                status = os.lstat(os.path.join(folder, name))
-                total += status.st_size if status.st_nlink == 1 else 0
-        return total
+        return bytes_held_alone(self.path)
 
     def remove(self) -> None:
         """Remove it.
@@ -40,9 +35,7 @@ class Leftover(msgspec.Struct, frozen=True):
             WriteError: something in it cannot be removed.
         """
         try:
-            shutil.rmtree(self.path)
-        except FileNotFoundError:
-            return  # by somebody else meanwhile
+            filesystem.delete_below(self.path)
         except OSError as error:
             raise WriteError(
                 f"'{self.path}' cannot be removed",
@@ -63,15 +56,16 @@ def leftovers_in(directory: Path) -> list[Leftover]:
 
 def _found(directory: Path, begin: str) -> list[Leftover]:
     try:
-        entries = sorted(os.scandir(directory), key=lambda e: e.name)
+        entries = filesystem.entries(directory)
     except OSError:
         return []
     return [
-        Leftover(Path(entry.path), owner_of(Path(entry.path)))
+        Leftover(directory / entry.name, owner_of(directory / entry.name))
         for entry in entries
         if entry.name.startswith(begin)
         and is_staging(entry.name)
-        and entry.is_dir(follow_symlinks=False)
+        and entry.is_folder
+        and not entry.is_link
     ]
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import Window, below, new_context
 from surgery_cli.store.orbax.btree import DONOR_PREFIX, MANIFEST, Survey, database_folders
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.stored_values import whole
-from surgery_cli.store.write.arrays import open_for_writing, store_block, write_file
+from surgery_cli.store.write.arrays import open_for_writing, store_block
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class OcdbtWriter:
         survey = self.store.survey
         for file in sorted(self.store.files_of(leaf.origin_array for leaf in leaves)):
             target = self.target / file
-            target.parent.mkdir(parents=True, exist_ok=True)
+            filesystem.make_folders(target.parent)
             self.linker.carry(self.store.directory / file, target)
         self._write_manifest(survey)
 
@@ -88,7 +88,7 @@ class OcdbtWriter:
             "versions": survey.manifest["versions"][-1:],
             "version_tree_nodes": [],
         }
-        write_file(self.target / MANIFEST, ts.ocdbt.undump_manifest(newest))
+        filesystem.write(self.target / MANIFEST, ts.ocdbt.undump_manifest(newest))
 
     def _refer(self, references: Sequence[PlannedLeaf], stays: set[str]) -> None:
         """Deletes, moves and grafts in one atomic transaction: names go in and out at once, so swaps work."""
@@ -169,7 +169,7 @@ class OcdbtWriter:
             store = leaves[0].origin_store
             assert isinstance(store, OcdbtStore)
             for file in sorted(store.files_of(leaf.origin_array for leaf in leaves)):
-                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                filesystem.make_folders((folder / file).parent)
                 self.linker.carry(directory / file, folder / file)
             self.linker.copy(directory / MANIFEST, folder / MANIFEST)
             opened[directory] = ts.KvStore.open(
@@ -179,10 +179,10 @@ class OcdbtWriter:
 
     def _donor_folder(self, number: int) -> Path:
         """A name that no earlier graft uses and that no reader takes for a process's store."""
-        while (self.target / f"{DONOR_PREFIX}{number}").exists():
+        while filesystem.exists(self.target / f"{DONOR_PREFIX}{number}"):
             number += 1
         folder = self.target / f"{DONOR_PREFIX}{number}"
-        folder.mkdir()
+        filesystem.make_folder(folder)
         return folder
 
     def clear(self, name: str, transaction: Any) -> None:
@@ -212,7 +212,7 @@ class OcdbtWriter:
 
     def finish(self) -> None:
         """Drop the history that our own commits made, and the files that nothing refers to any more."""
-        if not (self.target / MANIFEST).exists():
+        if not filesystem.exists(self.target / MANIFEST):
             return  # no array at all
         known = None if self._is_new else self.store.survey
         survey = self.survey = Survey(self.target, known)
@@ -220,9 +220,9 @@ class OcdbtWriter:
         needed = set(survey.files)
         for file in survey.all_files():
             if file not in needed:
-                (self.target / file).unlink()
+                filesystem.delete(self.target / file)
         for folder in database_folders(self.target):
-            (folder / MANIFEST).unlink(missing_ok=True)  # only the root's manifest is read
+            filesystem.delete(folder / MANIFEST)  # only the root's manifest is read
             _remove_empty(folder)
 
 
@@ -274,15 +274,13 @@ def _deletions(inside: Any, store: OcdbtStore, name: str) -> list[Any]:
 
 
 def database_spec(directory: Path) -> dict[str, Any]:
-    return {"driver": "ocdbt", "base": {"driver": "file", "path": f"{directory}/"}}
+    return {"driver": "ocdbt", "base": filesystem.kvstore(directory)}
 
 
 def _remove_empty(folder: Path) -> None:
-    for path, _, _ in os.walk(folder, topdown=False):
-        try:
-            os.rmdir(path)
-        except OSError:
-            continue  # not empty
+    for prefix, _ in reversed(list(filesystem.below(folder))):
+        with suppress(OSError):  # not empty
+            filesystem.delete_folder(folder / prefix)
 
 
 def _wait(futures: list[Any]) -> None:

@@ -15,6 +15,8 @@ from typing import Final
 import msgspec
 
 from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.durability import make_private_folder, rename
 from surgery_cli.store.filesystem.listing import STAGING_MARK
 
 OWNER_FILE: Final = ".surgery-owner.json"
@@ -69,9 +71,9 @@ def make_owned(directory: Path) -> None:
     """
     owner = Owner.here()
     born = name_before(directory, owner)
-    born.mkdir(0o700)
-    (born / OWNER_FILE).write_bytes(msgspec.json.encode(owner))
-    born.rename(directory)
+    make_private_folder(born)
+    filesystem.write(born / OWNER_FILE, msgspec.json.encode(owner))
+    rename(born, directory)
 
 
 def name_before(directory: Path, owner: Owner) -> Path:
@@ -87,7 +89,7 @@ def is_staging(name: str) -> bool:
 def owner_of(directory: Path) -> Owner | None:
     """Whose staging directory it is; None if that cannot be told (an earlier release, a damaged file)."""
     try:
-        return decode_json((directory / OWNER_FILE).read_bytes(), type=Owner)
+        return decode_json(filesystem.read(directory / OWNER_FILE), type=Owner)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         named = _STAGING.fullmatch(directory.name)
     if named is None or named["pid"] is None:
@@ -102,7 +104,7 @@ def _machine() -> str:
     boot = numbers = ""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        numbers = os.readlink("/proc/self/ns/pid")
+        numbers = str(Path("/proc/self/ns/pid").readlink())
     return hashlib.sha256(f"{platform.node()}\0{boot}\0{numbers}".encode()).hexdigest()[:8]
 
 

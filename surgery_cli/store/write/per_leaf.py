@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import Window, new_context
-from surgery_cli.store.orbax.stored_values import copy_to
+from surgery_cli.store.orbax.stored_values import pieces
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 from surgery_cli.store.write.arrays import open_for_writing
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
@@ -38,13 +39,13 @@ class PerLeafWriter:
             source = leaf.origin_store.directory / leaf.origin_array.name
             for key in leaf.origin_array.keys:
                 target = self.target / leaf.name / key
-                target.parent.mkdir(parents=True, exist_ok=True)
+                filesystem.make_folders(target.parent)
                 self.linker.carry(source / key, target)
         for leaf in plan.of(Way.RAW):
             for key, value in leaf.origin_store.stored_values(leaf.origin_array.name).items():
                 target = self.target / leaf.name / key
-                target.parent.mkdir(parents=True, exist_ok=True)
-                copy_to(value, target)
+                filesystem.make_folders(target.parent)
+                filesystem.write(target, pieces(value))
                 self.raw_bytes += len(value)
 
     @contextmanager
@@ -66,8 +67,8 @@ class PerLeafWriter:
             array[window].write(values, can_reference_source_data_indefinitely=True).result()
 
     def _array(self, leaf: PlannedLeaf) -> ts.TensorStore:
-        kvstore = {"driver": "file", "path": f"{self.target / leaf.name}/"}
-        exists = (self.target / leaf.name / DOCUMENT_NAMES[self.zarr]).exists()
+        kvstore = filesystem.kvstore(self.target / leaf.name)
+        exists = filesystem.exists(self.target / leaf.name / DOCUMENT_NAMES[self.zarr])
         with write_errors(str(leaf.draft_path)):
             array: ts.TensorStore = open_for_writing(
                 self.zarr, kvstore, leaf.document, self._context, create=not exists

@@ -11,6 +11,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.store import filesystem
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.rich_types import rewritten_tree
 from surgery_cli.store.orbax.sidecars import (
@@ -21,11 +22,9 @@ from surgery_cli.store.orbax.sidecars import (
     TREE,
     VALUE_TYPES,
     Entry,
-    entry_key,
-    key_records,
     sharding_key,
 )
-from surgery_cli.store.write.arrays import write_file
+from surgery_cli.store.orbax.tree_metadata import entry_key, key_records
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.tree import json_pointer
 from surgery_cli.tree.paths import stored_name
@@ -124,7 +123,7 @@ def _write_metadata(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
         }
         old = decode_json(document["value_metadata_tree"])
         document["value_metadata_tree"] = json.dumps(rewritten_tree(old, values, origins))
-    write_file(target / METADATA, json.dumps(document).encode())
+    filesystem.write(target / METADATA, json.dumps(document).encode())
 
 
 def _entry(item: PytreeItem, leaf: PlannedLeaf) -> Entry:
@@ -171,7 +170,7 @@ def _write_sharding(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
         text = _sharding(item, leaf)
         if text is not None:
             document[sharding_key(leaf.name)] = text
-    write_file(target / SHARDING, msgspec.json.encode(document))
+    filesystem.write(target / SHARDING, msgspec.json.encode(document))
 
 
 def _sharding(item: PytreeItem, leaf: PlannedLeaf) -> str | None:
@@ -246,7 +245,7 @@ def _write_array_metadatas(item: PytreeItem, plan: ItemPlan, target: Path) -> No
         if not has_keys:
             return
         documents = {"process_0": {"array_metadatas": []}}
-    (target / ARRAY_METADATAS).mkdir(exist_ok=True)
+    filesystem.make_folders(target / ARRAY_METADATAS)
     first = next(iter(documents))
     listed = {
         file: {e["array_metadata"]["param_name"] for e in document.get("array_metadatas", [])}
@@ -263,7 +262,7 @@ def _write_array_metadatas(item: PytreeItem, plan: ItemPlan, target: Path) -> No
             rewritten[file].append(entry)
     for file, entries in rewritten.items():
         document = {**documents[file], "array_metadatas": entries}
-        write_file(target / ARRAY_METADATAS / file, json.dumps(document).encode())
+        filesystem.write(target / ARRAY_METADATAS / file, json.dumps(document).encode())
 
 
 def _array_entry(item: PytreeItem, leaf: PlannedLeaf, old_name: str) -> Entry:
@@ -291,6 +290,6 @@ def _write_strings(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
         if leaf.spec.kind is LeafKind.STRING and leaf.origin is not None and leaf.origin_path
     ]
     if texts:
-        write_file(target / STRINGS, json.dumps(json_pointer.document_of(texts)).encode())
+        filesystem.write(target / STRINGS, json.dumps(json_pointer.document_of(texts)).encode())
     elif item.sidecars.strings is not None:
-        (target / STRINGS).unlink(missing_ok=True)
+        filesystem.delete(target / STRINGS)

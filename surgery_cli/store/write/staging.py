@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from types import TracebackType
 from typing import Final, Self
 
 from surgery_cli.errors import WriteError
-from surgery_cli.store.filesystem.links import exchange, rename_exclusively
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.durability import (
+    exchange,
+    rename,
+    rename_exclusively,
+    sync_directory,
+    sync_tree,
+)
 from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, STAGING_MARK
 from surgery_cli.store.write.destination import already_there, real_path
 from surgery_cli.store.write.owners import OWNER_FILE, Owner, make_owned, name_before
@@ -72,12 +77,12 @@ class Staging:
         remaining.clear()
         missing = []
         parent = self.destination.parent
-        while not parent.exists():
+        while not filesystem.exists(parent):
             missing.append(parent)
             parent = parent.parent
         try:
             for folder in reversed(missing):
-                folder.mkdir()
+                filesystem.make_folder(folder)
                 self._made_parents.append(folder)
             make_owned(self.directory)
         except OSError as error:
@@ -102,8 +107,9 @@ class Staging:
     def _remove(self) -> None:
         """Remove what was built, unless it has got its name."""
         for directory in (self.directory, name_before(self.directory, Owner.here())):
-            shutil.rmtree(directory, ignore_errors=True)
-            if os.path.lexists(directory):
+            with suppress(OSError):
+                filesystem.delete_below(directory)
+            if filesystem.is_taken(directory):
                 remaining.append(directory)
         if not self._is_committed:
             self._remove_parents()
@@ -111,7 +117,7 @@ class Staging:
     def _remove_parents(self) -> None:
         for folder in reversed(self._made_parents):
             try:
-                folder.rmdir()
+                filesystem.delete_folder(folder)
             except OSError:
                 break  # somebody else has put something there
 
@@ -137,24 +143,24 @@ class Staging:
 
         Whoever looks in between finds a checkpoint without a record, never one beside the record of another.
         """
-        if not self.force and os.path.lexists(self.destination):
+        if not self.force and filesystem.is_taken(self.destination):
             raise already_there(self.destination)
         aside = self.directory / f"{OWNER_FILE}.record"
-        has_record = os.path.lexists(self._companion)
+        has_record = filesystem.is_taken(self._companion)
         if has_record:
-            self._companion.rename(aside)
+            rename(self._companion, aside)
         try:
             replaced = self._take_place()
         except BaseException:
             if has_record:
-                aside.rename(self._companion)
+                rename(aside, self._companion)
             raise
         self._is_committed = True
         completed.append(self.destination)
         built = self.directory / self._companion.name
-        if built.exists():
+        if filesystem.exists(built):
             sync_tree(built)
-            built.replace(self._companion)
+            rename(built, self._companion)
         sync_directory(self.destination.parent)
         if replaced is not None:
             remove(replaced)
@@ -176,11 +182,11 @@ class Staging:
         if exchange(self.new, self.destination):
             return None  # the old one now lies in the staging directory, and goes with it
         old = self.destination.with_name(self.destination.name + SET_ASIDE_SUFFIX)
-        self.destination.rename(old)
+        rename(self.destination, old)
         try:
-            self.new.rename(self.destination)
+            rename(self.new, self.destination)
         except OSError:
-            old.rename(self.destination)
+            rename(old, self.destination)
             raise
         return old
 
@@ -204,7 +210,7 @@ def set_aside_of(destination: Path) -> Path | None:
     """``DST.surgery-old``, if an interrupted exchange left it."""
     real = real_path(destination)
     old = real.with_name(real.name + SET_ASIDE_SUFFIX)
-    return old if os.path.lexists(old) else None
+    return old if filesystem.is_taken(old) else None
 
 
 def recover_old(destination: Path) -> Path | None:
@@ -213,48 +219,16 @@ def recover_old(destination: Path) -> Path | None:
     Where something else stands at the destination by now, both are left as they are: whose it is cannot be told.
     """
     real, old = real_path(destination), set_aside_of(destination)
-    if old is None or os.path.lexists(real):
+    if old is None or filesystem.is_taken(real):
         return None
-    old.rename(real)
+    rename(old, real)
     sync_directory(real.parent)
     return real
 
 
 def remove(path: Path) -> None:
     """Remove a file, a link, or a directory with everything in it."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+    if filesystem.is_folder(path) and not filesystem.is_link(path):
+        filesystem.delete_below(path)
     else:
-        path.unlink(missing_ok=True)
-
-
-def sync_tree(path: Path) -> None:
-    """fsync every file and directory at and below ``path``."""
-    for file, is_directory in _walk(path):
-        if is_directory:
-            sync_directory(file)
-        else:
-            descriptor = os.open(file, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-
-def sync_directory(path: Path) -> None:
-    """fsync a directory, so that the names in it last."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _walk(path: Path) -> Iterator[tuple[Path, bool]]:
-    if not path.is_dir():
-        yield path, False
-        return
-    for folder, _, files in os.walk(path):
-        for name in files:
-            yield Path(folder, name), False
-        yield Path(folder), True
+        filesystem.delete(path)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems
 from surgery_cli.errors import CheckpointError, PlanError, Problem
-from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.filesystem.listing import Listing, check_link, holds_pytree
+from surgery_cli.store.filesystem.listing import Listing, holds_pytree
 from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
 from surgery_cli.store.locate.location import Location
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import Item, PytreeItem, ReadBefore
-from surgery_cli.store.write.arrays import write_file
-from surgery_cli.store.write.item import ItemWriter, PytreeWriter, open_writer, small_files
+from surgery_cli.store.write.item import ItemWriter, PytreeWriter, open_writer
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, planned
 from surgery_cli.store.write.sidecars import refuse_damaged_sidecars
 from surgery_cli.tree.paths import LeafPath
@@ -77,7 +75,7 @@ def plan_items(
 def _refuse_damaged_step(location: Location) -> None:
     """Items come and go in ``_CHECKPOINT_METADATA``: it must be understood."""
     step = location.step_directory
-    if step is None or not (step / STEP_METADATA).is_file():
+    if step is None or not filesystem.is_file(step / STEP_METADATA):
         return
     _, why = step_metadata(step)
     if why:
@@ -118,14 +116,13 @@ def draft_items(checkpoint: Checkpoint) -> DraftItems:
     """What the draft has to know of the step's items."""
     location = checkpoint.location
     keeps_kinds = all(item.layout != "flax msgpack" for item in checkpoint.items.values())
-    if location.shape not in ("root", "step") or not _is_directory_step(location):
+    if location.folder_of_items is None:
         return DraftItems(keeps_kinds=keeps_kinds)
-    assert location.step_directory is not None
     return DraftItems(
         names=tuple(location.items),
         keeps_kinds=keeps_kinds,
         is_prefixed=location.prefix_items,
-        taken=frozenset(entry.name for entry in os.scandir(location.step_directory)),
+        taken=frozenset(filesystem.names(location.folder_of_items)),
         is_partial=any(holds_pytree(Listing.of(p)) for p in location.other_items.values()),
     )
 
@@ -174,7 +171,7 @@ class StepWriter:
     def _record_items(self, step_directory: Path) -> None:
         """In the step's metadata, made items get the handlers of those they are like; dropped ones lose theirs."""
         path = step_directory / "_CHECKPOINT_METADATA"
-        if not path.is_file():
+        if not filesystem.is_file(path):
             return
         document, _ = step_metadata(step_directory)
         handlers = document.get("item_handlers")
@@ -184,7 +181,7 @@ class StepWriter:
                     handlers[name] = handlers[like]
             for name in self.dropped:
                 handlers.pop(name, None)
-            write_file(path, json.dumps(document).encode())
+            filesystem.write(path, json.dumps(document).encode())
 
     @property
     def renamed(self) -> dict[str, str]:
@@ -209,31 +206,32 @@ class StepWriter:
     def _carry_around(self, location: Location) -> Path:
         """Copy what stands beside the edited items; returns the new step (or flat, or item) directory or file."""
         if location.shape == "root":
-            self.new.mkdir()
+            filesystem.make_folder(self.new)
             # plain files beside the steps may be needed to resume (a config); directories there are logs of their own
             strangers = [
                 p
                 for p in location.foreign
-                if p.parent == location.root and p.exists() and not p.is_dir()
+                if p.parent == location.root
+                and filesystem.exists(p)
+                and not filesystem.is_folder(p)
             ]
             for path in [*location.root_files, *strangers]:
                 self.linker.copy_tree(path, self.new / path.name)
             step = self.new / self._step_name(location)
         else:
             step = self.new
-        if location.shape in ("root", "step") and _is_directory_step(location):
-            step.mkdir()
-            assert location.step_directory is not None
+        folder = location.folder_of_items
+        if folder is not None:
+            filesystem.make_folder(step)
             items = {path.name for path in location.items.values()}
-            for entry in sorted(os.scandir(location.step_directory), key=lambda e: e.name):
-                path = Path(entry.path)
-                if entry.name in items:
+            for name in filesystem.names(folder):
+                if name in items:
                     continue
-                tree = self.checkpoint.unchosen.get(entry.name)
+                tree = self.checkpoint.unchosen.get(name)
                 if isinstance(tree, PytreeItem):
-                    carry_item(tree, step / entry.name, self.linker)
+                    carry_item(tree, step / name, self.linker)
                 else:  # no tree, or one that cannot be read: byte for byte
-                    self.linker.copy_tree(path, step / entry.name)
+                    self.linker.copy_tree(folder / name, step / name)
         return step
 
     def _step_name(self, location: Location) -> str:
@@ -247,54 +245,9 @@ class StepWriter:
 
     @staticmethod
     def _item_target(location: Location, step: Path, name: str) -> Path:
-        if location.shape in ("root", "step") and _is_directory_step(location):
+        if location.folder_of_items is not None:
             return step / (location.items[name].name if name in location.items else name)
         return step
-
-
-def carried_bytes(checkpoint: Checkpoint) -> int:
-    """Bytes of files that are copied whatever the edit: sidecars, other items that are no trees, foreign files."""
-    total = 0
-    for item in checkpoint.items.values():
-        if isinstance(item, PytreeItem):
-            total += sum(tree_bytes(path) for path in small_files(item))
-    location = checkpoint.location
-    if location.shape in ("root", "step") and _is_directory_step(location):
-        items = {path.name for path in location.items.values()}
-        assert location.step_directory is not None
-        for entry in list(os.scandir(location.step_directory)):
-            is_tree = entry.is_dir() and holds_pytree(Listing.of(Path(entry.path)))
-            if entry.name not in items and not is_tree:
-                total += tree_bytes(Path(entry.path))
-    return total + sum(tree_bytes(path) for path in location.root_files)
-
-
-def unchosen_bytes(checkpoint: Checkpoint) -> int:
-    """Bytes of the step's trees that were not chosen: they come along, their data by link."""
-    location = checkpoint.location
-    if location.shape not in ("root", "step"):
-        return 0
-    return sum(
-        tree_bytes(path)
-        for path in location.other_items.values()
-        if path.is_dir() and holds_pytree(Listing.of(path))
-    )
-
-
-def tree_bytes(path: Path) -> int:
-    """Bytes of a file, or of everything in a directory."""
-    check_link(path)
-    refuse_special(path)
-    if not path.is_dir():
-        return path.stat().st_size
-    return sum(tree_bytes(path / name) for name in os.listdir(path))
-
-
-def _is_directory_step(location: Location) -> bool:
-    """True if the items are subdirectories of the step, not the step itself."""
-    return location.step_directory is not None and all(
-        path != location.step_directory for path in location.items.values()
-    )
 
 
 def carry_item(item: PytreeItem, target: Path, linker: Linker) -> None:

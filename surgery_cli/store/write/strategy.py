@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
@@ -53,8 +54,8 @@ def costs_of_references(plan: ItemPlan, boundary: Boundary) -> Costs:
             outside += _bytes_outside(store, arrays, boundary)
             continue
         paths = [store.directory / file for file in store.files_of(arrays)]
-        files = sum(path.stat().st_size for path in paths)
-        outside += sum(path.stat().st_size for path in paths if not boundary.holds(path))
+        files = sum(filesystem.size(path) for path in paths)
+        outside += sum(filesystem.size(path) for path in paths if not boundary.holds(path))
         linked += files
         needed = _needed(arrays)
         if store is own_store:
@@ -70,7 +71,7 @@ def _bytes_outside(store: ArrayStore, arrays: Iterable[StoredArray], boundary: B
         return 0
     files = [below(array.name) + key for array in arrays for key in array.keys]
     found = boundary.outside(store.directory, files, files)
-    return sum((store.directory / file).stat().st_size for file in found)
+    return sum(filesystem.size(store.directory / file) for file in found)
 
 
 def _needed(arrays: Iterable[StoredArray]) -> set[Extent]:

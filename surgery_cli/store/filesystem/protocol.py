@@ -1,0 +1,104 @@
+"""What a service that keeps files must be able to do, so that a checkpoint can lie there: a disk, or a bucket."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, TypeAlias
+
+Place: TypeAlias = str | os.PathLike[str]
+"""A path of a file or folder."""
+
+
+class Status(Protocol):
+    """What is known of a file without reading it, by the names of ``os.stat_result``."""
+
+    @property
+    def st_mode(self) -> int: ...
+    @property
+    def st_size(self) -> int: ...
+    @property
+    def st_mtime_ns(self) -> int: ...
+    @property
+    def st_dev(self) -> int: ...
+    @property
+    def st_ino(self) -> int:
+        """With ``st_dev``, equal for two names of one file, and another one for a file that came in its place."""
+
+    @property
+    def st_nlink(self) -> int:
+        """How many names the file has: one, where there are no links."""
+
+
+class Entry(Protocol):
+    """Something that stands in a folder; a symbolic link counts as what it leads to, one that dangles as neither."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def place(self) -> str: ...
+    @property
+    def is_file(self) -> bool: ...
+    @property
+    def is_folder(self) -> bool: ...
+    @property
+    def is_link(self) -> bool: ...
+    @property
+    def size(self) -> int: ...
+
+
+class FileSystem(Protocol):
+    """A disk or a service like one. What it refuses is an OSError, with the number that the system would give."""
+
+    def entries(self, folder: Place) -> list[Entry]:
+        """What stands in a folder, by name, with kinds and sizes, in one request."""
+
+    def below(self, folder: Place) -> Iterator[tuple[str, list[Entry]]]:
+        """As ``entries`` for a folder and all folders below it, by their paths from it (with a slash at the end).
+
+        Raises:
+            CheckpointError: a symbolic link leads in a circle.
+        """
+
+    def status(self, place: Place) -> Status:
+        """Raises FileNotFoundError where nothing stands."""
+
+    def real(self, place: Place) -> Path:
+        """The one spelling of a place, whatever links lead to it."""
+
+    def is_link(self, place: Place) -> bool: ...
+    def open(self, place: Place) -> BufferedReader:
+        """A file to read ranges of; nothing is read ahead of them but a small buffer.
+
+        Raises:
+            CheckpointError: it is no regular file.
+        """
+
+    def create(self, place: Place) -> BinaryIO:
+        """A new file, to be written once from begin to end. Raises FileExistsError where one stands: a lock, a mark."""
+
+    def copy(self, source: Place, target: Place) -> None:
+        """Copy a file, its times and mode with it, without its bytes passing through this machine where that can be."""
+
+    def clone(self, source: Place, target: Place) -> None:
+        """A new file that shares the bytes of ``source`` until one of them is written to; or an OSError."""
+
+    def link(self, source: Place, target: Place) -> None:
+        """Another name for the file ``source``; an OSError where files have one name only."""
+
+    def delete(self, place: Place) -> None:
+        """Delete a file or link; what is not there is let be."""
+
+    def delete_below(self, folder: Place) -> None:
+        """Delete a folder with everything in it that can be deleted, then raise what could not; follow no links."""
+
+    def make_folder(self, folder: Place) -> None:
+        """Raises FileExistsError where something stands. Nothing at all where there are no folders but names."""
+
+    def delete_folder(self, folder: Place) -> None:
+        """Delete a folder. Raises an OSError if something stands in it."""
+
+    def kvstore(self, folder: Place) -> dict[str, Any]:
+        """How TensorStore, which reads arrays by drivers of its own, is told of the folder."""

@@ -1,0 +1,81 @@
+"""What an item's metadata promises and its directory does not hold: why there is no tree, or a leaf without data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store import filesystem
+from surgery_cli.store.orbax.arrays import StoredArray
+from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX
+from surgery_cli.store.orbax.sidecars import AGGREGATE, Sidecars
+from surgery_cli.store.orbax.unmerged import unmerged
+from surgery_cli.tree.paths import LeafPath, stored_name
+
+_CUT_SHORT = "the save or a copy was cut short; copy the checkpoint again from where it was whole"
+
+
+def no_data(directory: Path, sidecars: Sidecars, path: LeafPath, why: str) -> CheckpointError:
+    """The error for a leaf that metadata names, and that is not stored."""
+    if not stored_name(path):
+        return CheckpointError(
+            f"a leaf of '{directory}' has the empty text as its key",
+            why="Orbax then stores it at the root of the store, where surgery does not address it",
+            fix="restore it with Orbax, and save it under a key",
+        )
+    if _lacks_manifest(directory, sidecars):
+        return _without_manifest(directory, f"'{path}' is not found")
+    return CheckpointError(
+        f"the leaf '{path}' has no data in '{directory}'",
+        why=f"{why}, and nothing with its name is stored",
+        fix=_CUT_SHORT,
+    )
+
+
+def no_tree(directory: Path, sidecars: Sidecars) -> CheckpointError:
+    """The error for an item without any file that names leaves: even an empty tree has one that says so."""
+    if _lacks_manifest(directory, sidecars):
+        return _without_manifest(directory, "none of them is found")
+    return CheckpointError(
+        f"'{directory}' holds no tree",
+        why=f"there is no `_METADATA`, no `{MANIFEST}`, no `{AGGREGATE}` and no array in it",
+        fix=_CUT_SHORT,
+    )
+
+
+def refuse_incomplete(directory: Path, array: StoredArray, *, may_lack: bool) -> None:
+    """Refuse an array whose chunks are not all stored (unless it may lack some), or of which files are empty.
+
+    Raises:
+        CheckpointError: so.
+    """
+    document = array.document
+    lack = None if may_lack else document.lacks(array.keys)
+    why = None if lack is None else f"{lack}, and all were written"
+    empty = [key for key in array.empty_keys if document.is_chunk(key)]
+    if empty:
+        why = f"files of {len(empty)} of {document.chunk_count} chunks are empty (first: '{empty[0]}')"
+    if why is not None:
+        raise CheckpointError(
+            f"'{array.name}' in '{directory}' is incomplete", why=why, fix=_CUT_SHORT
+        )
+
+
+def _without_manifest(directory: Path, lost: str) -> CheckpointError:
+    return unmerged(directory) or CheckpointError(
+        f"'{directory}' has no '{MANIFEST}'",
+        why=f"the arrays are in an OCDBT database, and without that file {lost}",
+        fix="the save or a copy was cut short; copy the file from where the checkpoint is whole",
+    )
+
+
+def _lacks_manifest(directory: Path, sidecars: Sidecars) -> bool:
+    """True if the arrays should be in a database of which the first file is not there."""
+    if filesystem.is_file(directory / MANIFEST):
+        return False
+    declared = (sidecars.metadata or {}).get("use_ocdbt")
+    if declared is not None:
+        return bool(declared)
+    return any(
+        name == "d" or name.startswith(PROCESS_PREFIX) for name in filesystem.names(directory)
+    )
