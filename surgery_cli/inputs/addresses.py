@@ -56,11 +56,11 @@ def local_address(
     )
 
 
-def local_input(text: str) -> LocalAddress:
+def local_input(text: str, *, is_written: bool = False) -> LocalAddress:
     """As ``local_address`` for text that may have a name in front: ``x=batch.npz``. Raises as it."""
     named = _NAMED.match(text)
     name = named[0] if named else ""
-    return LocalAddress(name + local_address(text[len(name) :]))
+    return LocalAddress(name + local_address(text[len(name) :], is_written=is_written))
 
 
 def local_object(text: str) -> LocalAddress:

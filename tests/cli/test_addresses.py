@@ -20,7 +20,11 @@ PLACES = re.compile(
 NO_PLACES = {("probe", "--until")}
 """Paths of modules."""
 
-FORMS = {"FILE.py": "{}/train.py:create(path='x')", "SPEC": "x={}/batch.npz:images"}
+FORMS = {
+    "FORMAT": "json={}",
+    "FILE.py": "{}/train.py:create(path='x')",
+    "SPEC": "x={}/batch.npz:images",
+}
 
 
 def commands():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -11,13 +12,15 @@ import typer
 
 from surgery_cli.cli.formats.table import FORMATS, formats_of, text_of
 from surgery_cli.errors import DestinationError, PlanError
-from surgery_cli.inputs.addresses import local_address
+from surgery_cli.inputs.addresses import LocalAddress, local_input
 from surgery_cli.tree.nearness import nearest
+from surgery_cli.words.lists import listed
 
 OutputTo = Annotated[
-    list[str] | None,
+    list[LocalAddress] | None,
     typer.Option(
         "--output",
+        parser=partial(local_input, is_written=True),
         metavar="FORMAT=FILE",
         help=f"Write the result to FILE, too, for other programs: {', '.join(FORMATS)}; repeatable.",
         show_default=False,
@@ -52,9 +55,9 @@ def _read(text: str, command: str) -> OutputFile:
         fix = f"e.g. `--output {next(iter(known))}=FILE`"
         raise PlanError(f"`--output` takes FORMAT=FILE, not '{text}'", fix=fix)
     if name not in known:
-        listed = " or ".join(f"`{one}`" for one in nearest(name, known) or known)
-        raise PlanError(f"`{command}` has no output format '{name}'", fix=f"use {listed}")
-    return OutputFile(name, Path(local_address(file, is_written=True)).expanduser())
+        close = listed(nearest(name, known) or known, word="or", mark="`")
+        raise PlanError(f"`{command}` has no output format '{name}'", fix=f"use {close}")
+    return OutputFile(name, Path(file).expanduser())
 
 
 def _check(path: Path, looked_at: Sequence[str]) -> None:
