@@ -19,6 +19,7 @@ import typer
 
 from surgery_cli.cli.process import collect_rarely, reuse_blocks
 from surgery_cli.errors import PlanError, Problem, SurgeryError
+from surgery_cli.words.lists import listed
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
@@ -226,7 +227,7 @@ def _report_usage(error: typer.TyperException, is_json: bool) -> int:
     usage = context.get_usage() if context is not None else ""
     fix = f"`{name} --help` explains it"
     if name_given and context is not None and (close := _near_options(name_given, context)):
-        fix = f"did you mean {' or '.join(f'`{option}`' for option in close)}? {fix}"
+        fix = f"did you mean {listed(close, word='or', mark='`')}? {fix}"
     problem = Problem(
         f"{what[:1].lower()}{what[1:]}".rstrip("."), why=" ".join(usage.split()), fix=fix
     )

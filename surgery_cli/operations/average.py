@@ -15,9 +15,9 @@ from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
 from surgery_cli.operations.factors import find_leaf
 from surgery_cli.operations.members import (
+    MOST_NAMED,
     Member,
     copies_notes,
-    listed,
     member_names,
     members_note,
     others_of,
@@ -30,6 +30,7 @@ from surgery_cli.operations.underflow import may_lose, refuse_lost
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.lists import listed
 
 
 class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
@@ -115,7 +116,7 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
         if len(self.weights) != len(members):
             raise PlanError(
                 f"{len(self.weights)} weights for {len(members)} members",
-                why=f"the members are {listed(members)}",
+                why=f"the members are {listed(members, MOST_NAMED)}",
                 fix="give one weight for each member, or none for equal ones",
                 field="weights",
             )

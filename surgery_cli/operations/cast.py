@@ -27,6 +27,7 @@ from surgery_cli.tree.dtypes import (
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.lists import listed
 
 _UNSTORABLE = ("float8_e4m3", "float6_e2m3fn", "float6_e3m2fn", "uint4", "uint2")
 """What NumPy has with ml_dtypes, and TensorStore does not."""
@@ -70,7 +71,7 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
             raise PlanError(
                 f"'{self.to}' is no dtype that a leaf can be cast to",
                 why="no store holds it" if self.to in _UNSTORABLE else "",
-                fix=f"perhaps {' or '.join(close)}",
+                fix=f"perhaps {listed(close, word='or')}",
                 field="to",
             )
         if spec.kind not in (LeafKind.ARRAY, LeafKind.NUMPY):
@@ -169,7 +170,7 @@ def _advice(dtype: str, to: str) -> str:
             "choose a floating dtype: bfloat16, float16, float8_e4m3fn, …; a cast does not quantize"
         )
     if is_complex(dtype):
-        return f"choose {' or '.join(COMPLEX_PARTS)}, or leave these leaves out with `except`"
+        return f"choose {listed(COMPLEX_PARTS, word='or')}, or leave these leaves out with `except`"
     if is_floating(to):
         return "add `where_dtype: floating` to skip other leaves, or name the leaves more closely"
     return "name the leaves more closely, or leave this one out with `except`"

@@ -11,6 +11,7 @@ from surgery_cli.errors import Problem
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.quantities import leaves_text
 from surgery_cli.words.series import folded
 
 
@@ -102,6 +103,6 @@ def merge_notes(
     notes: dict[str, None] = {}
     for old, new in nodes.items():
         if there[new] and old not in draft.leaves:
-            size = f"{there[new]} {'leaf' if there[new] == 1 else 'leaves'}"
+            size = leaves_text(there[new])
             notes[f"'{old}' joins what stands at '{new}': {size} there already"] = None
     return list(map(Consequence, folded(notes)))

@@ -15,6 +15,7 @@ from surgery_cli.operations.places import PlaceOperation, slots_among
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
 
 _UNNAMED = "default"
@@ -82,10 +83,9 @@ as: weights
         selected = scene.select(self, draft)
         nodes = selected.nodes()
         if len(nodes) != 1:
-            shown = ", ".join(f"'{node}'" for node in nodes[:4])
             raise PlanError(
                 f"the edit names {len(nodes)} places" if nodes else "the edit names nothing",
-                why=f"they are {shown}; an item is one subtree" if nodes else "",
+                why=f"they are {quoted(nodes, 4)}; an item is one subtree" if nodes else "",
                 fix="name one node, and give every other one an edit of its own",
                 field="at",
             )

@@ -11,6 +11,7 @@ from surgery_cli.operations.settings import check_above_zero, check_finite, chec
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.lists import listed
 
 _FANS = {"in_axis": -2, "out_axis": -1, "batch_axis": ()}
 
@@ -132,7 +133,7 @@ def _settings(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
         raise PlanError(
             f"there is no initializer '{init}'",
             why="initializers have the names of jax.nn.initializers",
-            fix=f"perhaps {' or '.join(close)}",
+            fix=f"perhaps {listed(close, word='or')}",
             field="init",
         )
     known = INITIALIZERS[init]

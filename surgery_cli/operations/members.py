@@ -14,10 +14,11 @@ from surgery_cli.operations.nonnegative import FOLLOWING, in_optimizer_state
 from surgery_cli.operations.step_ranges import named_steps
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence, Note, Remark
 
 _MOST_ALIKE: Final = 3
-_MOST_NAMED: Final = 24
+MOST_NAMED: Final = 24
 """Members of equal weight that a note names one by one."""
 
 
@@ -174,7 +175,9 @@ def members_note(
     if weights:
         shown = [f"{name} × {weight:g}" for name, weight in zip(names, weights, strict=True)]
         return kind(f"members of the average, with their weights: {', '.join(shown)}")
-    return kind(f"{len(names)} members of the average, of equal weight: {listed(names)}")
+    return kind(
+        f"{len(names)} members of the average, of equal weight: {listed(names, MOST_NAMED)}"
+    )
 
 
 def copies_notes(others: Sequence[Member], steps: str, scene: Scene) -> list[Consequence]:
@@ -186,13 +189,6 @@ def copies_notes(others: Sequence[Member], steps: str, scene: Scene) -> list[Con
     copies = [" and ".join(names) for names in alike.values() if len(names) > 1]
     said = f"some members are copies of one another, and each of them counts: {', '.join(copies)}"
     return [Consequence(said)] if copies else []
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names with commas, the first of very many."""
-    shown = names if len(names) <= _MOST_NAMED else names[: _MOST_NAMED - 4]
-    more = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
-    return ", ".join(shown) + more
 
 
 def member_names(others: Sequence[Member], steps: str, scene: Scene) -> list[str]:

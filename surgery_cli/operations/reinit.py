@@ -15,6 +15,7 @@ from surgery_cli.operations import initializers
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 
 _LARGEST_WINDOW = 11
@@ -137,9 +138,8 @@ def _fan_notes(init: str, drawn: Mapping[tuple[int, ...], Sequence[LeafPath]]) -
     others: list[str] = []
     for shape, paths in drawn.items():
         fan_in, fan_out = initializers.fans(shape)
-        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         sizes = ",".join(map(str, shape))
-        said = f"'{paths[0]}'{more} [{sizes}]: fan_in {fan_in:.15g}, fan_out {fan_out:.15g}"
+        said = f"{quoted(paths, 1)} [{sizes}]: fan_in {fan_in:.15g}, fan_out {fan_out:.15g}"
         (windows if _is_convolution(shape) else others).append(said)
     meant = "first axes counted as a convolution window"
     notes = [Consequence(f"{init}: {'; '.join(windows)} ({meant})")] if windows else []

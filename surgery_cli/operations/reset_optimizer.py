@@ -18,6 +18,7 @@ from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Remark
 
 _SHOWN_NUMBERS = 6
@@ -96,9 +97,11 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
         reset = draft.with_leaves(changed | running)
         if clocks:
             which = "this step counter goes" if len(clocks) == 1 else "these step counters go"
-            reset = reset.noting(Remark(f"{which} back to the start: {_named(map(str, clocks))}"))
+            reset = reset.noting(
+                Remark(f"{which} back to the start: {quoted(map(str, clocks), _SHOWN_NUMBERS)}")
+            )
         if running:
-            names = _named(map(str, running))
+            names = quoted(map(str, running), _SHOWN_NUMBERS)
             reset = reset.noting(
                 Consequence(f"these numbers of the optimizer's own restart with its slots: {names}")
             )
@@ -191,7 +194,9 @@ def _numbers_left(nodes: Collection[LeafPath], reset: Draft) -> list[Consequence
     )
     if not kept:
         return []
-    said = f"these numbers of the optimizer's own are left as they are: {_named(kept)}"
+    said = (
+        f"these numbers of the optimizer's own are left as they are: {quoted(kept, _SHOWN_NUMBERS)}"
+    )
     return [Consequence(said)]
 
 
@@ -201,7 +206,7 @@ def _schedules_left(nodes: Collection[LeafPath], reset: Draft) -> list[Consequen
     if not kept:
         return []
     verb = "this schedule goes on" if len(kept) == 1 else "these schedules go on"
-    return [Consequence(f"{verb}: {_named(kept)}; `set` with `to: 0` restarts one")]
+    return [Consequence(f"{verb}: {quoted(kept, _SHOWN_NUMBERS)}; `set` with `to: 0` restarts one")]
 
 
 def _is_schedule(path: LeafPath, draft: Draft) -> bool:
@@ -221,7 +226,9 @@ def _others_left(nodes: Collection[LeafPath], reset: Draft) -> list[Consequence]
     if not kept:
         return []
     verb = "this goes on" if len(kept) == 1 else "these go on"
-    return [Consequence(f"{verb}, as no slot that restarts goes by it: {_named(kept)}")]
+    return [
+        Consequence(f"{verb}, as no slot that restarts goes by it: {quoted(kept, _SHOWN_NUMBERS)}")
+    ]
 
 
 def _below(nodes: Collection[LeafPath], draft: Draft) -> Iterator[tuple[LeafPath, Output]]:
@@ -237,10 +244,3 @@ def _state_of(slot: Slot) -> LeafPath:
     while slot.node[shared : shared + 1] == slot.root[shared : shared + 1] != ():
         shared += 1
     return LeafPath(slot.node[: shared + 1])
-
-
-def _named(paths: Iterable[str]) -> str:
-    """Paths in quotes, the first of many."""
-    names = list(paths)
-    more = f" and {len(names) - _SHOWN_NUMBERS} more" if len(names) > _SHOWN_NUMBERS else ""
-    return ", ".join(f"'{name}'" for name in names[:_SHOWN_NUMBERS]) + more

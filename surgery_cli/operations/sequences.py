@@ -8,6 +8,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.lists import listed
 
 
 class NodeKeys:
@@ -52,7 +53,7 @@ class NodeKeys:
 
 def indices_text(found: list[int]) -> str:
     """Indices for a message: ``index 1``, ``the indices 0, 2``."""
-    shown = ", ".join(map(str, found[:6])) + (", …" if len(found) > 6 else "")
+    shown = listed(found, 6)
     return f"index {shown}" if len(found) == 1 else f"the indices {shown}"
 
 

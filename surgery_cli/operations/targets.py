@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.paths import Key, LeafPath, Match, PathPattern, decode
+from surgery_cli.words.lists import quoted
+from surgery_cli.words.quantities import counted
 
 _REFERENCE = re.compile(r"\\(?:(\d{1,2})|g<(\d{1,2})>)")
 
@@ -100,7 +102,7 @@ class Target:
             count = len(match.groups)
             raise PlanError(
                 f"'{self.text}' refers to part {index}",
-                why=f"'{pattern.text}' captures {count} part{'' if count == 1 else 's'}",
+                why=f"'{pattern.text}' captures {counted(count, 'part')}",
                 fix=r"`\1` is the first wildcard or group, `\2` the second",
                 field="to",
             )
@@ -132,7 +134,7 @@ def _typed(parts: Sequence[Part], places: Places, target: Target) -> LeafPath:
         if len(found) > 1:
             raise PlanError(
                 f"'{text}' in `to` means two places",
-                why="it may be " + " or ".join(f"'{path.spelling}'" for path in found),
+                why="it may be " + quoted((path.spelling for path in found), word="or"),
                 fix="a slash inside a key is written `%2F`",
                 field="to",
             )

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from surgery_cli.optimizer.placeholders import KIND
+from surgery_cli.words.lists import listed
 
 ADAM_FAMILY: Final = "Adam's family"
 
@@ -28,13 +29,10 @@ class Assumption(msgspec.Struct, frozen=True, omit_defaults=True):
         >>> Assumption("a start of 0", ("yogi",), "say so").sentence("opt_state/0")
         "'opt_state/0' is taken for a start of 0, which is not proved: if it is yogi, say so"
         """
-        other = f": if it is {_either(self.unless)}, {self.settled_by}" if self.unless else ""
+        other = (
+            f": if it is {listed(self.unless, word='or')}, {self.settled_by}" if self.unless else ""
+        )
         return f"'{node}' is taken for {self.taken_for}, which is not proved{other}"
-
-
-def _either(names: Iterable[str], word: str = "or") -> str:
-    *first, last = names
-    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 BY_VALUES: Final = Assumption(
@@ -122,11 +120,11 @@ def seen_at(gradients: Mapping[float, bool], params: Mapping[float, bool]) -> As
     found = [axis for axis in axes if not all(axis[1].values())]
     if not found:
         return None
-    good = [f"{name} of about {_either(_sizes(held, True), 'and')}" for name, held, _ in found]
+    good = [f"{name} of about {listed(_sizes(held, True), word='and')}" for name, held, _ in found]
     return Assumption(
         f"one of {' beside '.join(good)}, at which it was tried out",
         tuple(
-            f"one of {name} of about {_either(_sizes(held, False))}, where {felt} is felt"
+            f"one of {name} of about {listed(_sizes(held, False), word='or')}, where {felt} is felt"
             for name, held, felt in found
         ),
         KEEP_OR_RESET,
@@ -143,7 +141,7 @@ def together(every: Iterable[Assumption | None]) -> Assumption | None:
     if len(found) < 2:
         return found[0] if found else None
     return Assumption(
-        _either((one.taken_for for one in found), "and"),
+        listed((one.taken_for for one in found), word="and"),
         tuple(dict.fromkeys(name for one in found for name in one.unless)),
         "; ".join(dict.fromkeys(one.settled_by for one in found)),
     )

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import inspect as types
 
 from surgery_cli.operations.base import Operation
+from surgery_cli.words.lists import listed
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +178,7 @@ def _words(described: types.Type) -> str:
     words = dict.fromkeys(_word(part) for part in _alternatives(described))
     if "number" in words:
         words.pop("whole number", None)
-    return " or ".join(words)
+    return listed(words, word="or")
 
 
 def _word(part: types.Type) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.plan.text import PlanText, Position, nearest_fix, shown
 from surgery_cli.plan.yaml_text import scalar
+from surgery_cli.words.lists import listed
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_.-]*"
 _PLACE: Final = re.compile(r"\$\$\{|\$\{([^{}]*)(\}?)")
@@ -142,7 +143,7 @@ class Variables:
             return self.defaults[name]
         else:
             known = [*self.defaults, *self.settings]
-            others = f"set are {_named(known)}" if known else "no other is set either"
+            others = f"set are {listed(known, mark='`')}" if known else "no other is set either"
             self._refuse(
                 position,
                 f"the variable `{name}` is not set",
@@ -154,7 +155,7 @@ class Variables:
 
     def _check_settings(self) -> None:
         used = sorted(self.used)
-        others = f"it uses {_named(used)}" if used else "it uses no variables"
+        others = f"it uses {listed(used, mark='`')}" if used else "it uses no variables"
         for name in self.settings:
             if name not in self.used:
                 self._refuse(
@@ -169,10 +170,6 @@ class Variables:
         self.unfilled.add(position)
         field = next((str(key) for key in reversed(position) if isinstance(key, str)), None)
         self.problems.append(self.text.problem(position, what, why=why, fix=fix, field=field))
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 def _holds_place(value: Any) -> bool:

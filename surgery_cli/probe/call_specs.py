@@ -10,6 +10,7 @@ import msgspec
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.inputs.addresses import local_object
+from surgery_cli.words.lists import quoted
 
 EXAMPLE: Final = "e.g. `train.py:CNN` or `train.py:CNN(features=16)`"
 
@@ -43,7 +44,7 @@ def call_spec(text: str, example: str = EXAMPLE) -> CallSpec:
         there = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
         raise SurgeryError(
             f"there is no file '{path}'",
-            why="the folder has " + ", ".join(f"'{n}'" for n in there[:8]) if there else "",
+            why="the folder has " + quoted(there, 8) if there else "",
             fix=example,
         )
     try:

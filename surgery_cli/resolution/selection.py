@@ -14,6 +14,8 @@ from surgery_cli.tree.dtypes import is_floating, is_integer
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.lists import listed, quoted
+from surgery_cli.words.quantities import leaves_text
 
 _SHOWN_PATHS = 4
 _OPTIONAL = "; `optional: true` lets an edit match nothing"
@@ -43,7 +45,7 @@ def select(edit: Operation, draft: Draft) -> Selection:
     remaining = _remaining(edit, draft, named, excluded)
     _refuse_ambiguous(named, remaining)
     selected = Selection(_filtered(edit, draft, remaining), named, excluded)
-    _check_count(edit, selected, draft)
+    _checkleaves_text(edit, selected, draft)
     follows = edit.is_literal or edit.refuses_torn_twins
     if edit.patterns and edit.twins != "named" and not follows:
         if edit.takes_twins_apart:
@@ -122,7 +124,7 @@ def no_match(
     close = nearest(pattern.text, texts)
     why = "nothing in the tree is close to it"
     if strange and (similar := nearest(strange[0], keys)):
-        why = f"no key is called '{strange[0]}'; the nearest: {_quoted(similar)}"
+        why = f"no key is called '{strange[0]}'; the nearest: {quoted(similar, _SHOWN_PATHS)}"
     elif strange:
         why = f"no key is called '{strange[0]}'"
     elif pattern.text.strip("/") in texts:
@@ -132,7 +134,7 @@ def no_match(
     return Problem(
         f"'{pattern.text}' matches nothing",
         why=why,
-        fix=f"the nearest paths are {_quoted(texts[text].pattern for text in close)}"
+        fix=f"the nearest paths are {quoted((texts[text].pattern for text in close), _SHOWN_PATHS)}"
         if close
         else f"`surgery inspect` lists the paths{more}",
         field=field,
@@ -206,7 +208,7 @@ def _refuse_ambiguous(
             problems.append(
                 Problem(
                     f"'{pattern.text}' means {len(nodes)} places",
-                    why=f"a key may contain a slash, which is spelled `%2F`: {_quoted(spellings)}",
+                    why=f"a key may contain a slash, which is spelled `%2F`: {quoted(spellings, _SHOWN_PATHS)}",
                     fix=f"write `{other}` for that one, or leave it out with `except: {other}`",
                     path=pattern.text,
                     field="at",
@@ -240,7 +242,7 @@ def _filtered(edit: Operation, draft: Draft, leaves: Collection[LeafPath]) -> li
     there = sorted({spec.type_text for spec in specs.values()})
     raise NothingNamed(
         f"none of the {len(leaves)} leaves passes {' and '.join(wanted) or 'the edit'}",
-        why=f"they are {_listed(there)}",
+        why=f"they are {listed(there, _SHOWN_PATHS)}",
         fix="correct the condition, or add `optional: true`",
         field="where_dtype" if edit.where_dtype else "where_ndim",
     )
@@ -265,15 +267,17 @@ def has_dtype(spec: LeafSpec, wanted: str) -> bool:
     return fnmatchcase(spec.dtype, wanted)
 
 
-def _check_count(edit: Operation, selected: Selection, draft: Draft) -> None:
+def _checkleaves_text(edit: Operation, selected: Selection, draft: Draft) -> None:
     if edit.expect is None or (edit.optional and not selected):
         return
     counted = [path for path in selected if draft.leaves[path].spec.kind is not LeafKind.EMPTY]
     if len(counted) == edit.expect:
         return
     raise NothingNamed(
-        f"the edit names {_count(len(counted))}, not {edit.expect}",
-        why=f"it names {_quoted([draft.texts[path] for path in counted])}" if counted else "",
+        f"the edit names {leaves_text(len(counted))}, not {edit.expect}",
+        why=f"it names {quoted([draft.texts[path] for path in counted], _SHOWN_PATHS)}"
+        if counted
+        else "",
         fix="correct `expect`, or the pattern",
         field="expect",
     )
@@ -291,21 +295,8 @@ def _refuse_twice_named(draft: Draft, selected: Collection[LeafPath]) -> None:
     params, state = LeafPath(slot.param[:depth]), LeafPath(slot.path[:depth])
     raise PlanError(
         f"the edit names '{slot.param}' and its twin '{slot.path}'",
-        why=f"{_count(len(double))} of the optimizer state follow their params and are named as well",
+        why=f"{leaves_text(len(double))} of the optimizer state follow their params and are named as well",
         fix=f"name one side alone (`{params}/**`, `{state}/**`), or say `twins: named`",
         path=str(slot.path),
         field="at",
     )
-
-
-def _count(leaves: int) -> str:
-    return f"{leaves} {'leaf' if leaves == 1 else 'leaves'}"
-
-
-def _quoted(texts: Iterable[str]) -> str:
-    return _listed([f"'{text}'" for text in texts])
-
-
-def _listed(texts: list[str]) -> str:
-    more = f" and {len(texts) - _SHOWN_PATHS} more" if len(texts) > _SHOWN_PATHS else ""
-    return ", ".join(texts[:_SHOWN_PATHS]) + more

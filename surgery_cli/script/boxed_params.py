@@ -8,12 +8,13 @@ from typing import Final
 
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.script.contract import RAISES, Branch, Breach, Subtree, leaf_breach
-from surgery_cli.script.findings import Mend, Slots, listed
+from surgery_cli.script.findings import Mend, Slots
 from surgery_cli.script.rename_edits import Edit, literal, spelled
 from surgery_cli.script.renamed_subtrees import Moves
 from surgery_cli.script.renames import after_renames
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
+from surgery_cli.words.lists import listed
 
 _BOX: Final = "value"
 
@@ -90,7 +91,7 @@ def boxed(
     mend = Mend(
         path=LeafPath(top),
         what="boxed",
-        here=f"{sides[not is_boxed]}: {listed(params)}",
+        here=f"{sides[not is_boxed]}: {listed(params, 4)}",
         there=sides[is_boxed],
         effect=RAISES,
         breaches=parts,

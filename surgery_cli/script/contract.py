@@ -10,6 +10,7 @@ import msgspec
 from surgery_cli.tree.dtypes import family
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.words.quantities import leaves_text
 
 RAISES: Final = "the restore raises"
 CASTS: Final = "the restore casts without a word"
@@ -159,7 +160,7 @@ def subtree_text(subtree: Subtree) -> str:
         return subtree.type_text
     count = sum(1 for _ in leaves_below(LeafPath(), subtree))
     keys = ", ".join(map(str, list(subtree)[:4])) + (", …" if len(subtree) > 4 else "")
-    return f"{_kind(subtree)} of {count} {'leaf' if count == 1 else 'leaves'} ({keys})"
+    return f"{_kind(subtree)} of {leaves_text(count)} ({keys})"
 
 
 def leaves_below(path: LeafPath, subtree: Subtree) -> Iterable[LeafPath]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -43,9 +43,3 @@ class Mend(msgspec.Struct, frozen=True, kw_only=True):
         if self.what in ("renamed", "moved"):
             return len(here or there)
         return len(here) + len(there)
-
-
-def listed(paths: Iterable[LeafPath]) -> str:
-    """The first few of some paths."""
-    found = [str(path) for path in paths]
-    return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")

@@ -13,11 +13,12 @@ from surgery_cli.script.contract import (
     leaf_breach,
     specs_below,
 )
-from surgery_cli.script.findings import Slots, listed
+from surgery_cli.script.findings import Slots
 from surgery_cli.script.rename_edits import Edit, literal, spelled
 from surgery_cli.tree.dtypes import family
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.words.lists import listed
 
 _PARTIAL: Final = "or let the function return it too"
 
@@ -79,7 +80,7 @@ def _shapes(side: Subtree | None) -> set[tuple[tuple[int, ...], str]]:
 def _maybe(names: Sequence[LeafPath]) -> str:
     are = "is" if len(names) == 1 else "are"
     return (
-        f"it may be what the script calls {listed(names)}, which {are} missing here: `rename` keeps its values,"
+        f"it may be what the script calls {listed(names, 4)}, which {are} missing here: `rename` keeps its values,"
         " where `delete` loses them"
     )
 
@@ -97,7 +98,9 @@ def _fillings(
     said = advice(breach, states)
     if any(spec.kind is not LeafKind.EMPTY for spec in leaves.values()):
         names = _explaining(breach, others, states)
-        may_be = f"it may be what is {listed(names)} here: `rename` it; if not, " if names else ""
+        may_be = (
+            f"it may be what is {listed(names, 4)} here: `rename` it; if not, " if names else ""
+        )
         return (), may_be + said
     empties = [p for p, spec in stored.items() if spec.kind is LeafKind.EMPTY and p not in slots]
     empties.sort(key=lambda path: path.parent != breach.path.parent)

@@ -10,7 +10,7 @@ from surgery_cli.script.advice import ANOTHER_OPTIMIZER, FRESH, optimizer_states
 from surgery_cli.script.boxed_params import boxed, boxed_among
 from surgery_cli.script.contract import Branch, Breach, specs_below
 from surgery_cli.script.contract import breaches as breaches_of
-from surgery_cli.script.findings import Mend, Slots, listed
+from surgery_cli.script.findings import Mend, Slots
 from surgery_cli.script.remedies import remedy
 from surgery_cli.script.rename_edits import exchange
 from surgery_cli.script.renamed_subtrees import Former, Moves, moves_among
@@ -25,6 +25,7 @@ from surgery_cli.script.renames import (
 from surgery_cli.script.wrapped_trees import unwrapped, wrapping_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec
+from surgery_cli.words.lists import listed
 
 
 def mends(
@@ -99,7 +100,7 @@ def _with_what_is_new(mend: Mend, moves: Moves, states: Collection[LeafPath]) ->
     is_optimizer = any(mend.path.is_below(state) for state in states)
     return msgspec.structs.replace(
         mend,
-        there=f"{mend.there}, and new: {listed(new)}",
+        there=f"{mend.there}, and new: {listed(new, 4)}",
         advice=ANOTHER_OPTIMIZER if is_optimizer else FRESH,
     )
 
@@ -120,8 +121,8 @@ def _restructured(moves: Moves, breaches: Sequence[Breach]) -> list[Mend]:
             Mend(
                 path=parts[0].path if len(parts) == 1 else LeafPath(top),
                 what="moved",
-                here=listed(own),
-                there=listed(own.values()),
+                here=listed(own, 4),
+                there=listed(own.values(), 4),
                 effect=parts[0].effect,
                 breaches=parts,
                 edits=edits,

@@ -31,6 +31,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
+from surgery_cli.words.lists import listed
 
 _NOT_SEALED: Final = (
     "no file has a digest: metadata was held against itself, other files and dead bytes against nothing;"
@@ -282,8 +283,7 @@ def _named(what: str, counts: Mapping[str, int]) -> list[str]:
     named = [f"'{text}' ({count:,})" for text, count in counts.items() if count]
     if not named:
         return []
-    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-    return [f"{what} in {', '.join(named[:_MOST_NAMED])}{more}"]
+    return [f"{what} in {listed(named, _MOST_NAMED)}"]
 
 
 def _finding(path: str, what: str, *, here: str = "", there: str = "") -> reports.Finding:

@@ -21,8 +21,9 @@ from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
 from surgery_cli.store.write.owners import State
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES, Costs
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
-from surgery_cli.words.quantities import byte_text
+from surgery_cli.words.quantities import byte_text, counted
 
 SHOWN_LINKS = 3
 
@@ -96,20 +97,17 @@ def link_notes(checkpoint: Checkpoint, boundary: Boundary | None = None) -> list
         inside = sorted(set(links).difference(outside))
         if inside:
             said = "symbolic links, read as the files they lead to"
-            notes.append(Remark(f"{about}{_files(inside)} {said}: {_shown(inside)}"))
+            notes.append(Remark(f"{about}{_files(inside)} {said}: {quoted(inside, SHOWN_LINKS)}"))
         if outside:
             said = "reached by symbolic links that lead out of the checkpoint, and copied"
-            notes.append(Consequence(f"{about}{_files(outside)} {said}: {_shown(outside)}"))
+            notes.append(
+                Consequence(f"{about}{_files(outside)} {said}: {quoted(outside, SHOWN_LINKS)}")
+            )
     return notes
 
 
 def _files(files: Sequence[str]) -> str:
-    return "1 data file is" if len(files) == 1 else f"{len(files):,} data files are"
-
-
-def _shown(files: Sequence[str]) -> str:
-    more = f" and {len(files) - SHOWN_LINKS} more" if len(files) > SHOWN_LINKS else ""
-    return ", ".join(f"'{file}'" for file in files[:SHOWN_LINKS]) + more
+    return counted(len(files), "data file is", "data files are")
 
 
 def dropped_item_notes(checkpoint: Checkpoint, draft: Draft) -> list[Consequence]:
@@ -139,7 +137,7 @@ def unread_notes(plans: Mapping[str, ItemPlan]) -> list[Remark]:
     ]
     if not unread:
         return []
-    what = "1 leaf comes" if len(unread) == 1 else f"{len(unread):,} leaves come"
+    what = counted(len(unread), "leaf comes", "leaves come")
     seen = "`surgery inspect --stats` looks"
     said = f"{what} from elsewhere as stored, unread: NaN in there would come along ({seen})"
     return [Remark(said)]

@@ -21,6 +21,7 @@ from surgery_cli.surgery.optimizers import Look, survey_state
 from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Remark
+from surgery_cli.words.quantities import counted
 
 
 def _goes_on(slot: Slot, draft: Draft) -> bool:
@@ -54,7 +55,7 @@ def _mixed(
 
 
 def _slots(slots: Sequence[Slot]) -> str:
-    return f"{len(slots)} {'slot' if len(slots) == 1 else 'slots'}"
+    return counted(len(slots), "slot")
 
 
 class Comparison:
@@ -157,5 +158,5 @@ class Comparison:
         what, compared = "step count", "the clocks of both"
         if self._has_settings:
             what, compared = "number", "the clocks and settings of both"
-        said = f"read {count} {what}{'' if count == 1 else 's'}, to compare {compared}"
+        said = f"read {counted(count, what)}, to compare {compared}"
         return [*self._looks, Look(Remark(said), self._number_bytes)]

@@ -19,6 +19,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.byte_checks import check_bytes, manifest, on_record
 from surgery_cli.surgery.like_init import Held, hold, items_of, whole_plan, with_commands
 from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.words.lists import listed
 
 
 def verify(
@@ -44,10 +45,10 @@ def verify(
         CheckpointError: what stands there, or its record, cannot be read; a damaged leaf is a finding.
     """
     asked = {"--like": like, "--like-init": like_init, "--like-manifest": like_manifest}
-    given = [f"`{name}`" for name, value in asked.items() if value is not None]
+    given = [name for name, value in asked.items() if value is not None]
     if len(given) > 1:
         raise PlanError(
-            f"{' and '.join(given)} {'both' if len(given) == 2 else 'all'} say what to hold the"
+            f"{listed(given, word='and', mark='`')} {'both' if len(given) == 2 else 'all'} say what to hold the"
             " checkpoint against",
             fix="give one of them, and run `verify` again for another",
         )

@@ -17,3 +17,16 @@ def byte_text(count: int) -> str:
         if value < 1023.95:
             return f"{value:.1f} {unit}"
     return f"{value / 1024:.1f} PiB"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A count with its noun.
+
+    >>> counted(1, "leaf", "leaves"), counted(1200, "slot")
+    ('1 leaf', '1,200 slots')
+    """
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def leaves_text(count: int) -> str:
+    return counted(count, "leaf", "leaves")

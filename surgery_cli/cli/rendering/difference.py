@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from surgery_cli.cli.rendering.page import Cell, Page, Row
-from surgery_cli.cli.rendering.words import leaves_text, listed, number_text, shown_path
+from surgery_cli.cli.rendering.words import number_text, shown_path
 from surgery_cli.reports import Change, Difference
+from surgery_cli.words.lists import listed
+from surgery_cli.words.quantities import leaves_text
 
 _MOST_LINES = 100
 
@@ -17,32 +19,20 @@ def render(document: Difference, page: Page, *, verbose: bool = False) -> None:
     ):
         page.line(Cell(side, "faint"), shown_path(path))
         page.line(chosen, indent=2)
-    is_cut = page.is_terminal and not verbose
+    most = _MOST_LINES if page.is_terminal and not verbose else None
     for mark, paths in (("only in a", document.only_in_a), ("only in b", document.only_in_b)):
         if paths:
             page.line()
             page.line(Cell(f"{mark}: {leaves_text(len(paths))}", "strong"))
-            _render_paths(paths, page, is_cut=is_cut)
+            page.names([path or "." for path in paths], most=most, indent=2)
     if document.changed:
         page.line()
         page.line(Cell(f"differ: {leaves_text(len(document.changed))}", "strong"))
-        shown = document.changed[:_MOST_LINES] if is_cut else document.changed
+        shown = document.changed[:most]
         page.table([_row(change) for change in shown], indent=2)
-        _render_rest(len(document.changed) - len(shown), page)
+        page.rest(len(document.changed) - len(shown), indent=2)
     page.line()
     _render_agreement(document, page)
-
-
-def _render_paths(paths: list[str], page: Page, *, is_cut: bool) -> None:
-    shown = paths[:_MOST_LINES] if is_cut else paths
-    for path in shown:
-        page.line(path or ".", indent=2)
-    _render_rest(len(paths) - len(shown), page)
-
-
-def _render_rest(count: int, page: Page) -> None:
-    if count:
-        page.line(Cell(f"and {count:,} more (`--verbose` lists them)", "faint"), indent=2)
 
 
 def _row(change: Change) -> Row:
@@ -73,4 +63,4 @@ def _render_agreement(document: Difference, page: Page) -> None:
     else:
         page.line(Cell("no difference", "good"), f": {equal}")
     if document.not_compared:
-        page.line(Cell(f"not compared: {listed(document.not_compared)}", "faint"))
+        page.line(Cell(f"not compared: {listed(document.not_compared, 5)}", "faint"))

@@ -6,10 +6,11 @@ from typing import Final
 
 from surgery_cli.cli.rendering import statistics, tree
 from surgery_cli.cli.rendering.page import Cell, Page
-from surgery_cli.cli.rendering.words import counted, leaves_text, listed, shown_path
+from surgery_cli.cli.rendering.words import shown_path
 from surgery_cli.optimizer.follow.clocks import DRIVES
 from surgery_cli.reports import Inspection, LeafRow, OptimizerState
-from surgery_cli.words.quantities import byte_text
+from surgery_cli.words.lists import listed
+from surgery_cli.words.quantities import byte_text, counted, leaves_text
 
 _MOST_LINES: Final = 300
 
@@ -95,11 +96,11 @@ def _render_header(document: Inspection, page: Page) -> None:
         ordered = sorted(document.by_dtype.items(), key=lambda pair: -pair[1])
         page.line(", ".join(f"{name} {byte_text(size)}" for name, size in ordered), indent=2)
     if len(document.items) > 1:
-        page.line(f"items: {listed(document.items)}", indent=2)
+        page.line(f"items: {listed(document.items, 5)}", indent=2)
     if document.other_items:
-        page.line(f"carried along, never edited: {listed(document.other_items)}", indent=2)
+        page.line(f"carried along, never edited: {listed(document.other_items, 5)}", indent=2)
     if document.foreign_files:
-        page.line(f"files unknown to Orbax: {listed(document.foreign_files)}", indent=2)
+        page.line(f"files unknown to Orbax: {listed(document.foreign_files, 5)}", indent=2)
     for note in document.notes:
         page.line(Cell("note: ", "doubtful"), note, indent=2)
 

@@ -56,6 +56,17 @@ class Page:
         """Rows in aligned columns; a column without any text is left out."""
         _Columns(rows, header).write(self.stream, indent)
 
+    def names(self, names: Sequence[str], *, most: int | None, indent: int) -> None:
+        """A line for each name; of more than ``most`` for the first, and how many more there are."""
+        for name in names[:most]:
+            self.line(name, indent=indent)
+        self.rest(len(names) - len(names[:most]), indent=indent)
+
+    def rest(self, count: int, *, indent: int) -> None:
+        """A line that says how many more there are, if there are."""
+        if count:
+            self.line(Cell(f"and {count:,} more (`--verbose` lists them)", "faint"), indent=indent)
+
 
 class Terminal(Page):
     """A terminal: colours unless NO_COLOR is set, and long cells fold inside their column."""

@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from surgery_cli.cli.rendering.page import Cell, Page, Row
-from surgery_cli.cli.rendering.words import (
-    counted,
-    duration_text,
-    leaves_text,
-    shown_path,
-)
+from surgery_cli.cli.rendering.words import duration_text, shown_path
 from surgery_cli.draft.effect import NEW_NAMES
 from surgery_cli.reports import Assumed, ChangedLeaf, EditLine, Preview, Report
-from surgery_cli.words.quantities import byte_text
+from surgery_cli.words.lists import listed
+from surgery_cli.words.quantities import byte_text, counted, leaves_text
 
 _MOST_REMOVED = 5
 _MOST_SHARED = 3
@@ -79,7 +75,7 @@ def _meaning(policy: str, effect: str, taken_for: Sequence[str]) -> str:
         second = "at their mean" if effect in NEW_NAMES else "kept"
         return f" (first moments 0, second moments {second})"
     if policy in ("transform", "reset") and taken_for:
-        return f" ({_MEANINGS[policy]}, taken for {' and '.join(taken_for)})"
+        return f" ({_MEANINGS[policy]}, taken for {listed(taken_for, word='and')})"
     return f" ({_MEANINGS[policy]})" if policy in _MEANINGS else ""
 
 
@@ -100,16 +96,7 @@ def _edit_row(number: int, edit: EditLine) -> Row:
 
 def _render_removed(removed: list[str], page: Page, *, verbose: bool) -> None:
     page.line(Cell(f"removes {leaves_text(len(removed))}", "doubtful"), indent=2)
-    _render_names(removed, page, most=None if verbose else _MOST_REMOVED, indent=4)
-
-
-def _render_names(names: list[str], page: Page, *, most: int | None, indent: int) -> None:
-    shown = names[:most]
-    for name in shown:
-        page.line(name, indent=indent)
-    if len(shown) < len(names):
-        more = f"and {len(names) - len(shown):,} more (`--verbose` lists them)"
-        page.line(Cell(more, "faint"), indent=indent)
+    page.names(removed, most=None if verbose else _MOST_REMOVED, indent=4)
 
 
 def _leaf_row(leaf: ChangedLeaf) -> Row:
@@ -143,7 +130,7 @@ def _render_outcome(report: Report, page: Page, *, verbose: bool) -> None:
             f"shares {files} on disk with the source, so it is no backup of it; "
             "`--link never` makes it independent:"
         )
-        _render_names(report.shared, page, most=None if verbose else _MOST_SHARED, indent=2)
+        page.names(report.shared, most=None if verbose else _MOST_SHARED, indent=2)
     checked = (
         f"{leaves_text(report.checked)} read back" if report.checked else "nothing to read back"
     )

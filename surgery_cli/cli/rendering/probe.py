@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surgery_cli.cli.rendering.page import Cell, Page
-from surgery_cli.cli.rendering.words import counted, leaves_text, number_text, shown_path
+from surgery_cli.cli.rendering.words import number_text, shown_path
 from surgery_cli.reports import (
     FirstNonFinite,
     Probe,
@@ -13,7 +13,7 @@ from surgery_cli.reports import (
     ProbeSite,
     ProbeStatistics,
 )
-from surgery_cli.words.quantities import byte_text
+from surgery_cli.words.quantities import byte_text, counted, leaves_text
 
 _HEADINGS = ("mean", "std", "min", "max", "zeros", "")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from surgery_cli.cli.rendering.page import Cell, Page
-from surgery_cli.cli.rendering.words import counted, leaves_text, shown_path
+from surgery_cli.cli.rendering.words import shown_path
 from surgery_cli.reports import Seal
+from surgery_cli.words.quantities import counted, leaves_text
 
 
 def render(document: Seal, page: Page) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from surgery_cli.cli.rendering.page import Cell, Page
-from surgery_cli.cli.rendering.words import counted, leaves_text, listed, shown_path
+from surgery_cli.cli.rendering.words import shown_path
 from surgery_cli.reports import Finding, Verdict
+from surgery_cli.words.lists import listed
+from surgery_cli.words.quantities import counted, leaves_text
 
 
 def render(document: Verdict, page: Page, *, strict: bool = False) -> None:
@@ -66,4 +68,4 @@ def _render_finding(finding: Finding, page: Page) -> None:
 def _effect_text(finding: Finding) -> str:
     """What a restore makes of it, and how much is concerned."""
     text = f"{finding.effect}: {leaves_text(finding.leaves)}"
-    return f"{text}, with {listed(finding.twins)}" if finding.twins else text
+    return f"{text}, with {listed(finding.twins, 5)}" if finding.twins else text

@@ -19,19 +19,6 @@ def escaped(text: str) -> str:
     )
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """A count with its noun.
-
-    >>> counted(1, "leaf", "leaves"), counted(1200, "leaf", "leaves")
-    ('1 leaf', '1,200 leaves')
-    """
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
-def leaves_text(count: int) -> str:
-    return counted(count, "leaf", "leaves")
-
-
 def number_text(value: float) -> str:
     """A number in four significant digits.
 
@@ -52,17 +39,6 @@ def duration_text(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def listed(names: list[str], most: int = 5) -> str:
-    """Names with commas, the first few of many.
-
-    >>> listed(["a", "b", "c"], 2)
-    'a, b and 1 more'
-    """
-    if len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
 
 
 def shown_path(path: str) -> str:

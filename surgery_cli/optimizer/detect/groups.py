@@ -23,6 +23,7 @@ from surgery_cli.optimizer.placeholders import FACTORY, KIND, slots_line
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.words.lists import listed
 
 LIKE_INIT: Final = (
     "give `--like-init FILE.py:FUNCTION`, your script's function that makes the state"
@@ -267,5 +268,5 @@ def _naming_the_factory(kinds: Iterable[str]) -> str:
     """The option that settles which factory made a state of one of these kinds, with some names that fit."""
     families = tuple(kinds)
     found = factories_of(families) or [n for n in FACTORIES if n.startswith(families)]
-    examples = f", e.g. {' or '.join(f'`{name}`' for name in found[:3])}" if found else ""
+    examples = f", e.g. {listed(found[:3], word='or', mark='`')}" if found else ""
     return f"add {KIND} (in a plan `optimizer_kind: {FACTORY}`) with the optax factory that made it{examples}"

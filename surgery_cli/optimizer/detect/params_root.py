@@ -9,6 +9,7 @@ from surgery_cli.optimizer.detect.mirrors import Branch, Node, Shapes, path_of
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.words.lists import quoted
 
 PARAMS_NAMES: Final = ("params", "target")
 """Usual names of the params' root, in the order in which they are looked for."""
@@ -111,7 +112,7 @@ def _named(top: Branch, text: str) -> Branch:
     known = [str(path_of(c)) for c in top.children.values()] if isinstance(top, Node) else []
     raise PlanError(
         f"there is no node '{text}' for `params`",
-        why="the tree has " + ", ".join(f"'{name}'" for name in known[:8]),
+        why="the tree has " + quoted(known, 8),
         fix=f"did you mean '{(nearest(text, known, 1) or known[:1] or [''])[0]}'?",
     )
 

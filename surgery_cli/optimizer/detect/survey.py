@@ -19,6 +19,7 @@ from surgery_cli.optimizer.knowledge.kinds import SLOW
 from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.words.lists import listed, quoted
 
 __all__ = ["OptimizerSurvey", "Question", "SlotHint", "Unsure", "survey"]
 
@@ -144,9 +145,9 @@ def _where_params_stand(top: Branch, family: Mapping[LeafPath, str]) -> list[Que
         return []
     problem = Problem(
         "cannot tell where the params stand",
-        why="the optimizer state may belong to " + ", ".join(f"'{path}'" for path in others[:6]),
+        why="the optimizer state may belong to " + quoted(others, 6),
         fix="say which with "
-        + " or ".join(f"`--params {path}`" for path in others[:3])
+        + listed((f"--params {path}" for path in others[:3]), word="or", mark="`")
         + f" (`params: {others[0]}` in a plan)",
         field="params",
     )

@@ -14,6 +14,7 @@ from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted, is_f
 from surgery_cli.optimizer.follow.decays import Decays, decays_of
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.quantities import counted
 
 _HORIZON: Final = 1000
 """Steps among which the extreme one is looked for."""
@@ -291,4 +292,4 @@ def _may_be_warm(slot: Slot, draft: Draft) -> bool:
 
 
 def _slots(slots: tuple[Slot, ...]) -> str:
-    return f"{len(slots)} {'slot' if len(slots) == 1 else 'slots'} with squares"
+    return f"{counted(len(slots), 'slot')} with squares"

@@ -9,6 +9,7 @@ from surgery_cli.draft.recipe import Draft, LeafRef, Output, is_numeric
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.lists import quoted
 
 NEEDS_SLOTS: Final = frozenset({"bias_correction", "decay", "first_step", "cycle"})
 """What a clock drives that is wrong for a slot which did not restart with it; a schedule may restart alone."""
@@ -50,9 +51,9 @@ def _half_reset(
     by_reset = recipe.policy == "reset"  # of `reset-optimizer`, which takes no policy
     leave = "take `clocks: true` out, or reset all its slots: `reset-optimizer` without a pattern"
     warm = "leave it and use `optimizer: warm` for the edit, or reset them all: `reset-optimizer` with `clocks: true`"
-    others = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
+    names = quoted((slot.path for slot in kept), 1)
     return Problem(
-        f"'{path}' would start anew while '{kept[0].path}'{others} {'go' if others else 'goes'} on",
+        f"'{path}' would start anew while {names} {'go' if len(kept) > 1 else 'goes'} on",
         why=f"it counts the steps of {driven} slots, for {DRIVES[clock.drives]}, and {len(kept)} of them are not reset",
         fix=leave if by_reset else warm,
         path=str(path),

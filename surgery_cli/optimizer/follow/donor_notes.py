@@ -12,6 +12,7 @@ from surgery_cli.optimizer.follow.donor_slots import Taken
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.quantities import counted
 
 
 class Grafts:
@@ -75,4 +76,4 @@ def no_graft(param: LeafPath, origin: LeafRef, taken: Taken) -> Problem:
 
 
 def _slots(count: int) -> str:
-    return f"{count} {'slot' if count == 1 else 'slots'}"
+    return counted(count, "slot")

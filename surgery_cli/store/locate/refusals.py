@@ -25,6 +25,7 @@ from surgery_cli.store.locate.lfs_pointers import is_pointer, pointer
 from surgery_cli.store.orbax.sidecars import AGGREGATE
 from surgery_cli.store.orbax.unmerged import unmerged
 from surgery_cli.tree.nearness import nearest
+from surgery_cli.words.lists import quoted
 
 _DELETION_RECORD: Final = "_CHECKPOINT_DELETION"
 
@@ -152,9 +153,8 @@ def describe_directory(listing: Listing) -> CheckpointError:
             )
         below = _checkpoints_below(listing)
         why = "it has no step, no item and no tree that Orbax or Flax would know"
-        shown = ", ".join(f"'{path / name}'" for name in below[:3])
         if below:
-            why = f"it holds checkpoints: {shown}{', …' if len(below) > 3 else ''}"
+            why = "it holds checkpoints: " + quoted((path / name for name in below), 3)
         fix = "name one of them" if below else "name a checkpoint, a step or an item"
     return CheckpointError(what, why=why, fix=fix)
 

@@ -17,6 +17,7 @@ from surgery_cli.store.filesystem.listing import (
     unfinished_name,
 )
 from surgery_cli.store.locate.items import is_step
+from surgery_cli.words.lists import quoted
 
 _ROOT_FOLDERS: Final = frozenset({"metadata", "descriptor"})
 _ROOT_FILES: Final = frozenset({"_ROOT_METADATA"})
@@ -103,11 +104,9 @@ def refuse_several(listing: Listing) -> None:
     if not whole:
         return
     held = "several checkpoints: name one" if len(whole) > 1 else "a checkpoint: name it"
-    shown = [f"'{name}'" for name in whole[:_SHOWN_CHECKPOINTS]]
-    more = len(whole) - len(shown)
     raise PlanError(
         f"'{listing.path}' holds {held}",
-        why=", ".join(shown) + (f" and {more} more" if more else ""),
+        why=quoted(whole, _SHOWN_CHECKPOINTS),
         fix=f"e.g. '{listing.path / whole[0]}'",
     )
 
@@ -162,8 +161,7 @@ def pick(
         if len(prefixes) > 1:
             last = [max(s for s in finished if s.prefix == p).name for p in prefixes]
             raise PlanError(
-                f"'{root}' holds steps of {len(prefixes)} kinds: "
-                + ", ".join(f"'{name}'" for name in last[:4]),
+                f"'{root}' holds steps of {len(prefixes)} kinds: " + quoted(last, 4),
                 why="which of them is the newest cannot be told from their numbers",
                 fix=f"name one: '{root / last[0]}'",
             )

@@ -8,6 +8,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.btree import DATA_FOLDERS, MANIFEST, PROCESS_PREFIX, Extent, Survey
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, parse
+from surgery_cli.words.lists import quoted
 
 
 def unmerged(directory: Path) -> CheckpointError | None:
@@ -40,13 +41,14 @@ def unmerged(directory: Path) -> CheckpointError | None:
     held = (
         f"all {len(whole)}" if len(whole) == len(documents) else f"{len(whole)} of {len(documents)}"
     )
+    names = quoted((folder.name for folder in folders), 3, word="and")
     # what a merge writes lies in a folder beside the manifest, and is there before it
     is_merged = any(filesystem.is_folder(directory / folder) for folder in DATA_FOLDERS)
     return CheckpointError(
         f"'{directory}' has no '{MANIFEST}'"
         if is_merged
         else f"'{directory}' was never merged: it has no '{MANIFEST}'",
-        why=f"a save ends by merging what each process wrote; in {_listed(folders)} {held} arrays are whole",
+        why=f"a save ends by merging what each process wrote; in {names} {held} arrays are whole",
         fix="keep it; in a copy of it, `merge_ocdbt_per_process_files` of `orbax.checkpoint._src.serialization`'s"
         " `ocdbt_utils` merges them",
     )
@@ -60,7 +62,3 @@ def _is_whole(name: str, raw: bytes, keys: set[str]) -> bool:
         return False
     start = f"{name}/"
     return document.lacks([key[len(start) :] for key in keys if key.startswith(start)]) is None
-
-
-def _listed(folders: list[Path]) -> str:
-    return " and ".join(f"'{folder.name}'" for folder in folders[:3]) + ", …" * (len(folders) > 3)

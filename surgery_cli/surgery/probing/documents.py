@@ -12,6 +12,7 @@ from surgery_cli.probe.forward import Forward, Seen, Site, is_observable
 from surgery_cli.probe.statistics import Measured
 from surgery_cli.surgery.probing.session import Session
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.lists import quoted
 
 
 def document(
@@ -32,9 +33,7 @@ def document(
             f"{len(binding.made)} random states that the checkpoint does not have were made by the model"
         )
     if binding.unused:
-        names = ", ".join(f"'{p}'" for p in binding.unused[:5])
-        more = f" and {len(binding.unused) - 5} more" if len(binding.unused) > 5 else ""
-        notes.append(f"the model does not ask for {names}{more}")
+        notes.append(f"the model does not ask for {quoted(binding.unused, 5)}")
     return reports.Probe(
         checkpoint=str(session.checkpoint.location.root),
         chosen=session.checkpoint.location.chosen,
