@@ -21,9 +21,8 @@ FLOORS = {
 
 KNOWN_CIRCLES = [
     {"draft", "operations", "optimizer.detect", "optimizer.follow"},
-    {"surgery", "surgery.probing"},
 ]
-"""Folders that still import each other: a recipe's step is an operation, and the probe is not yet one room."""
+"""Folders that still import each other: a recipe's step is an operation."""
 HEAVY = {"flax", "jax", "ml_dtypes", "numpy", "optax", "orbax", "rich", "tensorstore"}
 LAZY_AT_START_UP = {"flax", "jax", "jaxlib", "numpy", "optax", "orbax", "rich", "tensorstore"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
@@ -10,14 +9,14 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import typer
 
 from surgery_cli.cli.process import collect_rarely, reuse_blocks
+from surgery_cli.cli.terminal import signals
 from surgery_cli.errors import PlanError, Problem, SurgeryError
 from surgery_cli.words.lists import listed
 
@@ -43,20 +42,6 @@ _ADDRESSES_OF_A_CORE: Final = 40 << 20
 _MOST_ADDRESSES: Final = 2 << 30
 """What the libraries map when they are loaded: below, they abort the process."""
 
-_struck: Final[list[BaseException]] = []
-"""The signal that asked this command to end."""
-
-_PATIENCE_SECONDS: Final = 1.0
-_STOPPING: Final = "stopping: what is in work now is finished first; nothing will be left behind"
-
-
-class Terminated(BaseException):
-    """A signal asked the program to end; raised, so that whatever was begun is cleaned up."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
 
 def run_command(command: Command, arguments: Sequence[str]) -> int:
     """Run ``command`` and return the exit code; whatever goes wrong has been said by then."""
@@ -67,31 +52,14 @@ def run_command(command: Command, arguments: Sequence[str]) -> int:
             # a name that the locale cannot write is escaped rather than a crash
             stream.reconfigure(errors="backslashreplace")
     try:
-        with _catching_signals():
+        with signals.caught():
             return _closing_pipes(lambda: _guarded(lambda: _invoke(command, arguments), is_json))
     except KeyboardInterrupt:
-        _say_ended("interrupted")
+        signals.say_ended("interrupted")
         return 128 + signal.SIGINT
-    except Terminated as end:
-        _say_ended("terminated")
+    except signals.Terminated as end:
+        signals.say_ended("terminated")
         return 128 + end.number
-
-
-def _say_ended(how: str) -> None:
-    """Say what stands after a signal: nothing, or a destination that was whole before the signal came.
-
-    A second signal is passed over: the first one is being obeyed.
-    """
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
-    try:
-        from surgery_cli.cli.rendering.words import escaped
-        from surgery_cli.store.write.staging import aftermath
-
-        sys.stderr.write(escaped(f"{how}; {aftermath()}") + "\n")
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _open_standard_streams() -> None:
@@ -163,17 +131,17 @@ def _guarded(act: Callable[[], int], is_json: bool) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - a bug keeps its traceback
-        if _struck:  # inside an import of compiled code a signal becomes an error of its own
-            raise _struck[0] from None
+        if signals.struck:  # inside an import of compiled code a signal becomes an error of its own
+            raise signals.struck[0] from None
         return _report(error, is_json)
-    if _struck:  # and may be lost in a callback
-        raise _struck[0]
+    if signals.struck:  # and may be lost in a callback
+        raise signals.struck[0]
     return code
 
 
 def _report(error: Exception, is_json: bool) -> int:
     """Say what went wrong, in its own way for each kind of error; the exit code."""
-    from surgery_cli.cli.printing import print_problems
+    from surgery_cli.cli.terminal.printing import print_problems
 
     if isinstance(error, typer.Exit):
         return error.exit_code
@@ -205,7 +173,7 @@ def _refusal_of_system(error: BaseException) -> SurgeryError | None:
 
 def _report_unwritten(error: OSError) -> int:
     """For what Typer prints by itself: the help, the version."""
-    from surgery_cli.cli.printing import discard, print_problems, unwritten
+    from surgery_cli.cli.terminal.printing import discard, print_problems, unwritten
 
     discard(sys.stdout)
     problem = unwritten(error)
@@ -214,7 +182,7 @@ def _report_unwritten(error: OSError) -> int:
 
 
 def _report_usage(error: typer.TyperException, is_json: bool) -> int:
-    from surgery_cli.cli.printing import print_problems
+    from surgery_cli.cli.terminal.printing import print_problems
 
     context = getattr(error, "ctx", None)
     name = context.command_path if context is not None else "surgery"
@@ -250,7 +218,7 @@ def _near_options(given: str, context: Context) -> list[str]:
 
 def _report_bug(error: Exception, is_json: bool) -> int:
     from surgery_cli import __version__
-    from surgery_cli.cli.printing import print_problems
+    from surgery_cli.cli.terminal.printing import print_problems
 
     traceback.print_exception(error)
     what = f"this is a bug in surgery {__version__}: {type(error).__name__}: {error}"
@@ -264,7 +232,7 @@ def _report_bug(error: Exception, is_json: bool) -> int:
 
 def _closing_pipes(act: Callable[[], int]) -> int:
     """The exit code of ``act``; a reader that went away is no error to speak of."""
-    from surgery_cli.cli.printing import discard
+    from surgery_cli.cli.terminal.printing import discard
 
     try:
         code = act()
@@ -279,47 +247,3 @@ def _asks_for_json(arguments: Sequence[str]) -> bool:
     """True if `--json` was given, also where parsing does not get that far."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return "--json" in options
-
-
-@contextlib.contextmanager
-def _catching_signals() -> Iterator[None]:
-    """While the block runs, a request to end is an exception, so that whatever was begun is cleaned up.
-
-    Where that takes longer than a moment, it is said: a block that is being computed or written cannot be cut short.
-    """
-
-    def end(number: int, _: FrameType | None) -> None:
-        if says_so:
-            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_SECONDS)
-        _struck.append(KeyboardInterrupt() if number == signal.SIGINT else Terminated(number))
-        raise _struck[-1]
-
-    _struck.clear()
-    replaced = {
-        number: handler
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        # `nohup` has SIGHUP ignored, and so it stays
-        if (handler := signal.getsignal(number)) in (signal.SIG_DFL, signal.default_int_handler)
-    }
-    says_so = signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
-    if says_so:
-        signal.signal(signal.SIGALRM, _say_stopping)
-    for number in replaced:
-        signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in replaced.items():
-            signal.signal(number, handler)
-        if says_so:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-
-
-def _say_stopping(_: int, __: FrameType | None) -> None:
-    """Say, in the middle of whatever the main thread does, why the program has not ended yet."""
-    # over a bar, if one is drawn; what is being written at this moment, or was closed, is let be
-    start = "\r\x1b[K" if sys.stderr.isatty() else ""
-    with contextlib.suppress(OSError, ValueError, RuntimeError):
-        sys.stderr.write(f"{start}{_STOPPING}\n")
-        sys.stderr.flush()

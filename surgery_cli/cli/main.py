@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from surgery_cli import __version__
-from surgery_cli.cli import commands, edge, edits, probe
-from surgery_cli.cli.clean import clean
-from surgery_cli.cli.rendering.spelling import example_command, first_line
+from surgery_cli.cli import edge
+from surgery_cli.cli.commands.table import COMMANDS, command_of
+from surgery_cli.cli.options.help import GroupedHelp
+from surgery_cli.cli.rendering.spelling import first_line
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.tree.nearness import nearest
@@ -21,63 +22,16 @@ if TYPE_CHECKING:
     from typer._click.core import Command, Context
     from typer._click.formatting import HelpFormatter
 
-_COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
-    "inspect": (commands.inspect, "surgery inspect runs/mnist 'params/**' --stats"),
-    "plan": (commands.plan, "surgery plan runs/mnist head.yaml --set by=0.5"),
-    "apply": (commands.apply, "surgery apply runs/mnist runs/mnist-edited head.yaml"),
-    "diff": (commands.diff, "surgery diff runs/mnist runs/mnist-edited --rtol 1e-6"),
-    "verify": (commands.verify, "surgery verify runs/mnist-edited --like runs/mnist"),
-    "seal": (commands.seal, "surgery seal runs/mnist@1000"),
-    "probe": (
-        probe.probe,
-        "surgery probe runs/mnist --model train.py:CNN --input 'float32[8,28,28,1]'",
-    ),
-    "compact": (commands.compact, "surgery compact runs/edited runs/small"),
-    "clean": (clean, "surgery clean runs/mnist-edited"),
-    "operations": (commands.show_operations, "surgery operations normalize"),
-    "schema": (commands.print_schema, "surgery schema > surgery.schema.json"),
-}
-"""The commands that are no single edit, each with an example."""
-
-
-class ExampleCommand(TyperCommand):
-    """A command whose help says arguments as the documentation does, and ends with an example."""
-
-    def collect_usage_pieces(self, ctx: Context) -> list[str]:
-        return [*(str(p.metavar) for p in self._arguments(ctx)), "[OPTIONS]"]
-
-    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
-        arguments = [(str(p.metavar), p.help or "") for p in self._arguments(ctx)]
-        options = [p for p in self.get_params(ctx) if p.param_type_name == "option"]
-        records = [record for p in options if (record := p.get_help_record(ctx)) is not None]
-        if arguments:
-            with formatter.section("Arguments"):
-                formatter.write_dl(arguments)
-        with formatter.section("Options"):
-            formatter.write_dl(records)
-
-    def _arguments(self, ctx: Context) -> list[TyperArgument]:
-        return [p for p in self.get_params(ctx) if isinstance(p, TyperArgument)]
-
-    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
-        name = str(self.name)
-        is_edit = name not in _COMMANDS
-        example = example_command(operations()[name]) if is_edit else _COMMANDS[name][1]
-        with formatter.section("Example"):
-            formatter.write(f"  {example}\n")
-
 
 class Commands(TyperGroup):
     """All commands; each is built when it is asked for, so that start-up stays short."""
 
     def list_commands(self, ctx: Context) -> list[str]:
-        return [*_COMMANDS, *operations()]
+        return [*COMMANDS, *operations()]
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         if cmd_name not in self.commands and cmd_name in self.list_commands(ctx):
-            is_edit = cmd_name not in _COMMANDS
-            command = edits.edit_command(cmd_name) if is_edit else _COMMANDS[cmd_name][0]
-            self.commands[cmd_name] = _built(cmd_name, command)
+            self.commands[cmd_name] = _built(cmd_name)
         return self.commands.get(cmd_name)
 
     def resolve_command(
@@ -98,7 +52,7 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         width = max(map(len, self.list_commands(ctx)))
-        plain = [(name.ljust(width), first_line(made)) for name, (made, _) in _COMMANDS.items()]
+        plain = [(name.ljust(width), first_line(made)) for name, (made, _) in COMMANDS.items()]
         edit = [(name.ljust(width), first_line(kind)) for name, kind in operations().items()]
         with formatter.section("Commands"):
             formatter.write_dl(plain)
@@ -106,9 +60,10 @@ class Commands(TyperGroup):
             formatter.write_dl(edit)
 
 
-def _built(name: str, command: Callable[..., int]) -> Command:
+def _built(name: str) -> Command:
+    command, example = command_of(name)
     alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-    alone.command(name, cls=ExampleCommand)(command)
+    alone.command(name, cls=GroupedHelp, epilog=example)(command)
     return typer.main.get_command(alone)
 
 
@@ -118,7 +73,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     suggest_commands=False,  # `Commands` does, and says nothing far-fetched
     no_args_is_help=True,
-    context_settings={"max_content_width": 100},
+    context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
     help="Edit Orbax checkpoints: declarative, copy-on-write, verified.",
     epilog="Exit codes: 0 done or equal, 1 different or a finding, 2 wrong command or plan, "
     "3 unreadable checkpoint, 4 failed write, 70 a bug, 130 interrupted, 143 terminated.",

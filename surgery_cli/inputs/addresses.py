@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Final, NewType
 from urllib.parse import unquote
 
-from surgery_cli.errors import PlanError, SurgeryError
+from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
 
 LocalAddress = NewType("LocalAddress", str)
 """Text that names a place on this machine, with its suffixes (`@STEP`, `:ENTRY`, `:NAME`): no address of elsewhere."""
@@ -54,6 +55,10 @@ def local_address(
         if is_written
         else "copy it here first, then name its path",
     )
+
+
+checkpoint_address: Final = partial(local_address, refusal=CheckpointError)
+written_address: Final = partial(local_address, is_written=True)
 
 
 def local_input(text: str, *, is_written: bool = False) -> LocalAddress:

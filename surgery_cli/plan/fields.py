@@ -92,7 +92,8 @@ def _field(member: Any, shape: _Shape, is_common: bool) -> Field:
         default=None if default is msgspec.NODEFAULT else default,
         required=member.required,
         description=_description(shape.described),
-        choices=tuple(choice for part in parts for choice in _choices(part)),
+        choices=_literals(shape.annotation)
+        or tuple(choice for part in parts for choice in _choices(part)),
         is_list=any(isinstance(p, _LISTS) for p in parts),
         is_mapping=any(isinstance(p, types.DictType) for p in parts),
         is_flag=all(isinstance(p, types.BoolType) for p in parts),
@@ -158,6 +159,13 @@ def _example(described: types.Type) -> str:
             return str(examples[0])
         described = described.type
     return ""
+
+
+def _literals(annotation: Any) -> tuple[str, ...]:
+    """The choices of a `Literal` in the order in which they are declared; msgspec sorts them."""
+    if typing.get_origin(annotation) is typing.Literal:
+        return tuple(map(str, typing.get_args(annotation)))
+    return tuple(found for part in typing.get_args(annotation) for found in _literals(part))
 
 
 def _choices(part: types.Type) -> tuple[str, ...]:

@@ -12,10 +12,11 @@ from msgspec import Meta
 
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.inputs.addresses import local_address
-from surgery_cli.operations.base import Operation, OptimizerPolicy
+from surgery_cli.operations.base import Operation
 from surgery_cli.plan.edits import Misfit, converted, selection_problems
 from surgery_cli.plan.fields import fields_of, takes_numbers
 from surgery_cli.plan.numbers import number_or_path
+from surgery_cli.settings.shared import AbovePlan
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +38,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(problem, file=self.file, line=problem.line or line)
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class Plan(AbovePlan, frozen=True, kw_only=True):
     """Edits, applied from first to last, and what they share. ``origins`` has one entry per edit."""
 
     edits: Annotated[
@@ -49,23 +50,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             description="Other checkpoints, by name: `DIRECTORY`, `DIRECTORY@STEP`; relative to the plan file."
         ),
     ] = {}
-    seed: Annotated[
-        Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None,
-        Meta(description="Seed of every random value."),
-    ] = None
-    params: Annotated[str | None, Meta(description="Where the params stand in the tree.")] = None
-    optimizer: Annotated[
-        OptimizerPolicy | None,
-        Meta(
-            description="What becomes of twins in the optimizer state, where an edit does not say."
-        ),
-    ] = None
-    optimizer_kind: Annotated[
-        str | dict[str, Any] | None,
-        Meta(
-            description="Which optimizer wrote the state, where the checkpoint alone cannot tell."
-        ),
-    ] = None
     slots: Annotated[
         dict[str, dict[str, Any]],
         Meta(
@@ -83,7 +67,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-SHARED: Final = ("sources", "seed", "params", "optimizer", "optimizer_kind", "slots")
+SHARED: Final = ("sources", *AbovePlan.__struct_fields__, "slots")
 """The fields of a plan beside its edits."""
 
 

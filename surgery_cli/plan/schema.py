@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from surgery_cli.inputs.numbers import FRACTION
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.plan.fields import fields_of, shapes_of, takes_numbers
-from surgery_cli.plan.numbers import FRACTION
 from surgery_cli.plan.plan import SHARED, Plan
 
 _VARIABLE: Final = {

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.numbers import FLOAT, LONGEST_NUMBER
 from surgery_cli.plan.text import PlanText, Position, refuse_twice, shown, with_pairs_joined
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-FLOAT: Final = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _WORDS: Final = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -18,7 +18,6 @@ _WORDS: Final = {
     **{s + w: float(s + "inf") for s in ("", "+", "-") for w in (".inf", ".Inf", ".INF")},
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
-LONGEST_NUMBER: Final = 1000
 _MOST_VALUES: Final = 1_000_000
 _QUOTES_HELP: Final = (
     "put single quotes around text that begins with `*`, `[`, `{`, `!` or `&`, "

@@ -1,73 +1,98 @@
-"""Settings of a probe as they are typed: `NAME=VALUE`, read without anything heavy."""
+"""Everything that shapes a probe; apart from what runs it, so that reading options loads nothing heavy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated
 
-from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.call_specs import literal
+from surgery_cli.inputs.addresses import checkpoint_address, local_input, written_address
+from surgery_cli.settings.calls import CallOptions
+from surgery_cli.settings.declaration import Group, setting
+from surgery_cli.settings.shared import Item, Params, Step
+from surgery_cli.settings.values import tolerance_of
 
 
-def read_static(texts: Sequence[str]) -> dict[str, Any]:
-    """``train=false`` as Python values; what is no literal is a string.
+class ProbeOptions(CallOptions, frozen=True, kw_only=True):
+    """Everything that shapes a probe.
 
-    >>> read_static(["train=false", "mode=fast"])
-    {'train': False, 'mode': 'fast'}
-
-    Raises:
-        SurgeryError: a text has no ``=``, or a name stands twice.
+    ``bind`` places collections by name, ``params`` is short for the model's params. ``at``, ``only`` and ``methods``
+    choose rows by the module's path, its class and the method. ``model_inputs`` are the whole model's, where ``run``
+    takes others. ``against`` is another checkpoint on the same batch, of ``model_b`` where that is another model;
+    ``tolerance`` is relative, None for that of the dtypes.
     """
-    return {
-        name: _value(text) for name, text in _named(texts, "--call", "NAME=VALUE", "train=false")
-    }
 
-
-def read_streams(texts: Sequence[str]) -> dict[str, int]:
-    """``dropout=1`` as the seeds of random streams by name.
-
-    Raises:
-        SurgeryError: a text is not NAME=SEED, or a name stands twice.
-    """
-    found = {}
-    for name, seed in _named(texts, "--rng", "NAME=SEED", "dropout=0"):
-        if not seed.isdecimal():
-            raise _refusal(f"{name}={seed}", "--rng", "NAME=SEED", "dropout=0")
-        found[name] = int(seed)
-    return found
-
-
-def read_bindings(texts: Sequence[str]) -> dict[str, str]:
-    """``batch_stats=AT`` as places of collections by name.
-
-    Raises:
-        SurgeryError: a text has no ``=``, or a name stands twice.
-    """
-    return dict(_named(texts, "--bind", "NAME=AT", "batch_stats=ema/batch_stats"))
-
-
-def _named(texts: Sequence[str], option: str, form: str, example: str) -> Iterator[tuple[str, str]]:
-    seen = set()
-    for text in texts:
-        name, _, value = text.partition("=")
-        if not name.isidentifier() or not value:
-            raise _refusal(text, option, form, example)
-        if name in seen:
-            raise SurgeryError(
-                f"`{option}` gives '{name}' twice", fix="keep one of them", field=option[2:]
-            )
-        seen.add(name)
-        yield name, value
-
-
-def _refusal(text: str, option: str, form: str, example: str) -> SurgeryError:
-    return SurgeryError(
-        f"`{option}` takes {form}, not '{text}'", fix=f"e.g. `{option} {example}`", field=option[2:]
-    )
-
-
-def _value(text: str) -> Any:
-    try:
-        return literal(text)
-    except SurgeryError:
-        return text
+    run: Annotated[
+        str, setting("Run a method or submodule on its own.", Group.RUN, metavar="NAME")
+    ] = ""
+    model_inputs: Annotated[
+        tuple[str, ...],
+        setting(
+            "With `--run` of what only exists inside a compact method: the whole model's input.",
+            Group.RUN,
+            option="--model-input",
+            metavar="[NAME=]SPEC",
+            parser=local_input,
+            needs="run",
+        ),
+    ] = ()
+    until: Annotated[
+        str, setting("Stop after a module; `PATH:in` before it.", Group.RUN, metavar="PATH")
+    ] = ""
+    shapes: Annotated[
+        bool, setting("Everything from shapes alone; no tensor is read.", Group.RUN)
+    ] = False
+    seed: Annotated[
+        int, setting("Seed of inputs and random streams.", Group.RUN, metavar="N", least=0)
+    ] = 0
+    device: Annotated[str, setting("cpu, gpu, tpu, or gpu:1.", Group.RUN, metavar="NAME")] = "cpu"
+    at: Annotated[
+        tuple[str, ...], setting("Only modules at these paths.", Group.SHOW, metavar="PATTERN")
+    ] = ()
+    only: Annotated[
+        tuple[str, ...], setting("Only modules of these classes.", Group.SHOW, metavar="CLASS")
+    ] = ()
+    methods: Annotated[
+        tuple[str, ...],
+        setting(
+            "Only calls of these methods; `*` for all.",
+            Group.SHOW,
+            option="--calls",
+            metavar="METHOD",
+        ),
+    ] = ()
+    save: Annotated[
+        str | None,
+        setting(
+            "Write the shown values, whole.", Group.SHOW, metavar="FILE.npz", parser=written_address
+        ),
+    ] = None
+    plot: Annotated[
+        str | None,
+        setting(
+            "Draw scales by depth: .svg, .png or .pdf.",
+            Group.SHOW,
+            metavar="FILE.svg",
+            parser=written_address,
+        ),
+    ] = None
+    against: Annotated[
+        str | None,
+        setting(
+            "Compare with this checkpoint, call by call.",
+            Group.COMPARE,
+            metavar="CKPT",
+            parser=checkpoint_address,
+        ),
+    ] = None
+    tolerance: Annotated[
+        float | None,
+        setting(
+            "How far the outputs may be apart, relative: 1e-5 for float32, 2e-2 for bfloat16.",
+            Group.COMPARE,
+            metavar="X",
+            parser=tolerance_of,
+            needs="against",
+        ),
+    ] = None
+    step: Step = None
+    item: Item = None
+    params: Params = None

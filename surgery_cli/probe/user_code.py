@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.call_specs import EXAMPLE, CallSpec, call_spec
+from surgery_cli.inputs.call_specs import EXAMPLE, CallSpec, call_spec
 from surgery_cli.probe.process_state import ProcessState
 from surgery_cli.probe.search_path import SearchPath
 from surgery_cli.tree.nearness import nearest

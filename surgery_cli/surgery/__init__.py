@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener, Progress
+from surgery_cli.probe.settings import ProbeOptions
+from surgery_cli.settings.run import Options
 from surgery_cli.surgery.apply import apply
 from surgery_cli.surgery.clean import clean
 from surgery_cli.surgery.diff import diff
 from surgery_cli.surgery.inspect import complete_path, inspect
 from surgery_cli.surgery.plan import plan
-from surgery_cli.surgery.preparation import Options
-from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.seal import seal
 from surgery_cli.surgery.verify import verify
 

@@ -32,6 +32,7 @@ from surgery_cli.proof.result import verify_result
 from surgery_cli.proof.sealed_files import check_sealed_files
 from surgery_cli.proof.surgery_json import Record, Verified, new_record
 from surgery_cli.script.function import Say
+from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker, LinkMode
 from surgery_cli.store.filesystem.listing import reading, unreadable
@@ -45,7 +46,7 @@ from surgery_cli.store.write.step import StepWriter
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.memory import bytes_to_use
-from surgery_cli.surgery.preparation import Options, Prepared, effective, prepare
+from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import costs, preview_notes, previewed
 from surgery_cli.surgery.probing.request import check_probe
 from surgery_cli.surgery.seal import seal_written

@@ -7,8 +7,9 @@ import re
 
 from surgery_cli.draft.recipe import DigestPart, digest_head
 from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
+from surgery_cli.settings.run import Options
 from surgery_cli.store.open.checkpoint import open_checkpoint
-from surgery_cli.surgery.preparation import Options, Prepared
+from surgery_cli.surgery.preparation import Prepared
 
 _AGAIN = "run `surgery plan` again and look at what it says"
 _PART = DigestPart()

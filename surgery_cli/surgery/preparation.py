@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -13,6 +13,8 @@ from surgery_cli.inputs.addresses import local_address
 from surgery_cli.plan import Plan, replaced
 from surgery_cli.resolution import resolve
 from surgery_cli.script.function import Say, read_script
+from surgery_cli.settings.run import Options
+from surgery_cli.settings.shared import AbovePlan
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import SUFFIXES, ArrayFile
 from surgery_cli.store.filesystem.boundary import Boundary
@@ -28,46 +30,7 @@ from surgery_cli.surgery.optimizers import (
     look_at_restarts,
     survey_state,
 )
-from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.states_apart import Comparison
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What every command that plans or writes may be told, beside the plan.
-
-    ``memory_bytes`` bounds the bytes in flight. ``optimizer`` is the policy for twins where an edit names none.
-    """
-
-    step: int | None = None
-    item: str | None = None
-    as_step: int | None = None
-    params: str | None = None
-    seed: int | None = None
-    device: str = "host"
-    mesh: str | None = None
-    memory_bytes: int = 4 << 30
-    optimizer: str | None = None
-    optimizer_kind: str | dict[str, str] | None = None
-    """The optax factory that made the optimizer state, for the whole tree or by node; above the plan's own."""
-    allow_non_finite: bool = False
-    seal: bool = False
-    """Record digests of all leaves and files of the result, as ``surgery.seal`` does."""
-    force: bool = False
-    link: Literal["auto", "reflink", "hard", "never"] = "auto"
-    compact: Literal["auto", "always", "never"] = "auto"
-    expected_draft: str | None = None
-    """``apply --draft sha256:…``."""
-    like_init: str | None = None
-    """``FILE.py:FUNCTION``: the draft must be what a restore into the function's pytree takes."""
-    probe: str | None = None
-    """``FILE.py:MODEL``: run on source and result before the result appears; new NaN or infinities refuse it."""
-    probe_inputs: tuple[str, ...] = ()
-    """The batch of the probe, as ``surgery.probe`` takes it."""
-    tolerance: float | None = None
-    """How far the outputs of the probe may be apart, relative; None lets every difference through."""
-    probe_options: ProbeOptions = ProbeOptions()
-    """How the probe calls the model: ``call``, ``bind``, ``streams``, ``vmap_axis``, ``ensemble``, ``grad``, ``loss``;
-    ``model_b`` is the result's model."""
 
 
 def effective(plan: Plan, options: Options) -> Plan:
@@ -80,8 +43,8 @@ def effective(plan: Plan, options: Options) -> Plan:
     """
     above = {
         name: value
-        for name in ("seed", "optimizer", "params")
-        if (value := getattr(options, name)) is not None
+        for name in AbovePlan.__struct_fields__
+        if name != "optimizer_kind" and (value := getattr(options, name)) is not None
     }
     plan = replaced(plan, **above)
     given, own = options.optimizer_kind, plan.optimizer_kind

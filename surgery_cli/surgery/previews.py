@@ -13,6 +13,7 @@ from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.evaluation import read_bytes
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.plan import Plan
+from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.write.carried_bytes import carried_bytes, unchosen_bytes
 from surgery_cli.store.write.item_plan import Way
@@ -31,7 +32,7 @@ from surgery_cli.surgery.notes import (
     unchosen_notes,
     unread_notes,
 )
-from surgery_cli.surgery.preparation import Options, Prepared
+from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.space import standing_parent
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note

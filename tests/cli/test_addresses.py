@@ -4,13 +4,12 @@ import re
 import shlex
 
 import pytest
-import typer
 
-from surgery_cli.cli.main import app
 from surgery_cli.cli.rendering.spelling import example_command, option_name
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of, read_plan
+from tests.cli.command_lines import commands
 
 PLACES = re.compile(
     r"SRC|DST|CKPT|A|B|PLAN|OTHER|ROOT|DIR|FOLDER|PATH|PLACE|BROKEN|.*FILE.*|.*SPEC|.*CKPT.*|DONOR"
@@ -21,16 +20,10 @@ NO_PLACES = {("probe", "--until")}
 """Paths of modules."""
 
 FORMS = {
-    "FORMAT": "json={}",
     "FILE.py": "{}/train.py:create(path='x')",
     "SPEC": "x={}/batch.npz:images",
+    "FORMAT": "json={}",
 }
-
-
-def commands():
-    group = typer.main.get_command(app)
-    context = typer.Context(group)
-    return {name: group.get_command(context, name) for name in group.list_commands(context)}
 
 
 def places():

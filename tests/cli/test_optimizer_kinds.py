@@ -9,9 +9,9 @@ import optax
 import orbax.checkpoint as ocp
 import pytest
 
-from surgery_cli.cli.option_values import kinds_of
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.bias_correction import extreme_step
+from surgery_cli.settings.values import kinds_of
 
 PARAMS = {
     "body": {"kernel": np.full((4, 3), 0.5, np.float32)},

@@ -6,7 +6,8 @@ import signal
 import pytest
 
 from surgery_cli import surgery as use_cases
-from surgery_cli.cli import commands, edge
+from surgery_cli.cli.commands import apply
+from surgery_cli.cli.terminal import signals
 from surgery_cli.store.write import staging
 
 
@@ -19,7 +20,7 @@ def nothing_completed_before(monkeypatch):
     ("blow", "code", "said"),
     [
         (KeyboardInterrupt(), 130, "interrupted"),
-        (edge.Terminated(signal.SIGTERM), 143, "terminated"),
+        (signals.Terminated(signal.SIGTERM), 143, "terminated"),
     ],
 )
 def test_a_signal_during_the_report_says_that_the_destination_is_complete(
@@ -28,7 +29,7 @@ def test_a_signal_during_the_report_says_that_the_destination_is_complete(
     def strike(*_, **__):
         raise blow
 
-    monkeypatch.setattr(commands, "print_report", strike)
+    monkeypatch.setattr(apply, "print_report", strike)
     new = tmp_path / "new"
     ended = surgery("compact", checkpoint, new)
     assert ended.code == code
@@ -58,12 +59,12 @@ def test_an_end_that_has_to_wait_for_what_is_in_work_is_announced(
         try:
             os.kill(os.getpid(), number)
             raise AssertionError("the signal was not raised as an exception")
-        except (KeyboardInterrupt, edge.Terminated):
+        except (KeyboardInterrupt, signals.Terminated):
             signal.pause()  # until the alarm
             raise
 
     monkeypatch.setattr(use_cases, "inspect", busy)
-    monkeypatch.setattr(edge, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(signals, "_PATIENCE_SECONDS", 0.01)
     ended = surgery("inspect", checkpoint)
     assert ended.code == 128 + number
     first, last = ended.err.splitlines()

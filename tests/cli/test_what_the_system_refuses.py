@@ -19,7 +19,7 @@ import pytest
 import safetensors.numpy
 
 from surgery_cli import surgery as use_cases
-from surgery_cli.cli import edge
+from surgery_cli.cli.terminal import signals
 from surgery_cli.errors import CheckpointError, SurgeryError
 from surgery_cli.plan import operation_from_options, plan_of
 
@@ -332,7 +332,7 @@ def test_a_signal_that_an_import_turns_into_an_error_is_still_the_signal(
     def loading(*_, **__):
         try:
             os.kill(os.getpid(), number)
-        except (KeyboardInterrupt, edge.Terminated):
+        except (KeyboardInterrupt, signals.Terminated):
             raise ImportError("initialization failed") from None
 
     monkeypatch.setattr(use_cases, "inspect", loading)

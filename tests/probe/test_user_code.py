@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.call_specs import call_spec, literal
+from surgery_cli.inputs.call_specs import call_spec, literal
 from surgery_cli.probe.user_code import load_object
 
 

@@ -8,22 +8,21 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import typer
-
 from surgery_cli.cli.formats.table import FORMATS, formats_of, text_of
 from surgery_cli.errors import DestinationError, PlanError
-from surgery_cli.inputs.addresses import LocalAddress, local_input
+from surgery_cli.inputs.addresses import local_input
+from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.words.lists import listed
 
 OutputTo = Annotated[
-    list[LocalAddress] | None,
-    typer.Option(
-        "--output",
+    tuple[str, ...],
+    setting(
+        f"Write the result to FILE, too, for other programs: {', '.join(FORMATS)}; repeatable.",
+        Group.OUTPUT,
+        option="--output",
         parser=partial(local_input, is_written=True),
         metavar="FORMAT=FILE",
-        help=f"Write the result to FILE, too, for other programs: {', '.join(FORMATS)}; repeatable.",
-        show_default=False,
     ),
 ]
 
@@ -35,14 +34,14 @@ class OutputFile(NamedTuple):
     path: Path
 
 
-def output_files(given: Sequence[str] | None, command: str, *looked_at: str) -> list[OutputFile]:
+def output_files(given: Sequence[str], command: str, *looked_at: str) -> list[OutputFile]:
     """What `--output` was given, checked before any work; ``looked_at`` are the checkpoints of the command.
 
     Raises:
         PlanError: the format is none of the command's.
         DestinationError: the file cannot be made, or would stand in a checkpoint.
     """
-    files = [_read(text, command) for text in given or ()]
+    files = [_read(text, command) for text in given]
     for _, path in files:
         _check(path, looked_at)
     return files

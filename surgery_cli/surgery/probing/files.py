@@ -12,7 +12,7 @@ from surgery_cli import reports
 from surgery_cli.errors import SurgeryError, WriteError
 from surgery_cli.inputs.addresses import local_address
 from surgery_cli.probe.plotting import Curve, check_plot, draw
-from surgery_cli.surgery.probing.options import ProbeOptions
+from surgery_cli.probe.settings import ProbeOptions
 from surgery_cli.surgery.probing.session import Session
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.forward import Site
-from surgery_cli.surgery.probing.options import ProbeOptions
+from surgery_cli.probe.settings import ProbeOptions
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, PathPattern
 

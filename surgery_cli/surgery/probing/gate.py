@@ -11,13 +11,13 @@ import msgspec
 from surgery_cli import reports
 from surgery_cli.compute.devices import choose_device, parse_device
 from surgery_cli.errors import SurgeryError, ValueRefusal
+from surgery_cli.probe.settings import ProbeOptions
 from surgery_cli.probe.user_code import UserObject, load_object
+from surgery_cli.settings.run import Options
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.surgery.preparation import Options
 from surgery_cli.surgery.probing.comparison import compare_probed
 from surgery_cli.surgery.probing.filters import chosen_sites
 from surgery_cli.surgery.probing.inputs import check_not_empty, fitting, unused_inputs
-from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.run import Probed, loss_of, run_session
 from surgery_cli.surgery.probing.session import Session, open_session
 
@@ -98,9 +98,8 @@ def open_gate(
 
 
 def _settings(options: Options) -> ProbeOptions:
-    return msgspec.structs.replace(
-        options.probe_options, seed=options.seed or 0, params=options.params
-    )
+    called = msgspec.structs.asdict(options.probe_options)
+    return ProbeOptions(**called | {"seed": options.seed or 0, "params": options.params})
 
 
 def _still_there(settings: ProbeOptions, result: Checkpoint) -> ProbeOptions:

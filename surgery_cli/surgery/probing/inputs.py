@@ -9,8 +9,8 @@ from inspect import Parameter
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.calls import Call
 from surgery_cli.probe.inputs import Input
+from surgery_cli.probe.settings import ProbeOptions
 from surgery_cli.probe.user_code import UserObject, parameters_of
-from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.run import loss_function
 from surgery_cli.surgery.probing.session import Session, model_of
 from surgery_cli.tree.nearness import nearest

@@ -12,14 +12,15 @@ from surgery_cli import reports
 from surgery_cli.compute.devices import choose_device, parse_device
 from surgery_cli.errors import SurgeryError
 from surgery_cli.inputs.addresses import local_address
+from surgery_cli.probe.settings import ProbeOptions
 from surgery_cli.probe.user_code import UserObject, importing_once, load_object
+from surgery_cli.settings.declaration import given, settings_of
 from surgery_cli.surgery.probing.comparison import compare_probed
 from surgery_cli.surgery.probing.documents import document
 from surgery_cli.surgery.probing.files import check_files, draw_probe, save_values
 from surgery_cli.surgery.probing.filters import chosen_sites
 from surgery_cli.surgery.probing.gradients import with_gradients
 from surgery_cli.surgery.probing.inputs import check_not_empty, fitting, unused_inputs
-from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.run import Probed, loss_of, run_session
 from surgery_cli.surgery.probing.session import Session, open_session
 
@@ -115,15 +116,11 @@ def _with_files(found: reports.Probe, probed: Probed, options: ProbeOptions) -> 
 
 def _check(options: ProbeOptions) -> None:
     """Refuse options that mean nothing together."""
-    alone = [
-        (options.loss is not None and not options.grad, "--loss", "--grad"),
-        (options.model_b is not None and options.against is None, "--model-b", "--against"),
-        (bool(options.model_inputs) and not options.run, "--model-input", "--run"),
-        (options.tolerance is not None and options.against is None, "--tolerance", "--against"),
-    ]
-    for is_alone, name, needed in alone:
-        if is_alone:
-            raise SurgeryError(f"`{name}` says something only together with `{needed}`")
+    named = given(options)
+    for declared in named.values():
+        if declared.needs and declared.needs not in named:
+            needed = settings_of(ProbeOptions)[declared.needs].option
+            raise SurgeryError(f"`{declared.option}` says something only together with `{needed}`")
     if options.shapes and (options.grad or options.against is not None):
         raise SurgeryError(
             "`--shapes` reads no tensor, so there is nothing to differentiate or compare",

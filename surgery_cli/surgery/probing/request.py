@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from surgery_cli.errors import PlanError
-from surgery_cli.probe.call_specs import call_spec
-from surgery_cli.surgery.preparation import Options
+from surgery_cli.inputs.call_specs import call_spec
+from surgery_cli.settings.declaration import given
+from surgery_cli.settings.run import Options
 
 
 def check_probe(options: Options) -> None:
@@ -18,24 +19,12 @@ def check_probe(options: Options) -> None:
     """
     tolerance, settings = options.tolerance, options.probe_options
     if options.probe is None:
-        given = {
-            "--input": options.probe_inputs,
-            "--tolerance": tolerance is not None,
-            "--model-b": settings.model_b is not None,
-            "--call": settings.call,
-            "--vmap": settings.vmap_axis,
-            "--ensemble": settings.ensemble,
-            "--rng": settings.streams,
-            "--bind": settings.bind,
-            "--grad": settings.grad,
-            "--loss": settings.loss is not None,
-        }
-        for name, is_given in given.items():
-            if is_given:
-                raise PlanError(
-                    f"`{name}` says something only together with `--probe`",
-                    fix="name the model: `--probe train.py:CNN`",
-                )
+        of_probe = [s for s in given(options).values() if s.needs == "probe"]
+        for declared in (*of_probe, *given(settings).values()):
+            raise PlanError(
+                f"`{declared.option}` says something only together with `--probe`",
+                fix="name the model: `--probe train.py:CNN`",
+            )
         return
     for spec in (options.probe, settings.model_b, settings.loss):
         if spec is not None:

@@ -19,9 +19,9 @@ from surgery_cli.probe.gradients import (
     random_projection,
     run_gradients,
 )
+from surgery_cli.probe.settings import ProbeOptions
 from surgery_cli.probe.user_code import UserObject, parameters_of
 from surgery_cli.surgery.probing.documents import first_non_finite
-from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.surgery.probing.session import Session, Slot
 
 

@@ -14,11 +14,11 @@ from surgery_cli.probe.forward import Site, sites_of, used_slots
 from surgery_cli.probe.inputs import Input, read_inputs
 from surgery_cli.probe.models import Trace, make_model, trace
 from surgery_cli.probe.nnx_model import NnxModel
+from surgery_cli.probe.settings import ProbeOptions
 from surgery_cli.probe.traces import cannot_stop_at, of_one, over_members, stacked, stopped_at
 from surgery_cli.probe.user_code import UserObject
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.probing.filters import is_at
-from surgery_cli.surgery.probing.options import ProbeOptions
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.specs import LeafKind
 
@@ -122,7 +122,7 @@ def open_session(
     traced = _traced(made, user, stored, options)
     return Session(
         opened, user, made, made.call, given, binding, stored, traced, sites_of(traced),
-        members=options.ensemble, until=options.until,
+        members=options.ensemble or 0, until=options.until,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from surgery_cli.cli.formats.table import text_of
 from surgery_cli.errors import Problem, WriteError
 
 if TYPE_CHECKING:
-    from surgery_cli.cli.options import Output
+    from surgery_cli.cli.options.arguments import Output
     from surgery_cli.cli.rendering.page import Page
     from surgery_cli.reports import Assumed
     from surgery_cli.surgery import Listener
@@ -123,7 +123,7 @@ def progress(output: Output) -> Iterator[Listener | None]:
     if output.quiet:
         yield None
         return
-    from surgery_cli.cli.progress import ProgressLine
+    from surgery_cli.cli.terminal.progress import ProgressLine
 
     with ProgressLine(sys.stderr) as line:
         yield line

@@ -4,35 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from surgery_cli.cli.completion import complete_checkpoint
-from surgery_cli.cli.option_groups import taking
-from surgery_cli.cli.options import DryRun, Output, output
-from surgery_cli.cli.printing import print_report
+from surgery_cli.cli.options.arguments import Output, directory
+from surgery_cli.cli.terminal.printing import print_report
 from surgery_cli.inputs.addresses import LocalAddress, local_address
+from surgery_cli.settings.declaration import Group, setting
 
 
-@taking(output=output)
 def clean(
     path: Annotated[
         LocalAddress,
-        typer.Argument(
-            metavar="PATH",
-            help="A destination, or the directory in which destinations stand.",
-            autocompletion=complete_checkpoint,
-            parser=local_address,
-            show_default=False,
+        directory(
+            "PATH", "A destination, or the directory in which destinations stand.", local_address
         ),
     ],
     *,
+    dry_run: Annotated[
+        bool, setting("Print what would be removed, and remove nothing.", Group.REMOVE)
+    ] = False,
     stale: Annotated[
         bool,
-        typer.Option(
-            "--stale", help="Also those of other machines, of which you know that they are over."
+        setting(
+            "Also those of other machines, of which you know that they are over.", Group.REMOVE
         ),
     ] = False,
-    dry_run: DryRun = False,
     output: Output,
 ) -> int:
     """Remove what killed runs of `surgery` left; exit code 1 if something may still be in use.

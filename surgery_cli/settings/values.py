@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import PlanError, SurgeryError
+from surgery_cli.inputs.call_specs import literal
+from surgery_cli.inputs.numbers import fraction
 
 
 def tolerance_of(text: str | float) -> float:
@@ -16,8 +18,6 @@ def tolerance_of(text: str | float) -> float:
     Raises:
         ValueError: it is no number, or negative, or NaN, which would let everything through.
     """
-    from surgery_cli.plan.numbers import fraction
-
     try:
         number = fraction(str(text))
         number = float(text) if number is None else number
@@ -76,14 +76,14 @@ def bytes_of(text: str, field: str) -> int:
     return size
 
 
-def settings_of(texts: Sequence[str] | None) -> dict[str, str]:
+def variables_of(texts: Sequence[str]) -> dict[str, str]:
     """What `--set` was given, as a mapping.
 
     Raises:
         PlanError: one has no `=`, or one name stands twice.
     """
     found: dict[str, str] = {}
-    for text in texts or ():
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise PlanError(
@@ -100,7 +100,7 @@ def settings_of(texts: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-def kinds_of(texts: Sequence[str] | None) -> str | dict[str, str] | None:
+def kinds_of(texts: Sequence[str]) -> str | dict[str, str] | None:
     """What `--optimizer-kind` was given: one name for the whole tree, or names by node ("" for all other nodes).
 
     >>> kinds_of(["adamw"]), kinds_of(["opt_state/1=adamw", "sgd"])
@@ -110,7 +110,7 @@ def kinds_of(texts: Sequence[str] | None) -> str | dict[str, str] | None:
         PlanError: one has no name, or one node is given twice.
     """
     found: dict[str, str] = {}
-    for text in texts or ():
+    for text in texts:
         node, equals, name = text.rpartition("=")
         if not name or (equals and not node):
             raise PlanError(
@@ -128,3 +128,67 @@ def kinds_of(texts: Sequence[str] | None) -> str | dict[str, str] | None:
             )
         found[node] = name
     return found[""] if found.keys() == {""} else found or None
+
+
+def static_of(texts: Sequence[str]) -> dict[str, Any]:
+    """``train=false`` as Python values; what is no literal is a string.
+
+    >>> static_of(["train=false", "mode=fast"])
+    {'train': False, 'mode': 'fast'}
+
+    Raises:
+        SurgeryError: a text has no ``=``, or a name stands twice.
+    """
+    return {
+        name: _value(text) for name, text in _named(texts, "--call", "NAME=VALUE", "train=false")
+    }
+
+
+def streams_of(texts: Sequence[str]) -> dict[str, int]:
+    """``dropout=1`` as the seeds of random streams by name.
+
+    Raises:
+        SurgeryError: a text is not NAME=SEED, or a name stands twice.
+    """
+    found = {}
+    for name, seed in _named(texts, "--rng", "NAME=SEED", "dropout=0"):
+        if not seed.isdecimal():
+            raise _refusal(f"{name}={seed}", "--rng", "NAME=SEED", "dropout=0")
+        found[name] = int(seed)
+    return found
+
+
+def bindings_of(texts: Sequence[str]) -> dict[str, str]:
+    """``batch_stats=AT`` as places of collections by name.
+
+    Raises:
+        SurgeryError: a text has no ``=``, or a name stands twice.
+    """
+    return dict(_named(texts, "--bind", "NAME=AT", "batch_stats=ema/batch_stats"))
+
+
+def _named(texts: Sequence[str], option: str, form: str, example: str) -> Iterator[tuple[str, str]]:
+    seen = set()
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not name.isidentifier() or not value:
+            raise _refusal(text, option, form, example)
+        if name in seen:
+            raise SurgeryError(
+                f"`{option}` gives '{name}' twice", fix="keep one of them", field=option[2:]
+            )
+        seen.add(name)
+        yield name, value
+
+
+def _refusal(text: str, option: str, form: str, example: str) -> SurgeryError:
+    return SurgeryError(
+        f"`{option}` takes {form}, not '{text}'", fix=f"e.g. `{option} {example}`", field=option[2:]
+    )
+
+
+def _value(text: str) -> Any:
+    try:
+        return literal(text)
+    except SurgeryError:
+        return text

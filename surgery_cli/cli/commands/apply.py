@@ -1,0 +1,82 @@
+"""The command `apply`, and what every command does that writes a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from surgery_cli.cli.options.arguments import Destination, Output, PlanFile, Source
+from surgery_cli.cli.terminal.printing import print_document, print_report, progress, saying
+from surgery_cli.settings.run import Options
+from surgery_cli.settings.shared import DryRun, Variables
+
+if TYPE_CHECKING:
+    from surgery_cli.plan import Plan
+    from surgery_cli.reports import Preview
+
+Said = TypeVar("Said", bound="Preview")
+
+
+def apply(
+    source: Source,
+    destination: Destination,
+    plan: PlanFile,
+    *,
+    set: Variables = None,
+    dry_run: DryRun = False,
+    options: Options,
+    output: Output,
+) -> int:
+    """Write a new checkpoint: the source with a plan applied, verified before it appears."""
+    from surgery_cli.plan import read_plan
+
+    read = read_plan(plan, settings=set or {})
+    return run_plan(source, destination, read, options, output, dry_run=dry_run)
+
+
+def run_plan(
+    source: str,
+    destination: str,
+    plan: Plan,
+    options: Options,
+    output: Output,
+    *,
+    dry_run: bool,
+    reworded: Callable[[str], str] = str,
+) -> int:
+    """Apply a plan, or with ``dry_run`` print what that would do; the notes as ``reworded`` puts them."""
+    from surgery_cli import surgery
+    from surgery_cli.cli.rendering import preview
+
+    render = partial(preview.render, verbose=output.verbose)
+    if dry_run:
+        found = surgery.plan(
+            source, plan, destination=destination, options=options, say=saying(output)
+        )
+        print_document(_said(found, reworded), output, render)
+        return 0
+    with progress(output) as listener:
+        report = surgery.apply(
+            source, destination, plan, options=options, listener=listener, say=saying(output)
+        )
+    report = _said(report, reworded)
+    print_report(
+        report,
+        output,
+        render,
+        consequences=report.consequences,
+        assumptions=report.assumptions,
+    )
+    return 0
+
+
+def _said(document: Said, reworded: Callable[[str], str]) -> Said:
+    """The document with its notes as ``reworded`` puts them."""
+    return msgspec.structs.replace(
+        document,
+        notes=list(map(reworded, document.notes)),
+        consequences=list(map(reworded, document.consequences)),
+    )

@@ -1,0 +1,34 @@
+"""The command `compact`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from surgery_cli.cli.commands.apply import run_plan
+from surgery_cli.cli.options.arguments import Destination, Output, Source
+from surgery_cli.errors import PlanError
+from surgery_cli.settings.run import Options
+from surgery_cli.settings.shared import DryRun
+
+
+def compact(
+    source: Source,
+    destination: Destination,
+    *,
+    dry_run: DryRun = False,
+    options: Options,
+    output: Output,
+) -> int:
+    """Write a copy without dead bytes: what edits have left in data files, and nothing refers to.
+
+    `inspect` says how many there are. Encoded bytes are copied as they are; no value changes.
+    """
+    from surgery_cli.plan import plan_of
+
+    if options.compact == "never":
+        raise PlanError(
+            "`compact` writes a fresh store, and `--compact never` forbids one",
+            fix="leave `--compact` out; `surgery apply` takes it",
+        )
+    options = msgspec.structs.replace(options, compact="always")
+    return run_plan(source, destination, plan_of([]), options, output, dry_run=dry_run)

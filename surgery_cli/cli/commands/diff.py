@@ -1,0 +1,59 @@
+"""The command `diff`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from surgery_cli.cli.formats.files import OutputTo, output_files, write_files
+from surgery_cli.cli.options.arguments import Output, Patterns, directory
+from surgery_cli.cli.terminal.printing import print_document, progress
+from surgery_cli.inputs.addresses import LocalAddress, checkpoint_address
+from surgery_cli.settings.declaration import Group, setting
+from surgery_cli.settings.shared import Item, Step
+from surgery_cli.settings.values import tolerance_of
+
+
+def diff(
+    a: Annotated[LocalAddress, directory("A", "A checkpoint.", checkpoint_address)],
+    b: Annotated[LocalAddress, directory("B", "The one to compare it with.", checkpoint_address)],
+    at: Patterns = None,
+    *,
+    structure: Annotated[
+        bool, setting("Compare paths, kinds, shapes and dtypes only.", Group.COMPARE)
+    ] = False,
+    rtol: Annotated[
+        float, setting("Relative tolerance.", Group.COMPARE, metavar="X", parser=tolerance_of)
+    ] = 0.0,
+    atol: Annotated[
+        float, setting("Absolute tolerance.", Group.COMPARE, metavar="X", parser=tolerance_of)
+    ] = 0.0,
+    step: Step = None,
+    item: Item = None,
+    output_to: OutputTo = (),
+    output: Output,
+) -> int:
+    """Compare structure and values of two checkpoints; exit code 1 if they differ.
+
+    NaN equals NaN. Leaves that refer to the same stored bytes are not read.
+    """
+    from surgery_cli import surgery
+    from surgery_cli.cli.rendering import difference
+
+    files = output_files(output_to, "diff", a, b)
+    with progress(output) as listener:
+        found = surgery.diff(
+            a,
+            b,
+            tuple(at or ()),
+            step=step,
+            item=item,
+            structure=structure,
+            rtol=rtol,
+            atol=atol,
+            listener=listener,
+        )
+    write_files(found, files)
+    if output.json or not output.quiet:
+        print_document(found, output, partial(difference.render, verbose=output.verbose))
+    return 1 if found.only_in_a or found.only_in_b or found.changed else 0

@@ -1,0 +1,53 @@
+"""The command `inspect`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from surgery_cli.cli.options.arguments import Checkpoint, Output, Patterns
+from surgery_cli.cli.terminal.printing import print_document, progress
+from surgery_cli.settings.declaration import Group, setting
+from surgery_cli.settings.shared import Item, Params, Step
+
+
+def inspect(
+    checkpoint: Checkpoint,
+    at: Patterns = None,
+    *,
+    stats: Annotated[
+        bool, setting("Read every value: mean, std, range, norm, histogram.", Group.SHOW)
+    ] = False,
+    optimizer: Annotated[
+        bool, setting("Name the twins and clocks of the optimizer state.", Group.SHOW)
+    ] = False,
+    depth: Annotated[
+        int | None, setting("Fold below N keys.", Group.SHOW, metavar="N", least=1)
+    ] = None,
+    digests: Annotated[bool, setting("Read every value: a digest per leaf.", Group.SHOW)] = False,
+    step: Step = None,
+    item: Item = None,
+    params: Params = None,
+    output: Output,
+) -> int:
+    """Show what is in a checkpoint: its tree, with shapes, dtypes and bytes.
+
+    Only metadata is read, unless values are asked for with `--stats` or `--digests`.
+    """
+    from surgery_cli import surgery
+    from surgery_cli.cli.rendering import inspection
+
+    with progress(output) as listener:
+        found = surgery.inspect(
+            checkpoint,
+            tuple(at or ()),
+            step=step,
+            item=item,
+            params=params,
+            stats=stats,
+            digests=digests,
+            optimizer=optimizer,
+            listener=listener,
+        )
+    print_document(found, output, partial(inspection.render, depth=depth))
+    return 0

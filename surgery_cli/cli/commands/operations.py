@@ -1,0 +1,38 @@
+"""The commands `operations` and `schema`: what plans may say."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from surgery_cli.cli.terminal.printing import print_json
+from surgery_cli.settings.declaration import Group, setting
+
+
+def operations(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One operation, with all its fields.")
+    ] = None,
+    *,
+    json: Annotated[bool, setting("Print one JSON document.", Group.OUTPUT)] = False,
+) -> int:
+    """List the operations, or the fields and an example of one."""
+    from surgery_cli.cli.rendering import operations
+    from surgery_cli.cli.rendering.page import page_on
+
+    described = operations.described(name)
+    if json:
+        print_json({"schema_version": 1, "operations": described})
+    else:
+        operations.render(described, page_on(sys.stdout), is_whole=name is not None)
+    return 0
+
+
+def schema() -> int:
+    """Print the JSON Schema of the plan file, for editors."""
+    from surgery_cli import plan
+
+    print_json(plan.schema())
+    return 0

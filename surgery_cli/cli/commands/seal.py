@@ -1,0 +1,51 @@
+"""The command `seal`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from surgery_cli.cli.options.arguments import Checkpoint, Output
+from surgery_cli.cli.terminal.printing import print_report, progress
+from surgery_cli.inputs.addresses import written_address
+from surgery_cli.settings.declaration import Group, setting
+from surgery_cli.settings.shared import Item, Step
+
+
+def seal(
+    checkpoint: Checkpoint,
+    *,
+    to: Annotated[
+        str | None,
+        setting(
+            "Write the record there, not into CKPT.",
+            Group.WRITE,
+            metavar="FILE",
+            parser=written_address,
+        ),
+    ] = None,
+    anew: Annotated[
+        bool, setting("Record what is there, where an earlier digest does not hold.", Group.WRITE)
+    ] = False,
+    step: Step = None,
+    item: Item = None,
+    output: Output,
+) -> int:
+    """Record digests of all leaves and of every file: `verify` then finds every change of any byte.
+
+    One file is added or replaced, and no data is touched: `surgery.json` beside the data, or `--to FILE`.
+    """
+    from surgery_cli import surgery
+    from surgery_cli.cli.rendering import seal
+
+    with progress(output) as listener:
+        found = surgery.seal(
+            checkpoint,
+            step=step,
+            item=item,
+            to=None if to is None else Path(to),
+            anew=anew,
+            listener=listener,
+        )
+    print_report(found, output, seal.render, consequences=found.notes)
+    return 0

@@ -1,0 +1,47 @@
+"""All commands: those of this room by their names, and one for every operation."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from surgery_cli.cli.commands.apply import apply
+from surgery_cli.cli.commands.clean import clean
+from surgery_cli.cli.commands.compact import compact
+from surgery_cli.cli.commands.diff import diff
+from surgery_cli.cli.commands.edits import edit_command
+from surgery_cli.cli.commands.inspect import inspect
+from surgery_cli.cli.commands.operations import operations as show_operations
+from surgery_cli.cli.commands.operations import schema
+from surgery_cli.cli.commands.plan import plan
+from surgery_cli.cli.commands.probe import probe
+from surgery_cli.cli.commands.seal import seal
+from surgery_cli.cli.commands.verify import verify
+from surgery_cli.cli.options.parameters import Command, with_options
+from surgery_cli.cli.rendering.spelling import example_command
+from surgery_cli.operations.table import operations
+
+COMMANDS: Final[dict[str, tuple[Command, str]]] = {
+    "inspect": (inspect, "surgery inspect runs/mnist 'params/**' --stats"),
+    "plan": (plan, "surgery plan runs/mnist head.yaml --set by=0.5"),
+    "apply": (apply, "surgery apply runs/mnist runs/mnist-edited head.yaml"),
+    "diff": (diff, "surgery diff runs/mnist runs/mnist-edited --rtol 1e-6"),
+    "verify": (verify, "surgery verify runs/mnist-edited --like runs/mnist"),
+    "seal": (seal, "surgery seal runs/mnist@1000"),
+    "probe": (
+        probe,
+        "surgery probe runs/mnist --model train.py:CNN --input 'float32[8,28,28,1]'",
+    ),
+    "compact": (compact, "surgery compact runs/edited runs/small"),
+    "clean": (clean, "surgery clean runs/mnist-edited"),
+    "operations": (show_operations, "surgery operations normalize"),
+    "schema": (schema, "surgery schema > surgery.schema.json"),
+}
+"""The commands that are no single edit, each with an example."""
+
+
+def command_of(name: str) -> tuple[Command, str]:
+    """The command of that name under the signature that Typer reads, with an example."""
+    if name in COMMANDS:
+        command, example = COMMANDS[name]
+        return with_options(command), example
+    return edit_command(name), example_command(operations()[name])

@@ -1,0 +1,68 @@
+"""The command `verify`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from surgery_cli.cli.formats.files import OutputTo, output_files, write_files
+from surgery_cli.cli.options.arguments import Checkpoint, Output
+from surgery_cli.cli.terminal.printing import print_document, progress, saying
+from surgery_cli.inputs.addresses import checkpoint_address, local_address
+from surgery_cli.settings.declaration import Group, setting
+from surgery_cli.settings.shared import Item, LikeInit, Step
+
+
+def verify(
+    checkpoint: Checkpoint,
+    *,
+    like: Annotated[
+        str | None,
+        setting(
+            "Compare structure and dtypes with OTHER.",
+            Group.CHECK,
+            metavar="OTHER",
+            parser=checkpoint_address,
+        ),
+    ] = None,
+    like_init: LikeInit = None,
+    like_manifest: Annotated[
+        str | None,
+        setting(
+            "Compare with `inspect --digests --json`.",
+            Group.CHECK,
+            metavar="FILE",
+            parser=local_address,
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, setting("Leaves without a digest on record are a failure.", Group.CHECK)
+    ] = False,
+    allow_non_finite: Annotated[bool, setting("NaN is no finding.", Group.CHECK)] = False,
+    step: Step = None,
+    item: Item = None,
+    output_to: OutputTo = (),
+    output: Output,
+) -> int:
+    """Read every byte and check it against the digests on record; exit code 1 on a finding."""
+    from surgery_cli import surgery
+    from surgery_cli.cli.rendering import verdict
+
+    files = output_files(output_to, "verify", checkpoint, *([like] if like else []))
+    with progress(output) as listener:
+        found = surgery.verify(
+            checkpoint,
+            step=step,
+            item=item,
+            like=like,
+            like_init=like_init,
+            like_manifest=None if like_manifest is None else Path(like_manifest),
+            allow_non_finite=allow_non_finite,
+            listener=listener,
+            say=saying(output),
+        )
+    write_files(found, files)
+    if output.json or not output.quiet:
+        print_document(found, output, partial(verdict.render, strict=strict))
+    return 0 if found.agrees and not (strict and found.unchecked) else 1

@@ -1,0 +1,1 @@
+"""Settings as what is typed: arguments, options, completion and help."""

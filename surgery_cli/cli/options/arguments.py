@@ -1,0 +1,80 @@
+"""The arguments that commands share, and how a command speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from surgery_cli.cli.options.completion import complete_checkpoint, complete_leaf
+from surgery_cli.inputs.addresses import (
+    LocalAddress,
+    checkpoint_address,
+    local_address,
+    written_address,
+)
+from surgery_cli.settings.declaration import Group, setting
+
+
+def directory(metavar: str, help: str, parser: Callable[[str], LocalAddress]) -> Any:
+    """The argument of a command that names a directory; the shell completes it."""
+    return typer.Argument(
+        metavar=metavar,
+        help=help,
+        autocompletion=complete_checkpoint,
+        show_default=False,
+        parser=parser,
+    )
+
+
+Source = Annotated[
+    LocalAddress,
+    directory("SRC", "The checkpoint to edit; `ROOT@N` is step N of a root.", checkpoint_address),
+]
+Destination = Annotated[
+    LocalAddress, directory("DST", "Where the new checkpoint appears.", written_address)
+]
+Checkpoint = Annotated[
+    LocalAddress,
+    directory("CKPT", "The checkpoint; `ROOT@N` is step N of a root.", checkpoint_address),
+]
+Patterns = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[AT]...",
+        help="Patterns of leaves: `params/Dense_*`, `**/kernel`; all leaves if left out.",
+        autocompletion=complete_leaf,
+        show_default=False,
+    ),
+]
+PlanFile = Annotated[
+    LocalAddress,
+    typer.Argument(
+        parser=local_address,
+        metavar="PLAN",
+        help="The plan: .yaml, .toml or .json; `-` is standard input.",
+        show_default=False,
+    ),
+]
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command speaks."""
+
+    json: Annotated[bool, setting("Print one JSON document and nothing else.", Group.OUTPUT)] = (
+        False
+    )
+    quiet: Annotated[
+        bool,
+        setting(
+            "No progress, no report; what `inspect` and `plan` show stays. What a run assumed, or did beyond what was"
+            " typed, is still said on standard error.",
+            Group.OUTPUT,
+            option="--quiet -q",
+        ),
+    ] = False
+    verbose: Annotated[
+        bool, setting("List single leaves.", Group.OUTPUT, option="--verbose -v")
+    ] = False

@@ -1,0 +1,51 @@
+"""How the help of a command looks: its arguments, its options in named groups, an example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from typer.core import TyperArgument, TyperCommand
+
+from surgery_cli.settings.declaration import Group
+
+if TYPE_CHECKING:
+    from typer._click.core import Context
+    from typer._click.formatting import HelpFormatter
+
+_WIDEST: int = 30
+"""The widest name of an option that its description stands beside."""
+
+
+class GroupedHelp(TyperCommand):
+    """A command whose help says arguments as the documentation does, options by group, and its epilog as an example."""
+
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
+        return [*(str(p.metavar) for p in self._arguments(ctx)), "[OPTIONS]"]
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        arguments = [(str(p.metavar), p.help or "") for p in self._arguments(ctx)]
+        groups = list(self._groups(ctx))
+        width = min(_WIDEST, max(len(name) for _, rows in groups for name, _ in rows))
+        for title, rows in [("Arguments", arguments), *groups]:
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl([(name.ljust(width), text) for name, text in rows], _WIDEST)
+
+    def _groups(self, ctx: Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """The options of every group, in the order of the groups; `--help` is the last one."""
+        options = [p for p in self.get_params(ctx) if p.param_type_name == "option"]
+        for group in Group:
+            own = [
+                p
+                for p in options
+                if (getattr(p, "rich_help_panel", None) or Group.OUTPUT.value) == group.value
+            ]
+            yield group.value, [row for p in own if (row := p.get_help_record(ctx)) is not None]
+
+    def _arguments(self, ctx: Context) -> list[TyperArgument]:
+        return [p for p in self.get_params(ctx) if isinstance(p, TyperArgument)]
+
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        with formatter.section("Example"):
+            formatter.write(f"  {self.epilog}\n")

@@ -1,0 +1,147 @@
+"""Settings as the options of a command: what Typer reads, and what was given as values again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, Literal
+
+import msgspec
+import typer
+from msgspec import inspect as types
+
+from surgery_cli.settings.declaration import Group, Setting, settings_of
+
+Command = Callable[..., int]
+
+
+def with_options(command: Command, own: Iterable[inspect.Parameter] = ()) -> Command:
+    """``command`` under the signature that Typer reads; ``own`` are further parameters of it.
+
+    A parameter whose type is a struct of settings becomes the options of its fields; one that is itself a setting
+    becomes an option; arguments stay.
+    """
+    structs, single, plain = {}, [], []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        if _is_struct(parameter.annotation):
+            structs[parameter.name] = parameter.annotation
+        elif any(
+            isinstance(m, msgspec.Meta) for m in getattr(parameter.annotation, "__metadata__", ())
+        ):
+            single.append(_as_field(parameter))
+        elif parameter.kind is not parameter.VAR_KEYWORD:
+            plain.append(parameter)
+    alone = msgspec.defstruct("Own", single, kw_only=True)
+
+    def wrapped(**given: Any) -> int:
+        made = {name: _made(kind, given) for name, kind in structs.items()}
+        of_single = _made(alone, given)
+        made |= {name: getattr(of_single, name) for name in alone.__struct_fields__}
+        return command(**given, **made)
+
+    parameters = [
+        *plain,
+        *own,
+        *options_of(alone),
+        *(p for k in structs.values() for p in options_of(k)),
+    ]
+    wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapped
+
+
+def options_of(kind: type[msgspec.Struct]) -> Iterator[inspect.Parameter]:
+    """The options of a struct of settings and of the structs in it, its own before those that it inherits."""
+    from surgery_cli.plan.fields import alternatives_of, fields_of
+
+    for field in sorted(
+        fields_of(kind), key=lambda field: field.attribute not in kind.__annotations__
+    ):
+        alternatives = alternatives_of(kind, field.name)
+        if isinstance(alternatives[0], types.StructType):
+            yield from options_of(alternatives[0].cls)
+            continue
+        declared = settings_of(kind).get(field.attribute)
+        if declared is None:
+            continue
+        is_repeatable = field.is_list or field.is_mapping
+        typed: Any = _typed(declared, field.choices, alternatives)
+        default = (
+            field.default
+            if isinstance(field.default, bool | int | float)
+            else field.default or None
+        )
+        yield option(
+            field.attribute,
+            declared.option,
+            list[typed] if is_repeatable else bool if field.is_flag else typed,
+            group=declared.group,
+            help=field.description,
+            required=field.required,
+            default=declared.default or (None if is_repeatable else default),
+            metavar=declared.metavar or "|".join(field.choices) or None,
+            parser=declared.parser,
+            min=declared.least,
+        )
+
+
+def option(
+    name: str,
+    spelled: str,
+    typed: Any,
+    *,
+    group: Group,
+    required: bool,
+    default: Any,
+    **described: Any,
+) -> inspect.Parameter:
+    """An option as a parameter that Typer reads."""
+    declared = typer.Option(*spelled.split(), rich_help_panel=group.value, **described)
+    if required:
+        return parameter(name, Annotated[typed, declared])
+    annotation = typed if typed is bool else typed | None
+    return parameter(name, Annotated[annotation, declared], default=default)
+
+
+def parameter(name: str, annotation: Any, **default: Any) -> inspect.Parameter:
+    """A parameter of a command, given by its name."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, **default)
+
+
+def _typed(declared: Setting, choices: tuple[str, ...], alternatives: list[types.Type]) -> Any:
+    """What Typer makes of each text that is given; text where the setting reads it by itself."""
+    if declared.read is not None:
+        return str
+    if choices:
+        return Literal[choices]
+    numbers: dict[type[types.Type], type] = {types.IntType: int, types.FloatType: float}
+    return next((numbers[type(part)] for part in alternatives if type(part) in numbers), str)
+
+
+def _made(kind: type[msgspec.Struct], given: dict[str, Any]) -> Any:
+    """The struct of what was ``given``, which is taken out of there."""
+    from surgery_cli.plan.fields import alternatives_of, fields_of
+
+    values = {}
+    for field in fields_of(kind):
+        described = alternatives_of(kind, field.name)[0]
+        if isinstance(described, types.StructType):
+            values[field.attribute] = _made(described.cls, given)
+        elif (declared := settings_of(kind).get(field.attribute)) is not None:
+            value = given.pop(field.attribute)
+            if value is None or value == []:
+                continue
+            value = tuple(value) if isinstance(value, list) else value
+            values[field.attribute] = value if declared.read is None else declared.read(value)
+    return kind(**values)
+
+
+def _as_field(parameter: inspect.Parameter) -> tuple[str, Any] | tuple[str, Any, Any]:
+    if parameter.default is parameter.empty:
+        return parameter.name, parameter.annotation
+    return parameter.name, parameter.annotation, parameter.default
+
+
+def _is_struct(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)

@@ -1,0 +1,85 @@
+"""Signals that ask a command to end: exceptions while it works, and what is said at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Final
+
+struck: Final[list[BaseException]] = []
+"""The signal that asked this command to end."""
+
+_PATIENCE_SECONDS: Final = 1.0
+_STOPPING: Final = "stopping: what is in work now is finished first; nothing will be left behind"
+
+
+class Terminated(BaseException):
+    """A signal asked the program to end; raised, so that whatever was begun is cleaned up."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def say_ended(how: str) -> None:
+    """Say what stands after a signal: nothing, or a destination that was whole before the signal came.
+
+    A second signal is passed over: the first one is being obeyed.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        from surgery_cli.cli.rendering.words import escaped
+        from surgery_cli.store.write.staging import aftermath
+
+        sys.stderr.write(escaped(f"{how}; {aftermath()}") + "\n")
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+@contextlib.contextmanager
+def caught() -> Iterator[None]:
+    """While the block runs, a request to end is an exception, so that whatever was begun is cleaned up.
+
+    Where that takes longer than a moment, it is said: a block that is being computed or written cannot be cut short.
+    """
+
+    def end(number: int, _: FrameType | None) -> None:
+        if says_so:
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_SECONDS)
+        struck.append(KeyboardInterrupt() if number == signal.SIGINT else Terminated(number))
+        raise struck[-1]
+
+    struck.clear()
+    replaced = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        # `nohup` has SIGHUP ignored, and so it stays
+        if (handler := signal.getsignal(number)) in (signal.SIG_DFL, signal.default_int_handler)
+    }
+    says_so = signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+    if says_so:
+        signal.signal(signal.SIGALRM, _say_stopping)
+    for number in replaced:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in replaced.items():
+            signal.signal(number, handler)
+        if says_so:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def _say_stopping(_: int, __: FrameType | None) -> None:
+    """Say, in the middle of whatever the main thread does, why the program has not ended yet."""
+    # over a bar, if one is drawn; what is being written at this moment, or was closed, is let be
+    start = "\r\x1b[K" if sys.stderr.isatty() else ""
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        sys.stderr.write(f"{start}{_STOPPING}\n")
+        sys.stderr.flush()

@@ -1,0 +1,41 @@
+"""Numbers as people write them: decimals, and quotients such as `1/3`."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from surgery_cli.errors import PlanError
+
+FLOAT: Final = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+LONGEST_NUMBER: Final = 1000
+FRACTION: Final = rf"{FLOAT}\s*/\s*{FLOAT}"
+_FRACTION: Final = re.compile(rf"\s*({FLOAT})\s*/\s*({FLOAT})\s*")
+
+
+def fraction(text: str) -> float | None:
+    """The value of `1/3`, rounded once; None for other text.
+
+    >>> fraction("1/3") == 1 / 3, fraction("-2.5 / 1e-3"), fraction("runs/3")
+    (True, -2500.0, None)
+
+    Raises:
+        PlanError: it divides by 0, or no float holds the quotient.
+    """
+    found = _FRACTION.fullmatch(text) if len(text) <= LONGEST_NUMBER else None
+    if found is None:
+        return None
+    from fractions import Fraction  # nothing else at start-up needs it
+
+    exponents = [int(e) for e in re.findall(r"[eE]([-+]?[0-9]+)", text)]
+    try:
+        if any(abs(exponent) > 999 for exponent in exponents):  # exact digits would fill the memory
+            raise OverflowError
+        return float(Fraction(found[1]) / Fraction(found[2]))
+    except (ZeroDivisionError, OverflowError) as error:
+        is_zero = isinstance(error, ZeroDivisionError)
+        raise PlanError(
+            f"'{text}' is no number",
+            why="it divides by 0" if is_zero else "it is beyond what a float64 holds",
+            fix="write a number, such as `1/3` or `0.5`",
+        ) from None

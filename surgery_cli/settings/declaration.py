@@ -1,0 +1,76 @@
+"""How a setting is declared: as a field of a struct, with what its option, its key in plans and the docs say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache
+from typing import Any, Final, NamedTuple, get_args, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+_KEY: Final = "setting"
+
+
+class Group(Enum):
+    """What options are shown under in a command's help, in this order."""
+
+    EDIT = "What to edit"
+    RUN = "What to run"
+    REMOVE = "What to remove"
+    SHOW = "What to show"
+    COMPARE = "What to compare"
+    CHECKPOINT = "Which checkpoint"
+    OPTIMIZER = "Optimizer state"
+    WRITE = "Writing"
+    CHECK = "Checking"
+    CALL = "How your model is called"
+    OUTPUT = "Output"
+
+
+class Setting(NamedTuple):
+    """How a setting is typed.
+
+    ``option`` are its names, by default the field's own. ``parser`` reads one text and may refuse it as a usage error;
+    ``read`` makes the value of everything that was given. ``default`` is the text that stands for the field's default,
+    ``least`` the smallest number that the option takes. Without the setting ``needs`` it would say nothing.
+    """
+
+    group: Group
+    option: str = ""
+    metavar: str = ""
+    parser: Callable[[str], Any] | None = None
+    read: Callable[[Any], Any] | None = None
+    default: str | None = None
+    least: int | None = None
+    needs: str = ""
+
+
+def setting(description: str, group: Group, **typed: Any) -> Meta:
+    """The mark of a field that is a setting; ``typed`` are the other fields of ``Setting``."""
+    return Meta(description=description, extra={_KEY: Setting(group, **typed)})
+
+
+@cache
+def settings_of(kind: type[msgspec.Struct]) -> Mapping[str, Setting]:
+    """The settings among the fields of a struct, by the fields' names."""
+    found = {}
+    for name, annotation in get_type_hints(kind, include_extras=True).items():
+        for mark in get_args(annotation):
+            extra = (isinstance(mark, Meta) and mark.extra) or {}
+            if _KEY in extra:
+                declared: Setting = extra[_KEY]
+                option = declared.option or "--" + name.replace("_", "-")
+                found[name] = declared._replace(option=option)
+    return found
+
+
+def given(settings: msgspec.Struct) -> Mapping[str, Setting]:
+    """The settings that say something else than they do by default."""
+    defaults = type(settings)()
+    return {
+        name: declared
+        for name, declared in settings_of(type(settings)).items()
+        if getattr(settings, name) != getattr(defaults, name)
+    }
