@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -108,7 +109,7 @@ FAR_FROM_START: Final = Assumption(
 
 
 def seen_at(gradients: Mapping[float, bool], params: Mapping[float, bool]) -> Assumption | None:
-    """A script's optimizer was tried out: at which sizes of gradients and of params a power held.
+    """An optimizer was tried out: at which sizes of gradients and of params a power held.
 
     >>> seen_at({1e-3: True, 1.0: True}, {1e-5: False, 1.0: True}).unless
     ('one of params of about 1e-05, where a floor of a scale, an epsilon or decay is felt',)
@@ -132,7 +133,10 @@ def seen_at(gradients: Mapping[float, bool], params: Mapping[float, bool]) -> As
 
 
 def _sizes(held: Mapping[float, bool], which: bool) -> list[str]:
-    return [f"{size:g}" for size, holds in held.items() if holds is which]
+    """The sizes at which it held, or did not: neighbours as the range that they are."""
+    groups = (list(group) for _, group in groupby(sorted(held.items()), lambda one: one[1]))
+    ranges = ((group[0][0], group[-1][0]) for group in groups if group[0][1] is which)
+    return [f"{a:g}" if a == b else f"{a:g} to {b:g}" for a, b in ranges]
 
 
 def together(every: Iterable[Assumption | None]) -> Assumption | None:

@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple
 
 from surgery_cli.optimizer.slots import Fading
-from surgery_cli.script.trial_runs import Leaves, Trial, numbers_of
+from surgery_cli.script.trial_runs import Leaves, Trial, Values, numbers_of
 from surgery_cli.tree.paths import LeafPath
 
 _STEPS: Final = 64
@@ -33,12 +33,13 @@ class Started(NamedTuple):
     because: str = ""
     steps: int = 0
 
-    def left(self, state: Leaves) -> float:
-        """What is left in a state of the trial."""
+    def left(self, states: Leaves) -> Values:
+        """What is left in states of the trial: a number, or one for each state, [sizes, runs]."""
         if not self.fadings:
             return self.fresh
         fading = self.fadings[0]
-        return self.fresh * math.pow(fading.decay, float(state[fading.clock].flat[0]))
+        counts = states[fading.clock]
+        return self.fresh * fading.decay ** counts.reshape(counts.shape[:2])
 
 
 def tried_starts(trial: Trial, fresh: Mapping[LeafPath, float]) -> dict[LeafPath, Started]:

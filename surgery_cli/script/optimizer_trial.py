@@ -21,7 +21,7 @@ from surgery_cli.script.slot_powers import (
     measured_above_starts,
     seen_in,
 )
-from surgery_cli.script.trial_runs import STEPS, Runs, Sizes, Trial, param_of
+from surgery_cli.script.trial_runs import STEPS, Trial, Values, param_of
 from surgery_cli.tree.paths import LeafPath
 
 
@@ -145,15 +145,15 @@ def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
 
     with jax.default_device(jax.devices("cpu")[0]):
         trial = Trial(optimizer.transformation, optimizer.params)
-        first = trial.runs(USUAL[0])
-        fresh = {path: _fresh(path, first) for path in first.plain.last}
+        first = trial.runs(USUAL[0].cross)
+        fresh = {path: _fresh(starts) for path, starts in first.first.items()}
         started = {path: value for path, value in fresh.items() if value and _is_slot(path, trial)}
         found = {
             path: _measured(path, trial, STEPS, is_beside_start=bool(started))
             for path in fresh
             if path not in started
         }
-        waiting = [p for p, one in found.items() if one.power is None and _is_idle(p, first)]
+        waiting = [p for p, one in found.items() if one.power is None and not first.last[p].any()]
         later = trial.first_step_with(waiting)
         if later is not None:
             found.update((path, _measured(path, trial, later)) for path in waiting)
@@ -165,10 +165,6 @@ def _is_slot(path: LeafPath, trial: Trial) -> bool:
     return param_of(path, trial.params) is not None
 
 
-def _is_idle(path: LeafPath, runs: Runs) -> bool:
-    return not runs.plain.last[path].any()
-
-
 def _measured(
     path: LeafPath, trial: Trial, steps: int, *, is_beside_start: bool = False
 ) -> Measured:
@@ -176,28 +172,29 @@ def _measured(
 
     ``is_beside_start``: another slot starts elsewhere, so that a power may hold for as long as that start is felt.
     """
-    fresh = _fresh(path, trial.runs(USUAL[0], steps))
+    fresh = _fresh(trial.runs(USUAL[0].cross, steps).first[path])
     param = param_of(path, trial.params)
     if param is None:
         return Measured(None, False, fresh, "it belongs to no param alone")
-
-    def at(sizes: Sizes) -> Measured:
-        return seen_in(path, param, trial.runs(sizes, steps))
-
-    usual = next((sizes for sizes in USUAL if at(sizes).power is not None), None)
-    if usual is None:  # what holds under the largest gradients alone is as good as nothing
-        return Measured(None, False, fresh, at(USUAL[0]).because)
-    one = held_at(usual, fresh, at)
-    if one.assumed and is_beside_start:
+    because = ""
+    for usual in USUAL:
+        seen = seen_in(path, param, usual.cross, trial.runs(usual.cross, steps))
+        one = seen[usual]
+        if one is not None and one.power is not None:
+            break
+        because = because or (one.because if one is not None else "")
+    else:  # what holds under the largest gradients alone is as good as nothing
+        return Measured(None, False, fresh, because)
+    held = held_at(usual, fresh, seen)
+    if held.assumed and is_beside_start:
         because = "how it follows hangs on a start, which is not zero, of slots before it"
         return Measured(None, False, fresh, because)
-    return one
+    return held
 
 
-def _fresh(path: LeafPath, runs: Runs) -> float | None:
+def _fresh(starts: Values) -> float | None:
     """The initial value, where it is one number whatever the params are."""
-    starts = [run.first[path] for run in (runs.plain, *runs.numbers)]
-    if not starts[0].size:
+    if not starts.size:
         return None
-    first = float(starts[0].flat[0])
-    return first if all((start == first).all() for start in starts) else None
+    first = float(starts.flat[0])
+    return first if (starts == first).all() else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -15,10 +16,11 @@ from surgery_cli.script.trial_runs import (
     GRADIENTS,
     PARAMS,
     STEPS,
-    Run,
+    Leaves,
     Runs,
     Sizes,
     Trial,
+    Values,
     param_of,
 )
 from surgery_cli.tree.paths import LeafPath
@@ -27,6 +29,8 @@ USUAL: Final = (Sizes(1e-3), Sizes(1.0))
 """At one of these a power must hold: where clips rest, or where no epsilon and no decay is felt."""
 _POWERS: Final = (-1, -2, 0, 1, 2)
 _MIXED: Final = "what is left of its start depends on the gradients (as in Yogi), or they are clipped or decayed"
+_NO_VALUES: Final = "it stayed zero, or did not stay finite"
+_NO_POWER: Final = "it follows no power of a factor of its own param alone"
 _TOLERANCE: Final = 2e-3
 """How far a slot may lie from what its power makes of it, relative."""
 
@@ -65,24 +69,27 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 _NO_RULE: Final = (None, False)
+_LEAST: Final = 1e-2
+"""Params of a model may be of any size from here on."""
+
+Seen: TypeAlias = Mapping[Sizes, Measured | None]
+"""What runs of each size show of a slot; None where they show nothing."""
 
 
-def held_at(usual: Sizes, fresh: float | None, at: Callable[[Sizes], Measured | None]) -> Measured:
-    """A power that holds at ``usual``, and at which other sizes. ``at`` says what is seen there; None if nothing is."""
-    rule = (at(usual) or Measured(*_NO_RULE, None)).rule
-    by_gradients = {size: at(usual._replace(gradients=size)) for size in GRADIENTS}
-    by_params = {size: at(usual._replace(params=size)) for size in PARAMS}
-    rules = {one.rule for one in (by_params[size] for size in PARAMS[1:]) if one is not None} - {
-        _NO_RULE
-    }
-    if rules != {rule}:  # params of a model may be of any of these sizes
+def held_at(usual: Sizes, fresh: float | None, seen: Seen) -> Measured:
+    """A power that holds at ``usual``, and at which other sizes (see ``Sizes.cross``)."""
+    rule = (seen[usual] or Measured(*_NO_RULE, None)).rule
+    by_gradients = {size: seen[usual._replace(gradients=size)] for size in GRADIENTS}
+    by_params = {size: seen[usual._replace(params=size)] for size in PARAMS}
+    rules = {one.rule for size, one in by_params.items() if one is not None and size >= _LEAST}
+    if rules - {_NO_RULE} != {rule}:
         return Measured(None, False, fresh, "its power depends on how large the params are")
-    seen = [one for one in (*by_gradients.values(), *by_params.values()) if one is not None]
+    shown = [one for one in (*by_gradients.values(), *by_params.values()) if one is not None]
     axes = (
         {size: one.rule == rule for size, one in every.items() if one is not None}
         for every in (by_gradients, by_params)
     )
-    per_leaf = any(one.is_per_leaf for one in seen)
+    per_leaf = any(one.is_per_leaf for one in shown)
     return Measured(*rule, fresh, is_per_leaf=per_leaf, assumed=seen_at(*axes))
 
 
@@ -101,14 +108,14 @@ def measured_above_starts(
         if path not in known
     }
     steps = max([STEPS, *(one.steps for one in known.values())])
-    near = {
-        size * times
-        for start in {abs(one.fresh) for one in known.values()}
+    near = [
+        Sizes(size * times)
+        for start in sorted({abs(one.fresh) for one in known.values()})
         for size in (math.sqrt(start), start)
         for times in (1.0, 10.0)
-    }
+    ]
     for path, start in known.items():
-        one = _above_start(path, trial, start, steps, sorted(near))
+        one = _above_start(path, trial, start, steps, near)
         found[path] = (
             msgspec.structs.replace(one, stays=start.stays, fadings=start.fadings)
             if one.power is not None
@@ -118,69 +125,104 @@ def measured_above_starts(
 
 
 def _above_start(
-    path: LeafPath, trial: Trial, start: Started, steps: int, near: Sequence[float]
+    path: LeafPath, trial: Trial, start: Started, steps: int, near: Sequence[Sizes]
 ) -> Measured:
     """What is seen of one slot beside its start, in the runs of all sizes that show it."""
+    nothing = Measured(None, False, start.fresh)
     param = param_of(path, trial.params)
-
-    def at(sizes: Sizes) -> Measured | None:
-        runs = trial.runs(sizes, steps)
-        return seen_in(path, param, runs, start) if param and _shows(path, runs, start) else None
-
+    if param is None:
+        return nothing
     # what a start hides at usual gradients, larger ones show
-    tried = (*USUAL, *map(Sizes, near), Sizes(GRADIENTS[-1]))
-    seen = {sizes: one for sizes in tried if (one := at(sizes)) is not None}
-    usual = next((sizes for sizes, one in seen.items() if one.power is not None), None)
-    if usual is None or any(seen.get(Sizes(n), seen[usual]).rule != seen[usual].rule for n in near):
-        return Measured(None, False, start.fresh)
-    return held_at(usual, start.fresh, at)
+    sizes = (*USUAL, *near, Sizes(GRADIENTS[-1]))
+    seen = seen_in(path, param, sizes, trial.runs(sizes, steps), start)
+    told = {size: one for size in sizes if (one := seen[size]) is not None}
+    usual = next((size for size, one in told.items() if one.power is not None), None)
+    if usual is None or {told[n].rule for n in near if n in told} - {told[usual].rule}:
+        return nothing
+    cross = usual.cross
+    return held_at(usual, start.fresh, seen_in(path, param, cross, trial.runs(cross, steps), start))
 
 
-def _shows(path: LeafPath, runs: Runs, start: Started) -> bool:
-    """True if what a slot gathers can be told from what is left of its start."""
-    left = start.left(runs.plain.last)
-    gathered = abs(runs.plain.last[path] - left)
-    return bool(gathered.size and (gathered >= 100 * _noise(left)).all())
-
-
-def _noise(left: float) -> float:
-    """By how much rounding may move a slot that holds this much of its start."""
-    return 16 * 2.0**-24 * abs(left)
-
-
-def seen_in(path: LeafPath, param: LeafPath, runs: Runs, start: Started | None = None) -> Measured:
-    """What the runs with gradients of one size show."""
-    import numpy as np
-
-    base = runs.plain.last[path] - (start.left(runs.plain.last) if start else 0.0)
-    if not base.size or not base.all() or not np.isfinite(base).all():
-        return Measured(None, False, None, "it stayed zero, or did not stay finite")
-    for power in _POWERS:
-        for is_even in (False, True):
-            rule = power, is_even
-            if all(_follows(path, param, rule, base, run, start) for run in runs.numbers):
-                whole = all(_follows(path, param, rule, base, run, start) for run in runs.arrays)
-                return Measured(power, is_even, None, is_per_leaf=not whole)
-    return Measured(None, False, None, "it follows no power of a factor of its own param alone")
-
-
-def _follows(
+def seen_in(
     path: LeafPath,
     param: LeafPath,
-    rule: tuple[int, bool],
-    base: Any,
-    run: Run,
-    start: Started | None,
-) -> bool:
-    """True if the slot is what the power makes of it; one of another shape than its param follows no array."""
+    sizes: Sequence[Sizes],
+    runs: Runs,
+    start: Started | None = None,
+) -> dict[Sizes, Measured | None]:
+    """What the runs of each size show; None where what a slot gathers cannot be told from what is left of its start."""
     import numpy as np
 
-    power, is_even = rule
-    factor = run.factors[param].astype(np.float64)
-    if factor.ndim and factor.shape != base.shape:
-        return False
-    left = start.left(run.last) if start else 0.0
-    scale = np.abs(factor) ** power
-    wanted = base * scale * (1 if is_even else np.sign(factor))
-    most = _TOLERANCE * np.abs(wanted) + _noise(left) * (1 + scale)
-    return bool((np.abs(run.last[path] - left - wanted) <= most).all())
+    slots = _gathered(runs.last, path, start)
+    factors = runs.factors(param, slots.shape)
+    shows, moves = slots.shows(), slots.moves()
+    found: dict[Sizes, Measured | None] = {
+        size: Measured(*_NO_RULE, None, _NO_POWER if moves[n] else _NO_VALUES) if shows[n] else None
+        for n, size in enumerate(sizes)
+    }
+    is_open = shows & moves
+    for power, is_even in product(_POWERS, (False, True)):
+        holds = is_open & slots.follow(power, is_even, factors.numbers, 1)
+        if not holds.any():
+            continue
+        is_open &= ~holds
+        by_element = factors.arrays is not None and slots.follow(
+            power, is_even, factors.arrays, 1 + len(factors.numbers)
+        )
+        whole = np.broadcast_to(~np.asarray(by_element), holds.shape)
+        for n in np.flatnonzero(holds).tolist():
+            found[sizes[n]] = Measured(power, is_even, None, is_per_leaf=bool(whole[n]))
+    return found
+
+
+def _gathered(states: Leaves, path: LeafPath, start: Started | None) -> _Gathered:
+    import numpy as np
+
+    values = states[path]
+    left = np.broadcast_to(start.left(states) if start else 0.0, values.shape[:2])
+    left = left.reshape(*left.shape, *(1 for _ in values.shape[2:]))
+    return _Gathered(values - left, left)
+
+
+class _Gathered(NamedTuple):
+    """What a slot holds beside what is ``left`` of its start: [sizes, runs, the slot's shape], the first run plain."""
+
+    values: Values
+    left: Values
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The slot's own."""
+        return tuple(self.values.shape[2:])
+
+    def shows(self) -> Values:
+        """Whether the plain values stand out from what rounding does to the start: [sizes]."""
+        return _all(abs(self.values[:, 0]) >= 100 * _noise(self.left[:, 0]))
+
+    def moves(self) -> Values:
+        """Whether there are plain values, none of them zero and all finite: [sizes]."""
+        import numpy as np
+
+        plain = self.values[:, 0]
+        return _all(np.isfinite(plain) & (plain != 0)) & bool(plain.size)
+
+    def follow(self, power: int, is_even: bool, factors: Values, first: int) -> Values:
+        """Whether the runs from ``first`` on are what a power of their factors makes of the plain one: [sizes]."""
+        import numpy as np
+
+        own = slice(first, first + len(factors))
+        scale = abs(factors) ** power
+        with np.errstate(invalid="ignore"):  # what did not stay finite follows nothing
+            wanted = self.values[:, :1] * scale * (1 if is_even else np.sign(factors))
+            most = _TOLERANCE * abs(wanted) + _noise(self.left[:, own]) * (1 + scale)
+            return _all(abs(self.values[:, own] - wanted) <= most)
+
+
+def _all(values: Values) -> Values:
+    """Whether all is true, by the first axis."""
+    return values.reshape(len(values), -1).all(axis=1)
+
+
+def _noise(left: Values) -> Values:
+    """By how much rounding may move a slot that holds this much of its start."""
+    return 16 * 2.0**-24 * abs(left)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import cycle, islice
 from typing import Any, Final, NamedTuple
 
 from surgery_cli.script.pytrees import plain_path, stored_leaves
 from surgery_cli.tree.paths import LeafPath
 
-GRADIENTS: Final = (1e-6, 1e-3, 1.0, 1e3)
-"""Sizes of gradients: where a clip rests and where it acts, where an epsilon is felt and where it is not."""
-PARAMS: Final = (1e-5, 1e-2, 1.0, 1e2)
+
+def _half_decades(first: int, last: int) -> tuple[float, ...]:
+    """10**first, 3 * 10**first and so on to 10**last."""
+    return (*(float(f"{n}e{power}") for power in range(first, last) for n in (1, 3)), 10.0**last)
+
+
+GRADIENTS: Final = _half_decades(-6, 3)
+"""Sizes of gradients: where a clip rests and where it acts, where an epsilon is felt and where it is not.
+
+Elements of one size lie further apart than two sizes do, so that whatever the threshold of a clip is, some run has
+elements on both sides of it: far from it on either side, what is clipped may follow by one power, and between by none.
+"""
+PARAMS: Final = _half_decades(-5, 2)
 """Sizes of params: below the floor of a scale and above it."""
 TRIED_ON: Final = f"params of {PARAMS[0]:g} to {PARAMS[-1]:g} with gradients of {GRADIENTS[0]:g} to {GRADIENTS[-1]:g}"
 _NUMBERS: Final = (1.0, 0.5, 2.0, -1.0)
@@ -19,6 +30,7 @@ _NUMBERS: Final = (1.0, 0.5, 2.0, -1.0)
 leaves at once."""
 _ARRAYS: Final = 2
 """Runs in which every element has a factor of its own."""
+_RUNS: Final = 1 + len(_NUMBERS) + _ARRAYS
 STEPS: Final = 3
 _MOST_STEPS: Final = 64
 """How long slots that are still zero are waited for: those behind an accumulation of gradients."""
@@ -33,27 +45,52 @@ class Sizes(NamedTuple):
     gradients: float
     params: float = 1.0
 
+    @property
+    def cross(self) -> tuple[Sizes, ...]:
+        """These sizes, then those with all others of gradients, then those with all others of params."""
+        gradients = (self._replace(gradients=size) for size in GRADIENTS)
+        return (self, *gradients, *(self._replace(params=size) for size in PARAMS))
 
-class Run(NamedTuple):
-    """The first and the last state under factors of the params, which are by path: [] or [the param's shape]."""
 
-    factors: Leaves
-    first: Leaves
-    last: Leaves
+_TOGETHER: Final = 1 + len(GRADIENTS) + len(PARAMS)
+"""So many sizes are tried in one call, or the optimizer would be compiled again."""
+
+
+class Factors(NamedTuple):
+    """The factors of one param in the runs that have any: ``numbers`` for the whole, ``arrays`` for its elements.
+
+    They broadcast to a slot, [runs, …]; ``arrays`` is None where the slot has another shape than the param.
+    """
+
+    numbers: Values
+    arrays: Values | None
 
 
 class Runs(NamedTuple):
-    """Runs with gradients and params of one size: without factors, with a number for each leaf, with arrays."""
+    """Runs with gradients and params of several sizes: one without factors, then with numbers, then with arrays.
 
-    plain: Run
-    numbers: list[Run]
-    arrays: list[Run]
+    ``first`` and ``last`` are states by path: [sizes, runs, the leaf's shape].
+    """
+
+    by_param: Leaves
+    first: Leaves
+    last: Leaves
+
+    def factors(self, param: LeafPath, slot: tuple[int, ...]) -> Factors:
+        """The factors of a param, for a slot of this shape."""
+        every = self.by_param[param]
+        numbers, arrays = every[1 : 1 + len(_NUMBERS)], every[1 + len(_NUMBERS) :]
+        flat = (-1, *(1 for _ in slot))
+        shape = arrays.shape[1:]
+        whole = numbers.reshape(len(numbers), -1)[:, 0].reshape(flat)
+        by_element = arrays if shape == slot else None if shape else arrays.reshape(flat)
+        return Factors(whole, by_element)
 
 
 class Trial:
     """Feeds an optimizer g, and g/c with params c·p. Nothing of a checkpoint is read.
 
-    Every axis of the params is cut to at most two elements.
+    Every axis of the params is cut to two elements, or has one. All runs are computed at once.
     """
 
     def __init__(self, transformation: Any, shapes: Any) -> None:
@@ -62,64 +99,95 @@ class Trial:
 
         self._random = np.random.default_rng(0)
         self._shapes = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(tuple(min(n, 2) for n in leaf.shape), np.float32),
+            lambda leaf: jax.ShapeDtypeStruct(
+                tuple(min(max(n, 1), 2) for n in leaf.shape), np.float32
+            ),
             shapes,
         )
         self._params = self._filled(self._drawn)
         self._gradients = [self._filled(self._drawn) for _ in range(STEPS)]
-        self._arrays = [self._filled(self._drawn_factors) for _ in range(_ARRAYS)]
-        self._done: dict[tuple[Sizes, int], Runs] = {}
-        self._init = transformation.init
-        self._update = jax.jit(transformation.update)
+        turn = cycle(range(len(_NUMBERS)))
+        self._factors = self._filled(lambda shape: self._drawn_factors(shape, next(turn)))
+        self._done: dict[tuple[tuple[Sizes, ...], int], Runs] = {}
+        self._init = _each(transformation.init)
+        self._update = _each(lambda *given: transformation.update(*given)[1])
         self.params = dict(_by_plain_path(self._params))
         """The tiny params, by plain path."""
 
-    def runs(self, sizes: Sizes, steps: int = STEPS) -> Runs:
+    def runs(self, sizes: Sequence[Sizes], steps: int = STEPS) -> Runs:
         """All runs under gradients and params of these sizes, each of so many steps."""
-        if (sizes, steps) not in self._done:
-            factors = (*map(self._numbers, range(len(_NUMBERS))), *self._arrays)
-            plain = self._run(self._filled(lambda _: _one()), sizes, steps)
-            others = [self._run(one, sizes, steps) for one in factors]
-            runs = Runs(plain, others[: len(_NUMBERS)], others[len(_NUMBERS) :])
-            self._done[sizes, steps] = runs
-        return self._done[sizes, steps]
+        import numpy as np
+
+        key = tuple(sizes), steps
+        if key not in self._done:
+            parts = [
+                self._together(key[0][at : at + _TOGETHER], steps)
+                for at in range(0, len(sizes), _TOGETHER)
+            ]
+            first, last = (
+                {
+                    path: np.concatenate([part[end][path] for part in parts])
+                    for path in parts[0][end]
+                }
+                for end in (0, 1)
+            )
+            factors = {path: by.astype(float) for path, by in _by_plain_path(self._factors)}
+            self._done[key] = Runs(factors, first, last)
+        return self._done[key]
 
     def first_step_with(self, waiting: list[LeafPath]) -> int | None:
         """The first step after the usual ones at which one of these slots is no longer zero; None if none ever is."""
         if not waiting:
             return None
-        ones = self._filled(lambda _: _one())
-        states = islice(self._states(ones, Sizes(1e-3)), STEPS + 1, _MOST_STEPS + 1)
+        states = islice(self._states([Sizes(1e-3)]), STEPS + 1, _MOST_STEPS + 1)
         numbers = enumerate(map(numbers_of, states), STEPS + 1)
         return next((n for n, later in numbers if any(later[p].any() for p in waiting)), None)
 
     def idle(self) -> Iterator[Any]:
         """The initial state, and that after each step with gradients of zero."""
-        return self._states(self._filled(lambda _: _one()), Sizes(0.0))
+        return map(_one_of, self._states([Sizes(0.0)]))
 
     def idle_step(self, state: Any) -> Any:
         """What one step with gradients of zero makes of a state."""
         import jax
+        import jax.numpy as jnp
+
+        def again(leaf: Any) -> Any:
+            return jnp.broadcast_to(leaf, (_TOGETHER * _RUNS, *jnp.shape(leaf)))
 
         zeros = jax.tree.map(lambda p: p * 0, self._params)
-        return self._update(zeros, state, self._params)[1]
+        return _one_of(
+            self._update(*(jax.tree.map(again, x) for x in (zeros, state, self._params)))
+        )
 
-    def _run(self, factors: Any, sizes: Sizes, steps: int) -> Run:
-        first, *_, last = islice(self._states(factors, sizes), steps + 1)
-        return Run(dict(_by_plain_path(factors)), numbers_of(first), numbers_of(last))
+    def _together(self, sizes: Sequence[Sizes], steps: int) -> tuple[Leaves, Leaves]:
+        """The first and the last states of the runs of at most ``_TOGETHER`` sizes: [sizes, runs, the leaf's shape]."""
+        first, *_, last = islice(self._states(sizes), steps + 1)
 
-    def _states(self, factors: Any, sizes: Sizes) -> Iterator[Any]:
-        """The initial state, and that after each step."""
+        def apart(state: Any) -> Leaves:
+            found = numbers_of(state).items()
+            return {p: x.reshape(_TOGETHER, _RUNS, *x.shape[1:])[: len(sizes)] for p, x in found}
+
+        return apart(first), apart(last)
+
+    def _states(self, sizes: Sequence[Sizes]) -> Iterator[Any]:
+        """The initial states, and those after each step: [_TOGETHER * _RUNS, the leaf's shape]."""
         import jax
         import numpy as np
 
-        gradients, params = map(np.float32, sizes)
-        scaled = jax.tree.map(lambda p, c: params * p * c, self._params, factors)
-        state = self._init(scaled)
+        every = [*sizes, *[sizes[-1]] * (_TOGETHER - len(sizes))]
+
+        def sized(which: int, leaf: Values, factor: Values) -> Values:
+            by = np.asarray([one[which] for one in every], np.float32)
+            values = np.multiply.outer(by, leaf * factor)
+            return values.reshape(-1, *leaf.shape)
+
+        params = jax.tree.map(partial(sized, 1), self._params, self._factors)
+        inverse = jax.tree.map(lambda c: 1 / c, self._factors)  # powers of two
+        state = self._init(params)
         yield state
         for gradient in cycle(self._gradients):
-            divided = jax.tree.map(lambda g, c: gradients * g / c, gradient, factors)
-            _, state = self._update(divided, state, scaled)
+            state = self._update(jax.tree.map(partial(sized, 0), gradient, inverse), state, params)
             yield state
 
     def _filled(self, make: Callable[[tuple[int, ...]], Values]) -> Any:
@@ -134,23 +202,38 @@ class Trial:
         signs = self._random.choice([-1.0, 1.0], shape)
         return np.asarray(self._random.uniform(0.5, 1.5, shape) * signs, np.float32)
 
-    def _drawn_factors(self, shape: tuple[int, ...]) -> Values:
+    def _drawn_factors(self, shape: tuple[int, ...], turn: int) -> Values:
+        """The factors of one leaf in all runs, its numbers in another order at each ``turn``: [_RUNS, *shape]."""
         import numpy as np
 
-        return np.asarray(self._random.choice([0.25, 0.5, 2.0, -4.0], shape), np.float32)
-
-    def _numbers(self, shift: int) -> Any:
-        """For each leaf another number."""
-        import numpy as np
-
-        turn = iter(islice(cycle(_NUMBERS), shift, None))
-        return self._filled(lambda _: np.float32(next(turn)))
+        numbers = np.concatenate([np.ones(1), np.roll(_NUMBERS, turn)])
+        whole = np.multiply.outer(numbers, np.ones(shape))
+        arrays = self._random.choice([0.25, 0.5, 2.0, -4.0], (_ARRAYS, *shape))
+        return np.concatenate([whole, arrays]).astype(np.float32)
 
 
-def _one() -> Values:
-    import numpy as np
+def _each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of many runs at once, or of one after the other where it does not take a batch."""
+    import jax
 
-    return np.float32(1)
+    quickly = {"xla_backend_optimization_level": 0}  # compiling takes longer than all steps
+    batched = jax.jit(jax.vmap(function), compiler_options=quickly)
+    in_turn = jax.jit(lambda *given: jax.lax.map(lambda one: function(*one), given))
+
+    def each(*given: Any) -> Any:
+        try:
+            return batched(*given)
+        except Exception:  # noqa: BLE001 - e.g. callbacks; what fails in turn too is the optimizer's own error
+            return in_turn(*given)
+
+    return each
+
+
+def _one_of(states: Any) -> Any:
+    """The state of one of many runs."""
+    import jax
+
+    return jax.tree.map(lambda leaf: leaf[0], states)
 
 
 def _by_plain_path(pytree: Any) -> Iterator[tuple[LeafPath, Values]]:

@@ -14,7 +14,7 @@ import orbax.checkpoint as ocp
 
 from surgery_cli import surgery
 from surgery_cli.compute.host import HostKit
-from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.draft.recipe import SOURCE, Draft, Recipe
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.rescale import Rescale
@@ -106,11 +106,12 @@ def edited(case: Case, done: Trained) -> Edited:
     surveyed, looks = survey_state(checkpoint, plan, None, script)  # type: ignore[arg-type]
     draft = resolve(plan, checkpoint, sources.__getitem__, surveyed=surveyed)  # type: ignore[arg-type]
     values = dict(checkpoint.values)
-    for path, recipe in draft.leaves.items():
-        if recipe.steps:
-            values[path] = _computed(recipe, sources)
-        elif recipe.home is not None and recipe.home.path != path:
-            values[path] = values[recipe.home.path]
+    for path, output in draft.leaves.items():
+        origin = output.recipe.origin
+        if output.steps:
+            values[path] = _computed(output.recipe, sources)
+        elif origin is not None and origin.path != path:
+            values[path] = values[origin.path]
     return _edited(draft, values, [look.note for look in looks if look.note])
 
 
@@ -141,7 +142,7 @@ def edited_on_disk(case: Case, done: Trained, folder: Path) -> Edited:
     return in_memory._replace(values=values_of(after), notes=notes)
 
 
-def _computed(recipe: Any, sources: Mapping[str, Any]) -> Any:
+def _computed(recipe: Recipe, sources: Mapping[str, Any]) -> Any:
     shape = recipe.spec.shape
     evaluation = Evaluation(recipe, sources, HostKit(), shape)
     evaluation.measure()

@@ -95,38 +95,34 @@ def trained(optimizer: Optimizer, task: Problem, by: Tree) -> tuple[Tree, Any]:
     """The params and the state after every gradient, divided by ``by``, of params times ``by``."""
     is_pair = "lookahead" in optimizer.names
     own = [jax.tree.map(lambda p, a: p * a, params, by) for params in task.params]
-    update = _update(optimizer, task.size)
-    # compiling takes longer than a few steps of a few numbers
-    with jax.disable_jit(not optimizer.needs.endswith("_fn")):
+    with jax.disable_jit():  # compiling takes longer than a few steps of a few numbers
         state = optimizer.transformation.init(both(own[0], is_pair))
         for params, gradient in zip(own, task.gradients, strict=False):
             divided = jax.tree.map(lambda g, a: jnp.asarray(g / a), gradient, by)
-            state = update(divided, state, both(params, is_pair), by)
+            state = _updated(optimizer, task.size, divided, state, both(params, is_pair), by)
     return both(own[-1], is_pair), state
 
 
-@lru_cache(maxsize=4)
-def _update(optimizer: Optimizer, size: float) -> Callable[..., Any]:
-    """One step: gradients, state, params and their factor to the next state, with all that the optimizer asks for."""
+def _updated(
+    optimizer: Optimizer, size: float, gradient: Tree, state: Any, params: Tree, by: Tree
+) -> Any:
+    """The next state after one step, with all that the optimizer asks for."""
+
+    def value(params: Tree) -> Any:
+        divided = jax.tree.map(lambda p, a: p / a, params, by)
+        return size * sum((leaf**2).sum() for leaf in jax.tree.leaves(divided)) / 2
+
+    if optimizer.needs == "examples":
+        gradient = jax.tree.map(lambda g: g[None], gradient)
+    extra: dict[str, Any] = {}
+    if optimizer.needs == "value_fn":
+        gradient = jax.grad(value)(params)
+    if optimizer.needs.endswith("_fn"):
+        extra = {optimizer.needs: value}
+    if optimizer.needs.startswith("value"):
+        extra |= {"value": value(params), "grad": gradient}
     transformation = optax.with_extra_args_support(optimizer.transformation)
-
-    def update(gradient: Tree, state: Any, params: Tree, by: Tree) -> Any:
-        def value(params: Tree) -> Any:
-            divided = jax.tree.map(lambda p, a: p / a, params, by)
-            return size * sum((leaf**2).sum() for leaf in jax.tree.leaves(divided)) / 2
-
-        if optimizer.needs == "examples":
-            gradient = jax.tree.map(lambda g: g[None], gradient)
-        extra: dict[str, Any] = {}
-        if optimizer.needs == "value_fn":
-            gradient = jax.grad(value)(params)
-        if optimizer.needs.endswith("_fn"):
-            extra = {optimizer.needs: value}
-        if optimizer.needs.startswith("value"):
-            extra |= {"value": value(params), "grad": gradient}
-        return transformation.update(gradient, state, params, **extra)[1]
-
-    return jax.jit(update) if optimizer.needs.endswith("_fn") else update
+    return transformation.update(gradient, state, params, **extra)[1]
 
 
 class Trained(NamedTuple):
