@@ -12,6 +12,7 @@ from msgspec import Meta
 from surgery_cli.draft.effect import Effect, Means
 from surgery_cli.draft.recipe import Draft, LeafRef, Operand
 from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.operations.averaged_state import state_notes
 from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
 from surgery_cli.operations.factors import find_leaf
 from surgery_cli.operations.members import (
@@ -101,10 +102,17 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
         if after.leaves == draft.leaves:  # an optional edit that names nothing
             return after
         others = self._others(scene)
+        averaged = [path for path in draft.leaves if self._is_averaged(path, draft, after)]
         return after.noting(
             members_note(others, self.weights, self.steps, scene),
             *copies_notes(others, self.steps, scene),
+            *state_notes(averaged, self.patterns, others, draft, scene),
         )
+
+    def _is_averaged(self, path: LeafPath, before: Draft, after: Draft) -> bool:
+        """True for a leaf that this edit itself made a mean."""
+        steps = after.leaves[path].steps
+        return steps != before.leaves[path].steps and steps[-1].operation is self
 
     def _others(self, scene: Scene) -> list[Member]:
         named = (self.with_,) if isinstance(self.with_, str) else self.with_

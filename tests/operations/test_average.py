@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+import optax
 import orbax.checkpoint as ocp
 import pytest
 
@@ -165,7 +166,6 @@ def test_a_range_of_another_run_leaves_none_out(
 
 
 def test_moments_that_are_averaged_too_are_not_reset(tmp_path: Path) -> None:
-    import optax
 
     def state(seed: int) -> Any:
         params = _state(seed)["params"]["w"]
@@ -400,7 +400,6 @@ def _trained(seed: int, tx: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def adams(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two checkpoints with Adam's state, and one of params alone."""
-    import optax
 
     folder = tmp_path_factory.mktemp("adams")
     states = [_trained(seed, optax.adam(1e-3)) for seed in (1, 2)]
@@ -485,3 +484,35 @@ def test_a_member_without_optimizer_state_is_one_error_that_names_the_params(
     assert problem.what == f"'{adams[2]}' has 5 of the 15 leaves"
     assert "'opt_state/0/mu/layer_0/w'" in problem.why
     assert "average the params alone, `at: params`" in problem.fix
+
+
+def _injected(path: Path, steps: int, learning_rate: float) -> Path:
+    optimizer = optax.inject_hyperparams(optax.adam)(learning_rate=learning_rate)
+    params = {"w": jnp.ones((3, 2))}
+    state = optimizer.init(params)
+    for _ in range(steps):
+        _, state = optimizer.update(params, state, params)
+    return _save(path, {"params": params, "opt_state": state, "step": np.int32(steps)})
+
+
+def _consequences(source: Path, **fields: Any) -> str:
+    plan = plan_of([operation_from_options("average", fields)])
+    return "\n".join(surgery.plan(str(source), plan).consequences)
+
+
+def test_settings_that_are_averaged_and_counters_that_are_not_are_said(tmp_path: Path) -> None:
+    source, twin, other = (
+        _injected(tmp_path / name, steps, rate)
+        for name, steps, rate in (("a", 3, 0.1), ("b", 3, 0.1), ("c", 5, 0.05))
+    )
+
+    said = _consequences(source, with_=str(other))
+    assert "averaged, too: 'opt_state/hyperparams/learning_rate' (0.1, 0.05)" in said
+    assert "stay as the source has them: 'opt_state/count' (3, 5), 'step' (3, 5)" in said
+    assert "b1" not in said  # it is equal in both
+
+    assert "averaged, too" not in _consequences(source, with_=str(twin))
+    assert "stay as" not in _consequences(source, with_=str(twin))
+    assert "averaged, too" not in _consequences(source, at="params", with_=str(other))
+    exactly = _consequences(source, at="opt_state/hyperparams/learning_rate", with_=str(other))
+    assert "averaged, too" not in exactly
