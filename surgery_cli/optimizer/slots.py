@@ -50,6 +50,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``is_told`` marks a power that the user said in ``slots:``. ``unsure_because`` says why a power or what is left of
     a start is not known, ``settled_by`` what would settle it, the ways in order. ``known_by`` says how the power is
     known, ``assumed`` what it and the start rest on where that is no proof, ``fresh_assumed`` likewise of ``fresh``.
+    ``said`` is the factory that the user named for the whole tree, where that is how it is known.
     """
 
     path: LeafPath
@@ -77,6 +78,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unsure_because: str = ""
     settled_by: tuple[str, ...] = ()
     known_by: Source = "disk"
+    said: str = ""
     assumed: Assumption | None = None
     fresh_assumed: Assumption | None = None
 

@@ -17,6 +17,7 @@ from surgery_cli.optimizer.follow.clocks import refuse_half_resets
 from surgery_cli.optimizer.follow.provenance import after_values_from_elsewhere, came_from_elsewhere
 from surgery_cli.optimizer.follow.ranges import refuse_out_of_range
 from surgery_cli.optimizer.follow.schedules import refuse_overwritten
+from surgery_cli.optimizer.follow.stated_kinds import stated_kind_notes
 from surgery_cli.resolution.names import refuse_unstorable
 from surgery_cli.resolution.outcomes import with_outcome
 from surgery_cli.resolution.selection import Consequence, NothingNamed, select
@@ -82,6 +83,7 @@ def resolve(
     refuse_half_resets(draft)
     refuse_out_of_range(draft, surveyed.hyperparams if surveyed else {}, stage.number)
     refuse_overwritten(draft)
+    draft = draft.noting(*stated_kind_notes(draft))
     fingerprints = {**draft.fingerprints, **stage.fingerprints}
     return msgspec.structs.replace(draft, fingerprints=fingerprints)
 

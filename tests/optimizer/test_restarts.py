@@ -22,6 +22,7 @@ from surgery_cli.optimizer.follow.bias_correction import restarts, shifts
 from surgery_cli.optimizer.follow.restarts import emptied
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
+from surgery_cli.words.notes import Consequence, Note, Remark
 from tests.optimizer.optax_registry import PARAMS, state_of, tree_of
 
 COUNT, MU, NU = (f"opt_state/0/{name}" for name in ("count", "mu", "nu"))
@@ -145,6 +146,25 @@ def test_squares_that_restart_with_a_count_that_is_set_are_judged_by_what_it_is_
     sentence = found.sentence(5) or ""
     assert "'opt_state/0/count' is at 10,000" in sentence
     assert "up to 6.6 learning rates" in sentence
+
+
+def test_a_kind_that_is_said_of_the_whole_tree_names_the_states_that_it_was_used_for() -> None:
+    params = Rescale(at="params", by=2.0)
+    state = {"params": PARAMS, "opt_state": state_of("partition_3same")}
+
+    def notes(kind: Any, *edits: Operation) -> list[Note]:
+        draft = resolve(plan_of(edits, optimizer_kind=kind), Stored(state), pytest.fail)
+        return [note for note in draft.notes if "is used for" in note]
+
+    nodes = [f"opt_state/inner_states/{k}/inner_state/0" for k in (0, 1)]
+    (several,) = notes("adam", params)
+    assert several == f"`optimizer_kind: adam` is used for '{nodes[0]}', '{nodes[1]}'"
+    assert isinstance(several, Consequence)
+    (one,) = notes("adam", Rescale(at="params/Dense_1", by=2.0))
+    assert one == f"`optimizer_kind: adam` is used for '{nodes[1]}'"
+    assert isinstance(one, Remark)
+    assert notes("adam", Rescale(at="params", by=2.0, optimizer="keep")) == []
+    assert notes(dict.fromkeys(nodes, "adam"), params) == []
 
 
 def test_a_fill_that_would_fill_nothing_is_refused() -> None:

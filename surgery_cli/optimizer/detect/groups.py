@@ -43,10 +43,11 @@ class Signal:
 
     Shared by all states that it reaches, so that it can still turn out to be unknown (None). ``behind`` is the state
     that surely stands before in the same chain and normalises, however far before. ``is_per_leaf``: the exponent holds
-    for factors of whole leaves only. ``provided`` is what else must hold for it.
+    for factors of whole leaves only. ``provided`` is what else must hold for it. ``said`` is the factory whose name,
+    given for the whole tree, implies it.
     """
 
-    __slots__ = ("behind", "is_per_leaf", "provided", "value")
+    __slots__ = ("behind", "is_per_leaf", "provided", "said", "value")
 
     def __init__(
         self,
@@ -55,9 +56,10 @@ class Signal:
         *,
         is_per_leaf: bool = False,
         provided: Assumption | None = None,
+        said: str = "",
     ) -> None:
         self.value, self.behind = value, behind
-        self.is_per_leaf, self.provided = is_per_leaf, provided
+        self.is_per_leaf, self.provided, self.said = is_per_leaf, provided, said
 
 
 class Unsure(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +135,7 @@ class Group(msgspec.Struct, kw_only=True):
             unsure_because=unsure.why if unsure else "",
             settled_by=unsure.fixes if unsure else (),
             known_by="word" if is_said else "disk",
+            said=self.forced.said if self.forced is not None else "",
             assumed=together((begun.assumed, *self._provisos(field))),
             fresh_assumed=begun.fresh_assumed,
         )
