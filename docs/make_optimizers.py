@@ -65,8 +65,8 @@ Adam has no state, so that on disk a clip looks like a trust ratio or a sign. Th
 - `--optimizer-kind adamw`, or `optimizer_kind: adamw` in a plan: the optax factory that made the state, said to stand
   as if nothing came before it. That is right behind a clip which mostly rests, and wrong behind a normalising
   transform: where something may stand before it, the preview names that as assumed.
-  `--optimizer-kind opt_state/1=adamw` says it of one node; the deepest node has the say. Without a node, the preview and
-  the record name the states that it was used for.
+  `--optimizer-kind opt_state/1=adamw` says it of one node; the deepest node has the say. Without a node, the preview
+  and the record name the states that it was used for.
 - `--like-init FILE.py:FUNCTION`: the training script's own optimizer is tried out on tiny params. The function returns
   a `TrainState`, an `nnx.Optimizer`, or a dict with `tx` in it; an `nnx.state(...)` does not hold the optimizer.
 - `slots:` in a plan, for states that no optax factory made, and for accumulators behind one, as in
