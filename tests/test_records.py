@@ -242,6 +242,28 @@ def test_a_manifest_tells_kinds_of_equal_values_apart_but_for_the_maker_of_an_ar
     assert surgery.verify(str(tmp_path / "here"), like_manifest=file).agrees
 
 
+def test_a_manifest_tells_a_list_from_a_dict_with_the_same_printed_paths(tmp_path):
+    ones = np.ones(2, np.float32)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "list", {"a": [ones, ones], "b": [ones]})
+        checkpointer.save(tmp_path / "dict", {"a": {"0": ones, "1": ones}, "b": [ones]})
+    for here, there, kinds in (
+        ("list", "dict", ("list", "dict")),
+        ("dict", "list", ("dict", "list")),
+    ):
+        file = tmp_path / f"{there}.json"
+        document = surgery.inspect(str(tmp_path / there), digests=True)
+        file.write_bytes(msgspec.json.encode(document))
+        (found,) = surgery.verify(str(tmp_path / here), like_manifest=file).findings
+        assert (found.path, found.what, found.here, found.there) == ("a", "container", *kinds)
+        assert surgery.verify(str(tmp_path / there), like_manifest=file).agrees
+
+        old = msgspec.json.decode(file.read_bytes())
+        del old["containers"]
+        file.write_bytes(msgspec.json.encode(old))
+        assert surgery.verify(str(tmp_path / here), like_manifest=file).agrees
+
+
 def test_leaves_that_an_empty_manifest_does_not_name_are_findings(flat, tmp_path):
     file = tmp_path / "manifest.json"
     file.write_text('{"leaves": []}')

@@ -52,7 +52,7 @@ def state_notes(
 
 def _apart(path: LeafPath, others: Sequence[Member], draft: Draft, scene: Scene) -> str:
     """The path with the numbers that stand there, the source's first; '' if all are equal."""
-    refs = [draft.leaves[path].origin]
+    refs = [draft.leaves[path].home]
     refs += [LeafRef(other.name, path) if path in other.tree else None for other in others]
     is_number = draft.leaves[path].spec.size == 1
     values = [scene.number(ref) if ref is not None and is_number else None for ref in refs]

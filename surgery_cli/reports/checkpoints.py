@@ -84,6 +84,8 @@ class Inspection(Document, kw_only=True, frozen=True):
     """Bytes by dtype."""
     optimizer: list[OptimizerState] | None = None
     """The states of the optimizer, with ``--optimizer``."""
+    containers: dict[str, str] | None = None
+    """The nodes above leaves that are no dicts, by their unambiguous paths (the root is ''), with ``--digests``."""
     notes: list[str] = []
 
 

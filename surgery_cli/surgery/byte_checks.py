@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,8 +29,9 @@ from surgery_cli.proof.records import (
 from surgery_cli.proof.surgery_json import Record, decoded
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.surgery.leaf_names import containers_of
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind
+from surgery_cli.tree.specs import LeafKind, TreeSpec
 from surgery_cli.words.lists import listed
 
 _NOT_SEALED: Final = (
@@ -50,6 +51,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     files: Mapping[str, str] = {}
     sorts: Mapping[str, str] = {}
     """What else is known of the leaves, as ``_sort`` says it."""
+    containers: Mapping[str, str] | None = None
+    """The nodes that are no dicts; None where nothing is known of nodes."""
     is_complete: bool = False
     """What the digests do not name is a finding."""
 
@@ -78,7 +81,7 @@ def manifest(checkpoint: Checkpoint, path: Path) -> Expected:
         fields = decode_json(raw, type=dict[str, msgspec.Raw])
         if "digests" in fields:
             return _recorded(checkpoint, decoded(raw, path), str(path))
-        leaves = decode_json(raw, type=_Manifest).leaves
+        found = decode_json(raw, type=_Manifest)
     except OSError as error:
         raise PlanError(
             f"the manifest '{path}' cannot be read", why=error.strerror or str(error)
@@ -89,9 +92,15 @@ def manifest(checkpoint: Checkpoint, path: Path) -> Expected:
             why=str(error),
             fix="make one with `surgery seal CKPT --to FILE`",
         ) from None
-    digests = {leaf.spelling or leaf.path: leaf for leaf in leaves}
+    digests = {leaf.spelling or leaf.path: leaf for leaf in found.leaves}
     sorts = {key: _sort(leaf.kind, leaf.type_text) for key, leaf in digests.items() if leaf.kind}
-    return Expected(source=str(path), digests=digests, sorts=sorts, is_complete=True)
+    return Expected(
+        source=str(path),
+        digests=digests,
+        sorts=sorts,
+        containers=found.containers,
+        is_complete=True,
+    )
 
 
 def _sort(kind: str, type_text: str) -> str:
@@ -117,6 +126,8 @@ class _Manifest(msgspec.Struct, frozen=True):
     """What of the document of ``inspect --digests --json`` is a manifest."""
 
     leaves: list[_ManifestLeaf]
+    containers: dict[str, str] | None = None
+    """Missing in manifests of before."""
 
 
 def _recorded(checkpoint: Checkpoint, record: Record, source: str) -> Expected:
@@ -140,6 +151,7 @@ def check_bytes(
     seen = _Leaves(checkpoint, expected)
     seen.read(listener)
     findings = [*damage, *(_metadata_findings(checkpoint)), *seen.findings]
+    findings += _container_findings(checkpoint, expected)
     notes = device_notes(checkpoint)
     if allow_non_finite:
         notes += _named("NaN", {text: count.nan for text, count in seen.non_finite.items()})
@@ -248,6 +260,20 @@ def _metadata_findings(checkpoint: Checkpoint) -> list[reports.Finding]:
         reports.Finding(path=file, what="metadata", detail=detail)
         for file, detail in metadata_faults(checkpoint)
     ]
+
+
+def _container_findings(checkpoint: Checkpoint, expected: Expected) -> Iterator[reports.Finding]:
+    """Nodes that print the same leaves and are another container: a restore into the other side's tree fails."""
+    known = [path for path in checkpoint.tree if expected.key_of(path) in expected.digests]
+    found = containers_of(checkpoint, known)
+    if expected.containers is None or found is None:
+        return
+    above = TreeSpec({path: checkpoint.tree[path] for path in known}).nodes
+    nodes = {node.spelling for node in above}
+    for node in sorted(nodes & (found.keys() | expected.containers.keys())):
+        here, there = found.get(node, "dict"), expected.containers.get(node, "dict")
+        if here != there:
+            yield _finding(node or ".", "container", here=here, there=there)
 
 
 def _nan_findings(

@@ -16,7 +16,7 @@ from surgery_cli.proof.statistics import statistics
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.item import foreign_folders
-from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves
+from surgery_cli.surgery.leaf_names import Names, containers_of, document_names, named_leaves
 from surgery_cli.surgery.notes import damage_notes, inference_notes, link_notes
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath
@@ -87,6 +87,7 @@ def inspect(
         parameters=_parameters(checkpoint, surveyed, named),
         by_dtype=_by_dtype(rows),
         optimizer=_states(surveyed, named) if optimizer else None,
+        containers=containers_of(checkpoint, chosen) if digests else None,
         notes=_notes(checkpoint) + (_questions(surveyed) if optimizer else []),
     )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.resolution.selection import no_match
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import TreeSpec
 
@@ -20,6 +22,18 @@ def document_names(texts: Names) -> Names:
     if len(counts) == len(texts):
         return texts
     return {path: text if counts[text] == 1 else path.spelling for path, text in texts.items()}
+
+
+def containers_of(checkpoint: Checkpoint, leaves: Collection[LeafPath]) -> dict[str, str] | None:
+    """The nodes above ``leaves`` that are no dicts: `list` (a tuple is stored as one) by their unambiguous paths.
+
+    None where the format does not tell, or what told it is lost.
+    """
+    items = checkpoint.items.values()
+    if checkpoint.inferred_items or not all(isinstance(item, PytreeItem) for item in items):
+        return None
+    sequences = TreeSpec({path: checkpoint.tree[path] for path in leaves}).sequences
+    return {node.spelling: "list" for node in sorted(sequences, key=str)}
 
 
 def named_leaves(patterns: Sequence[str], *trees: TreeSpec) -> set[LeafPath]:

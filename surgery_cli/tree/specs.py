@@ -115,6 +115,16 @@ class TreeSpec(dict[LeafPath, LeafSpec]):
                 node = node.parent
         return frozenset(found)
 
+    @cached_property
+    def sequences(self) -> frozenset[LeafPath]:
+        """The nodes that are lists or tuples; all others are dicts, whose keys may look like places in a list."""
+        return frozenset(
+            LeafPath(path[:depth])
+            for path in self
+            for depth, key in enumerate(path)
+            if isinstance(key, int)
+        )
+
     def mapped(self, place: Callable[[LeafPath], LeafPath]) -> TreeSpec:
         """The same leaves under other paths."""
         return TreeSpec({place(path): spec for path, spec in self.items()})
