@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from surgery_cli.probe import exits
+
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 """Those by which a command ends, or says that it will."""
 
@@ -52,6 +54,7 @@ class ProcessState:
             kept.enter_context(_numeric_errors())
             kept.enter_context(warnings.catch_warnings())
             kept.enter_context(_signals())
+            kept.enter_context(exits.closed())
             kept.callback(os.umask, _umask())
             yield
 

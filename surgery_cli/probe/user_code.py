@@ -19,6 +19,7 @@ from typing import Any
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.inputs.call_specs import EXAMPLE, CallSpec, call_spec
+from surgery_cli.probe.exits import EndedTheProgram
 from surgery_cli.probe.process_state import ProcessState
 from surgery_cli.probe.search_path import SearchPath
 from surgery_cli.tree.nearness import nearest
@@ -93,7 +94,8 @@ class UserObject:
             try:
                 self._module = self._imported()
             except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever user code raises
-                raise failure_of_user_code(error, self.folder, f"importing '{self.file}'") from None
+                what = f"importing '{self.file}'"
+                raise failure_of_user_code(error, self.folder, what, is_import=True) from None
         self.value = _looked_up(self.spec, self._module)
 
     def beside(self, spec: CallSpec) -> UserObject:
@@ -197,13 +199,19 @@ def parameters_of(callable_: Any) -> Mapping[str, inspect.Parameter]:
     return dict(itertools.islice(found.items(), int(is_class), None))
 
 
-def failure_of_user_code(error: BaseException, folder: Path, what: str) -> SurgeryError:
+def failure_of_user_code(
+    error: BaseException, folder: Path, what: str, *, is_import: bool = False
+) -> SurgeryError:
     """The error of user code as a problem that shows the user's own line."""
     if isinstance(error, SystemExit):
+        code = f"exit code {error.code or 0}"
+        how = error.how if isinstance(error, EndedTheProgram) else code
         return SurgeryError(
-            f"{what} ended the program (exit code {error.code})",
+            f"{what} ended the program ({how})",
             why=line_of_user_code(error, folder),
-            fix='put what must not run on import below `if __name__ == "__main__":`',
+            fix='put what must not run on import below `if __name__ == "__main__":`'
+            if is_import
+            else "it must return: take the call that ends the program out of what it runs",
         )
     message = str(error).strip().splitlines() or [""]
     why = f"{type(error).__name__}: {message[0]}"

@@ -1,5 +1,8 @@
 """Importing the user's file: as if it were run from its folder, and without a trace afterwards."""
 
+import atexit
+import os
+import subprocess
 import sys
 from textwrap import dedent
 
@@ -181,3 +184,58 @@ def test_what_a_users_function_raises_shows_the_users_line(write):
     assert error.value.problems[0].why == (
         f"{file}:2: return 1 / 0\nZeroDivisionError: division by zero"
     )
+
+
+@pytest.mark.parametrize("call", ["os._exit(0)", "os.abort()", "sys.exit()", "quit()"])
+@pytest.mark.parametrize("where", ["import", "call"])
+def test_no_way_to_end_the_program_is_taken_in_silence(write, call, where):
+    body = f"import os, sys\n{call}\n" if where == "import" else "import os, sys\n"
+    file = write("train.py", f"{body}def make():\n    {call}\n")
+    before = os._exit, os.abort, atexit.register
+
+    with pytest.raises(SurgeryError, match="ended the program") as error:
+        load_object(f"{file}:make").call()
+
+    (problem,) = error.value.problems
+    assert call in problem.why
+    assert ("on import" in problem.fix) == (where == "import")
+    assert (os._exit, os.abort, atexit.register) == before
+
+
+def test_a_process_that_the_file_forks_ends_as_it_asks(write):
+    file = write(
+        "train.py",
+        """
+        import os
+        def make():
+            child = os.fork()
+            if not child:
+                os._exit(3)
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        """,
+    )
+    assert loaded(file, "make()") == 3
+
+
+def test_what_a_file_leaves_for_the_program_s_end_changes_neither_exit_code_nor_output(write):
+    file = write(
+        "train.py",
+        """
+        import atexit, os
+        atexit.register(os._exit, 0)
+        atexit.register(print, "bye")
+        def gone(): os.abort()
+        atexit.register(gone)
+        atexit.unregister(gone)
+        """,
+    )
+    program = f"""
+        import sys
+        from surgery_cli.probe.user_code import load_object
+        load_object({f"{file}:gone"!r})
+        sys.exit(7)
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", dedent(program)], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (7, "", "bye\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -48,7 +49,12 @@ def caught() -> Iterator[None]:
     Where that takes longer than a moment, it is said: a block that is being computed or written cannot be cut short.
     """
 
+    own = os.getpid()
+
     def end(number: int, _: FrameType | None) -> None:
+        if os.getpid() != own:  # a process that the user's code forked ends as any other
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
         if says_so:
             signal.setitimer(signal.ITIMER_REAL, _PATIENCE_SECONDS)
         struck.append(KeyboardInterrupt() if number == signal.SIGINT else Terminated(number))
