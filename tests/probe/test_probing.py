@@ -7,16 +7,19 @@ from pathlib import Path
 import jax
 import ml_dtypes
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 from flax import nnx
 
 from surgery_cli import surgery
 from surgery_cli.cli.main import run
-from surgery_cli.errors import SurgeryError
+from surgery_cli.errors import CheckpointError, SurgeryError
+from surgery_cli.plan import plan_from_document
 from surgery_cli.probe.binding import Misfit
 from tests.probe import edited_models as own
 from tests.probe.conftest import X, save
 from tests.probe.looking import HERE, linen_variables
+from tests.verification.test_checked_source import flip_a_byte
 
 MODEL = f"{HERE / 'edited_models.py'}:MLP"
 
@@ -567,3 +570,28 @@ def test_an_argument_that_is_a_dict_is_given_by_its_entries(saved, tmp_path):
         probe(saved, ("x=float32[4,5]",), f"{file}:MLP")
     with pytest.raises(SurgeryError, match=r"'batch' is an array, and 'batch\.x' makes it a dict"):
         probe(saved, ("batch=float32[4]", *inputs), f"{file}:MLP")
+
+
+@pytest.fixture
+def sealed(tmp_path, params):
+    with ocp.PyTreeCheckpointer(use_ocdbt=False) as checkpointer:
+        checkpointer.save(tmp_path / "sealed", {"params": params, "ema_params": params})
+    surgery.seal(str(tmp_path / "sealed"))
+    return tmp_path / "sealed"
+
+
+def test_what_the_model_is_given_is_held_against_digests_on_record(sealed, batch):
+    assert probe(str(sealed), batch).is_sound
+
+    flip_a_byte(sealed, "params.hidden.kernel")
+
+    with pytest.raises(CheckpointError, match=r"'params/hidden/kernel' .* digest on record"):
+        probe(str(sealed), batch)
+    assert probe(str(sealed), batch, params="ema_params").is_sound
+
+
+def test_a_result_is_not_held_against_the_digests_of_its_source(sealed, batch, tmp_path):
+    halve = plan_from_document({"edits": [{"op": "rescale", "at": "params", "by": 0.5}]})
+    probed = surgery.Options(probe=MODEL, probe_inputs=(batch,))
+    report = surgery.apply(str(sealed), str(tmp_path / "out"), halve, options=probed)
+    assert report.verified

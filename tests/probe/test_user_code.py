@@ -202,22 +202,7 @@ def test_no_way_to_end_the_program_is_taken_in_silence(write, call, where):
     assert (os._exit, os.abort, atexit.register) == before
 
 
-def test_a_process_that_the_file_forks_ends_as_it_asks(write):
-    file = write(
-        "train.py",
-        """
-        import os
-        def make():
-            child = os.fork()
-            if not child:
-                os._exit(3)
-            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        """,
-    )
-    assert loaded(file, "make()") == 3
-
-
-def test_what_a_file_leaves_for_the_program_s_end_changes_neither_exit_code_nor_output(write):
+def test_what_a_file_leaves_for_the_program_s_end_changes_no_exit_code_and_its_children_end(write):
     file = write(
         "train.py",
         """
@@ -227,12 +212,17 @@ def test_what_a_file_leaves_for_the_program_s_end_changes_neither_exit_code_nor_
         def gone(): os.abort()
         atexit.register(gone)
         atexit.unregister(gone)
+        def forking():
+            child = os.fork()
+            if not child:
+                os._exit(3)
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         """,
     )
     program = f"""
         import sys
         from surgery_cli.probe.user_code import load_object
-        load_object({f"{file}:gone"!r})
+        assert load_object({f"{file}:forking"!r}).call() == 3
         sys.exit(7)
     """
     ended = subprocess.run(

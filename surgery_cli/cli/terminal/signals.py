@@ -48,7 +48,6 @@ def caught() -> Iterator[None]:
 
     Where that takes longer than a moment, it is said: a block that is being computed or written cannot be cut short.
     """
-
     own = os.getpid()
 
     def end(number: int, _: FrameType | None) -> None:

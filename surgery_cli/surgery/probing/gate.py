@@ -51,7 +51,12 @@ class Gate(msgspec.Struct, frozen=True):
         with _on_device(self.options), fitting(self.source):
             settings = _still_there(_settings(self.options), result)
             session = open_session(
-                result, self.user, self.options.probe_inputs, settings, like=self.source
+                result,
+                self.user,
+                self.options.probe_inputs,
+                settings,
+                like=self.source,
+                is_staged=True,
             )
             before, after = (
                 run_session(s, chosen_sites(s.sites, settings), self.loss)

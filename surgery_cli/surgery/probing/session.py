@@ -17,6 +17,7 @@ from surgery_cli.probe.nnx_model import NnxModel
 from surgery_cli.probe.settings import ProbeOptions
 from surgery_cli.probe.traces import cannot_stop_at, of_one, over_members, stacked, stopped_at
 from surgery_cli.probe.user_code import UserObject
+from surgery_cli.proof.records import checked
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.probing.filters import is_at
 from surgery_cli.tree.nearness import nearest
@@ -29,6 +30,7 @@ class Session(msgspec.Struct, frozen=True):
     """A checkpoint with a model bound to it: everything that is known before a tensor is read.
 
     ``members`` counts the models of an ensemble; 0 for a model alone. ``until`` is the call after which the run stops.
+    ``is_staged``: a result that has no record of its own yet.
     """
 
     checkpoint: Checkpoint
@@ -42,6 +44,7 @@ class Session(msgspec.Struct, frozen=True):
     sites: list[Site]
     members: int = 0
     until: str = ""
+    is_staged: bool = False
 
     def read(self) -> tuple[dict[Slot, Any], int]:
         """The variables that the computation needs, and the bytes that were read for them."""
@@ -49,6 +52,7 @@ class Session(msgspec.Struct, frozen=True):
         import numpy as np
 
         needed = used_slots(self.trace)
+        source = self.checkpoint if self.is_staged else checked(self.checkpoint)
         values: dict[Slot, Any] = {}
         read = 0
         missing: dict[str, dict[VariablePath, Any]] = {}
@@ -58,7 +62,7 @@ class Session(msgspec.Struct, frozen=True):
                 missing.setdefault(name, {})[path] = None
                 continue
             spec = self.checkpoint.tree[leaf]
-            value = np.asarray(self.checkpoint.read(leaf))
+            value = np.asarray(source.read(leaf))
             read += spec.bytes
             is_key = spec.kind is LeafKind.KEY
             values[name, path] = (
@@ -82,12 +86,13 @@ def open_session(
     options: ProbeOptions,
     *,
     like: Session | None = None,
+    is_staged: bool = False,
 ) -> Session:
     """Make the model, bind it to the checkpoint and trace the call; from metadata and shapes alone.
 
     ``like`` is another session with these inputs and options: of the same model on variables of the same shapes, its
-    trace is used again. A checkpoint that is open already may be one in its staging place; ``step`` and ``item`` are
-    then not looked at.
+    trace is used again. A checkpoint that is open already may be one in its staging place (``is_staged``); ``step`` and
+    ``item`` are then not looked at.
 
     Raises:
         Misfit: the model does not fit the checkpoint.
@@ -118,11 +123,13 @@ def open_session(
         raise
     stored = binding.as_stored(expected, opened.tree)
     if like is not None and like.user is user and like.expected == stored:
-        return msgspec.structs.replace(like, checkpoint=opened, binding=binding)
+        return msgspec.structs.replace(
+            like, checkpoint=opened, binding=binding, is_staged=is_staged
+        )
     traced = _traced(made, user, stored, options)
     return Session(
         opened, user, made, made.call, given, binding, stored, traced, sites_of(traced),
-        members=options.ensemble or 0, until=options.until,
+        members=options.ensemble or 0, until=options.until, is_staged=is_staged,
     )  # fmt: skip
 
 
