@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 from surgery_cli.draft.recipe import Draft, LeafRef
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.members import Member, listed
+from surgery_cli.operations.members import MOST_NAMED, Member
 from surgery_cli.operations.nonnegative import in_optimizer_state
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence
 
 
@@ -36,7 +37,7 @@ def state_notes(
     if any(numbers):
         said = "these numbers of the optimizer's own are averaged, too"
         yield Consequence(
-            f"{said}: {listed(list(filter(None, numbers)))}; `except` leaves them out"
+            f"{said}: {listed(filter(None, numbers), MOST_NAMED)}; `except` leaves them out"
         )
     counters = [
         _apart(path, others, draft, scene)
@@ -47,7 +48,7 @@ def state_notes(
     ]
     if any(counters):
         said = "these counters are not averaged, and stay as the source has them"
-        yield Consequence(f"{said}: {listed(list(filter(None, counters)))}")
+        yield Consequence(f"{said}: {listed(filter(None, counters), MOST_NAMED)}")
 
 
 def _apart(path: LeafPath, others: Sequence[Member], draft: Draft, scene: Scene) -> str:

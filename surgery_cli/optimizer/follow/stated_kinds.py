@@ -6,6 +6,7 @@ from typing import Final
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
 
 _FOLLOWING: Final = frozenset({"transform", "reset", "warm", "donor"})
@@ -21,7 +22,6 @@ def stated_kind_notes(draft: Draft) -> list[Note]:
             states.setdefault(slot.said, {})[slot.state] = None
     notes: list[Note] = []
     for name, nodes in states.items():
-        used = ", ".join(f"'{node}'" for node in nodes)
         kind = Consequence if len(nodes) > 1 else Remark
-        notes.append(kind(f"`optimizer_kind: {name}` is used for {used}"))
+        notes.append(kind(f"`optimizer_kind: {name}` is used for {quoted(nodes)}"))
     return notes
