@@ -11,11 +11,12 @@ from surgery_cli.operations.table import operations
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
-def test_the_reference_of_operations_is_up_to_date():
-    spec = importlib.util.spec_from_file_location("make_operations", DOCS / "make_operations.py")
+@pytest.mark.parametrize("name", ["operations", "options"])
+def test_the_references_are_up_to_date(name):
+    spec = importlib.util.spec_from_file_location(f"make_{name}", DOCS / f"make_{name}.py")
     maker = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(maker)
-    assert (DOCS / "operations.md").read_text() == maker.page()
+    assert (DOCS / f"{name}.md").read_text() == maker.page()
 
 
 @pytest.mark.parametrize("kind", operations().values(), ids=operations())

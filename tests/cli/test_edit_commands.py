@@ -9,11 +9,12 @@ import pytest
 from surgery_cli import surgery as use_cases
 from surgery_cli.cli.commands.edits import SHARED_WITH_PLANS
 from surgery_cli.cli.options.arguments import Output
-from surgery_cli.cli.options.parameters import options_of
 from surgery_cli.cli.rendering.spelling import example_command, option_name
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of
+from surgery_cli.settings.calls import CallOptions
+from surgery_cli.settings.declaration import settings_of
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.values import bytes_of, memory_of, tolerance_of
 
@@ -78,8 +79,10 @@ def _absolute(documented, paths):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_field_hides_behind_an_option_that_every_command_has(name):
-    parameters = [p for group in (Options, Output) for p in options_of(group)]
-    shared = {name[2:] for p in parameters for name in p.annotation.__metadata__[-1].param_decls}
+    kinds = (Options, CallOptions, Output)
+    shared = {
+        word[2:] for kind in kinds for s in settings_of(kind).values() for word in s.option.split()
+    }
     own = {option_name(field)[2:] for field in fields_of(operations()[name])}
 
     assert own & {*shared, "dry-run", "help"} <= SHARED_WITH_PLANS

@@ -18,11 +18,12 @@ def plan(
     plan: PlanFile,
     *,
     set: Variables = None,
-    to: Annotated[
+    destination: Annotated[
         str | None,
         setting(
             "Check that DST can be written, too.",
             Group.WRITE,
+            option="--to",
             metavar="DST",
             parser=written_address,
         ),
@@ -39,6 +40,6 @@ def plan(
     from surgery_cli.plan import read_plan
 
     read = read_plan(plan, settings=set or {})
-    found = surgery.plan(source, read, destination=to, options=options, say=saying(output))
+    found = surgery.plan(source, read, destination=destination, options=options, say=saying(output))
     print_document(found, output, partial(preview.render, verbose=output.verbose))
     return 0

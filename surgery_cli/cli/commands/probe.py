@@ -25,11 +25,12 @@ def probe(
             parser=local_object,
         ),
     ],
-    input: Annotated[
+    inputs: Annotated[
         tuple[str, ...],
         setting(
             "`float32[8,28,28,1]`, `int32[8,128]<1000`, or a file `batch.npz`; repeatable.",
             Group.RUN,
+            option="--input",
             metavar="[NAME=]SPEC",
             parser=local_input,
         ),
@@ -44,7 +45,7 @@ def probe(
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import probe as rendering
 
-    found = surgery.probe(checkpoint, model=model, inputs=input, options=options, say=_say)
+    found = surgery.probe(checkpoint, model=model, inputs=inputs, options=options, say=_say)
     if output.json or not output.quiet:
         print_document(found, output, partial(rendering.render, verbose=output.verbose))
     return 0 if found.is_sound else 1

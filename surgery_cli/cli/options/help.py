@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from typer._click.core import Context
     from typer._click.formatting import HelpFormatter
 
-_WIDEST: int = 30
-"""The widest name of an option that its description stands beside."""
-
 
 class GroupedHelp(TyperCommand):
     """A command whose help says arguments as the documentation does, options by group, and its epilog as an example."""
@@ -26,11 +23,12 @@ class GroupedHelp(TyperCommand):
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         arguments = [(str(p.metavar), p.help or "") for p in self._arguments(ctx)]
         groups = list(self._groups(ctx))
-        width = min(_WIDEST, max(len(name) for _, rows in groups for name, _ in rows))
+        widest = min(30, formatter.width // 3)  # a longer name has a line to itself
+        width = max((len(n) for _, rows in groups for n, _ in rows if len(n) <= widest), default=0)
         for title, rows in [("Arguments", arguments), *groups]:
             if rows:
                 with formatter.section(title):
-                    formatter.write_dl([(name.ljust(width), text) for name, text in rows], _WIDEST)
+                    formatter.write_dl([(name.ljust(width), text) for name, text in rows], width)
 
     def _groups(self, ctx: Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         """The options of every group, in the order of the groups; `--help` is the last one."""

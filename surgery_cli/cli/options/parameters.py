@@ -21,30 +21,24 @@ def with_options(command: Command, own: Iterable[inspect.Parameter] = ()) -> Com
     A parameter whose type is a struct of settings becomes the options of its fields; one that is itself a setting
     becomes an option; arguments stay.
     """
-    structs, single, plain = {}, [], []
-    for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        if _is_struct(parameter.annotation):
-            structs[parameter.name] = parameter.annotation
-        elif any(
-            isinstance(m, msgspec.Meta) for m in getattr(parameter.annotation, "__metadata__", ())
-        ):
-            single.append(_as_field(parameter))
-        elif parameter.kind is not parameter.VAR_KEYWORD:
-            plain.append(parameter)
-    alone = msgspec.defstruct("Own", single, kw_only=True)
+    structs, single, arguments = {}, [], []
+    for taken in inspect.signature(command, eval_str=True).parameters.values():
+        marks = getattr(taken.annotation, "__metadata__", ())
+        if isinstance(taken.annotation, type) and issubclass(taken.annotation, msgspec.Struct):
+            structs[taken.name] = taken.annotation
+        elif any(isinstance(mark, msgspec.Meta) for mark in marks):
+            default = () if taken.default is taken.empty else (taken.default,)
+            single.append((taken.name, taken.annotation, *default))
+        elif taken.kind is not taken.VAR_KEYWORD:
+            arguments.append(taken)
+    alone = msgspec.defstruct("Alone", single, kw_only=True)
 
     def wrapped(**given: Any) -> int:
-        made = {name: _made(kind, given) for name, kind in structs.items()}
-        of_single = _made(alone, given)
-        made |= {name: getattr(of_single, name) for name in alone.__struct_fields__}
+        made = msgspec.structs.asdict(_made(alone, given))
+        made |= {name: _made(kind, given) for name, kind in structs.items()}
         return command(**given, **made)
 
-    parameters = [
-        *plain,
-        *own,
-        *options_of(alone),
-        *(p for k in structs.values() for p in options_of(k)),
-    ]
+    parameters = [*arguments, *own, *(p for k in (alone, *structs.values()) for p in options_of(k))]
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -55,9 +49,7 @@ def options_of(kind: type[msgspec.Struct]) -> Iterator[inspect.Parameter]:
     """The options of a struct of settings and of the structs in it, its own before those that it inherits."""
     from surgery_cli.plan.fields import alternatives_of, fields_of
 
-    for field in sorted(
-        fields_of(kind), key=lambda field: field.attribute not in kind.__annotations__
-    ):
+    for field in sorted(fields_of(kind), key=lambda f: f.attribute not in kind.__annotations__):
         alternatives = alternatives_of(kind, field.name)
         if isinstance(alternatives[0], types.StructType):
             yield from options_of(alternatives[0].cls)
@@ -65,21 +57,15 @@ def options_of(kind: type[msgspec.Struct]) -> Iterator[inspect.Parameter]:
         declared = settings_of(kind).get(field.attribute)
         if declared is None:
             continue
-        is_repeatable = field.is_list or field.is_mapping
         typed: Any = _typed(declared, field.choices, alternatives)
-        default = (
-            field.default
-            if isinstance(field.default, bool | int | float)
-            else field.default or None
-        )
         yield option(
             field.attribute,
             declared.option,
-            list[typed] if is_repeatable else bool if field.is_flag else typed,
+            list[typed] if field.is_list or field.is_mapping else bool if field.is_flag else typed,
             group=declared.group,
             help=field.description,
             required=field.required,
-            default=declared.default or (None if is_repeatable else default),
+            default=declared.default or (None if field.default in ("", (), {}) else field.default),
             metavar=declared.metavar or "|".join(field.choices) or None,
             parser=declared.parser,
             min=declared.least,
@@ -135,13 +121,3 @@ def _made(kind: type[msgspec.Struct], given: dict[str, Any]) -> Any:
             value = tuple(value) if isinstance(value, list) else value
             values[field.attribute] = value if declared.read is None else declared.read(value)
     return kind(**values)
-
-
-def _as_field(parameter: inspect.Parameter) -> tuple[str, Any] | tuple[str, Any, Any]:
-    if parameter.default is parameter.empty:
-        return parameter.name, parameter.annotation
-    return parameter.name, parameter.annotation, parameter.default
-
-
-def _is_struct(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)
