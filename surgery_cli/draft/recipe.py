@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -207,8 +207,10 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         draft: Draft = msgspec.structs.replace(self, **changes)
         if "texts" in self.__dict__ and list(draft.leaves) == list(self.leaves):
             draft.__dict__["texts"] = self.texts
-        if draft.slots is self.slots and "slots_of" in self.__dict__:
-            draft.__dict__["slots_of"] = self.slots_of
+        for derived, fields in _DERIVED_FROM.items():
+            is_same = all(getattr(draft, name) is getattr(self, name) for name in fields)
+            if is_same and derived in self.__dict__:
+                draft.__dict__[derived] = self.__dict__[derived]
         return draft
 
     def with_leaves(self, changed: Mapping[LeafPath, Output]) -> Draft:
@@ -247,6 +249,8 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def texts(self) -> dict[LeafPath, str]:
         """The printed path of every output leaf."""
+        if list(self.leaves) == list(self.source_tree):
+            return self.source_tree.texts
         return {path: str(path) for path in self.leaves}
 
     @cached_property
@@ -320,6 +324,15 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         record.update(_canonical([self.fingerprints.get(SOURCE, ""), donors]))
         head = digest_head(self.fingerprints.get(SOURCE, ""), donors)
         return f"sha256:{head}{record.hexdigest()[len(head) :]}"
+
+
+_DERIVED_FROM: Final = {
+    "tree": ("leaves",),
+    "slots_of": ("slots",),
+    "changed": ("leaves", "items"),
+    "removed": ("leaves", "items", "source_tree"),
+}
+"""From which fields of a draft its cached properties follow, but for ``texts`` and the digest."""
 
 
 class DigestPart(NamedTuple):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from surgery_cli.draft.effect import Keeps, Shifts, Takes
 from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems, LeafRef
 from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
@@ -85,7 +83,7 @@ def resolve(
     refuse_overwritten(draft)
     draft = draft.noting(*stated_kind_notes(draft))
     fingerprints = {**draft.fingerprints, **stage.fingerprints}
-    return msgspec.structs.replace(draft, fingerprints=fingerprints)
+    return draft.replaced(fingerprints=fingerprints)
 
 
 def _survey(source: Source) -> OptimizerSurvey:

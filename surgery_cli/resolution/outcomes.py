@@ -18,17 +18,18 @@ def with_outcome(after: Draft, before: Draft, named: Collection[LeafPath] | None
     """
     if after.items.front != before.items.front:
         before = before.behind(after.items.front)
-    if named is None:
-        named = [p for p, recipe in after.leaves.items() if before.leaves.get(p) is not recipe]
-    chosen = set(named)
+    changed = {
+        p: recipe for p, recipe in after.leaves.items() if before.leaves.get(p) is not recipe
+    }
+    chosen = set(changed if named is None else named)
     twins: Counter[str] = Counter()
-    staying = {id(recipe) for path, recipe in before.leaves.items() if path in after.leaves}
+    staying = set()
+    if not changed.keys() <= before.leaves.keys():
+        staying = {id(recipe) for path, recipe in before.leaves.items() if path in after.leaves}
     changed_bytes = 0
     assumed: dict[tuple[LeafPath, Assumption], None] = {}
-    for path, recipe in after.leaves.items():
+    for path, recipe in changed.items():
         old = before.leaves.get(path)
-        if old is recipe:
-            continue
         if (old is not None and old.steps != recipe.steps) or (old is None and recipe.steps):
             changed_bytes += recipe.spec.bytes
         if path not in after.slots:
@@ -39,8 +40,7 @@ def with_outcome(after: Draft, before: Draft, named: Collection[LeafPath] | None
         if old is not None:
             taken = _assumption(after.slots[path], recipe.policy)
             assumed |= {} if taken is None else {(after.slots[path].state, taken): None}
-    gone = [path for path in before.slots if path not in after.leaves and path not in chosen]
-    deleted = len(gone) - twins["moved"]
+    deleted = len(before.slots.keys() - after.leaves.keys() - chosen) - twins["moved"]
     if deleted > 0:
         twins["deleted"] = deleted
     told = {policy: n for policy, n in twins.items() if n}

@@ -98,43 +98,37 @@ def recalled(
             settled_by=(),
         )
 
-    return _with(survey, told) if by_field else survey
+    if not by_field:
+        return survey
+    return _with(survey, {path: told(slot) for path, slot in survey.slots.items()})
 
 
 def judged(
     survey: OptimizerSurvey, looked_at: Collection[LeafPath], like_adam: Collection[LeafPath]
 ) -> OptimizerSurvey:
     """The survey after a look at the values of some states, of which some are taken for Adam's family."""
-    powers = {
-        path: unsure.adam_power
-        for unsure in survey.unsure
-        if unsure.owner in like_adam
-        for path in unsure.slots
-    }
-    left_open = {
-        path for unsure in survey.unsure if unsure.owner in looked_at for path in unsure.slots
-    }
-
-    def told(slot: Slot) -> Slot:
-        if slot.path in powers:
-            return msgspec.structs.replace(
-                slot,
-                power=powers[slot.path],
-                assumed=BY_VALUES,
-                known_by="values",
-                unsure_because="",
-                settled_by=(),
-            )
-        if slot.path in left_open:
-            because = f"{slot.unsure_because}, and their values leave it open"
-            return msgspec.structs.replace(slot, known_by="undecided", unsure_because=because)
-        return slot
-
-    return _with(survey, told)
+    slots = dict(survey.slots)
+    for unsure in survey.unsure:
+        for path in unsure.slots if unsure.owner in looked_at else ():
+            slot = slots[path]
+            if unsure.owner in like_adam:
+                slots[path] = msgspec.structs.replace(
+                    slot,
+                    power=unsure.adam_power,
+                    assumed=BY_VALUES,
+                    known_by="values",
+                    unsure_because="",
+                    settled_by=(),
+                )
+            else:
+                because = f"{slot.unsure_because}, and their values leave it open"
+                slots[path] = msgspec.structs.replace(
+                    slot, known_by="undecided", unsure_because=because
+                )
+    return _with(survey, slots)
 
 
-def _with(survey: OptimizerSurvey, told: Callable[[Slot], Slot]) -> OptimizerSurvey:
-    slots = {path: told(slot) for path, slot in survey.slots.items()}
+def _with(survey: OptimizerSurvey, slots: dict[LeafPath, Slot]) -> OptimizerSurvey:
     unsure = [u for u in survey.unsure if not all(slots[path].is_settled for path in u.slots)]
     return msgspec.structs.replace(survey, slots=slots, unsure=unsure)
 
@@ -155,4 +149,4 @@ def said_by_script(before: OptimizerSurvey, after: OptimizerSurvey) -> Optimizer
             slot, start=start, known_by="word", fresh_assumed=None, **reason
         )
 
-    return _with(after, told)
+    return _with(after, {path: told(slot) for path, slot in after.slots.items()})

@@ -70,16 +70,18 @@ class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def telling_pairs(self) -> dict[LeafPath, list[tuple[LeafPath, LeafPath]]]:
         """For each node of which values rule kinds out: its slots to read, (mu, nu) for every param."""
-        found: dict[LeafPath, dict[LeafPath, dict[str, LeafPath]]] = {}
+        found: dict[LeafPath, dict[str, dict[LeafPath, LeafPath]]] = {}
         for unsure in self.unsure:
             if unsure.by_values:
-                params = found.setdefault(unsure.owner, {})
+                named = found.setdefault(unsure.owner, {"mu": {}, "nu": {}})
                 for slot in map(self.slots.__getitem__, unsure.slots):
-                    params.setdefault(slot.param, {})[slot.name] = slot.path
+                    named.setdefault(slot.name, {})[slot.param] = slot.path
         return {
             owner: pairs
-            for owner, params in found.items()
-            if (pairs := [(s["mu"], s["nu"]) for s in params.values() if {"mu", "nu"} <= s.keys()])
+            for owner, named in found.items()
+            if (
+                pairs := [(mu, named["nu"][p]) for p, mu in named["mu"].items() if p in named["nu"]]
+            )
         }
 
     def questions_about(self, params: Iterable[LeafPath]) -> list[Problem]:

@@ -87,7 +87,10 @@ def emptied(draft: Draft) -> list[Emptied]:
 
 def _parted(draft: Draft) -> Iterator[tuple[Slot, LeafPath, bool]]:
     """Every slot that a clock may part from, with that clock, and whether it is the slot that goes on."""
-    for slot in draft.slots.values():
+    every = {path for clocks in {slot.clocks for slot in draft.slots.values()} for path in clocks}
+    found = {path: draft.clock_at(path) for path in every}
+    clocks = {path: clock for path, clock in found.items() if clock and clock.drives in _SQUARES}
+    for slot in draft.slots.values() if clocks else ():
         gathers = slot.optimizer == ACCUMULATION
         recipe = draft.leaves[slot.path]
         if slot.relation in ("hole", "one") or not is_numeric(recipe.spec):
@@ -96,10 +99,10 @@ def _parted(draft: Draft) -> Iterator[tuple[Slot, LeafPath, bool]]:
             continue
         goes_on = not has_restarted(slot, draft)
         for path in slot.clocks:
-            clock = draft.clock_at(path)
-            if clock is None or clock.drives not in _SQUARES:
+            if path not in clocks:
                 continue
-            if not goes_on or (gathers and _set_to(path, draft) not in (None, clock.fresh)):
+            fresh = clocks[path].fresh
+            if not goes_on or (gathers and _set_to(path, draft) not in (None, fresh)):
                 yield slot, path, goes_on
 
 
