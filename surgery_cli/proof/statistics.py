@@ -118,26 +118,26 @@ def _finite(values: Values) -> Values:
 
 
 class MomentStatistics(NamedTuple):
-    """Of a first and a second moment: max |mu|/nu where mu is not 0, the sum of mu squared, the number of elements."""
+    """Of a first and a second moment: if |mu| > bound · nu anywhere, the sum of mu squared, the number of elements."""
 
-    largest_ratio: float
+    is_beyond: bool
     squares: float
     elements: int
 
 
-def moment_statistics(first: Values, second: Values) -> MomentStatistics:
-    """What tells Adam's relatives apart, of two arrays alike."""
+def moment_statistics(first: Values, second: Values, bound: float) -> MomentStatistics:
+    """What tells Adam's relatives apart, of two arrays alike; one element beyond the bound is enough."""
     import numpy as np
 
-    largest = squares = 0.0
-    for signed, moment in zip(_tiles([first]), _tiles([second]), strict=True):
-        size = np.abs(signed)
-        moved = size > 0
-        squares += float(np.square(size).sum())
-        if moved.any():
-            with np.errstate(over="ignore", divide="ignore"):
-                largest = max(largest, float((size[moved] / np.abs(moment[moved])).max()))
-    return MomentStatistics(largest, squares, first.size)
+    signed, moments = first.reshape(-1), second.reshape(-1)
+    is_beyond, squares = False, 0.0
+    for start in range(0, signed.size, TILE_ELEMENTS):
+        tile = slice(start, start + TILE_ELEMENTS)
+        size = np.abs(_real(signed[tile]))
+        squares += float(np.dot(size, size))
+        if not is_beyond:
+            is_beyond = bool((size > bound * np.abs(_real(moments[tile]))).any())
+    return MomentStatistics(is_beyond, squares, first.size)
 
 
 def _real(block: Values) -> Values:

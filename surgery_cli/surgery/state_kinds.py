@@ -8,7 +8,7 @@ from math import sqrt
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.reading import read_values
-from surgery_cli.optimizer.detect.evidence import MOST_BYTES, Evidence, exceeds
+from surgery_cli.optimizer.detect.evidence import ADAMAX_BOUND, MOST_BYTES, Evidence
 from surgery_cli.optimizer.detect.settled import Settled, judged, recalled, to_record
 from surgery_cli.optimizer.detect.starts import as_gathered
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
@@ -75,8 +75,8 @@ def _look(checkpoint: Checkpoint, mu: LeafPath, nu: LeafPath, most: int, evidenc
     for block in windows(spec.shape, block_shape(spec, spec.write_shape)):
         first, second = (read_values(source, path, block) for path in (mu, nu))
         count += first.nbytes + second.nbytes
-        seen = moment_statistics(first, second)
-        is_beyond |= exceeds(seen.largest_ratio)
+        seen = moment_statistics(first, second, ADAMAX_BOUND)
+        is_beyond |= seen.is_beyond
         squares, elements = squares + seen.squares, elements + seen.elements
         if count >= most:
             break

@@ -9,7 +9,7 @@ import msgspec
 MOST_BYTES: Final = 64 << 20
 """So much is read of all states together, the smallest leaves first."""
 
-_ADAMAX_BOUND: Final = 3.0
+ADAMAX_BOUND: Final = 3.0
 """Adamax keeps |mu| below (1 - b1) / (1 - b1/b2) times nu, which is less than this wherever b1 < b2."""
 
 _ADOPT_RMS: Final = 0.02
@@ -48,15 +48,10 @@ class Evidence(msgspec.Struct):
     def is_like_adam(self) -> bool:
         """True if Adam's family is what it is taken for: adamax is ruled out, and adopt not likely.
 
-        One leaf is enough to rule out adamax, for the kind belongs to the state; a leaf without gradients tells
-        nothing.
+        One leaf is enough to rule out adamax, for the kind belongs to the state; a leaf without gradients, or with NaN
+        in it, tells nothing.
 
         >>> Evidence(True, 1e-3).is_like_adam, Evidence(True, 0.2).is_like_adam, Evidence().is_like_adam
         (True, False, False)
         """
-        return self.exceeds_adamax and self.largest_rms < _ADOPT_RMS
-
-
-def exceeds(largest_ratio: float) -> bool:
-    """True if no adamax with b1 < b2 keeps a mu of this size, in units of its nu."""
-    return largest_ratio > _ADAMAX_BOUND
+        return self.exceeds_adamax and 0 < self.largest_rms < _ADOPT_RMS
