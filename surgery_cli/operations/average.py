@@ -31,6 +31,7 @@ from surgery_cli.operations.underflow import may_lose, refuse_lost
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 
 
@@ -153,7 +154,7 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
             return kit.quotient(total, divisor, at.after.dtype)
         mean = kit.apply(lambda: total / divisor)
         new = kit.cast(mean, at.after.dtype)
-        fix = "cast the members to a wider dtype first, or leave the leaf out with `except`"
+        fix = worded("cast the members to a wider dtype first, or leave the leaf out with {except}")
         kit.apply(lambda: refuse_lost(mean, new, at, fix=fix, least=0.0))
         return new
 
@@ -167,6 +168,8 @@ def _check_fits(path: LeafPath, spec: LeafSpec, text: str, other: LeafSpec) -> N
         raise PlanError(
             f"'{path}' of '{text}' cannot be averaged with the source's",
             why=f"it is {other.type_text}, the source's {spec.type_text}",
-            fix="members must agree in shape and be floating; leave the leaf out with `except`",
+            fix=worded(
+                "members must agree in shape and be floating; leave the leaf out with {except}"
+            ),
             field="with",
         )

@@ -14,6 +14,7 @@ from surgery_cli.draft.recipe import Draft, LeafRef, Operand, Output, Recipe, St
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
+from surgery_cli.words.advice import worded
 
 if TYPE_CHECKING:
     from surgery_cli.optimizer.detect.survey import OptimizerSurvey
@@ -355,7 +356,9 @@ class LeafOperation(Operation):
             raise PlanError(
                 f"{self.name} does not apply to {spec.type_text}",
                 why="numeric edits change floating values only",
-                fix="add `where_dtype: floating` to skip such leaves, or name the leaves more closely",
+                fix=worded(
+                    "add {where_dtype: floating} to skip such leaves, or name the leaves more closely"
+                ),
             )
         return spec
 

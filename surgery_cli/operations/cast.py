@@ -27,6 +27,7 @@ from surgery_cli.tree.dtypes import (
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 
 _UNSTORABLE = ("float8_e4m3", "float6_e2m3fn", "float6_e3m2fn", "uint4", "uint2")
@@ -38,7 +39,10 @@ _NAMES = tuple(
     for name in (*FLOATS, *COMPLEX_PARTS, *INTEGER_BITS)
     if name not in (*_UNSTORABLE, *_NO_NUMBERS)
 )
-_WAY_OUT = "use bfloat16, leave the optimizer state out with `except: opt_state`, or say `underflow: keep` in a `cast`"
+_WAY_OUT = worded(
+    "use bfloat16, leave the optimizer state out with {except: opt_state}, or say {underflow:"
+    " keep} in a {cast}"
+)
 
 
 class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
@@ -78,7 +82,7 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
             raise PlanError(
                 f"cast does not apply to {spec.type_text}",
                 why="only arrays have a dtype to change; Python numbers, strings and keys have none",
-                fix="name the arrays, or leave this leaf out with `except`",
+                fix=worded("name the arrays, or leave this leaf out with {except}"),
             )
         if family(spec.dtype) != family(self.to):
             raise PlanError(
@@ -90,7 +94,7 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
             raise PlanError(
                 f"{spec.type_text} is an integer leaf",
                 why="counters and ids are cast only where the edit says that it means integers",
-                fix="add `where_dtype: int*`",
+                fix=worded("add {where_dtype: int*}"),
             )
         return recast(spec, self.to)
 
@@ -109,7 +113,9 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
                 f"'{at.path}' does not fit {self.to}",
                 why=f"{count} of its values{where} lie beyond {_limits(self.to)}"
                 + (", and it has no infinities" if is_finite_only(self.to) else ""),
-                fix="choose a wider dtype, rescale the leaf first, or leave it out with `except`",
+                fix=worded(
+                    "choose a wider dtype, rescale the leaf first, or leave it out with {except}"
+                ),
                 path=str(at.path),
             )
         if self.underflow == "error" and not is_integer(self.to):
@@ -170,10 +176,14 @@ def _advice(dtype: str, to: str) -> str:
             "choose a floating dtype: bfloat16, float16, float8_e4m3fn, …; a cast does not quantize"
         )
     if is_complex(dtype):
-        return f"choose {listed(COMPLEX_PARTS, word='or')}, or leave these leaves out with `except`"
+        return worded(
+            "choose {}, or leave these leaves out with {except}", listed(COMPLEX_PARTS, word="or")
+        )
     if is_floating(to):
-        return "add `where_dtype: floating` to skip other leaves, or name the leaves more closely"
-    return "name the leaves more closely, or leave this one out with `except`"
+        return worded(
+            "add {where_dtype: floating} to skip other leaves, or name the leaves more closely"
+        )
+    return worded("name the leaves more closely, or leave this one out with {except}")
 
 
 def _limits(dtype: str) -> str:

@@ -10,6 +10,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Problem
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
+from surgery_cli.words.advice import Text, worded
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.quantities import leaves_text
 from surgery_cli.words.series import folded
@@ -73,15 +74,15 @@ def problem_of(found: Collision, *, is_copy: bool) -> Problem:
     first, second, place = found
     stays = place in (first, second)
     other = second if place == first else first
-    instead = f"or exchange them: `moves: {{{other}: {place}, {place}: {other}}}`"
+    instead = worded("or exchange them: {moves: {{{}: {}, {}: {}}}}", other, place, place, other)
     if is_copy:
-        instead = "or copy to another place"
+        instead = Text("or copy to another place")
     return Problem(
         f"'{first}' and '{second}' would both stand at '{place}'",
         why="one of them would be lost",
-        fix=f"`delete` '{place}' first, {instead}"
+        fix=worded("`delete` '{}' first, {}", place, instead)
         if stays
-        else r"give each its own place; `\1` in `to` stands for the first wildcard",
+        else worded(r"give each its own place; `\1` in {to} stands for the first wildcard"),
         path=str(place),
         field="to",
     )

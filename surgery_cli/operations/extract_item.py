@@ -15,6 +15,7 @@ from surgery_cli.operations.places import PlaceOperation, slots_among
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
 
@@ -113,9 +114,9 @@ as: weights
         given = "as" if self.as_ else "keep"
         if self.as_ or self.keep:
             raise PlanError(
-                f"`{given}` is for steps with items",
+                worded("{} is for steps with items", FieldName(given)),
                 why="this checkpoint is one tree without a name: the result holds the subtree alone",
-                fix=f"leave `{given}` out; the source stays as it is",
+                fix=worded("leave {} out; the source stays as it is", FieldName(given)),
                 field=given,
             )
         leaves = {path: recipe for path, recipe in draft.leaves.items() if path.is_below(node)}
@@ -131,14 +132,14 @@ as: weights
             raise PlanError(
                 f"'{name}' cannot be the name of an item",
                 why="an item is a directory of the step; names begin with a letter and have no slash",
-                fix="choose one with `as`",
+                fix=worded("choose one with {as}"),
                 field="as",
             )
         if name in draft.items.taken or name in draft.items.names or name in draft.items.made:
             raise PlanError(
                 f"the step holds '{name}' already",
                 why="everything in a step has a name of its own",
-                fix="choose another name with `as`",
+                fix=worded("choose another name with {as}"),
                 field="as",
             )
         return name
@@ -229,12 +230,12 @@ def _twins_elsewhere(draft: Draft, node: LeafPath) -> list[Slot]:
 
 def _refuse_broken(draft: Draft, node: LeafPath) -> None:
     """Refuse to move out what leaves a hole: an element of a list, a part of params or of optimizer state."""
-    fix = "`keep: true` leaves it where it is as well"
+    fix = worded("{keep: true} leaves it where it is as well")
     if isinstance(node[-1], int):
         raise PlanError(
             f"'{node}' is an element of a list",
             why=f"'{node.parent}' would have a hole",
-            fix=f"{fix}; or take out the whole list",
+            fix=fix + "; or take out the whole list",
             path=str(node),
             field="at",
         )
@@ -243,7 +244,7 @@ def _refuse_broken(draft: Draft, node: LeafPath) -> None:
             raise PlanError(
                 f"'{node}' is a part of the params in '{slot.root}'",
                 why=f"'{slot.node}' in the optimizer state would still have all of them",
-                fix=f"{fix}; or take out '{slot.root}'",
+                fix=fix + f"; or take out '{slot.root}'",
                 path=str(node),
                 field="at",
             )
@@ -265,7 +266,7 @@ def _refuse_state(node: LeafPath, fix: str) -> None:
     raise PlanError(
         f"'{node}' is a part of the optimizer state",
         why="the optimizer would not find it where it keeps it",
-        fix=f"{fix}; or take out the whole state",
+        fix=fix + "; or take out the whole state",
         path=str(node),
         field="at",
     )

@@ -16,6 +16,7 @@ from surgery_cli.tree.dtypes import is_complex, is_integer
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import worded
 
 _ENTRY = re.compile(r"(.+\.(?:npz|safetensors)):(.+)")
 _HAS_ENTRIES = (".npz", ".safetensors")
@@ -74,7 +75,7 @@ def _open_factor(file: str, scene: Scene) -> tuple[str, Source]:
         if file.endswith(_ARRAY_FILES):
             raise
         raise PlanError(
-            f"`by` takes a number or an array file; '{file}' is neither",
+            worded("{by} takes a number or an array file; '{}' is neither", file),
             why=error.problems[0].what,
             fix="give a number, or a `.npy`, `.npz` or `.safetensors` file",
             field="by",
@@ -183,7 +184,7 @@ class ScaleByPower(LeafOperation, tag="scale_by_power", kw_only=True, frozen=Tru
             raise PlanError(
                 f"'{path}' cannot follow a complex factor",
                 why="no rule is known for optimizer state",
-                fix="use `optimizer: keep` or `reset`",
+                fix=worded("use {optimizer: keep} or `reset`"),
             )
         return (factor,)
 

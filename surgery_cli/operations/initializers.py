@@ -11,6 +11,7 @@ from surgery_cli.operations.settings import check_above_zero, check_finite, chec
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 
 _FANS = {"in_axis": -2, "out_axis": -1, "batch_axis": ()}
@@ -99,7 +100,7 @@ def resolve(init: str, given: Mapping[str, Any], spec: LeafSpec) -> Values:
         raise PlanError(
             f"{init} does not draw {spec.type_text}",
             why="complex leaves are filled with zeros, ones or a constant only",
-            fix="use `init: zeros`, or take the values from a file with `replace`",
+            fix=worded("use {init: zeros}, or take the values from a file with `replace`"),
             field="init",
         )
     values = _drawn(init, settings, spec)
@@ -142,7 +143,7 @@ def _settings(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
         raise PlanError(
             f"{init} has no parameter {', '.join(foreign)}",
             why=f"it has {', '.join(known) or 'none'}",
-            fix="leave it out, or choose another `init`",
+            fix=worded("leave it out, or choose another {init}"),
             field=foreign[0],
         )
     missing = [name for name, default in known.items() if default is None and name not in given]
@@ -197,7 +198,9 @@ def fans(
         raise PlanError(
             f"{init} needs a leaf with two axes or more",
             why=f"the shape is {list(shape)}, and a fan counts the inputs along axis -2",
-            fix="use `init: zeros` or `init: normal` for a bias or scale, or name `in_axis` and `out_axis`",
+            fix=worded(
+                "use {init: zeros} or {init: normal} for a bias or scale, or name {in_axis} and {out_axis}"
+            ),
             field="init",
         )
     named = {"in_axis": in_axis, "out_axis": out_axis, "batch_axis": batch_axis}
@@ -214,7 +217,9 @@ def _check_bounds(lower: float, upper: float) -> None:
     if lower >= upper or lower > 37 or upper < -37:
         raise PlanError(
             f"no normal values lie between {lower} and {upper}",
-            why="`lower` must be below `upper`, and neither tail beyond 37 standard deviations has any",
+            why=worded(
+                "{lower} must be below {upper}, and neither tail beyond 37 standard deviations has any"
+            ),
             field="lower",
         )
 
@@ -236,6 +241,6 @@ def _check_orthogonal(init: str, settings: Mapping[str, Any], spec: LeafSpec) ->
     raise PlanError(
         f"{init} does not suit {spec.type_text}",
         why=why,
-        fix="choose another `init`, such as lecun_normal",
+        fix=worded("choose another {init}, such as lecun_normal"),
         field="init",
     )

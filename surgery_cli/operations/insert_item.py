@@ -19,6 +19,7 @@ from surgery_cli.operations.targets import Places, Target
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern
 from surgery_cli.tree.specs import LeafKind
+from surgery_cli.words.advice import worded
 
 _ARRAYS = {LeafKind.ARRAY, LeafKind.NUMPY}
 """What a restore without a target gives back as it was saved; a target takes either."""
@@ -91,13 +92,16 @@ with: runs/weights
         if conditions != ((), "", None, None, False):
             raise PlanError(
                 "'insert-item' takes no conditions",
-                why="`except`, `where_dtype`, `where_ndim`, `expect` and `optional` select leaves; this names a place",
+                why=worded(
+                    "{except}, {where_dtype}, {where_ndim}, {expect} and {optional} select leaves; this names a"
+                    " place"
+                ),
                 fix="take them out of this edit",
             )
         if len(self.patterns) != 1 or not PathPattern(self.patterns[0]).is_literal:
             raise PlanError(
                 "'insert-item' names one place",
-                why=f"`at` is {', '.join(self.patterns) or 'missing'}",
+                why=worded("{at} is {}", ", ".join(self.patterns) or "missing"),
                 fix="write a path without wildcards: `params`, `default/params`",
                 field="at",
             )
@@ -115,7 +119,7 @@ with: runs/weights
                 if self.from_
                 else "'insert-item' does not say what to insert",
                 why=of,
-                fix="name an item in `from`, or another checkpoint in `with`",
+                fix=worded("name an item in {from}, or another checkpoint in {with}"),
                 field="from",
             )
         return self.from_

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.operations.base import Kit, Place
+from surgery_cli.words.advice import worded
 
 
 class LeftOfStart(NamedTuple):
@@ -42,7 +43,7 @@ class LeftOfStart(NamedTuple):
                 f"'{at.path}' cannot follow: what is left of its start hides what it gathered",
                 why=f"{float(self.value):.3g} of it is left, rounded to about {self.blur:.1g}, which the edit would"
                 f" multiply by {factor:.3g}",
-                fix="use `optimizer: keep` or `warm` for this edit",
+                fix=worded("use {optimizer: keep} or `warm` for this edit"),
                 path=str(at.path),
             )
 
@@ -64,7 +65,9 @@ def left_of_start(
         raise ValueRefusal(
             f"'{at.path}' cannot have {start:g} of its start in it",
             why=f"{smaller} of its values are smaller, and what it gathers is nowhere negative",
-            fix="say in `slots:` at what it starts (`fresh:`, or `start:`), or use `optimizer: keep`",
+            fix=worded(
+                "say in `slots:` at what it starts (`fresh:`, or `start:`), or use {optimizer: keep}"
+            ),
             path=str(at.path),
         )
     return LeftOfStart(stored, kit, even, blur)

@@ -14,6 +14,7 @@ from surgery_cli.operations.nonnegative import FOLLOWING, in_optimizer_state
 from surgery_cli.operations.step_ranges import named_steps
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence, Note, Remark
 
@@ -60,13 +61,17 @@ def _addresses(named: Sequence[str], steps: str, scene: Scene) -> list[str]:
             return list(named)
         raise PlanError(
             "`average` has only one member",
-            why="neither `with` nor `steps` names another checkpoint",
-            fix="name one as `with: runs/other`, or a range of this run's steps as `steps: 100..500`",
+            why=worded("neither {with} nor {steps} names another checkpoint"),
+            fix=worded(
+                "name one as {with: runs/other}, or a range of this run's steps as {steps: 100..500}"
+            ),
             field="with",
         )
     if len(named) > 1:
         raise PlanError(
-            f"`steps` takes the steps of one run, and `with` names {len(named)} checkpoints",
+            worded(
+                "{steps} takes the steps of one run, and {with} names {} checkpoints", len(named)
+            ),
             fix="name the run alone, or name each step: `run@100`, `run@200`",
             field="steps",
         )
@@ -74,8 +79,10 @@ def _addresses(named: Sequence[str], steps: str, scene: Scene) -> list[str]:
     if not run.steps:
         raise PlanError(
             f"'{named[0] if named else run.address}' is not a run of steps",
-            why="it is one checkpoint, and `steps` takes steps that stand side by side",
-            fix="name the directory that holds the steps as `with: RUN`, or name checkpoints without `steps`",
+            why=worded("it is one checkpoint, and {steps} takes steps that stand side by side"),
+            fix=worded(
+                "name the directory that holds the steps as {with: RUN}, or name checkpoints without {steps}"
+            ),
             field="steps",
         )
     own = None if named else scene.source.step
@@ -121,7 +128,9 @@ def _repeated(member: Member, double: Member) -> PlanError:
     if double.name == SOURCE:
         what = f"'{address}' would count twice: it is the source"
         why = "the checkpoint that is edited is the first member in any case"
-        fix = "leave it out (`steps` without `with` are those of the source's own run, the source left out)"
+        fix = worded(
+            "leave it out ({steps} without {with} are those of the source's own run, the source left out)"
+        )
     else:
         what = f"'{address}' stands twice among the members"
         texts = dict.fromkeys(m.text for m in (double, member))
@@ -129,7 +138,10 @@ def _repeated(member: Member, double: Member) -> PlanError:
     return PlanError(
         what,
         why=why,
-        fix=f"{fix}; to count it double give it a weight of 2, with one weight for each member in `weights`",
+        fix=worded(
+            "{}; to count it double give it a weight of 2, with one weight for each member in {weights}",
+            fix,
+        ),
     )
 
 
@@ -153,11 +165,13 @@ def refuse_lacking(named: Sequence[LeafPath], others: Sequence[Member], draft: D
 
 def _lacks(member: Member, lacking: list[LeafPath], count: int, draft: Draft) -> PlanError:
     first, last = draft.texts[lacking[0]], draft.texts[lacking[-1]]
-    fix = "name the leaves that all members have, or leave the others out with `except`"
+    fix = worded("name the leaves that all members have, or leave the others out with {except}")
     if all(in_optimizer_state(path, draft) for path in lacking):
         params = next((str(slot.root) for slot in draft.slots.values() if slot.root), "params")
-        fix = (
-            f"it has no such optimizer state: average the params alone, `at: {params}`: {FOLLOWING}"
+        fix = worded(
+            "it has no such optimizer state: average the params alone, {at: {}}: {}",
+            params,
+            FOLLOWING,
         )
     return PlanError(
         f"'{member.text}' has {count - len(lacking)} of the {count} leaves",

@@ -11,9 +11,10 @@ from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import worded
 
-FOLLOWING: Final = (
-    "first moments then start at 0 and second moments stay (with `optimizer: keep` all stay)"
+FOLLOWING: Final = worded(
+    "first moments then start at 0 and second moments stay (with {optimizer: keep} all stay)"
 )
 """What an average of params alone does to their twins."""
 
@@ -63,10 +64,14 @@ def _why_not(path: LeafPath, draft: Draft) -> str:
 
 def _way_out(paths: Sequence[LeafPath], draft: Draft) -> str:
     if all(_holds_variances(path, draft) for path in paths):
-        return "leave them out with `except`, or use weights of at least 0"
+        return worded("leave them out with {except}, or use weights of at least 0")
     roots = [draft.slots[path].root for path in paths if path in draft.slots]
     params = str(roots[0]) if roots else "params"
-    return f"average the params alone, `at: {params}`: {FOLLOWING}; or leave such leaves out with `except`"
+    return worded(
+        "average the params alone, {at: {}}: {}; or leave such leaves out with {except}",
+        params,
+        FOLLOWING,
+    )
 
 
 def in_optimizer_state(path: LeafPath, draft: Draft) -> bool:

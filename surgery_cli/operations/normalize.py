@@ -16,6 +16,7 @@ from surgery_cli.operations.underflow import refuse_lost_products
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import worded
 
 if TYPE_CHECKING:
     from surgery_cli.optimizer.slots import Slot
@@ -77,9 +78,9 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
         check_finite(self.to, "to")
         if self.to <= 0:
             raise PlanError(
-                f"`to: {self.to:g}` is no norm",
+                worded("{to: {:g}} is no norm", self.to),
                 why="a norm to reach is above 0",
-                fix="write a number above 0, such as `to: 1.0`",
+                fix=worded("write a number above 0, such as {to: 1.0}"),
                 field="to",
             )
         count = len(self.measured_axes(len(spec.shape)))
@@ -87,14 +88,16 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
             raise PlanError(
                 f"{spec.type_text} is no matrix over {count} axes",
                 why="a spectral norm needs two axes, or a leaf of two axes or more",
-                fix="use `norm: l2`, which is the same for a vector, or name two axes in `axis`",
+                fix=worded(
+                    "use {norm: l2}, which is the same for a vector, or name two axes in {axis}"
+                ),
                 field="norm",
             )
         if spec.size == 0:
             raise PlanError(
                 f"{spec.type_text} has no norm",
                 why="it has no elements",
-                fix="leave it out with `except`, or say `on_zero: keep`",
+                fix=worded("leave it out with {except}, or say {on_zero: keep}"),
             )
         return spec
 
@@ -135,7 +138,9 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
                 why=f"{int(zero.sum())} of its {norms} are 0"
                 if measured.size > 1
                 else f"its {norms} is 0",
-                fix="leave it out with `except`, or say `on_zero: keep` to keep these values as they are",
+                fix=worded(
+                    "leave it out with {except}, or say {on_zero: keep} to keep these values as they are"
+                ),
                 path=str(path),
             )
         return self.to / (measured * ~zero + self.to * zero)

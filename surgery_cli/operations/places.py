@@ -23,6 +23,7 @@ from surgery_cli.optimizer.follow.partial_moves import refuse_torn_by_copies, re
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Consequence
 
 
@@ -36,9 +37,9 @@ class PlaceOperation(Operation):
         """Raise if the edit asks for an optimizer policy, which would have no effect."""
         if self.optimizer is not None:
             raise PlanError(
-                f"'{self.name}' takes no `optimizer`",
+                worded("'{}' takes no {optimizer}", self.name),
                 why="the optimizer state always follows a change of place",
-                fix="take `optimizer` out of this edit",
+                fix=worded("take {optimizer} out of this edit"),
                 field="optimizer",
             )
 
@@ -277,7 +278,11 @@ def _asked_hole(container: LeafPath, found: list[int]) -> Problem:
     return Problem(
         f"the list '{container}' would have {indices_text(found)}",
         why="a list has no holes, and the edit says which index each leaf gets",
-        fix=f"place {len(found)} elements at 0 to {len(found) - 1}; `moves` takes several at once",
+        fix=worded(
+            "place {} elements at 0 to {}; {moves} takes several at once",
+            len(found),
+            len(found) - 1,
+        ),
         path=str(container),
         field="to",
     )

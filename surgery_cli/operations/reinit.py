@@ -15,6 +15,7 @@ from surgery_cli.operations import initializers
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 
@@ -145,8 +146,13 @@ def _fan_notes(init: str, drawn: Mapping[tuple[int, ...], Sequence[LeafPath]]) -
     notes = [Consequence(f"{init}: {'; '.join(windows)} ({meant})")] if windows else []
     return notes + [
         Consequence(
-            f"{init}: {said} ({meant}); a stack of layers needs `batch_axis: 0`,"
-            " attention heads `in_axis` and `out_axis`"
+            worded(
+                "{}: {} ({}); a stack of layers needs {batch_axis: 0}, attention heads {in_axis} and"
+                " {out_axis}",
+                init,
+                said,
+                meant,
+            )
         )
         for said in others
     ]

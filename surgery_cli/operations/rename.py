@@ -14,6 +14,7 @@ from surgery_cli.operations.collisions import merge_notes
 from surgery_cli.operations.places import PlaceOperation, moved
 from surgery_cli.operations.targets import Places, Target
 from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.words.advice import worded
 
 
 class Rename(PlaceOperation, tag="rename"):
@@ -51,15 +52,17 @@ to: params/head
         self.refuse_policy()
         if self.moves and (self.at or self.to):
             raise PlanError(
-                "`rename` has both `moves` and `at` or `to`",
-                why="`moves` says old and new paths by itself",
-                fix="put all of them into `moves`",
+                worded("`rename` has both {moves} and {at} or {to}"),
+                why=worded("{moves} says old and new paths by itself"),
+                fix=worded("put all of them into {moves}"),
                 field="moves",
             )
         if not self.moves and not self.to:
             raise PlanError(
                 "`rename` does not say where to",
-                fix="add `to: params/head`, or use `moves: {params/Dense_1: params/head}`",
+                fix=worded(
+                    "add {to: params/head}, or use {moves: {{params/Dense_1: params/head}}}"
+                ),
                 field="to",
             )
         targets = self.moves or dict.fromkeys(self.patterns, self.to)

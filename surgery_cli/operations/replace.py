@@ -18,6 +18,7 @@ from surgery_cli.operations.settings import check_fits
 from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import worded
 
 _REFERENCE = re.compile(r"\\(?:(\d{1,2})|g<(\d{1,2})>)")
 
@@ -49,9 +50,9 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
         number = self.with_
         if isinstance(number, str) or self.from_:
             raise PlanError(
-                "`from` needs something to take leaves from",
-                why=f"`with` is the number {number}",
-                fix="name a checkpoint or a file in `with`",
+                worded("{from} needs something to take leaves from"),
+                why=worded("{with} is the number {}", number),
+                fix=worded("name a checkpoint or a file in {with}"),
                 field="from",
             )
         is_number = is_floating(spec.dtype) or is_integer(spec.dtype) or is_complex(spec.dtype)
@@ -82,7 +83,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
         if entry is not None and self.from_:
             raise PlanError(
                 f"'{entry}' and '{self.from_}' both name a leaf of '{file}'",
-                fix=f"write `with: {file}`, `from: {self.from_}`",
+                fix=worded("write {with: {}}, {from: {}}", file, self.from_),
                 field="from",
             )
         selected = scene.select(self, draft)
@@ -115,8 +116,8 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
             node = text.removesuffix("/**")
             raise PlanError(
                 f"'{wanted}' is a node of '{file}', and '{text}' names leaves one by one",
-                why="what follows the node that `at` names is appended to `from`",
-                fix=f"write `at: {node}`, without `/**`",
+                why=worded("what follows the node that {at} names is appended to {from}"),
+                fix=worded("write {at: {}}, without `/**`", node),
                 field="at",
             )
         tail = match.tail.spelling if "%2" in start else str(match.tail)
@@ -128,7 +129,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
             raise PlanError(
                 f"'{origin.path}' does not fit '{path}'",
                 why=f"it is {donor.type_text}, the leaf {spec.type_text}",
-                fix="shape and kind must agree; `cast: true` converts the dtype",
+                fix=worded("shape and kind must agree; {cast: true} converts the dtype"),
             )
         if donor.dtype == spec.dtype:
             chunks = (
@@ -142,7 +143,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
             raise PlanError(
                 f"'{origin.path}' has another dtype than '{path}'",
                 why=f"it is {donor.type_text}, the leaf {spec.type_text}",
-                fix="add `cast: true` to convert it",
+                fix=worded("add {cast: true} to convert it"),
                 field="cast",
             )
         after = msgspec.structs.replace(spec, stored_bytes=None)

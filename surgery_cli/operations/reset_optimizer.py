@@ -18,6 +18,7 @@ from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Remark
 
@@ -62,9 +63,9 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         if self.optimizer is not None:
             raise PlanError(
-                f"'{self.name}' takes no `optimizer`",
+                worded("'{}' takes no {optimizer}", self.name),
                 why="it always resets",
-                fix="take `optimizer` out of this edit",
+                fix=worded("take {optimizer} out of this edit"),
                 field="optimizer",
             )
         if self.fill is not None:
@@ -80,9 +81,11 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
         scene.settle((slot.param for slot in slots), draft)
         if self.fill is not None and slots and not any(map(_needs_fill, slots)):
             raise PlanError(
-                f"`fill: {self.fill:g}` would fill nothing",
+                worded("{fill: {:g}} would fill nothing", self.fill),
                 why="the initial values of all these slots are known, and they get those",
-                fix="take `fill` out; to put another value into slots, `replace` them with that number",
+                fix=worded(
+                    "take {fill} out; to put another value into slots, `replace` them with that number"
+                ),
                 field="fill",
             )
         changed: dict[LeafPath, Output] = {}
@@ -126,7 +129,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
             raise PlanError(
                 f"the initial value of '{slot.path}' is not known",
                 why=f"{slot.optimizer} starts {slot.name} from its own settings, which are not on disk",
-                fix=f"give it with `fill`, {usual}or leave these slots out with `except`",
+                fix=worded("give it with {fill}, {}or leave these slots out with {except}", usual),
                 field="fill",
             )
         return refilled(draft, slot.path, value)
@@ -206,7 +209,11 @@ def _schedules_left(nodes: Collection[LeafPath], reset: Draft) -> list[Consequen
     if not kept:
         return []
     verb = "this schedule goes on" if len(kept) == 1 else "these schedules go on"
-    return [Consequence(f"{verb}: {quoted(kept, _SHOWN_NUMBERS)}; `set` with `to: 0` restarts one")]
+    return [
+        Consequence(
+            worded("{}: {}; `set` with {to: 0} restarts one", verb, quoted(kept, _SHOWN_NUMBERS))
+        )
+    ]
 
 
 def _is_schedule(path: LeafPath, draft: Draft) -> bool:

@@ -12,6 +12,7 @@ from surgery_cli.operations.base import Kit, LeafOperation, Place
 from surgery_cli.operations.settings import check_fits
 from surgery_cli.tree.dtypes import is_floating, is_integer
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import worded
 
 _HOLDS_A_NUMBER = (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.SCALAR)
 
@@ -39,7 +40,7 @@ class Set(LeafOperation, tag="set", kw_only=True, frozen=True):
             )
         if isinstance(self.to, bool) != (spec.dtype == "bool"):
             raise PlanError(
-                f"`to: {str(self.to).lower()}` does not fit {spec.type_text}",
+                worded("{to: {}} does not fit {}", str(self.to).lower(), spec.type_text),
                 why="a flag is true or false, a number is neither",
                 field="to",
             )

@@ -7,6 +7,7 @@ import math
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.dtypes import integer_range, is_integer, part_of
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import FieldName, worded
 
 
 def check_finite(value: float, field: str) -> None:
@@ -17,9 +18,9 @@ def check_finite(value: float, field: str) -> None:
     """
     if not -math.inf < value < math.inf:  # an integer may be beyond any float
         raise PlanError(
-            f"`{field}` is {value}",
+            worded("{} is {}", FieldName(field), value),
             why="it must be a finite number",
-            fix=f"write a number, such as `{field}: 1.0`",
+            fix=worded("write a number, such as {}", FieldName(field, "1.0")),
             field=field,
         )
 
@@ -45,7 +46,7 @@ def check_fits(value: float, spec: LeafSpec, field: str) -> None:
         why = f"the largest value it holds is {largest:g}"
         fix = "write a smaller number, or cast the leaf first to a wider dtype"
     raise PlanError(
-        f"`{field}: {value}` does not fit {spec.type_text}",
+        worded("{} does not fit {}", FieldName(field, f"{value}"), spec.type_text),
         why=why,
         fix=fix,
         field=field,
@@ -61,7 +62,7 @@ def check_above_zero(value: float, spec: LeafSpec, field: str) -> None:
     smallest = part_of(spec.dtype).least
     if value and abs(value) <= smallest / 2:  # a tie goes to 0, which is even
         raise PlanError(
-            f"`{field}: {value:g}` would become 0 in {spec.type_text}",
+            worded("{} would become 0 in {}", FieldName(field, f"{value:g}"), spec.type_text),
             why=f"the smallest value above 0 that it holds is {smallest:.3g}",
             fix="write 0 if that is meant, else a larger number, or cast the leaf first to a wider dtype",
             field=field,
@@ -81,15 +82,21 @@ def resolve_axes(axis: int | tuple[int, ...], ndim: int, field: str) -> tuple[in
     axes = tuple(n % ndim if -ndim <= n < ndim else n for n in given)
     if not axes or len(set(axes)) < len(axes) or any(not 0 <= n < ndim for n in axes):
         raise PlanError(
-            f"`{field}: {', '.join(map(str, given))}` does not fit a leaf with {ndim} axes",
+            worded(
+                "{} does not fit a leaf with {} axes",
+                FieldName(field, f"{', '.join(map(str, given))}"),
+                ndim,
+            ),
             why=f"axes are different numbers from {-ndim} to {ndim - 1}"
             if ndim
             else "it is a scalar",
-            fix=f"choose others, or select leaves that have them: `where_ndim: {_needed(given)}`"
+            fix=worded(
+                "choose others, or select leaves that have them: {where_ndim: {}}", _needed(given)
+            )
             if given and _needed(given) > ndim
             else "name every axis once"
             if ndim
-            else "leave it out with `except`",
+            else worded("leave it out with {except}"),
             field=field,
         )
     return axes

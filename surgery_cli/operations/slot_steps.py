@@ -11,6 +11,7 @@ from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place
 from surgery_cli.operations.settings import check_fits
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import worded
 
 
 class FillFresh(LeafOperation, tag="fill_fresh", kw_only=True, frozen=True):
@@ -52,7 +53,7 @@ class FillMean(LeafOperation, tag="fill_mean", kw_only=True, frozen=True):
             raise ValueRefusal(
                 f"'{path}' has no mean to start from",
                 why=f"its mean is {mean}: training has left values there that are not finite",
-                fix="use `optimizer: reset` for this edit",
+                fix=worded("use {optimizer: reset} for this edit"),
                 path=str(path),
             )
         return measured
@@ -71,7 +72,9 @@ class FillMean(LeafOperation, tag="fill_mean", kw_only=True, frozen=True):
             raise ValueRefusal(
                 f"the mean of '{at.path}' would become 0 in {at.after.dtype}",
                 why=f"it is {float(mean.reshape(-1)[0]):.3g}, and training divides by its root",
-                fix="use `optimizer: keep` or `reset` for this edit, or cast the slot first to a wider dtype",
+                fix=worded(
+                    "use {optimizer: keep} or `reset` for this edit, or cast the slot first to a wider dtype"
+                ),
                 path=str(at.path),
             )
         return new

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from itertools import islice, pairwise
 
 from surgery_cli.errors import PlanError
+from surgery_cli.words.advice import worded
 
 PATTERN = r"^(\d+(\.\.\d+)?(,\d+(\.\.\d+)?)*)?$"
 _SHOWN = 6
@@ -33,7 +34,7 @@ def named_steps(text: str, there: Collection[int]) -> list[int]:
             raise PlanError(
                 f"the range {part} is turned around",
                 why="it goes from the first step to the last",
-                fix=f"write `steps: {last}..{first}`",
+                fix=worded("write {steps: {}..{}}", last, first),
                 field="steps",
             )
         inside = {number for number in there if first <= number <= last}
@@ -76,7 +77,7 @@ def _not_there(
         f"the run has no step{'' if one else 's'} {', '.join(map(str, shown))}{more}, and {text} names "
         + ("it" if one else "them"),
         why=f"the run has these steps: {', '.join(map(str, there))}",
-        fix=f"name those that are there: `steps: {','.join(map(str, found))}`"
+        fix=worded("name those that are there: {steps: {}}", ",".join(map(str, found)))
         if len(found) > 1
         else "give a range that holds some of the others",
         field="steps",

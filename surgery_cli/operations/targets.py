@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.paths import Key, LeafPath, Match, PathPattern, decode
+from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import counted
 
@@ -68,7 +69,7 @@ class Target:
         if "*" in text.replace("[*]", ""):
             raise PlanError(
                 f"'{text}' is a pattern, not a place",
-                why="`to` has no wildcards of its own",
+                why=worded("{to} has no wildcards of its own"),
                 fix=r"write `\1` for what the first wildcard stood for, `[*]` for a star in a name",
                 field="to",
             )
@@ -133,7 +134,7 @@ def _typed(parts: Sequence[Part], places: Places, target: Target) -> LeafPath:
         ]
         if len(found) > 1:
             raise PlanError(
-                f"'{text}' in `to` means two places",
+                worded("'{}' in {to} means two places", text),
                 why="it may be " + quoted((path.spelling for path in found), word="or"),
                 fix="a slash inside a key is written `%2F`",
                 field="to",

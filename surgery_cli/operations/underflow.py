@@ -7,6 +7,7 @@ from typing import Any, Final
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.operations.base import Kit, Place
 from surgery_cli.tree.dtypes import COMPLEX_PARTS, FLOATS, is_complex
+from surgery_cli.words.advice import worded
 
 LEAST_COUNTED: Final = {
     name: FLOATS[name].least_normal for name in ("float64", "float32", "bfloat16")
@@ -30,8 +31,10 @@ def refuse_lost_products(
     """
     if may_lose(smallest, at.after.dtype):
         fix = fix or (
-            "use a factor nearer to 1, or cast the leaf to a wider dtype first;"
-            " if it follows an edit of its param, `optimizer: warm` or `reset` for it"
+            worded(
+                "use a factor nearer to 1, or cast the leaf to a wider dtype first; if it follows an edit of"
+                " its param, {optimizer: warm} or `reset` for it"
+            )
         )
         kit.apply(lambda old, new: refuse_lost(old, new, at, fix=fix), kit.widened(old), new)
 

@@ -14,6 +14,7 @@ from surgery_cli.plan.numbers import with_fractions
 from surgery_cli.plan.text import Position, nearest_fix, shown
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import PathPattern
+from surgery_cli.words.advice import FieldName, joined, worded
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -41,7 +42,7 @@ def build(
             faults.append(
                 _fault(
                     name,
-                    f"`{tag}` has no field `{name}`",
+                    worded("`{}` has no field {}", tag, FieldName(name)),
                     nearest_fix(
                         name, list(known), otherwise=f"`surgery operations {tag}` lists its fields"
                     ),
@@ -55,8 +56,8 @@ def build(
     faults += [
         _fault(
             field.name,
-            f"`{tag}` needs `{field.name}`",
-            f"add `{field.name}: …`: {_purpose(field.description)}",
+            worded("`{}` needs {}", tag, FieldName(field.name)),
+            worded("add {}: {}", FieldName(field.name, "…"), _purpose(field.description)),
             within=(),
         )
         for field in known.values()
@@ -87,18 +88,18 @@ def _selection_faults(
         return [
             _fault(
                 "at",
-                f"`at` of `{tag}` is empty",
-                "name leaves: `at: params/Dense_0/kernel`; all of them: `at: '**'`",
+                worded("{at} of `{}` is empty", tag),
+                worded("name leaves: {at: params/Dense_0/kernel}; all of them: {at: '**'}"),
             )
         ]
     if kind.selects_everything_without_at:
         return []
-    others = "".join(f" or `{name}`" for name in kind.instead_of_at)
+    others = joined("", (worded(" or {}", FieldName(name)) for name in kind.instead_of_at))
     return [
         _fault(
             "at",
-            f"`{tag}` needs `at`{others}",
-            "say which leaves: `at: params/Dense_0/kernel`",
+            worded("`{}` needs {at}{}", tag, others),
+            worded("say which leaves: {at: params/Dense_0/kernel}"),
             within=(),
         )
     ]
@@ -227,21 +228,29 @@ def _problem(
     kind: type[msgspec.Struct], name: str, within: tuple[int | str, ...], culprit: Any
 ) -> Problem:
     field = next(f for f in fields_of(kind) if f.name == name)
-    what = f"`{name}` must be {_article(field.type_text)}, not {_standing(culprit)}"
+    what = worded(
+        "{} must be {}, not {}", FieldName(name), _article(field.type_text), _standing(culprit)
+    )
     if within:
         item = f"item {within[0] + 1}" if isinstance(within[0], int) else f"the entry `{within[0]}`"
-        what = f"`{name}` must be {_article(field.type_text)}, but {item} is {_standing(culprit)}"
+        what = worded(
+            "{} must be {}, but {} is {}",
+            FieldName(name),
+            _article(field.type_text),
+            item,
+            _standing(culprit),
+        )
     close = nearest(culprit, field.choices, 1) if isinstance(culprit, str) else []
     fix = f"the nearest is `{close[0]}`" if close else ""
     if not fix and culprit is None:
-        fix = f"give `{name}` a value, or remove the line"
+        fix = worded("give {} a value, or remove the line", FieldName(name))
     elif (
         not fix
         and field.is_list
         and not within
         and _fits([culprit], shapes_of(kind)[name].annotation)
     ):
-        fix = f"write it as a list: `{name}: [{shown(culprit)}]`"
+        fix = worded("write it as a list: {}", FieldName(name, f"[{shown(culprit)}]"))
     elif not fix and field.type_text.startswith("text like"):
         fix = field.description.rstrip(".")
     elif not fix and "text" in field.type_text and isinstance(culprit, bool | int | float):

@@ -14,11 +14,12 @@ from surgery_cli.tree.dtypes import is_floating, is_integer
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import joined, worded
 from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.quantities import leaves_text
 
 _SHOWN_PATHS = 4
-_OPTIONAL = "; `optional: true` lets an edit match nothing"
+_OPTIONAL = worded("; {optional: true} lets an edit match nothing")
 
 
 class NothingNamed(PlanError):
@@ -38,14 +39,16 @@ def select(edit: Operation, draft: Draft) -> Selection:
     """
     if not edit.patterns and not edit.selects_everything_without_at:
         raise PlanError(
-            f"'{edit.name}' names no leaves", fix="add `at:` with a path or a pattern", field="at"
+            f"'{edit.name}' names no leaves",
+            fix=worded("add {at} with a path or a pattern"),
+            field="at",
         )
     named = _named(edit, draft)
     excluded = _excluded(edit, draft, named)
     remaining = _remaining(edit, draft, named, excluded)
     _refuse_ambiguous(named, remaining)
     selected = Selection(_filtered(edit, draft, remaining), named, excluded)
-    _checkleaves_text(edit, selected, draft)
+    _check_count(edit, selected, draft)
     follows = edit.is_literal or edit.refuses_torn_twins
     if edit.patterns and edit.twins != "named" and not follows:
         if edit.takes_twins_apart:
@@ -136,7 +139,7 @@ def no_match(
         why=why,
         fix=f"the nearest paths are {quoted((texts[text].pattern for text in close), _SHOWN_PATHS)}"
         if close
-        else f"`surgery inspect` lists the paths{more}",
+        else worded("`surgery inspect` lists the paths{}", more),
         field=field,
     )
 
@@ -209,7 +212,9 @@ def _refuse_ambiguous(
                 Problem(
                     f"'{pattern.text}' means {len(nodes)} places",
                     why=f"a key may contain a slash, which is spelled `%2F`: {quoted(spellings, _SHOWN_PATHS)}",
-                    fix=f"write `{other}` for that one, or leave it out with `except: {other}`",
+                    fix=worded(
+                        "write `{}` for that one, or leave it out with {except: {}}", other, other
+                    ),
                     path=pattern.text,
                     field="at",
                 )
@@ -233,17 +238,19 @@ def _filtered(edit: Operation, draft: Draft, leaves: Collection[LeafPath]) -> li
     if not leaves:
         raise NothingNamed(
             "nothing is left to edit",
-            why="`except` leaves out every leaf that the edit names",
-            fix="name fewer exceptions, or add `optional: true`",
+            why=worded("{except} leaves out every leaf that the edit names"),
+            fix=worded("name fewer exceptions, or add {optional: true}"),
             field="except",
         )
-    wanted = [f"`where_dtype: {edit.where_dtype}`"] if edit.where_dtype else []
-    wanted += [f"`where_ndim: {edit.where_ndim}`"] if edit.where_ndim is not None else []
+    wanted = [worded("{where_dtype: {}}", edit.where_dtype)] if edit.where_dtype else []
+    wanted += [worded("{where_ndim: {}}", edit.where_ndim)] if edit.where_ndim is not None else []
     there = sorted({spec.type_text for spec in specs.values()})
     raise NothingNamed(
-        f"none of the {len(leaves)} leaves passes {' and '.join(wanted) or 'the edit'}",
+        worded(
+            "none of the {} leaves passes {}", len(leaves), joined(" and ", wanted) or "the edit"
+        ),
         why=f"they are {listed(there, _SHOWN_PATHS)}",
-        fix="correct the condition, or add `optional: true`",
+        fix=worded("correct the condition, or add {optional: true}"),
         field="where_dtype" if edit.where_dtype else "where_ndim",
     )
 
@@ -267,7 +274,7 @@ def has_dtype(spec: LeafSpec, wanted: str) -> bool:
     return fnmatchcase(spec.dtype, wanted)
 
 
-def _checkleaves_text(edit: Operation, selected: Selection, draft: Draft) -> None:
+def _check_count(edit: Operation, selected: Selection, draft: Draft) -> None:
     if edit.expect is None or (edit.optional and not selected):
         return
     counted = [path for path in selected if draft.leaves[path].spec.kind is not LeafKind.EMPTY]
@@ -278,7 +285,7 @@ def _checkleaves_text(edit: Operation, selected: Selection, draft: Draft) -> Non
         why=f"it names {quoted([draft.texts[path] for path in counted], _SHOWN_PATHS)}"
         if counted
         else "",
-        fix="correct `expect`, or the pattern",
+        fix=worded("correct {expect}, or the pattern"),
         field="expect",
     )
 
@@ -296,7 +303,7 @@ def _refuse_twice_named(draft: Draft, selected: Collection[LeafPath]) -> None:
     raise PlanError(
         f"the edit names '{slot.param}' and its twin '{slot.path}'",
         why=f"{leaves_text(len(double))} of the optimizer state follow their params and are named as well",
-        fix=f"name one side alone (`{params}/**`, `{state}/**`), or say `twins: named`",
+        fix=worded("name one side alone (`{}/**`, `{}/**`), or say {twins: named}", params, state),
         path=str(slot.path),
         field="at",
     )

@@ -11,6 +11,7 @@ from surgery_cli.operations.base import Operation
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.words.advice import worded
 
 if TYPE_CHECKING:
     from surgery_cli.plan import Plan
@@ -57,7 +58,9 @@ class Strangers:
                 raise PlanError(
                     f"'{slot.path}' would not follow '{edit.name}' on '{slot.param}'",
                     why="it came with an earlier edit of this plan, and what it is to the optimizer is told on disk",
-                    fix="run this edit as a plan of its own on the result, or say `optimizer: keep`",
+                    fix=worded(
+                        "run this edit as a plan of its own on the result, or say {optimizer: keep}"
+                    ),
                     path=str(slot.path),
                     field="optimizer",
                 )

@@ -23,6 +23,7 @@ from surgery_cli.script.slot_powers import (
 )
 from surgery_cli.script.trial_runs import STEPS, Trial, Values, param_of
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import InPlan, worded
 
 
 def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> OptimizerSurvey:
@@ -87,7 +88,7 @@ def _started(slot: Slot, seen: Measured) -> Slot:
         slot,
         unsure_because=f"tried out, {because}",
         settled_by=(
-            f"add {slots_line(slot.node, start='S')} to the plan, with S what is left of it",
+            worded("add {}, with S what is left of it", InPlan(slots_line(slot.node, start="S"))),
         ),
     )
 

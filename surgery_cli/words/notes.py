@@ -5,24 +5,22 @@ Whoever makes one decides which; there is no other kind, and no plain text is a 
 
 from __future__ import annotations
 
+from surgery_cli.words.advice import Text
 
-class Consequence(str):
+
+class Consequence(Text):
     """What comes of a run beyond what was typed, such that who does not read it may take the result for another.
 
     Something else is done as well, is left undone or left out, is taken for granted, or comes along damaged. It is
     said with ``--quiet``, too.
     """
 
-    __slots__ = ()
 
-
-class Remark(str):
+class Remark(Text):
     """What somebody may like to know, and the result is no other for it.
 
     That what was asked is done, what was read or tried for that, what it costs, and advice.
     """
-
-    __slots__ = ()
 
 
 Note = Consequence | Remark

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +12,7 @@ import msgspec
 from surgery_cli.errors import PlanError, SurgeryError
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
+from surgery_cli.words.advice import Aside, FieldName, InPlan, Span, Text
 
 if TYPE_CHECKING:
     from surgery_cli.plan import Field
@@ -32,9 +32,6 @@ def option_name(field: Field) -> str:
     return "--" + name.replace("_", "-")
 
 
-_SPAN: Final = re.compile(r"`([a-z_]+)(?::|: ([^`]+))?`")
-_BY_PLAN: Final = re.compile(r" \((?:in a plan `[^`]*`|`[^`]*` in a plan)\)")
-_TO_A_PLAN: Final = re.compile(r"(?<=` )to (?:the|a) plan\b")
 _SHARED: Final = ("optimizer", "optimizer_kind", "params", "seed")
 """Fields of plans that are options of every writing command."""
 
@@ -45,31 +42,34 @@ def in_options(text: str, kind: type[Operation]) -> str:
     `cast: true` is `--cast` there, `at: params` is `params`, `except` is `--except`. What only a plan can hold stays.
 
     >>> from surgery_cli.operations.rescale import Rescale
-    >>> in_options("`by` is 0: use `by: 1.0`, or `optimizer: keep` or `reset`", Rescale)
+    >>> from surgery_cli.words.advice import worded
+    >>> in_options(worded("{by} is 0: use {by: 1.0}, or {optimizer: keep} or `reset`"), Rescale)
     '`--by` is 0: use `--by 1.0`, or `--optimizer keep` or `reset`'
     """
+    if not isinstance(text, Text):
+        return text
+    return "".join(part if isinstance(part, str) else _spelled(part, kind) for part in text.parts)
+
+
+def _spelled(span: Span, kind: type[Operation]) -> str:
+    """The span as it is typed behind a command."""
     from surgery_cli.plan import fields_of
 
-    own = {field.name: field for field in fields_of(kind)}
-    every = {f.name: f for other in operations().values() for f in fields_of(other)} | own
-
-    def spelled(span: re.Match[str]) -> str:
-        name, value = span.groups()
-        if name in _SHARED and (value is not None or name != "params"):  # `params` alone is a tree
+    match span:
+        case InPlan(line):
+            return f"{line} to a plan for `surgery apply`"
+        case Aside():
+            return ""
+        case FieldName(name, value) if name in _SHARED:
             return f"`{_shared_option(name, value)}`"
-        # a name alone may be any word: only the operation's own are sure to be meant
-        field = own.get(name) if value is None else every.get(name)
-        if field is None:
-            return span[0]
-        return f"`{_typed(field, value)}`"
-
-    plain = _TO_A_PLAN.sub("to a plan for `surgery apply`", _BY_PLAN.sub("", text))
-    return _SPAN.sub(spelled, plain)
+    kinds = (kind, *operations().values())
+    field = next((f for one in kinds for f in fields_of(one) if f.name == span.name), None)
+    return str(span) if field is None else f"`{_typed(field, span.value)}`"
 
 
-def _typed(field: Field, value: str | None) -> str:
-    """A field with its value in a plan's spelling (None if it is only named), as it is typed."""
-    if value is None:
+def _typed(field: Field, value: str) -> str:
+    """A field with its value in a plan's spelling ('' if it is only named), as it is typed."""
+    if not value:
         return "AT" if field.name == "at" else option_name(field)
     read = _read(value)
     if field.name == "at":
@@ -79,9 +79,9 @@ def _typed(field: Field, value: str | None) -> str:
     return _joined(_option_words(field, read)) or f"{field.name}: {value}"
 
 
-def _shared_option(name: str, value: str | None) -> str:
+def _shared_option(name: str, value: str) -> str:
     option = "--" + name.replace("_", "-")
-    if value is None:
+    if not value:
         return option
     read = _read(value)
     pairs = read.items() if isinstance(read, dict) else [("", read)]

@@ -10,6 +10,7 @@ from surgery_cli.optimizer.detect.mirrors import Mirror
 from surgery_cli.optimizer.knowledge.kinds import Field
 from surgery_cli.optimizer.placeholders import NODE, slots_line
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import InPlan, worded
 
 
 class Findings:
@@ -71,7 +72,9 @@ class Findings:
             why = "these have its structure and shapes: " + ", ".join(
                 f"'{c}'" for c in candidates[:4]
             )
-            fix = f"add {slots_line(path, of=NODE)} to the plan, with the one that it belongs to"
+            fix: str = worded(
+                "add {}, with the one that it belongs to", InPlan(slots_line(path, of=NODE))
+            )
         elif odd:
             here, there = odd[0]
             why = f"'{here}' has no param of that name, and '{there}' has nothing at '{path}'"
@@ -81,10 +84,11 @@ class Findings:
             )
         else:
             why = f"its names and shapes do not follow those of the params ('{root or '.'}')"
-            fix = (
-                f"add {slots_line(path, of=NODE, power='K')} to a plan, with the node of params that it mirrors"
-                " leaf by leaf, and how it goes with their size (-1 gradients, -2 their squares, 1 params); or"
-                " `ignore: true` instead, and no edit of params touches it"
+            fix = worded(
+                "add {}, with the node of params that it mirrors leaf by leaf, and how it goes with their"
+                " size (-1 gradients, -2 their squares, 1 params); or `ignore: true` instead, and no edit"
+                " of params touches it",
+                InPlan(slots_line(path, of=NODE, power="K")),
             )
         what = f"cannot tell which params '{path}' belongs to"
         self.questions.append((Problem(what, why, fix, str(path)), concerns))

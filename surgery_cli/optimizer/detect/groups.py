@@ -23,6 +23,7 @@ from surgery_cli.optimizer.placeholders import FACTORY, KIND, slots_line
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.words.advice import Aside, FieldName, InPlan, Text, worded
 from surgery_cli.words.lists import listed
 
 LIKE_INIT: Final = (
@@ -190,7 +191,7 @@ class Group(msgspec.Struct, kw_only=True):
         if None in fields.values():
             why = "it mirrors the params, but its state is not one that optax makes"
             fixes: tuple[str, ...] = (
-                f"add {slots_line(node, power='K')} to the plan, with K its power of a factor",
+                worded("add {}, with K its power of a factor", InPlan(slots_line(node, power="K"))),
                 LIKE_INIT,
             )
         elif power is not None:
@@ -234,7 +235,7 @@ class Group(msgspec.Struct, kw_only=True):
         )
         why = f"it starts at a setting (`{setting}`, optax's default {field.fresh:g}), which does not follow a factor"
         return why, (
-            f"add {line} to the plan, with S {left}",
+            worded("add {}, with S {}", InPlan(line), left),
             f"add {KIND} with the optax factory, if the script leaves that setting alone",
             LIKE_INIT,
         )
@@ -253,11 +254,12 @@ class Group(msgspec.Struct, kw_only=True):
             if common
             else ""
         )
-        alone = (
-            f"it was chained: add {slots_line(self.mirror.node, power='K')} to the plan, with K = 0 if nothing but"
-            " scaling, clipping or decay stands between, 1 behind a trust ratio"
+        alone = worded(
+            "it was chained: add {}, with K = 0 if nothing but scaling, clipping or decay stands between,"
+            " 1 behind a trust ratio",
+            InPlan(slots_line(self.mirror.node, power="K")),
         )
-        return why, (*(f"if {text}" for text in (made, alone) if text), LIKE_INIT)
+        return why, (*(Text("if ", text) for text in (made, alone) if text), LIKE_INIT)
 
 
 def _is_per_leaf(field: Field | None, signal: Signal) -> bool:
@@ -272,4 +274,9 @@ def _naming_the_factory(kinds: Iterable[str]) -> str:
     families = tuple(kinds)
     found = factories_of(families) or [n for n in FACTORIES if n.startswith(families)]
     examples = f", e.g. {listed(found[:3], word='or', mark='`')}" if found else ""
-    return f"add {KIND} (in a plan `optimizer_kind: {FACTORY}`) with the optax factory that made it{examples}"
+    return worded(
+        "add {}{} with the optax factory that made it{}",
+        KIND,
+        Aside(FieldName("optimizer_kind", FACTORY)),
+        examples,
+    )

@@ -14,6 +14,7 @@ from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.optimizer.knowledge.kinds import Field
 from surgery_cli.optimizer.placeholders import slots_line
 from surgery_cli.optimizer.slots import Faded, Slot
+from surgery_cli.words.advice import InPlan, worded
 
 _NOTHING: Final = 1e-30
 """What no moment is felt beside."""
@@ -89,7 +90,7 @@ def faded_unknown(slot: Slot, because: str) -> Slot:
         faded=None,
         unsure_because=f"what is left of its start is not known: {because}",
         settled_by=(
-            f"add {slots_line(slot.node, start='S')} to the plan, with S what is left of it",
+            worded("add {}, with S what is left of it", InPlan(slots_line(slot.node, start="S"))),
         ),
     )
 

@@ -18,6 +18,7 @@ from surgery_cli.optimizer.knowledge.kinds import Kind
 from surgery_cli.optimizer.placeholders import FACTORY, slots_line
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import worded
 
 
 class NamedKinds:
@@ -77,9 +78,15 @@ class NamedKinds:
             if node not in self._used:
                 found = sorted(set(family.values())) or ["no optimizer state"]
                 raise PlanError(
-                    f"`optimizer_kind: {name}` fits no state{f' below {node!r}' if node else ''}",
+                    worded(
+                        "{optimizer_kind: {}} fits no state{}",
+                        name,
+                        f" below {node!r}" if node else "",
+                    ),
                     why=f"found: {', '.join(found)}",
-                    fix="name the optax factory that made the state, e.g. `optimizer_kind: adamw`",
+                    fix=worded(
+                        "name the optax factory that made the state, e.g. {optimizer_kind: adamw}"
+                    ),
                     field="optimizer_kind",
                 )
 
@@ -99,7 +106,7 @@ def _check(name: str) -> None:
     is_known = name in {*REFUSED, *STATELESS, *WITHOUT_SLOTS, *WRAPPERS}  # no slip of the pen
     close = "" if is_known else _nearest(name, FACTORIES)
     raise PlanError(
-        f"`optimizer_kind: {name}` does not say what the slots are",
+        worded("{optimizer_kind: {}} does not say what the slots are", name),
         why=why,
         fix=f"did you mean `{close}`?"
         if close
@@ -112,11 +119,16 @@ def _refuse_behind(name: str, path: LeafPath, kind: Kind, behind: Behind) -> Non
     """Raise PlanError: the factory would feed gradients to a state that gets normalised updates."""
     field = next(iter(kind.fields), "")
     raise PlanError(
-        f"`optimizer_kind: {name}` does not fit '{path}'",
+        worded("{optimizer_kind: {}} does not fit '{}'", name, path),
         why=f"'{behind.path}' stands before it and normalises; `{name}` says that gradients reach it",
-        fix=f"name the factory of the other state alone, by node (`optimizer_kind: {{{behind.path}: {FACTORY}}}`),"
-        f" and add {slots_line(f'{path}/{field}', power='K')} with its power (0; 1 behind a trust ratio);"
-        f" or {LIKE_INIT}",
+        fix=worded(
+            "name the factory of the other state alone, by node ({optimizer_kind: {{{}: {}}}}), and add"
+            " {} with its power (0; 1 behind a trust ratio); or {}",
+            behind.path,
+            FACTORY,
+            slots_line(f"{path}/{field}", power="K"),
+            LIKE_INIT,
+        ),
         field="optimizer_kind",
     )
 

@@ -19,6 +19,7 @@ from surgery_cli.optimizer.knowledge.kinds import SLOW
 from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.words.advice import Aside, FieldName, Text
 from surgery_cli.words.lists import listed, quoted
 
 __all__ = ["OptimizerSurvey", "Question", "SlotHint", "Unsure", "survey"]
@@ -150,7 +151,7 @@ def _where_params_stand(top: Branch, family: Mapping[LeafPath, str]) -> list[Que
         why="the optimizer state may belong to " + quoted(others, 6),
         fix="say which with "
         + listed((f"--params {path}" for path in others[:3]), word="or", mark="`")
-        + f" (`params: {others[0]}` in a plan)",
+        + Text(Aside(FieldName("params", str(others[0])))),
         field="params",
     )
     return [Question(problem, tuple(others))]

@@ -14,6 +14,7 @@ from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted, is_f
 from surgery_cli.optimizer.follow.decays import Decays, decays_of
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import worded
 from surgery_cli.words.quantities import counted
 
 _HORIZON: Final = 1000
@@ -21,9 +22,11 @@ _HORIZON: Final = 1000
 
 Number: TypeAlias = Callable[[LeafRef], float | None]
 
-_BY_EDIT: Final = "`optimizer: warm` for the edit avoids it"
-BY_RESET: Final = "`reset-optimizer` of all its slots (no pattern) with `clocks: true` avoids it"
-BY_LEAVING: Final = f"leave them as they are; {BY_RESET}"
+_BY_EDIT: Final = worded("{optimizer: warm} for the edit avoids it")
+BY_RESET: Final = worded(
+    "`reset-optimizer` of all its slots (no pattern) with {clocks: true} avoids it"
+)
+BY_LEAVING: Final = worded("leave them as they are; {}", BY_RESET)
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -56,13 +59,19 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
             return f"{start} where they are smaller than before, the next steps there are too large"
         decays = self.decays
         if decays is None:
-            return f"{start} the next steps there can be several times too large; {self.remedy}"
+            return worded(
+                "{} the next steps there can be several times too large; {}", start, self.remedy
+            )
         factor, step = largest_step(count, decays.first, decays.second, self.left, now)
         if factor < 1.1:
             return None
-        return (
-            f"{start} the next steps there are up to {factor:.1f} learning rates large (step {step}, with"
-            f" {decays.words}); {self.remedy}"
+        return worded(
+            "{} the next steps there are up to {:.1f} learning rates large (step {}, with {}); {}",
+            start,
+            factor,
+            step,
+            decays.words,
+            self.remedy,
         )
 
     @property
@@ -97,9 +106,13 @@ class Shift(msgspec.Struct, frozen=True):
         factor, step = choose(count, decays.first, decays.second, Left(1.0, 1.0), self.to)
         if 0.9 < factor < 1.1:
             return None
-        return (
-            f"{start} the next steps there are {factor:.2g} times as large as usual (step {step}, with"
-            f" {decays.words}); leave it, or reset all its slots with it: `reset-optimizer` with `clocks: true`"
+        return worded(
+            "{} the next steps there are {:.2g} times as large as usual (step {}, with {}); leave it, or"
+            " reset all its slots with it: `reset-optimizer` with {clocks: true}",
+            start,
+            factor,
+            step,
+            decays.words,
         )
 
 

@@ -9,6 +9,7 @@ from surgery_cli.draft.recipe import Draft, LeafRef, Output, is_numeric
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 
 NEEDS_SLOTS: Final = frozenset({"bias_correction", "decay", "first_step", "cycle"})
@@ -49,8 +50,13 @@ def _half_reset(
     path: LeafPath, clock: Clock, kept: list[Slot], driven: int, recipe: Output
 ) -> Problem:
     by_reset = recipe.policy == "reset"  # of `reset-optimizer`, which takes no policy
-    leave = "take `clocks: true` out, or reset all its slots: `reset-optimizer` without a pattern"
-    warm = "leave it and use `optimizer: warm` for the edit, or reset them all: `reset-optimizer` with `clocks: true`"
+    leave = worded(
+        "take {clocks: true} out, or reset all its slots: `reset-optimizer` without a pattern"
+    )
+    warm = worded(
+        "leave it and use {optimizer: warm} for the edit, or reset them all: `reset-optimizer` with"
+        " {clocks: true}"
+    )
     names = quoted((slot.path for slot in kept), 1)
     return Problem(
         f"'{path}' would start anew while {names} {'go' if len(kept) > 1 else 'goes'} on",
@@ -72,7 +78,9 @@ def _unknown_slots(path: LeafPath, clock: Clock) -> Problem:
     return Problem(
         f"'{path}' would start anew, and the slots that it drives are not known",
         why=f"it counts steps for {DRIVES[clock.drives]}, but the slots are found by the params that they mirror",
-        fix="leave it, or say where the params stand with `params:`; set every other number as you like",
+        fix=worded(
+            "leave it, or say where the params stand with {params}; set every other number as you like"
+        ),
         path=str(path),
     )
 

@@ -11,6 +11,7 @@ from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.donor_slots import Taken
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import Text, joined, worded
 from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.quantities import counted
 
@@ -39,11 +40,11 @@ class Grafts:
         for (source, beside, unsure), n in self._taken.items():
             said = f"{_slots(n)} {'comes' if n == 1 else 'come'} from '{source}' with the params"
             more = [text for text in (*beside, *map(_assumed, unsure)) if text]
-            found.append(Consequence("; ".join([said, *more])) if more else Remark(said))
+            found.append(Consequence(joined("; ", [said, *more])) if more else Remark(said))
         for (source, because), n in self._left.items():
             are = "is" if n == 1 else "are"
-            said = f"{_slots(n)} {are} not taken from '{source}', but restart: {because}"
-            found.append(Consequence(said))
+            said = f"{_slots(n)} {are} not taken from '{source}', but restart: "
+            found.append(Consequence(Text(said, because)))
         for source, clock in self._apart:
             driven = [slot for slot in draft.slots.values() if clock in slot.clocks]
             if all(slot.param in edited for slot in driven):
@@ -69,7 +70,7 @@ def no_graft(param: LeafPath, origin: LeafRef, taken: Taken) -> Problem:
     return Problem(
         f"the slots of '{origin.path}' in '{origin.source}' cannot go on for '{param}'",
         why=why,
-        fix="use `optimizer: warm`, `reset` or `keep`",
+        fix=worded("use {optimizer: warm}, `reset` or `keep`"),
         path=str(param),
         field="optimizer",
     )

@@ -15,6 +15,7 @@ from surgery_cli.optimizer.follow.donor_numbers import Shared, shared_numbers
 from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import joined
 
 if TYPE_CHECKING:
     from surgery_cli.operations.base import Scene
@@ -87,7 +88,7 @@ class Donors:
             theirs = self._told(other, LeafRef(donor, other.path))
             if ours.power is None:
                 said = f"which optimizer keeps '{slot.node}' here is not known, nor if both are of one kind"
-                return "; or ".join((said, *ours.settled_by)).replace("; or ", "; ", 1)
+                return joined("; ", filter(None, (said, joined("; or ", ours.settled_by))))
             if theirs.power is None:
                 return f"which optimizer keeps '{other.node}' there is not known, nor if both are of one kind"
             if _meaning(ours) != _meaning(theirs):

@@ -8,6 +8,7 @@ from surgery_cli.draft.recipe import Draft, Output, Recipe, Step
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import worded
 
 
 def refilled(draft: Draft, path: LeafPath, value: float, policy: str = "reset") -> Output:
@@ -34,7 +35,7 @@ def taking_param(draft: Draft, slot: Slot, policy: str) -> Output:
         raise PlanError(
             f"'{slot.path}' cannot take the values of '{slot.param}'",
             why=f"it is {own.type_text}, the param {param.spec.type_text}",
-            fix="edit both by name, with `twins: named`",
+            fix=worded("edit both by name, with {twins: named}"),
             path=str(slot.path),
         )
     spec = param.spec if param.is_by_reference else own

@@ -9,6 +9,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.moved_slots import moved_slot
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import worded
 
 
 def refuse_torn_by_deletion(
@@ -80,8 +81,12 @@ def _torn(slot: Slot, what: str, name: str) -> PlanError:
     return PlanError(
         what,
         why=f"'{slot.node}' mirrors '{slot.root}' leaf by leaf, and the optimizer needs both alike",
-        fix=f"{name} '{slot.param}', and its twins follow; or the whole '{slot.node}';"
-        " or say `twins: named`",
+        fix=worded(
+            "{} '{}', and its twins follow; or the whole '{}'; or say {twins: named}",
+            name,
+            slot.param,
+            slot.node,
+        ),
         path=str(slot.path),
         field="at",
     )

@@ -20,6 +20,7 @@ from surgery_cli.optimizer.follow.unsure import Kept
 from surgery_cli.optimizer.placeholders import KIND, slots_line
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import InPlan, joined, worded
 from surgery_cli.words.notes import Note
 
 if TYPE_CHECKING:
@@ -160,7 +161,9 @@ class _Carrying:
             return Problem(
                 f"{what} of '{slot.path}' is not known, so it cannot follow '{self._edit.name}'",
                 why=slot.unsure_because or "the disk does not tell it",
-                fix="; or ".join((*slot.settled_by, "use `optimizer: keep`, `reset` or `warm`")),
+                fix=joined(
+                    "; or ", (*slot.settled_by, worded("use {optimizer: keep}, `reset` or `warm`"))
+                ),
                 path=str(slot.path),
             )
         return Problem(
@@ -168,7 +171,7 @@ class _Carrying:
             why=_PER_LEAF
             if slot.is_per_leaf
             else f"no rule is known for a {slot.name} ({slot.relation}) of {slot.optimizer}",
-            fix="use `optimizer: keep`, `reset` or `warm`",
+            fix=worded("use {optimizer: keep}, `reset` or `warm`"),
             path=str(slot.path),
         )
 
@@ -211,14 +214,23 @@ class _Carrying:
                 self._kept_of(slot).add(
                     slot,
                     "the initial value is not known",
-                    (f"add {slots_line(slot.node, fresh='X')} to the plan, with X that value",),
+                    (
+                        worded(
+                            "add {}, with X that value", InPlan(slots_line(slot.node, fresh="X"))
+                        ),
+                    ),
                 )
                 return
             raise PlanError(
                 f"the initial value of '{slot.path}' is not known",
                 why=f"{slot.optimizer} starts it from its own settings, which are not on disk",
-                fix=f"use `optimizer: keep`, or add {slots_line(slot.node, fresh='X')} to the plan, with X that value;"
-                f" or {KIND}, if it is optax's default; or {LIKE_INIT}",
+                fix=worded(
+                    "use {optimizer: keep}, or add {}, with X that value; or {}, if it is optax's"
+                    " default; or {}",
+                    InPlan(slots_line(slot.node, fresh="X")),
+                    KIND,
+                    LIKE_INIT,
+                ),
                 path=str(slot.path),
             )
         self.changed[slot.path] = refilled(self._draft, slot.path, slot.fresh, policy)
@@ -290,7 +302,7 @@ def _half_told(told: Slot, missing: Slot) -> Problem:
     return Problem(
         f"`slots:` gives '{told.node}', and '{missing.node}' is missing",
         why="the slots of one state follow an edit together or not at all",
-        fix=f"add '{missing.node}' to `slots:` with its power, or use `optimizer: keep`",
+        fix=worded("add '{}' to `slots:` with its power, or use {optimizer: keep}", missing.node),
         path=str(missing.path),
         field="slots",
     )
@@ -306,17 +318,17 @@ def _refuse_policy(edit: LeafOperation, policy: str | None, *, takes: bool) -> N
     """Raise if nothing could follow the edit by this policy, whatever the optimizer; ``takes``: from a donor."""
     if edit.effect == Scales(0) and policy in ("transform", "warm"):
         raise PlanError(
-            f"a factor of 0 leaves nothing for `optimizer: {policy}` to follow",
+            worded("a factor of 0 leaves nothing for {optimizer: {}} to follow", policy),
             why="optimizer state follows a factor by its inverse",
-            fix="use `optimizer: reset` or `keep`",
+            fix=worded("use {optimizer: reset} or `keep`"),
             field="optimizer",
         )
     if not isinstance(edit.effect, Keeps | Scales) and policy == "transform" and not takes:
         raise PlanError(
-            f"`optimizer: transform` has nothing to follow in '{edit.name}'",
+            worded("{optimizer: transform} has nothing to follow in '{}'", edit.name),
             why="the new values do not come from the old ones"
             + ("" if is_new(edit.effect) else " alone"),
-            fix="use `optimizer: warm`, `reset` or `keep`",
+            fix=worded("use {optimizer: warm}, `reset` or `keep`"),
             field="optimizer",
         )
 

@@ -12,6 +12,7 @@ from surgery_cli.optimizer.follow.bias_correction import BY_RESET, remedy_for
 from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import worded
 
 ACCUMULATION: Final = "accumulation"
 """The family of states whose slots gather what arrives until their clock says that it is enough."""
@@ -57,10 +58,12 @@ class Emptied(msgspec.Struct, frozen=True, kw_only=True):
             )
         start = f"{they} restart{'s' if one else ''} while '{self.clock}' is at {now:,}"
         if what == "slot":
-            return f"{start}: {_SQUARES[self.drives]}; {self.remedy}"
-        return (
-            f"{start}: the next update there counts {now:,} steps of nothing, and is that much too small;"
-            f" {self.remedy}"
+            return worded("{}: {}; {}", start, _SQUARES[self.drives], self.remedy)
+        return worded(
+            "{}: the next update there counts {:,} steps of nothing, and is that much too small; {}",
+            start,
+            now,
+            self.remedy,
         )
 
 
@@ -114,5 +117,5 @@ def _set_to(path: LeafPath, draft: Draft) -> int | None:
 def _remedy(slots: list[Slot], draft: Draft, *, gathers: bool) -> str:
     is_named = any(draft.leaves[slot.path].policy not in ("reset", "warm") for slot in slots)
     if gathers:
-        return f"a checkpoint in which it is at its start avoids it; {BY_RESET}"
+        return worded("a checkpoint in which it is at its start avoids it; {}", BY_RESET)
     return remedy_for(slots, is_named, draft)
