@@ -10,6 +10,7 @@ from surgery_cli.operations.members import MOST_NAMED, Member
 from surgery_cli.operations.nonnegative import in_optimizer_state
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence
 
@@ -37,7 +38,9 @@ def state_notes(
     if any(numbers):
         said = "these numbers of the optimizer's own are averaged, too"
         yield Consequence(
-            f"{said}: {listed(filter(None, numbers), MOST_NAMED)}; `except` leaves them out"
+            worded(
+                "{}: {}; {except} leaves them out", said, listed(filter(None, numbers), MOST_NAMED)
+            )
         )
     counters = [
         _apart(path, others, draft, scene)

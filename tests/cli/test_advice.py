@@ -215,4 +215,4 @@ def test_no_message_names_a_field_that_a_front_end_could_not_spell(room):
         for match in spelled.finditer(node.value)
         if match[1] in NAMES and (match[2] or match[1] not in OTHER_WORDS)
     ]
-    assert found == []
+    assert found == [], 'write `worded("… {field} …")`'
