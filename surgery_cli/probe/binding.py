@@ -12,23 +12,13 @@ from surgery_cli.errors import Problem, SurgeryError
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.probe.calls import Collections, Expected, Path
+from surgery_cli.probe.misfits import Misfit, as_expected, findings, fits, nowhere, unboxed
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.tree.specs import LeafSpec, TreeSpec
 
 PARAMS: Final = ("params", "Param")
 """The collections that `--params` places: linen's and NNX's."""
-
-_BOXES: Final = ("value", "raw_value")
-"""The last key of a leaf that was saved inside a Flax variable or a metadata box."""
-
-_MOST_FINDINGS: Final = 12
-
-
-class Misfit(SurgeryError):
-    """The model and the checkpoint do not fit each other (exit code 1: a check found something)."""
-
-    exit_code = 1
 
 
 class Binding(msgspec.Struct, frozen=True):
@@ -47,7 +37,7 @@ class Binding(msgspec.Struct, frozen=True):
         """The variables with the dtypes that the checkpoint holds, as a restored state would have them."""
         return {
             name: {
-                path: _as_expected(tree[self.leaves[name, path]]) if (name, path) in self.leaves else wanted
+                path: as_expected(tree[self.leaves[name, path]]) if (name, path) in self.leaves else wanted
                 for path, wanted in paths.items()
             }
             for name, paths in expected.items()
@@ -78,7 +68,7 @@ def bind(
         if found is not None:
             places[name] = found
         elif not all(e.is_optional for e in expected[name].values()):
-            problems.append(_nowhere(name, expected[name], tree))
+            problems.append(nowhere(name, expected[name], tree))
     leaves: dict[tuple[str, Path], LeafPath] = {}
     made: list[tuple[str, Path]] = []
     missing: dict[tuple[str, Path], Expected] = {}
@@ -98,35 +88,10 @@ def bind(
     made += [(n, p) for n in expected if n not in places for p in expected[n]]
     known = set(leaves.values()) | {leaf for leaf, _, _ in shapes}
     unused = [] if is_part else _beside(tree, places, known)
-    problems += _findings(places, missing, shapes, unused, tree)
+    problems += findings(places, missing, shapes, unused, tree)
     if problems:
         raise Misfit.of(problems)
     return Binding(places, leaves, made, unused)
-
-
-def fits(spec: LeafSpec, wanted: Expected) -> bool:
-    """True if the leaf can stand for the variable: the same shape, a key for a key, numbers for numbers.
-
-    Of a variable whose shape is an input's, only the number of axes is asked for.
-    """
-    if not spec.has_array:
-        return False
-    found = _as_expected(spec)
-    is_alike = (
-        len(found.shape) == len(wanted.shape) if wanted.is_derived else found.shape == wanted.shape
-    )
-    return is_alike and found.dtype.startswith("key<") == wanted.dtype.startswith("key<")
-
-
-def _as_expected(spec: LeafSpec) -> Expected:
-    if spec.kind is LeafKind.KEY:
-        return Expected(spec.shape[:-1], f"key<{spec.key_impl}>")
-    return Expected(spec.shape, spec.dtype)
-
-
-def _unboxed(path: LeafPath) -> Path:
-    keys = tuple(map(str, path))
-    return keys[:-1] if len(keys) > 1 and keys[-1] in _BOXES else keys
 
 
 class _Votes:
@@ -135,7 +100,7 @@ class _Votes:
     def __init__(self, tree: TreeSpec, expected: Collections) -> None:
         self.tree = tree
         self.expected = expected
-        self.keys = {path: _unboxed(path) for path, spec in tree.items() if spec.has_array}
+        self.keys = {path: unboxed(path) for path, spec in tree.items() if spec.has_array}
         found = survey(tree)
         self.twins = {node for path in found.slots for node in _nodes_above(path)}
         self.sizes = Counter(node for path in self.keys for node in _nodes_above(path))
@@ -249,99 +214,3 @@ def _beside(tree: TreeSpec, places: Mapping[str, LeafPath], known: set[LeafPath]
         for path, spec in tree.items()
         if spec.has_array and path not in known and any(path.is_below(root) for root in roots)
     ]
-
-
-def _nowhere(name: str, wanted: Mapping[Path, Expected], tree: TreeSpec) -> Problem:
-    first = next(path for path in wanted)
-    near = nearest("/".join(first), tree.texts.values(), 3)
-    there = next((str(node) for node in tree.nodes if node[-1:] == (name,)), None)
-    return Problem(
-        f"the checkpoint has nothing of the model's collection '{name}'"
-        if there is None
-        else f"the checkpoint has '{there}', but none of the model's {name} in it",
-        why=f"the model needs {len(wanted)} leaves, the first is '{'/'.join(first)}' {wanted[first].text}",
-        fix=("nearest in the checkpoint: " + ", ".join(f"'{n}'" for n in near)) if near else "",
-    )
-
-
-def _findings(
-    places: Mapping[str, LeafPath],
-    missing: Mapping[tuple[str, Path], Expected],
-    shapes: list[tuple[LeafPath, LeafSpec, Expected]],
-    unused: list[LeafPath],
-    tree: TreeSpec,
-) -> list[Problem]:
-    """Every misfit as a problem, with what may have led to it."""
-    problems = []
-    hint = _shape_hint(shapes)
-    for leaf, spec, wanted in shapes[:_MOST_FINDINGS]:
-        problems.append(
-            Problem(
-                f"'{leaf}' is {spec.type_text}, the model wants {wanted.text}",
-                fix=hint,
-                path=str(leaf),
-            )
-        )
-        hint = ""  # once is enough
-    for (name, path), wanted in list(missing.items())[:_MOST_FINDINGS]:
-        at = places[name] / path
-        renamed = [leaf for leaf in unused if fits(tree[leaf], wanted)]
-        same_end = [leaf for leaf in renamed if _unboxed(leaf)[-1] == path[-1]] or renamed
-        fix = ""
-        if same_end:
-            near = nearest(str(at), map(str, same_end), 1) or [str(same_end[0])]
-            fix = f"renamed? `surgery rename SRC DST {near[0]} --to {at}`"
-        problems.append(
-            Problem(
-                f"the model wants '{at}' {wanted.text}, which is not there",
-                why=f"'{near[0]}', which the model does not ask for, has this shape" if fix else "",
-                fix=fix,
-                path=str(at),
-            )
-        )
-    more = max(len(shapes) - _MOST_FINDINGS, 0) + max(len(missing) - _MOST_FINDINGS, 0)
-    if more:
-        problems.append(Problem(f"and {more} more leaves do not fit"))
-    return problems
-
-
-def _shape_hint(shapes: list[tuple[LeafPath, LeafSpec, Expected]]) -> str:
-    """What a common pattern in the shapes says."""
-    if not shapes:
-        return ""
-    stacks = {
-        s.shape[0]
-        for _, s, w in shapes
-        if len(s.shape) == len(w.shape) + 1 and s.shape[1:] == w.shape
-    }
-    if len(stacks) == 1 and all(s.shape[1:] == w.shape for _, s, w in shapes):
-        count = stacks.pop()
-        return (
-            f"the checkpoint stacks {count} layers or models on a leading axis, the model does not; "
-            f"an ensemble runs with `--ensemble {count}`"
-        )
-    if all(w.shape[1:] == s.shape for _, s, w in shapes):
-        return "the model stacks its layers on a leading axis (`nn.scan`), the checkpoint does not"
-    firsts = {(s.shape[:1], w.shape[:1]) for _, s, w in shapes if s.shape[1:] == w.shape[1:]}
-    if (
-        len(firsts) == 1
-        and len(shapes) > 1
-        and all(s.shape[1:] == w.shape[1:] for _, s, w in shapes)
-    ):
-        ((stored, here),) = firsts
-        return (
-            f"only the first axis differs, {stored} stored and {here} here: "
-            "the number of layers in a scan, or of models for `--ensemble`"
-        )
-    if len(shapes) == 1:
-        leaf, spec, wanted = shapes[0]
-        if (
-            _unboxed(leaf)[-1] == "kernel"
-            and len(spec.shape) == len(wanted.shape)
-            and spec.shape[-1:] == wanted.shape[-1:]
-        ):
-            return (
-                f"only the size of its input differs: {spec.shape[-2:-1]} stored, {wanted.shape[-2:-1]} here; "
-                "is `--input` of the shape that the model was trained on?"
-            )
-    return "is this the model, with the arguments, that the checkpoint was trained with?"

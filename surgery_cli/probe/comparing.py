@@ -15,8 +15,9 @@ from surgery_cli.probe.forward import arguments, by_slot, slot_key
 from surgery_cli.probe.gradients import Backward, divided
 from surgery_cli.probe.models import Trace
 from surgery_cli.probe.pairing import Half, Pairs
+from surgery_cli.probe.points import Point
 from surgery_cli.probe.process_state import without_checks
-from surgery_cli.probe.replay import Point, Replay
+from surgery_cli.probe.replay import Replay
 from surgery_cli.probe.statistics import is_numeric
 
 Slot = tuple[str, Path]

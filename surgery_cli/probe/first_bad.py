@@ -14,7 +14,8 @@ import numpy as np
 from surgery_cli.probe.calls import Path
 from surgery_cli.probe.forward import Forward, Site, arguments, by_slot
 from surgery_cli.probe.models import Trace
-from surgery_cli.probe.replay import Point, Replay, is_opened, points, size
+from surgery_cli.probe.points import Point, is_opened, points, size
+from surgery_cli.probe.replay import Replay
 from surgery_cli.probe.sites import label_of
 from surgery_cli.probe.statistics import bad_counts, is_numeric
 from surgery_cli.probe.user_code import is_user_file, source_line

@@ -13,7 +13,8 @@ import numpy as np
 
 from surgery_cli.probe.calls import Path
 from surgery_cli.probe.models import Trace
-from surgery_cli.probe.replay import Point, Replay, tags, used_inputs
+from surgery_cli.probe.points import Point, tags, used_inputs
+from surgery_cli.probe.replay import Replay
 from surgery_cli.probe.sites import Label
 from surgery_cli.probe.statistics import Measured, bad_counts, is_numeric, measure, together
 

@@ -20,8 +20,9 @@ from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.calls import Path
 from surgery_cli.probe.forward import Site, arguments, by_slot, is_observable, sites_of, slot_key
 from surgery_cli.probe.models import Trace
+from surgery_cli.probe.points import Point
 from surgery_cli.probe.process_state import without_checks
-from surgery_cli.probe.replay import Point, Replay
+from surgery_cli.probe.replay import Replay
 from surgery_cli.probe.statistics import COUNTS, FLOATS, Measured, is_inexact, measure, together
 
 _SIZE = len(FLOATS) + len(COUNTS)

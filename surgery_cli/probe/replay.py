@@ -3,143 +3,23 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import msgspec
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from surgery_cli.probe.sites import Label, label_of
-
-_INLINED: Final = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "call": "call_jaxpr",
-    "remat": "jaxpr",
-    "checkpoint": "jaxpr",
-    "remat2": "jaxpr",
-}
-"""Primitives that run an inner computation once, with the name of the parameter that holds it."""
-
-_CUSTOM: Final = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
-"""The same, with a differentiation rule that belongs to the outside."""
-
-
-class Scope(msgspec.Struct, frozen=True):
-    """A loop or branch around a point: its own position, and for a loop its length (0 for a branch)."""
-
-    position: int
-    length: int = 0
-    is_reversed: bool = False
-    has_own_gradient: bool = False
-    """True for functions with a derivative of their own, in which gradients are not observed."""
-
-
-class Point(msgspec.Struct, frozen=True):
-    """An equation, with its position in a walk through all computations in their order, and what stands around it.
-
-    ``hidden_in`` names the primitive inside which it cannot be observed; '' if it can.
-    """
-
-    position: int
-    equation: Any
-    scopes: tuple[Scope, ...] = ()
-    hidden_in: str = ""
-
-    @property
-    def label(self) -> Label:
-        """The label of a tag; only for tags."""
-        found = label_of(self.equation)
-        assert found is not None
-        return found
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """The lengths of the loops around it: the leading axes of everything observed here."""
-        return tuple(scope.length for scope in self.scopes if scope.length)
-
-    def order(self, iteration: tuple[int, ...]) -> tuple[int, ...]:
-        """Sorts observations by time: ``iteration`` gives the iteration of each loop around the point."""
-        key: list[int] = []
-        left = list(iteration)
-        for scope in self.scopes:
-            at = 0
-            if scope.length:
-                at = left.pop(0)
-                at = scope.length - 1 - at if scope.is_reversed else at
-            key += [scope.position, at]
-        return (*key, self.position)
-
-
-def points(
-    jaxpr: Jaxpr, start: int = 0, scopes: tuple[Scope, ...] = (), hidden: str = ""
-) -> Iterator[Point]:
-    """Every equation of ``jaxpr`` and of the computations inside it, in the order of execution."""
-    at = start
-    for equation in jaxpr.eqns:
-        yield Point(at, equation, scopes, hidden)
-        inner_at = at + 1
-        for inner, around in _inner(equation, at):
-            inside = hidden or ("" if is_opened(equation) else equation.primitive.name)
-            yield from points(inner, inner_at, (*scopes, *around), inside)
-            inner_at += size(inner)
-        at += 1 + sum(size(inner) for inner, _ in _inner(equation, at))
-
-
-def tags(jaxpr: Jaxpr) -> list[Point]:
-    """The points that are tags."""
-    return [point for point in points(jaxpr) if label_of(point.equation) is not None]
-
-
-def size(jaxpr: Jaxpr) -> int:
-    """How many equations there are, those inside others included."""
-    return sum(1 + sum(size(inner) for inner, _ in _inner(e, 0)) for e in jaxpr.eqns)
-
-
-def is_opened(equation: Any) -> bool:
-    """True for equations that hold a computation in which points can be observed."""
-    name = equation.primitive.name
-    return name in _INLINED or name in _CUSTOM or name in ("scan", "cond")
-
-
-def _inner(equation: Any, at: int) -> list[tuple[Jaxpr, tuple[Scope, ...]]]:
-    """The computations inside an equation, each with the scope that it opens."""
-    name, params = equation.primitive.name, equation.params
-    if name in _INLINED:
-        return [(_open(params[_INLINED[name]]), ())]
-    if name in _CUSTOM:
-        return [(_open(params[_CUSTOM[name]]), (Scope(at, has_own_gradient=True),))]
-    if name == "scan":
-        scope = Scope(at, params["length"], bool(params["reverse"]))
-        return [(_open(params["jaxpr"]), (scope,))]
-    if name == "cond":
-        return [(_open(branch), (Scope(at),)) for branch in params["branches"]]
-    entries = [
-        entry
-        for value in params.values()
-        for entry in (value if isinstance(value, list | tuple) else [value])
-    ]
-    return [(_open(entry), ()) for entry in entries if isinstance(entry, Jaxpr | ClosedJaxpr)]
-
-
-def inner_computations(equation: Any, at: int) -> list[ClosedJaxpr]:
-    """The computations inside an equation, each with its constants."""
-    if equation.primitive.name == "cond":
-        return list(equation.params["branches"])
-    name = {**_INLINED, **_CUSTOM, "scan": "jaxpr"}.get(equation.primitive.name)
-    if name is None:
-        return [ClosedJaxpr(inner, []) for inner, _ in _inner(equation, at)]
-    body = equation.params[name]
-    return [body if isinstance(body, ClosedJaxpr) else ClosedJaxpr(body, [])]
-
-
-def _open(jaxpr: Any) -> Jaxpr:
-    return jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+from surgery_cli.probe.points import (
+    CUSTOM,
+    INLINED,
+    Point,
+    is_opened,
+    opened,
+    size,
+    size_of,
+)
 
 
 def _constants(jaxpr: Any) -> list[Any]:
@@ -186,7 +66,7 @@ class Replay:
                 seen[at] = (jnp.ones((), bool), observed)
             values.update(seen)
             known.update(zip(equation.outvars, outputs, strict=True))
-            at += 1 + sum(size(inner) for inner, _ in _inner(equation, at))
+            at += size_of(equation)
         outs = [v.val if isinstance(v, Literal) else known[v] for v in jaxpr.outvars]
         return outs, values
 
@@ -194,23 +74,23 @@ class Replay:
         self, equation: Any, at: int, inputs: list[Any], feeds: dict[int, Any]
     ) -> tuple[list[Any], Values]:
         """One equation; those that hold wanted points are opened."""
-        inner = sum(size(jaxpr) for jaxpr, _ in _inner(equation, at))
-        if not inner or not self._wants(at + 1, at + 1 + inner) or not is_opened(equation):
+        count = size_of(equation) - 1
+        if not count or not self._wants(at + 1, at + 1 + count) or not is_opened(equation):
             return bind(equation, inputs), {}
         name = equation.primitive.name
         if name == "scan":
             return self._scan(equation, at + 1, inputs, feeds)
         if name == "cond":
             return self._cond(equation, at + 1, inputs, feeds)
-        if name in _CUSTOM:
+        if name in CUSTOM:
             # The rule stays with the outputs; what is observed inside has no part in any gradient.
             still = [jax.lax.stop_gradient(value) for value in inputs]
-            body = equation.params[_CUSTOM[name]]
-            _, seen = self._run(_open(body), _constants(body), at + 1, still, feeds)
+            body = equation.params[CUSTOM[name]]
+            _, seen = self._run(opened(body), _constants(body), at + 1, still, feeds)
             return bind(equation, inputs), seen
-        body = equation.params[_INLINED[name]]
-        inside = self._feeds_in(feeds, at + 1, inner)
-        run = partial(self._run, _open(body), _constants(body), at + 1)
+        body = equation.params[INLINED[name]]
+        inside = self._feeds_in(feeds, at + 1, count)
+        run = partial(self._run, opened(body), _constants(body), at + 1)
         if "policy" in equation.params:
             keep = {k: equation.params[k] for k in ("prevent_cse", "policy")}
             run = jax.checkpoint(run, **keep)
@@ -286,32 +166,3 @@ def bind(equation: Any, inputs: list[Any]) -> list[Any]:
     with equation.ctx.manager:
         outs = equation.primitive.bind(*functions, *inputs, **params)
     return list(outs) if equation.primitive.multiple_results else [outs]
-
-
-def used_inputs(jaxpr: Jaxpr) -> list[bool]:
-    """Which inputs of ``jaxpr`` any equation or output needs, looking into inner computations."""
-    needed = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
-    for equation in jaxpr.eqns:
-        needed.update(
-            v
-            for v, used in zip(equation.invars, _used_by(equation), strict=True)
-            if used and not isinstance(v, Literal)
-        )
-    return [v in needed for v in jaxpr.invars]
-
-
-def _used_by(equation: Any) -> list[bool]:
-    name = equation.primitive.name
-    count = len(equation.invars)
-    if name in _INLINED:
-        return used_inputs(_open(equation.params[_INLINED[name]]))
-    if name == "scan":
-        used = used_inputs(equation.params["jaxpr"].jaxpr)
-        # A carry may be needed by what follows the loop, even if no step looks at it.
-        start = equation.params["num_consts"]
-        end = start + equation.params["num_carry"]
-        return [u or start <= at < end for at, u in enumerate(used)]
-    if name == "cond":
-        branches = [used_inputs(branch.jaxpr) for branch in equation.params["branches"]]
-        return [True, *(any(column) for column in zip(*branches, strict=True))]
-    return [True] * count

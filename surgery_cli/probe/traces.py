@@ -11,7 +11,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from surgery_cli.probe.calls import Collections, Expected
 from surgery_cli.probe.models import Trace
-from surgery_cli.probe.replay import Point, inner_computations, size
+from surgery_cli.probe.points import Point, inner_computations, size
 
 
 def cannot_stop_at(point: Point) -> str:

@@ -16,6 +16,7 @@ from surgery_cli.cli.main import run
 from surgery_cli.errors import CheckpointError, SurgeryError
 from surgery_cli.plan import plan_from_document
 from surgery_cli.probe.binding import Misfit
+from surgery_cli.probe.misfits import Misfit
 from tests.probe import edited_models as own
 from tests.probe.conftest import X, save
 from tests.probe.looking import HERE, linen_variables

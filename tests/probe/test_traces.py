@@ -8,8 +8,8 @@ from flax import nnx
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError, ValueRefusal
-from surgery_cli.probe.binding import Misfit
 from surgery_cli.probe.forward import run_forward, sites_of
+from surgery_cli.probe.misfits import Misfit
 from surgery_cli.probe.traces import cannot_stop_at, over_members, stopped_at
 from tests.probe import ensemble_models as own
 from tests.probe import odd_models as odd

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 
 from surgery_cli.errors import Problem, SurgeryError
-from surgery_cli.probe.binding import PARAMS, Binding, Misfit, bind
+from surgery_cli.probe.binding import PARAMS, Binding, bind
 from surgery_cli.probe.calls import Call, Collections, Model, explained
 from surgery_cli.probe.calls import Path as VariablePath
 from surgery_cli.probe.forward import Site, sites_of, used_slots
 from surgery_cli.probe.inputs import Input, read_inputs
+from surgery_cli.probe.misfits import Misfit
 from surgery_cli.probe.models import Trace, make_model, trace
 from surgery_cli.probe.nnx_model import NnxModel
 from surgery_cli.probe.settings import ProbeOptions
