@@ -9,7 +9,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli.cli import main
-from surgery_cli.probe.user_code import load_object
+from surgery_cli.script.user_code import load_object
 from tests.test_readme import CONSOLE, REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "changing-the-optimizer.md"

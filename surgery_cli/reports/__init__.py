@@ -1,5 +1,16 @@
 """The documents that commands print: one struct per command, whose fields are the keys of ``--json``."""
 
+from surgery_cli.document import SCHEMA_VERSION, Document, Failure, as_builtins
+from surgery_cli.probe import (
+    FirstNonFinite,
+    Probe,
+    ProbeComparison,
+    ProbeOperation,
+    ProbePair,
+    ProbeParam,
+    ProbeSite,
+    ProbeStatistics,
+)
 from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf
 from surgery_cli.reports.checkpoints import (
     Change,
@@ -12,18 +23,7 @@ from surgery_cli.reports.checkpoints import (
     Verdict,
 )
 from surgery_cli.reports.cleaning import Cleaning, LeftoverRow
-from surgery_cli.reports.document import SCHEMA_VERSION, Document, Failure, as_builtins
 from surgery_cli.reports.edits import EditLine, Preview, Report
-from surgery_cli.reports.probing import (
-    FirstNonFinite,
-    Probe,
-    ProbeComparison,
-    ProbeOperation,
-    ProbePair,
-    ProbeParam,
-    ProbeSite,
-    ProbeStatistics,
-)
 
 __all__ = [
     "SCHEMA_VERSION",

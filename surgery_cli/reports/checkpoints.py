@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from surgery_cli.document import Document
 from surgery_cli.proof.statistics import LeafStatistics
-from surgery_cli.reports.document import Document
 
 
 class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):

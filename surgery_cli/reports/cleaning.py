@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from surgery_cli.reports.document import Document
+from surgery_cli.document import Document
 
 
 class LeftoverRow(msgspec.Struct, kw_only=True, frozen=True):

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from surgery_cli.document import Document
 from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf
-from surgery_cli.reports.document import Document
 from surgery_cli.words.notes import Consequence, Note
 
 

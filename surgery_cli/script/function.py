@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from surgery_cli.errors import PlanError, Problem, SurgeryError
-from surgery_cli.probe.user_code import UserObject, load_object
 from surgery_cli.script.abstract_tree import AbstractTree, abstract_tree, described
+from surgery_cli.script.user_code import UserObject, load_object
 from surgery_cli.tree.dtypes import family
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener, Progress
-from surgery_cli.probe.settings import ProbeOptions
+from surgery_cli.plan import Plan
+from surgery_cli.probe import ProbeOptions, open_gate, probe
 from surgery_cli.settings.run import Options
-from surgery_cli.surgery.apply import apply
+from surgery_cli.surgery.apply import apply as write
 from surgery_cli.surgery.clean import clean
 from surgery_cli.surgery.diff import diff
 from surgery_cli.surgery.inspect import complete_path, inspect
@@ -33,19 +34,20 @@ __all__ = [
 ]
 
 
-def probe(
-    checkpoint: str,
+def apply(
+    source: str,
+    destination: str,
+    plan: Plan,
     *,
-    model: str,
-    inputs: Sequence[str] = (),
-    options: ProbeOptions = ProbeOptions(),
+    options: Options = Options(),
+    listener: Listener | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> reports.Probe:
-    """Run the user's model on a checkpoint and a batch, and look inside.
+) -> reports.Report:
+    """Write ``destination``: ``source`` with the plan applied, verified before it appears, and probed if asked for.
 
-    ``model`` is ``FILE.py:NAME`` or ``FILE.py:NAME(ARGUMENTS)``; this is where the user's code is imported, which
-    ``say`` announces. ``inputs`` are specs (``float32[8,28,28,1]``) or files.
+    Raises:
+        SurgeryError: what ``plan`` raises, and what only values or the disk show; nothing was written then.
     """
-    from surgery_cli.surgery.probing import probe as probing  # loads JAX
-
-    return probing.probe(checkpoint, model=model, inputs=tuple(inputs), options=options, say=say)
+    return write(
+        source, destination, plan, options=options, listener=listener, say=say, open_gate=open_gate
+    )

@@ -20,7 +20,6 @@ from surgery_cli.errors import (
     WriteError,
 )
 from surgery_cli.plan import Plan
-from surgery_cli.probe.user_code import importing_once
 from surgery_cli.proof.records import (
     digests_after,
     history_after,
@@ -32,6 +31,7 @@ from surgery_cli.proof.result import verify_result
 from surgery_cli.proof.sealed_files import check_sealed_files
 from surgery_cli.proof.surgery_json import Record, Verified, new_record
 from surgery_cli.script.function import Say
+from surgery_cli.script.user_code import importing_once
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker, LinkMode
@@ -44,11 +44,11 @@ from surgery_cli.store.write.leftovers import remove_dead
 from surgery_cli.store.write.staging import Staging, remaining_notes
 from surgery_cli.store.write.step import StepWriter
 from surgery_cli.surgery.expected_draft import check_expected
+from surgery_cli.surgery.gate import OpenGate, check_probe
 from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import costs, preview_notes, previewed
-from surgery_cli.surgery.probing.request import check_probe
 from surgery_cli.surgery.seal import seal_written
 from surgery_cli.surgery.source_and_destination import (
     check_target,
@@ -73,8 +73,9 @@ def apply(
     options: Options = Options(),
     listener: Listener | None = None,
     say: Say = lambda _: None,
+    open_gate: OpenGate,
 ) -> reports.Report:
-    """Write ``destination``: ``source`` with the plan applied, verified before it appears.
+    """See ``surgery.apply``; ``open_gate`` opens what the result must pass before it appears, where one is asked for.
 
     Raises:
         SurgeryError: what ``preview`` raises, and what only values or the disk show; nothing was written then.
@@ -94,11 +95,7 @@ def apply(
         estimate = costs(prepared, options, target)
     check_space(target, estimate.bytes_written + estimate.bytes_copied, prepared.plans)
     kit = open_kit(options.device, options.mesh)
-    gate = None
-    if options.probe is not None:
-        from surgery_cli.surgery.probing.gate import open_gate  # loads JAX
-
-        gate = open_gate(prepared.checkpoint, options, say)
+    gate = None if options.probe is None else open_gate(prepared.checkpoint, options, say)
     linker = Linker(LinkMode(options.link), prepared.boundary)
     removed = remove_dead(target) if options.force else []
     notes = preview_notes(prepared, destination, options)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from surgery_cli import reports
 from surgery_cli.plan import Plan
-from surgery_cli.probe.user_code import importing_once
 from surgery_cli.script.function import Say
+from surgery_cli.script.user_code import importing_once
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.surgery.expected_draft import check_expected
+from surgery_cli.surgery.gate import check_probe
 from surgery_cli.surgery.preparation import effective, prepare
 from surgery_cli.surgery.previews import costs, preview_notes, previewed
-from surgery_cli.surgery.probing.request import check_probe
 from surgery_cli.surgery.source_and_destination import check_target, path_of
 from surgery_cli.surgery.space import check_space
 from surgery_cli.words.notes import Remark

@@ -206,7 +206,7 @@ def restored(path, function):
 
 
 def function_of(script, name):
-    from surgery_cli.probe.user_code import load_object
+    from surgery_cli.script.user_code import load_object
 
     return load_object(script(name)).call
 

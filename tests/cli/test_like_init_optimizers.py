@@ -128,7 +128,7 @@ def renamed_state():
 @pytest.fixture(scope="module")
 def script(tmp_path_factory):
     """The module of the script, and what names one of its functions."""
-    from surgery_cli.probe.user_code import load_object
+    from surgery_cli.script.user_code import load_object
 
     file = tmp_path_factory.mktemp("script") / "net.py"
     file.write_text(SCRIPT)

@@ -8,7 +8,7 @@ from surgery_cli import surgery as use_cases
 from surgery_cli.cli.options.arguments import Output
 from surgery_cli.errors import PlanError
 from surgery_cli.plan import fields_of, schema
-from surgery_cli.probe.settings import ProbeOptions
+from surgery_cli.probe import ProbeOptions, command
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import given, settings_of
 from surgery_cli.settings.run import Options
@@ -46,8 +46,8 @@ def caught(monkeypatch):
         found.append(options)
         raise PlanError("caught")
 
-    for name in ("plan", "probe"):
-        monkeypatch.setattr(use_cases, name, catch)
+    monkeypatch.setattr(use_cases, "plan", catch)
+    monkeypatch.setattr(command, "run_probe", catch)
     return found
 
 

@@ -12,7 +12,7 @@ from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.plan import plan_of
-from surgery_cli.probe.misfits import Misfit
+from surgery_cli.probe.model.misfits import Misfit
 
 MODELS = """
     import pathlib

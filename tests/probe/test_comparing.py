@@ -8,7 +8,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.comparing import _deviation, _distance, default_tolerance
+from surgery_cli.probe.trace.comparing import _deviation, _distance, default_tolerance
 from tests.probe import edited_models as own
 from tests.probe.conftest import X, save
 from tests.probe.looking import HERE

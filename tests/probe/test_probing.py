@@ -15,8 +15,7 @@ from surgery_cli import surgery
 from surgery_cli.cli.main import run
 from surgery_cli.errors import CheckpointError, SurgeryError
 from surgery_cli.plan import plan_from_document
-from surgery_cli.probe.binding import Misfit
-from surgery_cli.probe.misfits import Misfit
+from surgery_cli.probe.model.misfits import Misfit
 from tests.probe import edited_models as own
 from tests.probe.conftest import X, save
 from tests.probe.looking import HERE, linen_variables
@@ -255,7 +254,7 @@ def test_a_plot_shows_every_place(saved, batch, tmp_path, suffix):
 
 
 def test_without_matplotlib_a_plot_names_what_to_install(saved, batch, monkeypatch):
-    monkeypatch.setattr("surgery_cli.probe.plotting.find_spec", lambda _: None)
+    monkeypatch.setattr("surgery_cli.probe.use_case.plotting.find_spec", lambda _: None)
 
     with pytest.raises(SurgeryError, match=r"pip install 'surgery-cli\[plot\]'"):
         probe(saved, batch, plot="scales.svg")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from surgery_cli.cli.main import run
-from surgery_cli.probe.user_code import load_object
+from surgery_cli.script.user_code import load_object
 
 SAMPLES = Path(__file__).parents[2] / "sample_checkpoints"
 

@@ -10,7 +10,7 @@ import pytest
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.inputs.call_specs import call_spec, literal
-from surgery_cli.probe.user_code import load_object
+from surgery_cli.script.user_code import load_object
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_what_a_file_leaves_for_the_program_s_end_changes_no_exit_code_and_its_c
     )
     program = f"""
         import sys
-        from surgery_cli.probe.user_code import load_object
+        from surgery_cli.script.user_code import load_object
         assert load_object({f"{file}:forking"!r}).call() == 3
         sys.exit(7)
     """

@@ -13,12 +13,12 @@ from surgery_cli.cli.commands.inspect import inspect
 from surgery_cli.cli.commands.operations import operations as show_operations
 from surgery_cli.cli.commands.operations import schema
 from surgery_cli.cli.commands.plan import plan
-from surgery_cli.cli.commands.probe import probe
 from surgery_cli.cli.commands.seal import seal
 from surgery_cli.cli.commands.verify import verify
 from surgery_cli.cli.options.parameters import Command, with_options
 from surgery_cli.cli.rendering.spelling import example_command
 from surgery_cli.operations.table import operations
+from surgery_cli.probe.command import probe
 
 COMMANDS: Final[dict[str, tuple[Command, str]]] = {
     "inspect": (inspect, "surgery inspect runs/mnist 'params/**' --stats"),

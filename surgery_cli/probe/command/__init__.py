@@ -1,0 +1,57 @@
+"""The command `probe`: the user's model on a checkpoint, looked into."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Annotated
+
+from surgery_cli.cli.options.arguments import Checkpoint, Output
+from surgery_cli.cli.terminal.printing import print_document
+from surgery_cli.inputs.addresses import local_input, local_object
+from surgery_cli.probe import ProbeOptions
+from surgery_cli.probe import probe as run_probe
+from surgery_cli.settings.declaration import Group, setting
+
+
+def probe(
+    checkpoint: Checkpoint,
+    *,
+    model: Annotated[
+        str,
+        setting(
+            "The model; arguments as in `CNN(features=16)`.",
+            Group.RUN,
+            metavar="FILE.py:NAME",
+            parser=local_object,
+        ),
+    ],
+    inputs: Annotated[
+        tuple[str, ...],
+        setting(
+            "`float32[8,28,28,1]`, `int32[8,128]<1000`, or a file `batch.npz`; repeatable.",
+            Group.RUN,
+            option="--input",
+            metavar="[NAME=]SPEC",
+            parser=local_input,
+        ),
+    ] = (),
+    options: ProbeOptions,
+    output: Output,
+) -> int:
+    """Run a model on a checkpoint and look inside; exit code 1 on NaN or a difference.
+
+    A row for each module call, in the order in which calls finish. FILE.py is imported, and nothing else of yours.
+    """
+    from surgery_cli.probe.command import rendering
+
+    found = run_probe(checkpoint, model=model, inputs=inputs, options=options, say=_say)
+    if output.json or not output.quiet:
+        print_document(found, output, partial(rendering.render, verbose=output.verbose))
+    return 0 if found.is_sound else 1
+
+
+def _say(line: str) -> None:
+    # Before anything else happens: a script without a guard would begin to train here
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
