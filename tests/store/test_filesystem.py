@@ -14,8 +14,10 @@ import surgery_cli
 from surgery_cli import surgery
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store import filesystem
+from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.filesystem.local_disk import LocalDisk
 from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.tree.paths import LeafPath
 
 PACKAGE = Path(surgery_cli.__file__).parent
 SWEPT = [
@@ -126,8 +128,25 @@ def test_a_service_is_put_in_by_one_class_and_one_line(layout, tmp_path, monkeyp
     assert open_checkpoint(there).tree == open_checkpoint(here).tree
     assert open_checkpoint(there).fingerprint == open_checkpoint(here).fingerprint
     assert surgery.diff(there, here).equal
+    assert surgery.verify(there, like=here).agrees
+    assert surgery.inspect(there).leaves == surgery.inspect(here).leaves
     path = next(path for path in open_checkpoint(there).tree if path[-1] == "w")
     plan = plan_of([operation_from_options("rescale", {"at": str(path), "by": 2.0})])
     surgery.apply(there, str(tmp_path / "new"), plan)
     assert (open_checkpoint(str(tmp_path / "new")).read(path) == 2 * TREE["params"]["w"]).all()
     assert not Path("vault:").exists()
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "packed.npz", "x.safetensors"])
+def test_files_of_arrays_are_read_from_there_too(name, tmp_path, monkeypatch):
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    if name == "x.npy":
+        np.save(tmp_path / name, values)
+    elif name == "x.safetensors":
+        save_file({"x": values}, tmp_path / name)
+    else:
+        (np.savez if name == "x.npz" else np.savez_compressed)(tmp_path / name, x=values)
+    monkeypatch.setitem(filesystem._SERVICES, "vault:", Vault(tmp_path))
+    file = ArrayFile(f"vault:/{name}")
+    assert (file.read(LeafPath(("x",))) == values).all()
+    assert file.is_unchanged()
