@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -27,6 +26,8 @@ _LONG_KEY: Final = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_MOST_P
 
 
 def parse_toml(text: str, file: str) -> PlanText:
+    import tomllib
+
     _refuse_long_keys(text, file)
     try:
         value = tomllib.loads(text)
@@ -106,6 +107,8 @@ def _toml_statements(text: str) -> Iterator[tuple[int, int]]:
 
 def _toml_keys(dotted: str) -> Position:
     """The keys of a dotted key, as TOML itself reads them."""
+    import tomllib
+
     keys: list[Key] = []
     rest: Any = tomllib.loads(f"{dotted} = 0")
     while isinstance(rest, dict):

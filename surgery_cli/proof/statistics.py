@@ -134,7 +134,7 @@ def moment_statistics(first: Values, second: Values, bound: float) -> MomentStat
     for start in range(0, signed.size, TILE_ELEMENTS):
         tile = slice(start, start + TILE_ELEMENTS)
         size = np.abs(_real(signed[tile]))
-        squares += float(np.dot(size, size))
+        squares += float(np.square(size).sum())
         if not is_beyond:
             is_beyond = bool((size > bound * np.abs(_real(moments[tile]))).any())
     return MomentStatistics(is_beyond, squares, first.size)

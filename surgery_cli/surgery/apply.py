@@ -30,8 +30,7 @@ from surgery_cli.proof.records import (
 from surgery_cli.proof.result import verify_result
 from surgery_cli.proof.sealed_files import check_sealed_files
 from surgery_cli.proof.surgery_json import Record, Verified, new_record
-from surgery_cli.script.function import Say
-from surgery_cli.script.user_code import importing_once
+from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker, LinkMode

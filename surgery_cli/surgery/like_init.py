@@ -13,15 +13,16 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import ContractError, Problem, SurgeryError
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.plan import Plan, plan_from_document
+from surgery_cli.resolution import resolve
 from surgery_cli.script.contract import Breach, breaches
 from surgery_cli.script.findings import Mend, Slots
 from surgery_cli.script.former_paths import former_paths
-from surgery_cli.script.function import Script
+from surgery_cli.script.function import Say, Script, read_script
 from surgery_cli.script.items import aligned
 from surgery_cli.script.rename_edits import Edit
 from surgery_cli.script.renamed_subtrees import Former
 from surgery_cli.script.repairs import mends
-from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.notes import Consequence
 
@@ -247,3 +248,28 @@ def check_draft(
     held, _ = hold(script, draft.tree, draft.slots, items, attempt, former)
     refuse_breaches(held, script)
     return held.notes
+
+
+def verdict(checkpoint: Checkpoint, argument: str, function: str, say: Say) -> reports.Verdict:
+    """What a restore into the function's pytree would refuse or silently change; no value is read."""
+    script = read_script(function, say=say)
+
+    def attempt(edits: Sequence[Edit]) -> TreeSpec:
+        return resolve(plan_from_document({"edits": list(edits)}), checkpoint, open_checkpoint).tree
+
+    slots, former = survey(checkpoint.tree).slots, former_paths(checkpoint)
+    held, _ = hold(script, checkpoint.tree, slots, items_of(checkpoint), attempt, former)
+    return reports.Verdict(
+        checkpoint=str(checkpoint.location.root),
+        against=function,
+        agrees=not held.findings,
+        findings=with_commands(held, argument),
+        checked=held.checked,
+        unchecked=held.unchecked,
+        notes=[*held.notes, *_unchecked_items(held), *whole_plan(held)],
+    )
+
+
+def _unchecked_items(held: Held) -> list[str]:
+    text = "unchecked leaves stand in items that the function does not return"
+    return [text] if held.unchecked else []

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from surgery_cli import reports
 from surgery_cli.plan import Plan
-from surgery_cli.script.function import Say
-from surgery_cli.script.user_code import importing_once
+from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.surgery.expected_draft import check_expected

@@ -12,7 +12,7 @@ from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.addresses import local_address
 from surgery_cli.plan import Plan, replaced
 from surgery_cli.resolution import resolve
-from surgery_cli.script.function import Say, read_script
+from surgery_cli.script.user_code import Say
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import AbovePlan
 from surgery_cli.store import filesystem
@@ -22,7 +22,6 @@ from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.step import draft_items, plan_items
 from surgery_cli.store.write.strategy import Costs, costs_of_references, is_compact
-from surgery_cli.surgery.like_init import check_draft
 from surgery_cli.surgery.memory import Need, check_memory, most_at_once
 from surgery_cli.surgery.optimizers import (
     Look,
@@ -101,6 +100,8 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
 
     script = None
     if options.like_init is not None:
+        from surgery_cli.script.function import read_script
+
         script = read_script(options.like_init, say=say, device=options.device)
     surveyed, looked = (
         survey_state(checkpoint, plan, options.params, script) if plan.edits else (None, [])
@@ -125,6 +126,8 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     draft = drafted(plan)
     looked += look_at_hidden_twins(checkpoint, draft) + look_at_restarts(checkpoint, draft)
     if script is not None:
+        from surgery_cli.surgery.like_init import check_draft
+
         looked += [Look(note) for note in check_draft(script, draft, plan, checkpoint, drafted)]
     sources: dict[str, Any] = {SOURCE: checkpoint}
     for name in draft.fingerprints:

@@ -9,7 +9,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError
 from surgery_cli.inputs.addresses import local_address
-from surgery_cli.script.function import Say
+from surgery_cli.script.user_code import Say
 from surgery_cli.store import filesystem
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,13 +15,15 @@ from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, has_restarted
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.plan import Plan
 from surgery_cli.proof.records import checked
-from surgery_cli.script.function import Script
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.optimizers import Look, survey_state
 from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Remark
 from surgery_cli.words.quantities import counted
+
+if TYPE_CHECKING:
+    from surgery_cli.script.function import Script
 
 
 def _goes_on(slot: Slot, draft: Draft) -> bool:

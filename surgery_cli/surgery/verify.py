@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import PlanError
-from surgery_cli.optimizer.detect.survey import survey
-from surgery_cli.plan import plan_from_document
 from surgery_cli.proof.structure import compare
-from surgery_cli.resolution import resolve
-from surgery_cli.script.former_paths import former_paths
-from surgery_cli.script.function import Say, read_script
-from surgery_cli.script.rename_edits import Edit
+from surgery_cli.script.user_code import Say
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.byte_checks import check_bytes, manifest, on_record
-from surgery_cli.surgery.like_init import Held, hold, items_of, whole_plan, with_commands
-from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.lists import listed
 
 
@@ -54,7 +46,9 @@ def verify(
         )
     checkpoint = open_checkpoint(argument, step=step, item=item)
     if like_init is not None:
-        return _like_init(checkpoint, argument, like_init, say)
+        from surgery_cli.surgery.like_init import verdict  # loads what looks at code
+
+        return verdict(checkpoint, argument, like_init, say)
     if like is not None:
         return _like(checkpoint, open_checkpoint(like))
     expected, damage = (
@@ -86,31 +80,6 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
         checked=len(checkpoint.tree),
         unchecked=0,
     )
-
-
-def _like_init(checkpoint: Checkpoint, argument: str, function: str, say: Say) -> reports.Verdict:
-    """What a restore into the function's pytree would refuse or silently change; no value is read."""
-    script = read_script(function, say=say)
-
-    def attempt(edits: Sequence[Edit]) -> TreeSpec:
-        return resolve(plan_from_document({"edits": list(edits)}), checkpoint, open_checkpoint).tree
-
-    slots, former = survey(checkpoint.tree).slots, former_paths(checkpoint)
-    held, _ = hold(script, checkpoint.tree, slots, items_of(checkpoint), attempt, former)
-    return reports.Verdict(
-        checkpoint=str(checkpoint.location.root),
-        against=function,
-        agrees=not held.findings,
-        findings=with_commands(held, argument),
-        checked=held.checked,
-        unchecked=held.unchecked,
-        notes=[*held.notes, *_unchecked_items(held), *whole_plan(held)],
-    )
-
-
-def _unchecked_items(held: Held) -> list[str]:
-    text = "unchecked leaves stand in items that the function does not return"
-    return [text] if held.unchecked else []
 
 
 def _finding(path: str, what: str, *, here: str = "", there: str = "") -> reports.Finding:
