@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -11,7 +12,7 @@ from typer.core import TyperGroup
 
 from surgery_cli import __version__
 from surgery_cli.cli import edge
-from surgery_cli.cli.commands.table import COMMANDS, command_of
+from surgery_cli.cli.commands.table import COMMANDS, command_of, example_of
 from surgery_cli.cli.options.help import GroupedHelp
 from surgery_cli.cli.rendering.spelling import first_line
 from surgery_cli.errors import PlanError
@@ -61,10 +62,12 @@ class Commands(TyperGroup):
 
 
 def _built(name: str) -> Command:
-    command, example = command_of(name)
     alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-    alone.command(name, cls=GroupedHelp, epilog=example)(command)
-    return typer.main.get_command(alone)
+    alone.command(name, cls=GroupedHelp)(command_of(name))
+    built = typer.main.get_command(alone)
+    assert isinstance(built, GroupedHelp)
+    built.example = partial(example_of, name)
+    return built
 
 
 app = typer.Typer(

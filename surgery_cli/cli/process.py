@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import os
 import sys
@@ -29,6 +28,8 @@ def reuse_blocks() -> None:
     """
     if sys.platform != "linux":
         return
+    import ctypes  # which help does without
+
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):

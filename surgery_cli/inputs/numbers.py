@@ -10,7 +10,6 @@ from surgery_cli.errors import PlanError
 FLOAT: Final = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 LONGEST_NUMBER: Final = 1000
 FRACTION: Final = rf"{FLOAT}\s*/\s*{FLOAT}"
-_FRACTION: Final = re.compile(rf"\s*({FLOAT})\s*/\s*({FLOAT})\s*")
 
 
 def fraction(text: str) -> float | None:
@@ -22,7 +21,11 @@ def fraction(text: str) -> float | None:
     Raises:
         PlanError: it divides by 0, or no float holds the quotient.
     """
-    found = _FRACTION.fullmatch(text) if len(text) <= LONGEST_NUMBER else None
+    found = (
+        re.fullmatch(rf"\s*({FLOAT})\s*/\s*({FLOAT})\s*", text)
+        if len(text) <= LONGEST_NUMBER
+        else None
+    )
     if found is None:
         return None
     from fractions import Fraction  # nothing else at start-up needs it

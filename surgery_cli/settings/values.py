@@ -46,9 +46,7 @@ def memory_of(text: str) -> int:
     return size
 
 
-_SIZE: Final = re.compile(
-    r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(?:([KMGT])(iB|i|B)?|B)?\s*", re.IGNORECASE
-)
+_SIZE: Final = r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(?:([KMGT])(iB|i|B)?|B)?\s*"
 
 
 def bytes_of(text: str, field: str) -> int:
@@ -60,7 +58,7 @@ def bytes_of(text: str, field: str) -> int:
     Raises:
         PlanError: it is not a size, or is less than a byte.
     """
-    found = _SIZE.fullmatch(text)
+    found = re.fullmatch(_SIZE, text, re.IGNORECASE)
     size = 0
     if found is not None:
         power = " KMGT".index(found[2].upper()) if found[2] else 0

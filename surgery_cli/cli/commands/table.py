@@ -39,9 +39,11 @@ COMMANDS: Final[dict[str, tuple[Command, str]]] = {
 """The commands that are no single edit, each with an example."""
 
 
-def command_of(name: str) -> tuple[Command, str]:
-    """The command of that name under the signature that Typer reads, with an example."""
-    if name in COMMANDS:
-        command, example = COMMANDS[name]
-        return with_options(command), example
-    return edit_command(name), example_command(operations()[name])
+def command_of(name: str) -> Command:
+    """The command of that name, of either kind, under the signature that Typer reads."""
+    return with_options(COMMANDS[name][0]) if name in COMMANDS else edit_command(name)
+
+
+def example_of(name: str) -> str:
+    """The example that ends the help of a command."""
+    return COMMANDS[name][1] if name in COMMANDS else example_command(operations()[name])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from typer.core import TyperArgument, TyperCommand
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class GroupedHelp(TyperCommand):
-    """A command whose help says arguments as the documentation does, options by group, and its epilog as an example."""
+    """A command whose help says arguments as the documentation does, options by group, and an example."""
+
+    example: Callable[[], str]
+    """Made only when it is shown: an edit's is read from YAML."""
 
     def collect_usage_pieces(self, ctx: Context) -> list[str]:
         return [*(str(p.metavar) for p in self._arguments(ctx)), "[OPTIONS]"]
@@ -46,4 +49,4 @@ class GroupedHelp(TyperCommand):
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         with formatter.section("Example"):
-            formatter.write(f"  {self.epilog}\n")
+            formatter.write(f"  {self.example()}\n")
