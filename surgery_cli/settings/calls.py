@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from surgery_cli.inputs.addresses import local_object
 from surgery_cli.settings.declaration import Group, setting
-from surgery_cli.settings.values import bindings_of, static_of, streams_of
+from surgery_cli.settings.values import OBJECT, bindings_of, static_of, streams_of
 
 
 class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +18,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         setting(
             "Static argument of the model's call, as `train=false`; repeatable.",
             Group.CALL,
-            metavar="NAME=VALUE",
+            "NAME=VALUE",
             read=static_of,
         ),
     ] = {}
@@ -28,8 +27,8 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         setting(
             "Seed of a random stream of the model, as `dropout=0`; repeatable.",
             Group.CALL,
+            "NAME=SEED",
             option="--rng",
-            metavar="NAME=SEED",
             read=streams_of,
         ),
     ] = {}
@@ -38,40 +37,38 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         setting(
             "Where a collection of the model stands, as `batch_stats=ema/stats`; repeatable.",
             Group.CALL,
-            metavar="NAME=AT",
+            "NAME=AT",
             read=bindings_of,
         ),
     ] = {}
     model_b: Annotated[
         str | None,
         setting(
-            "The model of the checkpoint that it is compared with, where that is another model.",
+            "The model of the other checkpoint (of the result, before a commit), where it is another.",
             Group.CALL,
-            metavar="FILE.py:NAME",
-            parser=local_object,
+            *OBJECT,
             needs="against",
         ),
     ] = None
     grad: Annotated[
-        bool, setting("Gradients at every call of the model and of params, too.", Group.CALL)
+        bool, setting("Gradients, too, at every call and of the params.", Group.CALL)
     ] = False
     loss: Annotated[
         str | None,
         setting(
             "With `--grad`, called as loss(output, **inputs); else a random projection of the output.",
             Group.CALL,
-            metavar="FILE.py:NAME",
-            parser=local_object,
+            *OBJECT,
             needs="grad",
         ),
     ] = None
     vmap_axis: Annotated[
         str,
         setting(
-            "Map the batch's first axis under this name.",
+            "Call the model under `jax.vmap` over the batch's first axis, which gets this name.",
             Group.CALL,
+            "AXIS",
             option="--vmap",
-            metavar="AXIS",
         ),
     ] = ""
     ensemble: Annotated[
@@ -79,7 +76,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         setting(
             "Run each of N models whose variables the checkpoint stacks on a first axis.",
             Group.CALL,
-            metavar="N",
+            "N",
             least=1,
         ),
     ] = None

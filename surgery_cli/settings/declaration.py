@@ -32,24 +32,24 @@ class Group(Enum):
 class Setting(NamedTuple):
     """How a setting is typed.
 
-    ``option`` are its names, by default the field's own. ``parser`` reads one text and may refuse it as a usage error;
+    ``parser`` reads one text and may refuse it as a usage error. ``option`` are its names, by default the field's own;
     ``read`` makes the value of everything that was given. ``default`` is the text that stands for the field's default,
     ``least`` the smallest number that the option takes. Without the setting ``needs`` it would say nothing.
     """
 
     group: Group
-    option: str = ""
     metavar: str = ""
     parser: Callable[[str], Any] | None = None
+    option: str = ""
     read: Callable[[Any], Any] | None = None
     default: str | None = None
     least: int | None = None
     needs: str = ""
 
 
-def setting(description: str, group: Group, **typed: Any) -> Meta:
-    """The mark of a field that is a setting; ``typed`` are the other fields of ``Setting``."""
-    return Meta(description=description, extra={_KEY: Setting(group, **typed)})
+def setting(description: str, group: Group, *form: Any, **typed: Any) -> Meta:
+    """The mark of a field that is a setting; ``form`` and ``typed`` are the other fields of ``Setting``, in order."""
+    return Meta(description=description, extra={_KEY: Setting(group, *form, **typed)})
 
 
 @cache

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from surgery_cli.inputs.addresses import local_input, local_object
+from surgery_cli.inputs.addresses import local_object
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import AbovePlan, Item, LikeInit, Step
-from surgery_cli.settings.values import memory_of, tolerance_of
+from surgery_cli.settings.values import INPUT, TOLERANCE, memory_of
 
 
 class Options(AbovePlan, frozen=True, kw_only=True):
@@ -19,58 +19,64 @@ class Options(AbovePlan, frozen=True, kw_only=True):
     force: Annotated[
         bool, setting("Replace an existing DST, once the new one is whole.", Group.WRITE)
     ] = False
-    as_step: Annotated[int | None, setting("Rename the step to N.", Group.WRITE, metavar="N")] = (
-        None
-    )
+    as_step: Annotated[
+        int | None, setting("Write the step under the number N.", Group.WRITE, "N")
+    ] = None
     memory_bytes: Annotated[
         int,
         setting(
-            "Bytes in flight at most.",
+            "Bytes of tensors in memory at once, at most.",
             Group.WRITE,
+            "SIZE",
             option="--memory",
-            metavar="SIZE",
             read=memory_of,
             default="4GiB",
         ),
     ] = 4 << 30
     link: Annotated[
         Literal["auto", "reflink", "hard", "never"],
-        setting("How untouched files are shared.", Group.WRITE),
+        setting(
+            "How unchanged data files come to DST; `never` copies them, `auto` copies what cannot be linked.",
+            Group.WRITE,
+        ),
     ] = "auto"
     compact: Annotated[
         Literal["auto", "always", "never"],
-        setting("Whether to write a fresh store.", Group.WRITE),
+        setting(
+            "Whether to write all leaves anew, without dead bytes; `auto` does where over a quarter would be dead.",
+            Group.WRITE,
+        ),
     ] = "auto"
     device: Annotated[
-        str,
-        setting("Where to compute: host, cpu, gpu, tpu, or gpu:1.", Group.WRITE, metavar="NAME"),
+        str, setting("Where to compute: host, cpu, gpu, tpu, or gpu:1.", Group.WRITE, "NAME")
     ] = "host"
     mesh: Annotated[
-        str | None, setting("Spread leaves over devices.", Group.WRITE, metavar="AXIS=N,...")
+        str | None,
+        setting("Spread leaves over devices, as `data=4,model=2`.", Group.WRITE, "AXIS=N,..."),
     ] = None
     like_init: LikeInit = None
     allow_non_finite: Annotated[
         bool, setting("Accept NaN and infinities that SRC did not have.", Group.CHECK)
     ] = False
     seal: Annotated[
-        bool, setting("Record digests of all leaves and files of DST.", Group.CHECK)
+        bool, setting("Record digests of all leaves and files of DST, for `verify`.", Group.CHECK)
     ] = False
     expected_draft: Annotated[
         str | None,
         setting(
-            "Refuse if the draft is not the one previewed.",
+            "Refuse if the draft is not the one that a preview named in its last line.",
             Group.CHECK,
+            "sha256:...",
             option="--draft",
-            metavar="sha256:...",
         ),
     ] = None
     probe: Annotated[
         str | None,
         setting(
-            "Run your model on SRC and the result first; new NaN or infinities stop the commit.",
+            "Run your model on SRC and on the result before that appears; refuse new NaN or infinities.",
             Group.CHECK,
-            metavar="FILE.py:MODEL",
-            parser=local_object,
+            "FILE.py:MODEL",
+            local_object,
         ),
     ] = None
     probe_inputs: Annotated[
@@ -78,19 +84,17 @@ class Options(AbovePlan, frozen=True, kw_only=True):
         setting(
             "The probe's batch: `float32[8,28,28,1]` or a file `batch.npz`; repeatable.",
             Group.CHECK,
+            *INPUT,
             option="--input",
-            metavar="[NAME=]SPEC",
-            parser=local_input,
             needs="probe",
         ),
     ] = ()
     tolerance: Annotated[
         float | None,
         setting(
-            "Stop, too, if the probe's outputs are further apart, relative.",
+            "Refuse the result, too, if the outputs of the probe are further apart than this, relative.",
             Group.CHECK,
-            metavar="X",
-            parser=tolerance_of,
+            *TOLERANCE,
             needs="probe",
         ),
     ] = None

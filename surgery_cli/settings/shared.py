@@ -12,32 +12,41 @@ from surgery_cli.operations.base import OptimizerPolicy
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.values import kinds_of, variables_of
 
-Step = Annotated[int | None, setting("Which step of a root.", Group.CHECKPOINT, metavar="N")]
+Step = Annotated[
+    int | None,
+    setting("Which step of a root; the newest finished one by default.", Group.CHECKPOINT, "N"),
+]
 Item = Annotated[
     str | None,
-    setting("Which item of a step; drops it from paths.", Group.CHECKPOINT, metavar="NAME"),
+    setting("Which item of a step; its name is then no part of paths.", Group.CHECKPOINT, "NAME"),
 ]
 Params = Annotated[
     str | None,
-    setting("Where the params stand in the tree.", Group.CHECKPOINT, metavar="AT"),
+    setting(
+        "Where the params stand, if not at `params`, at `target` or as an item of that name.",
+        Group.CHECKPOINT,
+        "AT",
+    ),
 ]
 LikeInit = Annotated[
     str | None,
     setting(
-        "Your script's function: check that it can restore the result.",
+        "The function of your script that makes its state: check that it can restore the result.",
         Group.CHECK,
-        metavar="FILE.py:FUNCTION",
-        parser=local_object,
+        "FILE.py:FUNCTION",
+        local_object,
     ),
 ]
-DryRun = Annotated[bool, setting("Print what would be done, and do nothing.", Group.WRITE)]
+DryRun = Annotated[
+    bool, setting("Show what would be done, from metadata; nothing is written.", Group.WRITE)
+]
 Variables = Annotated[
     dict[str, str] | None,
     setting(
-        "Fill `${NAME}` in the plan or the options; repeatable.",
+        "Fill `${NAME}` in the plan or in options; repeatable.",
         Group.EDIT,
+        "NAME=VALUE",
         option="--set",
-        metavar="NAME=VALUE",
         read=variables_of,
     ),
 ]
@@ -48,13 +57,13 @@ class AbovePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     seed: Annotated[
         Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None,
-        setting("Seed of every random value.", Group.EDIT, metavar="N"),
+        setting("Seed of every random value; 0 by default.", Group.EDIT, "N"),
     ] = None
     params: Params = None
     optimizer: Annotated[
         OptimizerPolicy | None,
         setting(
-            "What becomes of twins in the optimizer state, where an edit does not say.",
+            "What becomes of twins (Adam's `mu` and `nu` of edited params), where an edit does not say.",
             Group.OPTIMIZER,
         ),
     ] = None
@@ -63,7 +72,7 @@ class AbovePlan(msgspec.Struct, frozen=True, kw_only=True):
         setting(
             "The optax factory that made the optimizer state, e.g. adamw; AT=KIND for one node (in a plan a mapping).",
             Group.OPTIMIZER,
-            metavar="[AT=]KIND",
+            "[AT=]KIND",
             read=kinds_of,
         ),
     ] = None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from surgery_cli.errors import PlanError, SurgeryError
+from surgery_cli.inputs.addresses import local_input, local_object
 from surgery_cli.inputs.call_specs import literal
 from surgery_cli.inputs.numbers import fraction
 
@@ -75,27 +76,8 @@ def bytes_of(text: str, field: str) -> int:
 
 
 def variables_of(texts: Sequence[str]) -> dict[str, str]:
-    """What `--set` was given, as a mapping.
-
-    Raises:
-        PlanError: one has no `=`, or one name stands twice.
-    """
-    found: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise PlanError(
-                f"`--set` takes NAME=VALUE, not '{text}'", fix="e.g. `--set by=0.5`", field="set"
-            )
-        if name in found:
-            raise PlanError(
-                f"`--set` gives '{name}' twice",
-                why=f"'{found[name]}' and '{value}'",
-                fix="keep one of them",
-                field="set",
-            )
-        found[name] = value
-    return found
+    """What `--set` was given, as a mapping; a value may be empty. Raises as the other readers of `NAME=VALUE`."""
+    return _named(texts, "--set", "NAME=VALUE", "by=0.5", is_plain=True)
 
 
 def kinds_of(texts: Sequence[str]) -> str | dict[str, str] | None:
@@ -135,52 +117,51 @@ def static_of(texts: Sequence[str]) -> dict[str, Any]:
     {'train': False, 'mode': 'fast'}
 
     Raises:
-        SurgeryError: a text has no ``=``, or a name stands twice.
+        PlanError: a text has no ``=``, or a name stands twice.
     """
     return {
-        name: _value(text) for name, text in _named(texts, "--call", "NAME=VALUE", "train=false")
+        name: _value(text)
+        for name, text in _named(texts, "--call", "NAME=VALUE", "train=false").items()
     }
 
 
 def streams_of(texts: Sequence[str]) -> dict[str, int]:
-    """``dropout=1`` as the seeds of random streams by name.
-
-    Raises:
-        SurgeryError: a text is not NAME=SEED, or a name stands twice.
-    """
-    found = {}
-    for name, seed in _named(texts, "--rng", "NAME=SEED", "dropout=0"):
+    """``dropout=1`` as the seeds of random streams by name. Raises as `static_of`, and where a seed is no number."""
+    form = ("--rng", "NAME=SEED", "dropout=0")
+    found = _named(texts, *form)
+    for name, seed in found.items():
         if not seed.isdecimal():
-            raise _refusal(f"{name}={seed}", "--rng", "NAME=SEED", "dropout=0")
-        found[name] = int(seed)
-    return found
+            raise _refusal(f"{name}={seed}", *form)
+    return {name: int(seed) for name, seed in found.items()}
 
 
 def bindings_of(texts: Sequence[str]) -> dict[str, str]:
-    """``batch_stats=AT`` as places of collections by name.
-
-    Raises:
-        SurgeryError: a text has no ``=``, or a name stands twice.
-    """
-    return dict(_named(texts, "--bind", "NAME=AT", "batch_stats=ema/batch_stats"))
+    """``batch_stats=AT`` as places of collections by name. Raises as `static_of`."""
+    return _named(texts, "--bind", "NAME=AT", "batch_stats=ema/batch_stats")
 
 
-def _named(texts: Sequence[str], option: str, form: str, example: str) -> Iterator[tuple[str, str]]:
-    seen = set()
+def _named(
+    texts: Sequence[str], option: str, form: str, example: str, *, is_plain: bool = False
+) -> dict[str, str]:
+    """Pairs of names, which are Python's unless ``is_plain``, and texts."""
+    found: dict[str, str] = {}
     for text in texts:
-        name, _, value = text.partition("=")
-        if not name.isidentifier() or not value:
+        name, equals, value = text.partition("=")
+        if not (name and equals if is_plain else name.isidentifier() and value):
             raise _refusal(text, option, form, example)
-        if name in seen:
-            raise SurgeryError(
-                f"`{option}` gives '{name}' twice", fix="keep one of them", field=option[2:]
+        if name in found:
+            raise PlanError(
+                f"`{option}` gives '{name}' twice",
+                why=f"'{found[name]}' and '{value}'",
+                fix="keep one of them",
+                field=option[2:],
             )
-        seen.add(name)
-        yield name, value
+        found[name] = value
+    return found
 
 
-def _refusal(text: str, option: str, form: str, example: str) -> SurgeryError:
-    return SurgeryError(
+def _refusal(text: str, option: str, form: str, example: str) -> PlanError:
+    return PlanError(
         f"`{option}` takes {form}, not '{text}'", fix=f"e.g. `{option} {example}`", field=option[2:]
     )
 
@@ -190,3 +171,9 @@ def _value(text: str) -> Any:
         return literal(text)
     except SurgeryError:
         return text
+
+
+OBJECT: Final = ("FILE.py:NAME", local_object)
+INPUT: Final = ("[NAME=]SPEC", local_input)
+TOLERANCE: Final = ("X", tolerance_of)
+"""Forms of values: how they are shown, and what reads each."""

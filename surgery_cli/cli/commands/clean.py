@@ -24,7 +24,8 @@ def clean(
     stale: Annotated[
         bool,
         setting(
-            "Also those of other machines, of which you know that they are over.", Group.REMOVE
+            "Remove also what runs on other machines left, if you know that they are over.",
+            Group.REMOVE,
         ),
     ] = False,
     output: Output,

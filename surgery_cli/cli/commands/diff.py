@@ -11,7 +11,7 @@ from surgery_cli.cli.terminal.printing import print_document, progress
 from surgery_cli.inputs.addresses import LocalAddress, checkpoint_address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import Item, Step
-from surgery_cli.settings.values import tolerance_of
+from surgery_cli.settings.values import TOLERANCE
 
 
 def diff(
@@ -23,11 +23,14 @@ def diff(
         bool, setting("Compare paths, kinds, shapes and dtypes only.", Group.COMPARE)
     ] = False,
     rtol: Annotated[
-        float, setting("Relative tolerance.", Group.COMPARE, metavar="X", parser=tolerance_of)
+        float,
+        setting(
+            "Relative tolerance: values are equal that are no more than atol + rtol × magnitude apart.",
+            Group.COMPARE,
+            *TOLERANCE,
+        ),
     ] = 0.0,
-    atol: Annotated[
-        float, setting("Absolute tolerance.", Group.COMPARE, metavar="X", parser=tolerance_of)
-    ] = 0.0,
+    atol: Annotated[float, setting("Absolute tolerance.", Group.COMPARE, *TOLERANCE)] = 0.0,
     step: Step = None,
     item: Item = None,
     output_to: OutputTo = (),

@@ -22,9 +22,11 @@ def inspect(
         bool, setting("Name the twins and clocks of the optimizer state.", Group.SHOW)
     ] = False,
     depth: Annotated[
-        int | None, setting("Fold below N keys.", Group.SHOW, metavar="N", least=1)
+        int | None, setting("Fold what is below N keys into one line.", Group.SHOW, "N", least=1)
     ] = None,
-    digests: Annotated[bool, setting("Read every value: a digest per leaf.", Group.SHOW)] = False,
+    digests: Annotated[
+        bool, setting("Read every value: a digest of each leaf.", Group.SHOW)
+    ] = False,
     step: Step = None,
     item: Item = None,
     params: Params = None,

@@ -21,11 +21,11 @@ def plan(
     destination: Annotated[
         str | None,
         setting(
-            "Check that DST can be written, too.",
+            "Check, too, that DST can be written.",
             Group.WRITE,
+            "DST",
+            written_address,
             option="--to",
-            metavar="DST",
-            parser=written_address,
         ),
     ] = None,
     options: Options,

@@ -17,15 +17,13 @@ def seal(
     *,
     to: Annotated[
         str | None,
-        setting(
-            "Write the record there, not into CKPT.",
-            Group.WRITE,
-            metavar="FILE",
-            parser=written_address,
-        ),
+        setting("Write the record to FILE, not into CKPT.", Group.WRITE, "FILE", written_address),
     ] = None,
     anew: Annotated[
-        bool, setting("Record what is there, where an earlier digest does not hold.", Group.WRITE)
+        bool,
+        setting(
+            "Record what is there now, also where an earlier digest does not hold.", Group.WRITE
+        ),
     ] = False,
     step: Step = None,
     item: Item = None,

@@ -20,26 +20,28 @@ def verify(
     like: Annotated[
         str | None,
         setting(
-            "Compare structure and dtypes with OTHER.",
+            "Compare structure, shapes and dtypes with OTHER; no values.",
             Group.CHECK,
-            metavar="OTHER",
-            parser=checkpoint_address,
+            "OTHER",
+            checkpoint_address,
         ),
     ] = None,
     like_init: LikeInit = None,
     like_manifest: Annotated[
         str | None,
         setting(
-            "Compare with `inspect --digests --json`.",
+            "Check against the digests in FILE, from `seal --to` or `inspect --digests --json`.",
             Group.CHECK,
-            metavar="FILE",
-            parser=local_address,
+            "FILE",
+            local_address,
         ),
     ] = None,
     strict: Annotated[
-        bool, setting("Leaves without a digest on record are a failure.", Group.CHECK)
+        bool, setting("Exit with 1 also if a leaf has no digest on record.", Group.CHECK)
     ] = False,
-    allow_non_finite: Annotated[bool, setting("NaN is no finding.", Group.CHECK)] = False,
+    allow_non_finite: Annotated[
+        bool, setting("NaN and infinities are no finding.", Group.CHECK)
+    ] = False,
     step: Step = None,
     item: Item = None,
     output_to: OutputTo = (),

@@ -20,9 +20,9 @@ OutputTo = Annotated[
     setting(
         f"Write the result to FILE, too, for other programs: {', '.join(FORMATS)}; repeatable.",
         Group.OUTPUT,
+        "FORMAT=FILE",
+        partial(local_input, is_written=True),
         option="--output",
-        parser=partial(local_input, is_written=True),
-        metavar="FORMAT=FILE",
     ),
 ]
 

@@ -69,8 +69,8 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     quiet: Annotated[
         bool,
         setting(
-            "No progress, no report; what `inspect` and `plan` show stays. What a run assumed, or did beyond what was"
-            " typed, is still said on standard error.",
+            "Say only, on standard error, what went wrong, was assumed, or was done beyond what was typed; `inspect`"
+            " and `plan` show all the same.",
             Group.OUTPUT,
             option="--quiet -q",
         ),

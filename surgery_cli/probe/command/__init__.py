@@ -8,10 +8,10 @@ from typing import Annotated
 
 from surgery_cli.cli.options.arguments import Checkpoint, Output
 from surgery_cli.cli.terminal.printing import print_document
-from surgery_cli.inputs.addresses import local_input, local_object
 from surgery_cli.probe import ProbeOptions
 from surgery_cli.probe import probe as run_probe
 from surgery_cli.settings.declaration import Group, setting
+from surgery_cli.settings.values import INPUT, OBJECT
 
 
 def probe(
@@ -20,20 +20,16 @@ def probe(
     model: Annotated[
         str,
         setting(
-            "The model; arguments as in `CNN(features=16)`.",
-            Group.RUN,
-            metavar="FILE.py:NAME",
-            parser=local_object,
+            "Your model, as in `train.py:CNN` or `train.py:CNN(features=16)`.", Group.RUN, *OBJECT
         ),
     ],
     inputs: Annotated[
         tuple[str, ...],
         setting(
-            "`float32[8,28,28,1]`, `int32[8,128]<1000`, or a file `batch.npz`; repeatable.",
+            "The batch: `float32[8,28,28,1]`, `int32[8,128]<1000`, or a file `batch.npz`; repeatable.",
             Group.RUN,
+            *INPUT,
             option="--input",
-            metavar="[NAME=]SPEC",
-            parser=local_input,
         ),
     ] = (),
     options: ProbeOptions,
