@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from surgery_cli.errors import Problem
+from surgery_cli.tree.nested import mapped
 
 SCHEMA_VERSION = 1
 
@@ -25,14 +26,8 @@ class Failure(Document, kw_only=True, frozen=True):
 
 def as_builtins(document: Any) -> Any:
     """The document as JSON-ready values; NaN and infinities become strings, and notes of any kind, too."""
-    return _finite(msgspec.to_builtins(document, enc_hook=str))
+    return mapped(msgspec.to_builtins(document, enc_hook=str), _finite)
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if value - value == 0 else str(value)
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return value
+def _finite(item: Any) -> Any:
+    return str(item) if isinstance(item, float) and item - item != 0 else item

@@ -11,8 +11,9 @@ from surgery_cli.errors import PlanError, Problem, SurgeryError
 from surgery_cli.operations.base import Operation
 from surgery_cli.plan.fields import fields_of, shapes_of, takes_numbers
 from surgery_cli.plan.numbers import with_fractions
-from surgery_cli.plan.text import Position, nearest_fix, shown
+from surgery_cli.plan.text import nearest_fix, shown
 from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.nested import Position
 from surgery_cli.tree.paths import PathPattern
 from surgery_cli.words.advice import FieldName, joined, worded
 

@@ -7,7 +7,8 @@ import re
 from typing import Final, NoReturn
 
 from surgery_cli.errors import PlanError
-from surgery_cli.plan.text import PlanText, Position, refuse_twice
+from surgery_cli.plan.text import PlanText, refuse_twice
+from surgery_cli.tree.nested import Position
 
 _JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:\n]|[^\s{}\[\],:"]+')
 

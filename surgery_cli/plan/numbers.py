@@ -10,16 +10,17 @@ from typing import Any
 
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.numbers import FLOAT, fraction
+from surgery_cli.tree.nested import mapped
 
 
 def with_fractions(value: Any) -> Any:
     """``value`` with texts like `1/3` as numbers, in a list too; for fields that take numbers. Raises as `fraction`."""
-    if isinstance(value, list | tuple):
-        return [with_fractions(item) for item in value]
-    if not isinstance(value, str):
-        return value
-    number = fraction(value)
-    return value if number is None else number
+    return mapped(value, _number)
+
+
+def _number(item: Any) -> Any:
+    number = fraction(item) if isinstance(item, str) else None
+    return item if number is None else number
 
 
 def number_or_path(text: str, directory: str, sources: Collection[str]) -> float | str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -17,6 +17,7 @@ from surgery_cli.plan.edits import Misfit, converted, selection_problems
 from surgery_cli.plan.fields import fields_of, takes_numbers
 from surgery_cli.plan.numbers import number_or_path
 from surgery_cli.settings.shared import AbovePlan
+from surgery_cli.tree.nested import mapped
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,8 +63,8 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
         """The plan as plain values, defaults left out: what `surgery.json` records. Paths in it are absolute."""
         shared = {name: getattr(self, name) for name in SHARED}
         return {
-            **{name: _plain(value) for name, value in shared.items() if value not in (None, {})},
-            "edits": [_plain(msgspec.to_builtins(edit)) for edit in self.edits],
+            **{name: mapped(value) for name, value in shared.items() if value not in (None, {})},
+            "edits": [mapped(msgspec.to_builtins(edit)) for edit in self.edits],
         }
 
 
@@ -157,10 +158,3 @@ def absolute(text: str, directory: str) -> str:
             return str(Path(text).expanduser())
     # plain text, not a `Path`: suffixes stay, and `..` too, whose meaning depends on symbolic links
     return text if text.startswith("/") else f"{directory.rstrip('/')}/{text}"
-
-
-def _plain(value: Any) -> Any:
-    """Tuples as lists, all the way down."""
-    if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -18,8 +18,9 @@ from surgery_cli.plan.edits import Fault, Misfit, build, converted
 from surgery_cli.plan.fields import fields_of
 from surgery_cli.plan.formats import FORMATS, parse
 from surgery_cli.plan.plan import SHARED, Origin, Plan, absolute, path_value
-from surgery_cli.plan.text import PlanText, Position, nearest_fix, shown
+from surgery_cli.plan.text import PlanText, nearest_fix, shown
 from surgery_cli.plan.variables import Variables
+from surgery_cli.tree.nested import Position
 
 TOP_LEVEL: Final = ("edits", *SHARED, "vars", "$schema")
 """The keys of a plan file; `$schema` is there for editors."""

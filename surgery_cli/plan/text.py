@@ -10,10 +10,7 @@ import msgspec
 
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.tree.nearness import nearest
-from surgery_cli.tree.paths import Key
-
-Position = tuple[Key, ...]
-"""Where a value stands in the document: mapping keys and list indices from the root."""
+from surgery_cli.tree.nested import Position, contents
 
 
 class PlanText(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,25 +71,15 @@ def refuse_halves(text: PlanText) -> None:
     Raises:
         PlanError: the first such text, with its line.
     """
-
-    def visit(value: Any, position: Position) -> None:
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                visit(key, (*position, key))
-                visit(inner, (*position, key))
-        elif isinstance(value, list):
-            for at, inner in enumerate(value):
-                visit(inner, (*position, at))
-        elif isinstance(value, str) and not value.isascii():
-            try:
-                value.encode()
-            except UnicodeEncodeError as error:
-                half = f"U+{ord(value[error.start]):04X}"
-                what = f"the text {shown(value)} holds half of a character: {half}"
-                fix = "write the character itself instead of its escape"
-                raise PlanError(text.problem(position, what, fix=fix)) from None
-
-    visit(text.value, ())
+    texts = ((at, item) for at, item in contents(text.value) if isinstance(item, str))
+    for position, item in texts:
+        try:
+            item.encode()
+        except UnicodeEncodeError as error:
+            half = f"U+{ord(item[error.start]):04X}"
+            what = f"the text {shown(item)} holds half of a character: {half}"
+            fix = "write the character itself instead of its escape"
+            raise PlanError(text.problem(position, what, fix=fix)) from None
 
 
 def nearest_fix(name: str, candidates: list[str], *, otherwise: str) -> str:

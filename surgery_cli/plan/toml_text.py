@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from surgery_cli.errors import PlanError
-from surgery_cli.plan.text import PlanText, Position
+from surgery_cli.plan.text import PlanText
+from surgery_cli.tree.nested import Position
 from surgery_cli.tree.paths import Key
 
 _TOML_TOKEN: Final = re.compile(

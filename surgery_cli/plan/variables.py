@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from surgery_cli.errors import PlanError, Problem
-from surgery_cli.plan.text import PlanText, Position, nearest_fix, shown
+from surgery_cli.plan.text import PlanText, nearest_fix, shown
 from surgery_cli.plan.yaml_text import scalar
+from surgery_cli.tree.nested import Position, contents
 from surgery_cli.words.lists import listed
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_.-]*"
@@ -174,8 +175,4 @@ class Variables:
 
 def _holds_place(value: Any) -> bool:
     """True if ``value`` holds `${`; in a default it would be neither filled nor plainly meant."""
-    if isinstance(value, dict):
-        return any(_holds_place(inner) for pair in value.items() for inner in pair)
-    if isinstance(value, list):
-        return any(_holds_place(inner) for inner in value)
-    return isinstance(value, str) and "${" in value
+    return any(isinstance(item, str) and "${" in item for _, item in contents(value))

@@ -8,7 +8,8 @@ from typing import Any, Final, NoReturn
 
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.numbers import FLOAT, LONGEST_NUMBER
-from surgery_cli.plan.text import PlanText, Position, refuse_twice, shown, with_pairs_joined
+from surgery_cli.plan.text import PlanText, refuse_twice, shown, with_pairs_joined
+from surgery_cli.tree.nested import Position
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _WORDS: Final = {

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.script.contract import Branch, Breach, Subtree
+from surgery_cli.script.contract import Breach, Subtree
+from surgery_cli.tree.nested import Branch
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 

@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.script.contract import RAISES, Branch, Breach, Subtree, leaf_breach
+from surgery_cli.script.contract import RAISES, Breach, Subtree, leaf_breach
 from surgery_cli.script.findings import Mend, Slots
 from surgery_cli.script.rename_edits import Edit, literal, spelled
 from surgery_cli.script.renamed_subtrees import Moves
 from surgery_cli.script.renames import after_renames
+from surgery_cli.tree.nested import Branch
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
 from surgery_cli.words.lists import listed

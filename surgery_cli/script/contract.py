@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
 
 from surgery_cli.tree.dtypes import family
-from surgery_cli.tree.paths import Key, LeafPath
+from surgery_cli.tree.nested import Branch, leaves, nested
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.words.quantities import leaves_text
 
@@ -19,11 +19,7 @@ EMPTIES: Final = "the restore gives None without a word"
 MISTAKES: Final = "the restore gives what is stored, not what was asked for, without a word"
 
 
-class Branch(dict[Key, "Branch | LeafSpec"]):
-    """A node of a tree: its children by key."""
-
-
-Subtree: TypeAlias = Branch | LeafSpec
+Subtree: TypeAlias = Branch[LeafSpec] | LeafSpec
 
 
 class Breach(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,21 +40,6 @@ class Breach(msgspec.Struct, frozen=True, kw_only=True):
     wanted: Subtree | None = None
 
 
-def branches_of(tree: Mapping[LeafPath, LeafSpec]) -> Subtree:
-    """The tree as nodes."""
-    root = Branch()
-    for path, spec in tree.items():
-        if not path:
-            return spec
-        node = root
-        for key in path[:-1]:
-            child = node.setdefault(key, Branch())
-            assert isinstance(child, Branch)
-            node = child
-        node[path[-1]] = spec
-    return root
-
-
 def breaches(stored: TreeSpec, wanted: TreeSpec) -> list[Breach]:
     """Everything that a restore of ``stored`` with the target ``wanted`` would refuse or silently change.
 
@@ -68,7 +49,7 @@ def breaches(stored: TreeSpec, wanted: TreeSpec) -> list[Breach]:
     Source: ``orbax.checkpoint._src.tree.structure_utils.tree_difference``, and restores that were tried out.
     """
     found: list[Breach] = []
-    _compare(LeafPath(), branches_of(stored), branches_of(wanted), found)
+    _compare(LeafPath(), nested(stored), nested(wanted), found)
     return _gathered(found, stored)
 
 
@@ -94,7 +75,7 @@ def _compare(path: LeafPath, here: Subtree, there: Subtree, found: list[Breach])
                 here=subtree_text(here),
                 there=subtree_text(there),
                 effect=RAISES,
-                leaves=tuple(leaves_below(path, here)),
+                leaves=paths_below(path, here),
                 stored=here,
                 wanted=there,
             )
@@ -110,7 +91,7 @@ def _one_sided(path: LeafPath, what: str, subtree: Subtree) -> Breach:
         here=text if is_extra else "",
         there="" if is_extra else text,
         effect=RAISES,
-        leaves=tuple(leaves_below(path, subtree)),
+        leaves=paths_below(path, subtree),
         stored=subtree if is_extra else None,
         wanted=None if is_extra else subtree,
     )
@@ -150,7 +131,7 @@ def _fault(here: LeafSpec, there: LeafSpec) -> tuple[str, str]:
     return ("", "") if here.dtype == there.dtype else ("dtype", CASTS)
 
 
-def _kind(node: Branch) -> str:
+def _kind(node: Branch[LeafSpec]) -> str:
     return "list" if any(isinstance(key, int) for key in node) else "dict"
 
 
@@ -158,29 +139,19 @@ def subtree_text(subtree: Subtree) -> str:
     """A subtree in a few words: ``float32[64,10]``, ``dict of 8 leaves``."""
     if isinstance(subtree, LeafSpec):
         return subtree.type_text
-    count = sum(1 for _ in leaves_below(LeafPath(), subtree))
+    count = len(specs_below(subtree))
     keys = ", ".join(map(str, list(subtree)[:4])) + (", …" if len(subtree) > 4 else "")
     return f"{_kind(subtree)} of {leaves_text(count)} ({keys})"
 
 
-def leaves_below(path: LeafPath, subtree: Subtree) -> Iterable[LeafPath]:
-    """The paths of all leaves of a subtree that stands at ``path``, empties included."""
-    if isinstance(subtree, LeafSpec):
-        yield path
-        return
-    for key, child in subtree.items():
-        yield from leaves_below(path / (key,), child)
-
-
 def specs_below(subtree: Subtree) -> dict[LeafPath, LeafSpec]:
     """The leaves of a subtree by their path in it."""
-    if isinstance(subtree, LeafSpec):
-        return {LeafPath(): subtree}
-    return {
-        LeafPath((key, *path)): spec
-        for key, child in subtree.items()
-        for path, spec in specs_below(child).items()
-    }
+    return dict(leaves(subtree))
+
+
+def paths_below(path: LeafPath, subtree: Subtree) -> tuple[LeafPath, ...]:
+    """The paths of all leaves of a subtree that stands at ``path``, empties included."""
+    return tuple(at for at, _ in leaves(subtree, path))
 
 
 # --- leaves that differ alike --------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from surgery_cli.script.contract import Branch, Subtree
+from surgery_cli.script.contract import Subtree
+from surgery_cli.tree.nested import Branch
 from surgery_cli.tree.paths import LeafPath
 
 DIGITS: Final = re.compile(r"\d+")

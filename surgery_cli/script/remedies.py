@@ -6,16 +6,11 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from surgery_cli.script.advice import advice
-from surgery_cli.script.contract import (
-    Branch,
-    Breach,
-    Subtree,
-    leaf_breach,
-    specs_below,
-)
+from surgery_cli.script.contract import Breach, Subtree, leaf_breach, specs_below
 from surgery_cli.script.findings import Slots
 from surgery_cli.script.rename_edits import Edit, literal, spelled
 from surgery_cli.tree.dtypes import family
+from surgery_cli.tree.nested import Branch
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.words.lists import listed

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TypeAlias
 
-from surgery_cli.script.contract import (
-    Branch,
-    Breach,
-    Subtree,
-    branches_of,
-    leaf_breach,
-    specs_below,
-)
+from surgery_cli.script.contract import Breach, Subtree, leaf_breach, specs_below
 from surgery_cli.script.numbered_series import is_out_of_order, paired_series
+from surgery_cli.tree.nested import Branch, nested, walk
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
@@ -70,7 +65,7 @@ def moves_among(
 def _levels(breaches: Sequence[Breach], stored: TreeSpec, wanted: TreeSpec) -> Moves:
     """Nodes that stand whole at a child of themselves, or the other way round."""
     found: Moves = {}
-    here, there = branches_of(stored), branches_of(wanted)
+    here, there = nested(stored), nested(wanted)
     for breach in breaches:
         path = breach.path
         places = [(path.parent, path)] if len(path) > 1 else []
@@ -111,22 +106,17 @@ def _drop_paired(heres: _Sides, theres: _Sides, found: Moves) -> None:
 def _as_before(heres: _Sides, theres: _Sides, names: Mapping[str, str]) -> Moves:
     """Nodes of which a record says that they stood where the script has something alike."""
     nodes = {
-        str(path): (path, node) for top, whole in theres.items() for path, node in _all(top, whole)
+        str(path): (path, node) for top, whole in theres.items() for path, node in walk(whole, top)
     }
     found: Moves = {}
     for top, whole in heres.items():
-        for path, node in _all(top, whole):
+        for path, node in walk(whole, top):
             before = {_node_before(names.get(str(path / leaf), ""), leaf) for leaf in _leaves(node)}
             new = nodes.get(before.pop()) if len(before) == 1 else None
             done = any(path.is_below(old) for old in found)
             if new is not None and not done and are_alike(node, new[1]):
                 found[path] = new[0]
     return found
-
-
-def _all(top: LeafPath, whole: Subtree) -> Iterator[tuple[LeafPath, Subtree]]:
-    yield top, whole
-    yield from _nodes_below(top, whole)
 
 
 def _node_before(text: str, tail: LeafPath) -> str:
@@ -152,7 +142,7 @@ def _unwrapped(outer: _Sides, inner: _Sides) -> Moves:
     for top, subtree in outer.items():
         parts: Moves = {}
         covered = 0
-        for path, part in _nodes_below(top, subtree):
+        for path, part in islice(walk(subtree, top), 1, None):
             if any(path.is_below(done) for done in parts.values()):
                 continue
             fitting = _nearest(
@@ -180,15 +170,6 @@ def _nearest(path: LeafPath, candidates: list[LeafPath]) -> list[LeafPath]:
         for other in candidates
     }
     return [other for other in candidates if shared[other] == max(shared.values())]
-
-
-def _nodes_below(path: LeafPath, subtree: Subtree) -> Iterator[tuple[LeafPath, Subtree]]:
-    """Every node and leaf below, from the top."""
-    if isinstance(subtree, Branch):
-        for key, child in subtree.items():
-            yield path / (key,), child
-        for key, child in subtree.items():
-            yield from _nodes_below(path / (key,), child)
 
 
 def are_alike(stored: Subtree, wanted: Subtree) -> bool:

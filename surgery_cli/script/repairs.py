@@ -8,7 +8,7 @@ import msgspec
 
 from surgery_cli.script.advice import ANOTHER_OPTIMIZER, FRESH, optimizer_states
 from surgery_cli.script.boxed_params import boxed, boxed_among
-from surgery_cli.script.contract import Branch, Breach, specs_below
+from surgery_cli.script.contract import Breach, specs_below
 from surgery_cli.script.contract import breaches as breaches_of
 from surgery_cli.script.findings import Mend, Slots
 from surgery_cli.script.remedies import remedy
@@ -23,6 +23,7 @@ from surgery_cli.script.renames import (
     twins_of,
 )
 from surgery_cli.script.wrapped_trees import unwrapped, wrapping_of
+from surgery_cli.tree.nested import Branch
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec
 from surgery_cli.words.lists import listed

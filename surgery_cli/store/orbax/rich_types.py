@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from surgery_cli.tree.nested import Branch, nested
 from surgery_cli.tree.paths import Key, LeafPath
 
 Node = Any
@@ -27,23 +28,12 @@ def rewritten_tree(
         while new and was and new[-1] == was[-1]:
             new, was = new.parent, was.parent
             models.setdefault(new, _find(old, was))
-    nested: dict[Key, Any] = {}
-    for path, value in values.items():
-        node = nested
-        for key in path[:-1]:
-            node = node.setdefault(key, {})
-        node[path[-1]] = _Leaf(value)
-    return _render(LeafPath(), nested, old, models)
-
-
-class _Leaf:
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    return _render(LeafPath(), nested(values), old, models)
 
 
 def _render(path: LeafPath, node: Any, old: Node, models: Mapping[LeafPath, Node]) -> Node:
-    if isinstance(node, _Leaf):
-        return {"category": "custom", "clazz": "ValueMetadataEntry", "data": node.value}
+    if not isinstance(node, Branch):
+        return {"category": "custom", "clazz": "ValueMetadataEntry", "data": node}
     children = {key: _render(path / (key,), child, old, models) for key, child in node.items()}
     model = models.get(path) or _find(old, path)
     if isinstance(model, dict) and "category" in model and "entries" in model:
