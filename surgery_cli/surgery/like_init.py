@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import ContractError, Problem, SurgeryError
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.plan import Plan, plan_from_document
+from surgery_cli.plan.command_line import command_text
 from surgery_cli.resolution import resolve
 from surgery_cli.script.contract import Breach, breaches
 from surgery_cli.script.findings import Mend, Slots
@@ -175,22 +175,6 @@ def _led(finding: reports.Finding, edits: str) -> reports.Finding:
     """The finding with the text of its edits before its advice, if it has edits."""
     fixes = (edits if finding.edits else "", finding.fix)
     return msgspec.structs.replace(finding, fix=", ".join(filter(None, fixes)))
-
-
-def command_text(edit: Edit, source: str) -> str:
-    """An edit as the command that does it; ``DST`` is the user's to choose.
-
-    >>> command_text({"op": "cast", "at": "params/[*]", "to": "bfloat16", "where_dtype": "float32"}, "runs/a")
-    "surgery cast runs/a DST 'params/[*]' --to bfloat16 --where-dtype float32"
-    """
-    words = ["surgery", edit["op"], source, "DST"]
-    words += [edit["at"]] if "at" in edit else []
-    for old, new in edit.get("moves", {}).items():
-        words += ["--move", f"{old}={new}"]
-    for field in ("to", "where_dtype", "twins"):
-        if field in edit:
-            words += [f"--{field.replace('_', '-')}", edit[field]]
-    return shlex.join(words)
 
 
 def _flow(value: Any) -> str:

@@ -5,10 +5,10 @@ import shlex
 
 import pytest
 
-from surgery_cli.cli.rendering.spelling import example_command, option_name
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of, read_plan
+from surgery_cli.plan.command_line import example_command, option_name
 from tests.cli.command_lines import commands
 
 PLACES = re.compile(

@@ -9,10 +9,10 @@ import pytest
 from surgery_cli import surgery as use_cases
 from surgery_cli.cli.commands.edits import SHARED_WITH_PLANS
 from surgery_cli.cli.options.arguments import Output
-from surgery_cli.cli.rendering.spelling import example_command, option_name
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of
+from surgery_cli.plan.command_line import example_command, option_name
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import settings_of
 from surgery_cli.settings.run import Options

@@ -12,7 +12,7 @@ from surgery_cli.cli.commands.apply import run_plan
 from surgery_cli.cli.options.arguments import Destination, Output, Source
 from surgery_cli.cli.options.completion import complete_leaf
 from surgery_cli.cli.options.parameters import Command, option, parameter, with_options
-from surgery_cli.cli.rendering.spelling import in_options, option_name, said_in_options
+from surgery_cli.cli.rendering.spelling import in_options, said_in_options
 from surgery_cli.operations.table import operations
 from surgery_cli.settings.declaration import Group
 from surgery_cli.settings.run import Options
@@ -68,6 +68,8 @@ def edit_command(name: str) -> Command:
 
 
 def _parameter(key: str, field: Field) -> inspect.Parameter:
+    from surgery_cli.plan.command_line import option_name
+
     if field.name == "at":
         return _at_parameter(key, field)
     repeats = field.is_mapping or field.is_list

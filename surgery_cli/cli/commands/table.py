@@ -16,7 +16,6 @@ from surgery_cli.cli.commands.plan import plan
 from surgery_cli.cli.commands.seal import seal
 from surgery_cli.cli.commands.verify import verify
 from surgery_cli.cli.options.parameters import Command, with_options
-from surgery_cli.cli.rendering.spelling import example_command
 from surgery_cli.operations.table import operations
 from surgery_cli.probe.command import probe
 
@@ -46,4 +45,8 @@ def command_of(name: str) -> Command:
 
 def example_of(name: str) -> str:
     """The example that ends the help of a command."""
-    return COMMANDS[name][1] if name in COMMANDS else example_command(operations()[name])
+    if name in COMMANDS:
+        return COMMANDS[name][1]
+    from surgery_cli.plan.command_line import example_command
+
+    return example_command(operations()[name])

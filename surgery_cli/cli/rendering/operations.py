@@ -6,11 +6,12 @@ import inspect
 from typing import Any
 
 from surgery_cli.cli.rendering.page import Cell, Page, Row
-from surgery_cli.cli.rendering.spelling import example_command, first_line, option_name
+from surgery_cli.cli.rendering.spelling import first_line
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import Field, fields_of
+from surgery_cli.plan.command_line import example_command, option_name
 from surgery_cli.tree.nearness import nearest
 
 

@@ -23,15 +23,6 @@ def first_line(kind: object) -> str:
     return (inspect.getdoc(kind) or "").partition("\n")[0]
 
 
-def option_name(field: Field) -> str:
-    """The option of a field: `where_dtype` is `--where-dtype`, `moves` is `--move`, once for each.
-
-    The fields' names are the options' names, so that plans and commands are learnt once.
-    """
-    name = field.name.removesuffix("s") if field.is_mapping else field.name
-    return "--" + name.replace("_", "-")
-
-
 _SHARED: Final = ("optimizer", "optimizer_kind", "params", "seed")
 """Fields of plans that are options of every writing command."""
 
@@ -69,6 +60,8 @@ def _spelled(span: Span, kind: type[Operation]) -> str:
 
 def _typed(field: Field, value: str) -> str:
     """A field with its value in a plan's spelling ('' if it is only named), as it is typed."""
+    from surgery_cli.plan.command_line import option_name, option_words
+
     if not value:
         return "AT" if field.name == "at" else option_name(field)
     read = _read(value)
@@ -76,7 +69,7 @@ def _typed(field: Field, value: str) -> str:
         return _joined(read if isinstance(read, list) else [read])
     if isinstance(read, bool) and not field.is_flag:
         return f"{option_name(field)} {str(read).lower()}"
-    return _joined(_option_words(field, read)) or f"{field.name}: {value}"
+    return _joined(option_words(field, read)) or f"{field.name}: {value}"
 
 
 def _shared_option(name: str, value: str) -> str:
@@ -127,34 +120,3 @@ def said_in_options(kind: type[Operation]) -> Iterator[None]:
             for problem in error.problems
         )
         raise
-
-
-def example_command(kind: type[Operation]) -> str:
-    """The operation's own example as a command line."""
-    import shlex
-
-    from surgery_cli.plan import fields_of
-    from surgery_cli.plan.yaml_text import parse_yaml
-
-    value = parse_yaml(kind.example, "example").value
-    edit = dict(value[0] if isinstance(value, list) else value)
-    name = edit.pop("op")
-    at = edit.pop("at", [])
-    words = ["surgery", name, "SRC", "DST", *(at if isinstance(at, list) else [at])]
-    known = {field.name: field for field in fields_of(kind)}
-    for key, given in edit.items():
-        words += _option_words(known[key], given)
-    return shlex.join(words)
-
-
-def _option_words(field: Field, value: Any) -> list[str]:
-    name = option_name(field)
-    if isinstance(value, dict):
-        return [word for key, inner in value.items() for word in (name, f"{key}={inner}")]
-    if isinstance(value, list):
-        if all(isinstance(item, int | float) for item in value):
-            return [name, ",".join(map(str, value))]
-        return [word for item in value for word in (name, str(item))]
-    if isinstance(value, bool):
-        return [name] if value else []
-    return [name, str(value)]
