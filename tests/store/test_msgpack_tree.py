@@ -13,9 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from orbax.checkpoint import msgpack_utils
 
+from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, WriteError
-from surgery_cli.store.files import msgpack_tree
-from surgery_cli.store.files.msgpack_tree import MsgpackFile, Stored, in_kind, write_msgpack
+from surgery_cli.plan import plan_from_document
+from surgery_cli.store.files import msgpack_writing
+from surgery_cli.store.files.msgpack_tree import MsgpackFile
+from surgery_cli.store.files.msgpack_writing import Stored, in_kind, write_msgpack
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from tests.fixture_truths import FIXTURES
@@ -194,7 +197,7 @@ def test_chunked_arrays_read_as_one_and_are_written_as_flax_chunks_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serialization, "MAX_CHUNK_SIZE", 64)
-    monkeypatch.setattr(msgpack_tree, "LARGEST_ARRAY_BYTES", 64)
+    monkeypatch.setattr(msgpack_writing, "LARGEST_ARRAY_BYTES", 64)
     whole = np.arange(15 * 4, dtype=np.float32).reshape(15, 4)
     (tmp_path / "c").write_bytes(serialization.msgpack_serialize({"w": whole, "b": np.ones(2)}))
     file = MsgpackFile(tmp_path / "c")
@@ -337,3 +340,44 @@ def test_cut_and_flipped_bytes_give_a_checkpoint_error_or_a_tree(
     except CheckpointError:
         return
     assert file.tree.bytes <= len(content)
+
+
+MOVED_AND_EDITED = [
+    {"op": "rename", "at": "net", "to": "model"},
+    {"op": "rescale", "at": "model", "by": 2.0},
+]
+
+
+def test_number_keys_stay_numbers_where_every_leaf_below_is_moved_and_edited(
+    tmp_path: Path,
+) -> None:
+    tree = {"net": {1: np.ones(2, np.float32), 2: {3: np.ones(3, np.float32)}}, "step": 4}
+    (tmp_path / "a").write_bytes(serialization.msgpack_serialize(tree))
+    surgery.apply(
+        str(tmp_path / "a"), str(tmp_path / "b"), plan_from_document({"edits": MOVED_AND_EDITED})
+    )
+    restored = serialization.msgpack_restore((tmp_path / "b").read_bytes())
+    assert [*restored["model"]] == [1, 2]
+    assert restored["model"][2][3].tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        MOVED_AND_EDITED[1],
+        {"op": "reinit", "at": "model", "init": "normal"},
+        {"op": "replace", "at": "model", "with": 3.0},
+    ],
+)
+def test_tuples_stay_tuples_where_every_leaf_below_is_moved_and_edited(
+    edit: dict[str, object], tmp_path: Path
+) -> None:
+    tree = {"net": (np.ones(2, np.float32), [np.ones(3, np.float32)]), "step": 4}
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "checkpoint").write_bytes(msgpack_utils.msgpack_serialize(tree))
+    plan = plan_from_document({"edits": [MOVED_AND_EDITED[0], edit]})
+    surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan)
+    restored = msgpack_utils.msgpack_restore((tmp_path / "b" / "checkpoint").read_bytes())
+    assert isinstance(restored["model"], tuple)
+    assert isinstance(restored["model"][1], list)
+    assert restored["model"][0].shape == (2,)

@@ -8,9 +8,9 @@ from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
 
-from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
+from surgery_cli.store.files.msgpack_cursor import Cursor, Token
 from surgery_cli.tree.dtypes import is_known, item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -26,7 +26,6 @@ BINARY: Final = -1
 
 CHUNKED: Final = "__msgpack_chunked_array__"
 _DEEPEST: Final = 128  # msgpack itself gives up at 512 or 1024; no tree of parameters comes near
-_READ_AHEAD: Final = 1 << 13
 
 
 class PackedLeaf(msgspec.Struct, frozen=True):
@@ -48,14 +47,6 @@ class Scan(NamedTuple):
     integer_keys: set[LeafPath]
 
 
-class _Token(NamedTuple):
-    """The head of one msgpack object; the body (of ``size`` bytes or entries) begins at the cursor."""
-
-    kind: str
-    size: int
-    code: int = 0
-
-
 def scan_file(path: Path) -> Scan:
     """All leaves of a Flax msgpack file or of Orbax's ``checkpoint``.
 
@@ -66,96 +57,27 @@ def scan_file(path: Path) -> Scan:
         return _Scanner(path, file).scan()
 
 
-class _Scanner:
-    """A cursor over the file, bounded by its size; nothing larger than the read-ahead is ever held."""
+class _Scanner(Cursor):
+    """Walks from value to value."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
-        self.path = path
-        self.file = file
-        self.size = filesystem.size(path)
-        self.at = 0
-        self._window = b""
-        self._window_start = 0
+        super().__init__(path, file)
         self.found = Scan({}, set(), set())
 
     def scan(self) -> Scan:
-        head = self._peek(1)
+        head = self.peek(1)
         if not head or head[0] not in (*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF):
-            raise self._refusal("it does not begin with a dict or a list")
+            raise self.refusal("it does not begin with a dict or a list")
         self._value(LeafPath(), 0)
         if self.at != self.size:
-            raise self._refusal(f"{self.size - self.at} bytes follow the tree")
+            raise self.refusal(f"{self.size - self.at} bytes follow the tree")
         return self.found
-
-    def _refusal(self, why: str) -> CheckpointError:
-        return CheckpointError(
-            f"'{self.path}' is not a whole msgpack checkpoint",
-            why=why,
-            fix="it was cut short or damaged; copy it again from where it was whole",
-        )
-
-    def _peek(self, count: int) -> bytes:
-        return self._bytes_at(self.at, count)
-
-    def _bytes_at(self, start: int, count: int) -> bytes:
-        """``count`` bytes (fewer at the end of the file), through a small window."""
-        low = start - self._window_start
-        if low < 0 or low + count > len(self._window):
-            self.file.seek(start)
-            self._window = self.file.read(max(count, _READ_AHEAD))
-            self._window_start, low = start, 0
-        return self._window[low : low + count]
-
-    def _take(self, count: int) -> bytes:
-        if count > self.size - self.at:
-            raise self._refusal(
-                f"{count} bytes are declared at {self.at}, and {self.size - self.at} are left"
-            )
-        found = self._bytes_at(self.at, count)
-        if len(found) < count:
-            raise self._refusal("it became shorter while it was read")
-        self.at += count
-        return found
-
-    def _skip(self, count: int) -> None:
-        if count > self.size - self.at:
-            raise self._refusal(
-                f"{count} bytes are declared at {self.at}, and {self.size - self.at} are left"
-            )
-        self.at += count
-
-    def _unsigned(self, width: int) -> int:
-        return int.from_bytes(self._take(width), "big")
-
-    def _token(self) -> _Token:
-        """Read one head. Source: https://github.com/msgpack/msgpack/blob/master/spec.md."""
-        first = self._take(1)[0]
-        if first <= 0x7F or first >= 0xE0:
-            return _Token("int", 0)
-        if first <= 0x8F:
-            return _Token("map", first & 0x0F)
-        if first <= 0x9F:
-            return _Token("list", first & 0x0F)
-        if first <= 0xBF:
-            return _Token("str", first & 0x1F)
-        simple = _SIMPLE.get(first)
-        if simple is not None:
-            return _Token(*simple)
-        sized = _SIZED.get(first)
-        if sized is not None:
-            return _Token(sized[0], self._unsigned(sized[1]))
-        if 0xD4 <= first <= 0xD8:
-            return _Token("ext", 1 << (first - 0xD4), self._take(1)[0])
-        if 0xC7 <= first <= 0xC9:
-            size = self._unsigned(1 << (first - 0xC7))
-            return _Token("ext", size, self._take(1)[0])
-        raise self._refusal(f"byte {first:#x} at {self.at - 1} begins nothing in msgpack")
 
     def _value(self, path: LeafPath, depth: int) -> None:
         if depth > _DEEPEST:
-            raise self._refusal(f"it is nested deeper than {_DEEPEST} levels")
+            raise self.refusal(f"it is nested deeper than {_DEEPEST} levels")
         start = self.at
-        token = self._token()
+        token = self.token()
         if token.kind == "map":
             self._map(path, token.size, start, depth)
         elif token.kind == "list":
@@ -175,9 +97,9 @@ class _Scanner:
     ) -> None:
         self.found.leaves[path] = PackedLeaf(spec, start, self.at, code, array)
 
-    def _plain(self, path: LeafPath, token: _Token, start: int) -> None:
-        is_large = token.kind == "uint64" and self._peek(1) >= b"\x80"
-        self._skip(token.size if token.kind in ("str", "bin") else token.code)
+    def _plain(self, path: LeafPath, token: Token, start: int) -> None:
+        is_large = token.kind == "uint64" and self.peek(1) >= b"\x80"
+        self.skip(token.size if token.kind in ("str", "bin") else token.code)
         match token.kind:
             case "uint64":  # msgpack packs every number above 2³² so; few of them need it
                 spec = LeafSpec(kind=LeafKind.SCALAR, dtype="uint64" if is_large else "int64")
@@ -198,7 +120,7 @@ class _Scanner:
 
     def _map(self, path: LeafPath, count: int, start: int, depth: int) -> None:
         if count * 2 > self.size - self.at:
-            raise self._refusal(
+            raise self.refusal(
                 f"{count} entries are declared at {start}, more than its bytes can hold"
             )
         if count == 0:
@@ -209,7 +131,7 @@ class _Scanner:
         for _ in range(count):
             key, is_integer = self._key()
             if key in seen:
-                raise self._refusal(f"the key '{key}' stands twice in '{path}'")
+                raise self.refusal(f"the key '{key}' stands twice in '{path}'")
             seen.add(key)
             child = LeafPath((*path, key))
             if is_integer:
@@ -221,29 +143,20 @@ class _Scanner:
     def _key(self) -> tuple[str, bool]:
         """A dict key; numbers are told apart by the second value."""
         start = self.at
-        token = self._token()
+        token = self.token()
         if token.kind == "str":
             try:
-                return self._take(token.size).decode(), False
+                return self.take(token.size).decode(), False
             except UnicodeDecodeError:
-                raise self._refusal(f"the key at {start} is not text") from None
+                raise self.refusal(f"the key at {start} is not text") from None
         if token.kind in ("int", "uint64"):
             self.at = start
-            return str(self._integer()), True
-        raise self._refusal(f"the key at {start} is neither text nor a number")
-
-    def _integer(self) -> int:
-        first = self._take(1)[0]
-        if first <= 0x7F:
-            return first
-        if first >= 0xE0:
-            return first - 0x100
-        width = 1 << (first & 0x03)
-        return int.from_bytes(self._take(width), "big", signed=first >= 0xD0)
+            return str(self.integer()), True
+        raise self.refusal(f"the key at {start} is neither text nor a number")
 
     def _list(self, path: LeafPath, count: int, start: int, depth: int, empty: str) -> None:
         if count > self.size - self.at:
-            raise self._refusal(
+            raise self.refusal(
                 f"{count} entries are declared at {start}, more than its bytes can hold"
             )
         if count == 0 and path:
@@ -251,73 +164,64 @@ class _Scanner:
         for index in range(count):
             self._value(LeafPath((*path, index)), depth + 1)
 
-    def _extension(self, path: LeafPath, token: _Token, start: int, depth: int) -> None:
+    def _extension(self, path: LeafPath, token: Token, start: int, depth: int) -> None:
         stop = self.at + token.size
         if stop > self.size:
-            raise self._refusal(
+            raise self.refusal(
                 f"{token.size} bytes are declared at {start}, and {self.size - self.at} are left"
             )
         if token.code in (NDARRAY, NUMPY_SCALAR):
             self._array(path, token, start)
         elif token.code == COMPLEX:
-            inner = self._token()
-            if inner != _Token("list", 2):
-                raise self._refusal(f"the complex number at {start} has no two parts")
+            inner = self.token()
+            if inner != Token("list", 2):
+                raise self.refusal(f"the complex number at {start} has no two parts")
             for _ in range(2):
-                self._skip(self._token().code)
+                self.skip(self.token().code)
             self._leaf(path, LeafSpec(kind=LeafKind.SCALAR, dtype="complex128"), start, COMPLEX)
         elif token.code == TUPLE:
-            inner = self._token()
+            inner = self.token()
             if inner.kind != "list":
-                raise self._refusal(f"the tuple at {start} is not a sequence")
+                raise self.refusal(f"the tuple at {start} is not a sequence")
             self.found.tuples.add(path)
             self._list(path, inner.size, start, depth, "Tuple")
             if inner.size == 0:  # the leaf is the whole extension
                 self._leaf(path, LeafSpec(kind=LeafKind.EMPTY, empty="Tuple"), start, TUPLE)
         else:
-            raise self._refusal(
+            raise self.refusal(
                 f"extension type {token.code} at {start} is none of Flax's or Orbax's"
             )
         if self.at != stop:
-            raise self._refusal(f"the object at {start} is not as long as it says")
+            raise self.refusal(f"the object at {start} is not as long as it says")
 
-    def _array(self, path: LeafPath, token: _Token, start: int) -> None:
+    def _array(self, path: LeafPath, token: Token, start: int) -> None:
         """(shape, dtype name, bytes), as flax.serialization packs an array."""
-        if self._token() != _Token("list", 3):
-            raise self._refusal(f"the array at {start} is not made of shape, dtype and bytes")
-        axes = self._token()
+        if self.token() != Token("list", 3):
+            raise self.refusal(f"the array at {start} is not made of shape, dtype and bytes")
+        axes = self.token()
         if axes.kind != "list" or axes.size > 64:
-            raise self._refusal(f"the array at {start} has no shape")
-        shape = tuple(self._size() for _ in range(axes.size))
-        name = self._token()
+            raise self.refusal(f"the array at {start} has no shape")
+        shape = tuple(self.length() for _ in range(axes.size))
+        name = self.token()
         if name.kind not in ("str", "bin") or name.size > 64:
-            raise self._refusal(f"the array at {start} has no dtype")
-        dtype = self._take(name.size).decode("ascii", "replace")
+            raise self.refusal(f"the array at {start} has no dtype")
+        dtype = self.take(name.size).decode("ascii", "replace")
         if not is_known(dtype):
-            raise self._refusal(
+            raise self.refusal(
                 f"the array '{path}' has the dtype '{dtype}', which is not a number's"
             )
-        values = self._token()
+        values = self.token()
         needed = math.prod(shape) * item_bytes(dtype)
         if values.kind not in ("str", "bin") or values.size != needed:
-            raise self._refusal(
+            raise self.refusal(
                 f"'{path}' is {dtype}{list(shape)}, {needed} bytes, but stores {values.size}"
             )
         segment = Segment(self.at, values.size)
-        self._skip(values.size)
+        self.skip(values.size)
         array = ContiguousArray(self.path, (segment,), shape, dtype)
         kind = LeafKind.ARRAY if token.code == NDARRAY else LeafKind.NUMPY
         spec = LeafSpec(kind=kind, shape=shape, dtype=dtype, stored_bytes=values.size)
         self._leaf(path, spec, start, token.code, array)
-
-    def _size(self) -> int:
-        start = self.at
-        token = self._token()
-        self.at = start
-        size = self._integer() if token.kind in ("int", "uint64") else -1
-        if size < 0:
-            raise self._refusal(f"a shape at {start} holds something that is no size")
-        return size
 
     def _join_chunks(self, path: LeafPath, start: int) -> None:
         """Replace the leaves of a chunked array by one. Source: ``flax.serialization._chunk``."""
@@ -327,11 +231,11 @@ class _Scanner:
         sizes = _numbered(inside, LeafPath((*path, "shape")))
         chunks = [leaf.array for leaf in _numbered(inside, LeafPath((*path, "chunks")))]
         arrays = [array for array in chunks if array is not None]
-        shape = tuple(self._small_integer(leaf) for leaf in sizes)
+        shape = tuple(self._small_length(leaf) for leaf in sizes)
         dtypes = {array.dtype for array in arrays}
         count = sum(math.prod(array.shape) for array in arrays)
         if len(arrays) != len(chunks) or len(dtypes) != 1 or count != math.prod(shape):
-            raise self._refusal(
+            raise self.refusal(
                 f"the chunks of '{path}' hold {count} values, its shape {list(shape)} asks for {math.prod(shape)}"
             )
         segments = tuple(segment for array in arrays for segment in array.segments)
@@ -340,9 +244,9 @@ class _Scanner:
         spec = LeafSpec(kind=LeafKind.ARRAY, shape=shape, dtype=whole.dtype, stored_bytes=stored)
         self._leaf(path, spec, start, NDARRAY, whole)
 
-    def _small_integer(self, leaf: PackedLeaf) -> int:
+    def _small_length(self, leaf: PackedLeaf) -> int:
         after, self.at = self.at, leaf.start
-        size = self._size()
+        size = self.length()
         self.at = after
         return size
 
@@ -355,32 +259,4 @@ def _numbered(leaves: dict[LeafPath, PackedLeaf], node: LeafPath) -> list[Packed
     return found
 
 
-_SIMPLE: Final[dict[int, tuple[str, int, int]]] = {
-    # head: kind, entries, bytes of the body
-    0xC0: ("nil", 0, 0),
-    0xC2: ("bool", 0, 0),
-    0xC3: ("bool", 0, 0),
-    0xCA: ("float", 0, 4),
-    0xCB: ("float", 0, 8),
-    0xCC: ("int", 0, 1),
-    0xCD: ("int", 0, 2),
-    0xCE: ("int", 0, 4),
-    0xCF: ("uint64", 0, 8),
-    0xD0: ("int", 0, 1),
-    0xD1: ("int", 0, 2),
-    0xD2: ("int", 0, 4),
-    0xD3: ("int", 0, 8),
-}
-_SIZED: Final = {
-    0xC4: ("bin", 1),
-    0xC5: ("bin", 2),
-    0xC6: ("bin", 4),
-    0xD9: ("str", 1),
-    0xDA: ("str", 2),
-    0xDB: ("str", 4),
-    0xDC: ("list", 2),
-    0xDD: ("list", 4),
-    0xDE: ("map", 2),
-    0xDF: ("map", 4),
-}
 _SCALARS: Final = {"int": "int64", "float": "float64", "bool": "bool"}

@@ -10,14 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.store import filesystem
-from surgery_cli.store.files.msgpack_tree import (
-    PLACEHOLDER,
-    MsgpackFile,
-    Stored,
-    in_kind,
-    write_msgpack,
-)
+from surgery_cli.store.files.msgpack_tree import PLACEHOLDER, MsgpackFile
+from surgery_cli.store.files.msgpack_writing import Continued, Stored, in_kind, write_msgpack
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.open.item import FileItem, PytreeItem
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
@@ -26,6 +22,7 @@ from surgery_cli.store.orbax.tree_metadata import entry_key, key_records
 from surgery_cli.store.write.arrays import Batch
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.ocdbt import OcdbtWriter
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 
 Produce = Callable[[], Any]
@@ -65,6 +62,7 @@ def packed_leaves(
     """For every leaf of a msgpack file: the bytes that stand in the source, a value, or a function that gives one."""
     found: dict[Any, Any] = {}
     for leaf in plan.leaves:
+        home = _home(leaf, source)
         if leaf.path in produced:
             found[leaf.path] = _in_kind_of(leaf, produced[leaf.path], source)
         elif leaf.way is not Way.NONE:
@@ -75,7 +73,18 @@ def packed_leaves(
             found[leaf.path] = _EMPTIES[leaf.spec.empty]
         else:
             found[leaf.path] = partial(_from_elsewhere, leaf)
+        if home is not None and not isinstance(found[leaf.path], Stored):
+            found[leaf.path] = Continued(home, found[leaf.path])
     return found
+
+
+def _home(leaf: PlannedLeaf, source: MsgpackFile) -> LeafPath | None:
+    """Where the leaf that this one continues stood in ``source``: of what kind the containers above it are."""
+    home = leaf.output.home
+    if home is None or home.source != SOURCE:
+        return None
+    inside = LeafPath(home.path[len(leaf.draft_path) - len(leaf.path) :])
+    return next((path for path in (home.path, inside) if path in source.tree), None)
 
 
 def _stands_in(source: MsgpackFile, leaf: PlannedLeaf) -> bool:

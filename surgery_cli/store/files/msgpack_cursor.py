@@ -1,0 +1,150 @@
+"""A cursor over msgpack bytes in a file, which reads heads and skips bodies; bounded by the file's size.
+
+Source: https://github.com/msgpack/msgpack/blob/master/spec.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.store import filesystem
+
+_READ_AHEAD: Final = 1 << 13
+
+
+class Token(NamedTuple):
+    """The head of one msgpack object; the body (of ``size`` bytes or entries) begins at the cursor."""
+
+    kind: str
+    size: int
+    code: int = 0
+
+
+class Cursor:
+    """A place in the file; nothing larger than the read-ahead is ever held.
+
+    Raises:
+        CheckpointError: (from every method) the file is cut short, or what stands there is not msgpack.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.path = path
+        self.file = file
+        self.size = filesystem.size(path)
+        self.at = 0
+        self._window = b""
+        self._window_start = 0
+
+    def refusal(self, why: str) -> CheckpointError:
+        return CheckpointError(
+            f"'{self.path}' is not a whole msgpack checkpoint",
+            why=why,
+            fix="it was cut short or damaged; copy it again from where it was whole",
+        )
+
+    def peek(self, count: int) -> bytes:
+        return self._bytes_at(self.at, count)
+
+    def _bytes_at(self, start: int, count: int) -> bytes:
+        """``count`` bytes (fewer at the end of the file), through a small window."""
+        low = start - self._window_start
+        if low < 0 or low + count > len(self._window):
+            self.file.seek(start)
+            self._window = self.file.read(max(count, _READ_AHEAD))
+            self._window_start, low = start, 0
+        return self._window[low : low + count]
+
+    def take(self, count: int) -> bytes:
+        if count > self.size - self.at:
+            raise self.refusal(
+                f"{count} bytes are declared at {self.at}, and {self.size - self.at} are left"
+            )
+        found = self._bytes_at(self.at, count)
+        if len(found) < count:
+            raise self.refusal("it became shorter while it was read")
+        self.at += count
+        return found
+
+    def skip(self, count: int) -> None:
+        if count > self.size - self.at:
+            raise self.refusal(
+                f"{count} bytes are declared at {self.at}, and {self.size - self.at} are left"
+            )
+        self.at += count
+
+    def _unsigned(self, width: int) -> int:
+        return int.from_bytes(self.take(width), "big")
+
+    def token(self) -> Token:
+        """Read one head. Source: https://github.com/msgpack/msgpack/blob/master/spec.md."""
+        first = self.take(1)[0]
+        if first <= 0x7F or first >= 0xE0:
+            return Token("int", 0)
+        if first <= 0x8F:
+            return Token("map", first & 0x0F)
+        if first <= 0x9F:
+            return Token("list", first & 0x0F)
+        if first <= 0xBF:
+            return Token("str", first & 0x1F)
+        simple = _SIMPLE.get(first)
+        if simple is not None:
+            return Token(*simple)
+        sized = _SIZED.get(first)
+        if sized is not None:
+            return Token(sized[0], self._unsigned(sized[1]))
+        if 0xD4 <= first <= 0xD8:
+            return Token("ext", 1 << (first - 0xD4), self.take(1)[0])
+        if 0xC7 <= first <= 0xC9:
+            size = self._unsigned(1 << (first - 0xC7))
+            return Token("ext", size, self.take(1)[0])
+        raise self.refusal(f"byte {first:#x} at {self.at - 1} begins nothing in msgpack")
+
+    def integer(self) -> int:
+        first = self.take(1)[0]
+        if first <= 0x7F:
+            return first
+        if first >= 0xE0:
+            return first - 0x100
+        width = 1 << (first & 0x03)
+        return int.from_bytes(self.take(width), "big", signed=first >= 0xD0)
+
+    def length(self) -> int:
+        start = self.at
+        token = self.token()
+        self.at = start
+        size = self.integer() if token.kind in ("int", "uint64") else -1
+        if size < 0:
+            raise self.refusal(f"a shape at {start} holds something that is no size")
+        return size
+
+
+_SIMPLE: Final[dict[int, tuple[str, int, int]]] = {
+    # head: kind, entries, bytes of the body
+    0xC0: ("nil", 0, 0),
+    0xC2: ("bool", 0, 0),
+    0xC3: ("bool", 0, 0),
+    0xCA: ("float", 0, 4),
+    0xCB: ("float", 0, 8),
+    0xCC: ("int", 0, 1),
+    0xCD: ("int", 0, 2),
+    0xCE: ("int", 0, 4),
+    0xCF: ("uint64", 0, 8),
+    0xD0: ("int", 0, 1),
+    0xD1: ("int", 0, 2),
+    0xD2: ("int", 0, 4),
+    0xD3: ("int", 0, 8),
+}
+_SIZED: Final = {
+    0xC4: ("bin", 1),
+    0xC5: ("bin", 2),
+    0xC6: ("bin", 4),
+    0xD9: ("str", 1),
+    0xDA: ("str", 2),
+    0xDB: ("str", 4),
+    0xDC: ("list", 2),
+    0xDD: ("list", 4),
+    0xDE: ("map", 2),
+    0xDF: ("map", 4),
+}
