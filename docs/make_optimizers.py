@@ -60,13 +60,19 @@ Some powers hold only where an epsilon is small beside the gradients, or an esti
 (Prodigy): the preview names that as assumed.
 
 The commonest unsure state is `optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule))`: what stands before
-Adam has no state, so that on disk a clip looks like a trust ratio or a sign. Three things settle it:
+Adam has no state, so that on disk a clip looks like a trust ratio or a sign. Four things settle it:
 
 - `--optimizer-kind adamw`, or `optimizer_kind: adamw` in a plan: the optax factory that made the state, said to stand
   as if nothing came before it. That is right behind a clip which mostly rests, and wrong behind a normalising
   transform: where something may stand before it, the preview names that as assumed.
   `--optimizer-kind opt_state/1=adamw` says it of one node; the deepest node has the say. Without a node, the preview
   and the record name the states that it was used for.
+- `--optimizer-kind 'chain(clip_by_global_norm(1.0), adamw(1e-3, b2=0.95))'`, likewise in a plan: the call of optax as
+  it stands in the script. It is tried out as the script's own optimizer is, so that powers, starts and decays are
+  those of its settings, and clips are named where they act. It must make the state that is there, or the run ends
+  with both sides. Arguments are numbers, texts, lists, dicts and further calls of optax and `optax.contrib`
+  (`MultiSteps(adam(1e-3), 4)`, `inject_hyperparams(adamw)(1e-3)`, `cosine_decay_schedule(1e-3, 1000)`); nothing else
+  is read, and no code is evaluated.
 - `--like-init FILE.py:FUNCTION`: the training script's own optimizer is tried out on tiny params. The function returns
   a `TrainState`, an `nnx.Optimizer`, or a dict with `tx` in it; an `nnx.state(...)` does not hold the optimizer.
 - `slots:` in a plan, for states that no optax factory made, and for accumulators behind one, as in
@@ -100,14 +106,14 @@ the preview says so (`assumed:`), with what it would be wrong for; else its slot
 Adagrad's sums, the squares of rmsprop and the moments of Yogi start at a setting of the script, which is not on disk
 and does not follow a factor: right is (slot - start)·|c|^k + start, with what is left of the start by now. Adagrad
 never forgets it. `--like-init` knows the setting; a factory that is named (`--optimizer-kind adagrad`) stands for
-optax's own default, and the preview says that this is assumed. Without either, such slots are kept, and an explicit
-`transform` or `reset` is refused. Where a start fades (rmsprop with an `initial_scale`), `--like-init` measures by
-which factor, with gradients of zero, and the steps are read from the state's `count`; the preview says what is left,
-and the record keeps it. It is not known, and the slots are kept with the reason, where no count stands beside them
-(rmsprop without `bias_correction`), where the factor is scheduled or injected, in dtypes below float32, and where an
-edit before gave slots other values under the same count; there, `start:` says it. Of Yogi's start nothing can be
-known: its squares grow and shrink by steps that depend on it. Where rounding of what is left would be multiplied into
-more than 1 % of the largest result, the edit is refused.
+optax's own default, and the preview says that this is assumed; a call of it says the setting. Without either, such
+slots are kept, and an explicit `transform` or `reset` is refused. Where a start fades (rmsprop with an
+`initial_scale`), `--like-init` measures by which factor, with gradients of zero, and the steps are read from the
+state's `count`; the preview says what is left, and the record keeps it. It is not known, and the slots are kept with
+the reason, where no count stands beside them (rmsprop without `bias_correction`), where the factor is scheduled or
+injected, in dtypes below float32, and where an edit before gave slots other values under the same count; there,
+`start:` says it. Of Yogi's start nothing can be known: its squares grow and shrink by steps that depend on it. Where
+rounding of what is left would be multiplied into more than 1 % of the largest result, the edit is refused.
 
 A script with another optimizer than the checkpoint's: [Changing the optimizer](changing-the-optimizer.md).
 

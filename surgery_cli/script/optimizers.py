@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,9 @@ from surgery_cli.tree.paths import LeafPath
 
 _DEEP: Final = 2
 """How far inside a module a model is looked for, in steps from its root."""
+
+Table: TypeAlias = dict[LeafPath, tuple[int, ...]]
+"""The shapes of a state, by plain path."""
 
 
 class Optimizer(msgspec.Struct, frozen=True):
@@ -81,7 +84,7 @@ class Holders:
         made = _table(optimizer.opt_state)
         for params in (*states[:_DEEP], *(nnx.state(model, wrt) for model in models)):
             shapes = shapes_of(params)
-            if _made_by(optimizer.tx, shapes) == made:
+            if made_by(optimizer.tx, shapes) == made:
                 return Optimizer(optimizer.tx, shapes)
         return Optimizer(optimizer.tx, None)
 
@@ -93,7 +96,7 @@ def _of_plain(node: Any) -> Iterator[tuple[Any, Optimizer]]:
         made = _table(attributes["opt_state"])
         params = shapes_of(attributes["params"])
         inner = params.get("params") if isinstance(params, Mapping) else None
-        if inner is not None and _made_by(attributes["tx"], inner) == made:
+        if inner is not None and made_by(attributes["tx"], inner) == made:
             params = inner
         yield "opt_state", Optimizer(attributes["tx"], params)
         return
@@ -103,7 +106,7 @@ def _of_plain(node: Any) -> Iterator[tuple[Any, Optimizer]]:
         fitting: dict[Any, Optimizer] = {}
         for key in tables:
             shapes = shapes_of(parts[key])
-            makes = _made_by(transformation, shapes)
+            makes = made_by(transformation, shapes)
             for other, table in tables.items():
                 if makes and other != key and table == makes:
                     fitting.setdefault(other, Optimizer(transformation, shapes))
@@ -133,7 +136,7 @@ def shapes_of(pytree: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf if isinstance(leaf, str) else one(leaf), pytree)
 
 
-def _made_by(transformation: Any, shapes: Any) -> dict[LeafPath, tuple[int, ...]] | None:
+def made_by(transformation: Any, shapes: Any) -> Table | None:
     """The state that a transformation makes of params; None if it makes none of these."""
     import jax
 
@@ -143,7 +146,7 @@ def _made_by(transformation: Any, shapes: Any) -> dict[LeafPath, tuple[int, ...]
         return None
 
 
-def _table(state: Any) -> dict[LeafPath, tuple[int, ...]]:
+def _table(state: Any) -> Table:
     """The shapes of a state by path, in whatever containers they stand."""
     return {
         plain_path(path): tuple(getattr(leaf, "shape", ())) for path, leaf in stored_leaves(state)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from surgery_cli.optimizer.assumptions import Assumption, seen_at
+from surgery_cli.optimizer.assumptions import Assumption, seen_at, together
 from surgery_cli.optimizer.slots import Fading
 from surgery_cli.script.fading import Started, tried_starts
 from surgery_cli.script.trial_runs import (
@@ -60,12 +60,13 @@ class Measured(msgspec.Struct, frozen=True):
         """What a factor does to it, whole leaves at once."""
         return self.power, self.is_even
 
-    def below(self, node: LeafPath) -> Measured:
-        """The same, with paths below ``node``."""
+    def below(self, node: LeafPath, taken: Assumption | None = None) -> Measured:
+        """The same, with paths below ``node``; and a power that rests on ``taken`` as well."""
         fadings = tuple(
             msgspec.structs.replace(one, clock=node / one.clock) for one in self.fadings
         )
-        return msgspec.structs.replace(self, fadings=fadings)
+        assumed = together((self.assumed, taken)) if self.power is not None else None
+        return msgspec.structs.replace(self, fadings=fadings, assumed=assumed)
 
 
 _NO_RULE: Final = (None, False)

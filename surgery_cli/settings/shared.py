@@ -70,7 +70,8 @@ class AbovePlan(msgspec.Struct, frozen=True, kw_only=True):
     optimizer_kind: Annotated[
         str | dict[str, Any] | None,
         setting(
-            "The optax factory that made the optimizer state, e.g. adamw; AT=KIND for one node (in a plan a mapping).",
+            "The optax factory that made the optimizer state, e.g. adamw, or its call, e.g. 'adamw(1e-3, b2=0.95)';"
+            " AT=KIND for one node (in a plan a mapping).",
             Group.OPTIMIZER,
             "[AT=]KIND",
             read=kinds_of,

@@ -85,13 +85,17 @@ def kinds_of(texts: Sequence[str]) -> str | dict[str, str] | None:
 
     >>> kinds_of(["adamw"]), kinds_of(["opt_state/1=adamw", "sgd"])
     ('adamw', {'opt_state/1': 'adamw', '': 'sgd'})
+    >>> kinds_of(["opt_state=adamw(1e-3, b2=0.95)", "sgd(momentum=0.9)"])
+    {'opt_state': 'adamw(1e-3, b2=0.95)', '': 'sgd(momentum=0.9)'}
 
     Raises:
         PlanError: one has no name, or one node is given twice.
     """
     found: dict[str, str] = {}
     for text in texts:
-        node, equals, name = text.rpartition("=")
+        before, bracket, settings = text.partition("(")
+        node, equals, name = before.rpartition("=")
+        name += bracket + settings
         if not name or (equals and not node):
             raise PlanError(
                 f"`--optimizer-kind` takes KIND or AT=KIND, not '{text}'",

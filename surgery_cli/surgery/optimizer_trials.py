@@ -1,6 +1,8 @@
-"""What the optimizers of a training script tell of a checkpoint's state, tried out on tiny params."""
+"""What a training script's optimizers, or the user's calls of optax, tell of a state, tried out on tiny params."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from surgery_cli.optimizer.detect.settled import said_by_script
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
@@ -9,6 +11,7 @@ from surgery_cli.script.items import aligned
 from surgery_cli.script.optimizer_trial import advised, settled, try_optimizer
 from surgery_cli.script.pytrees import plain_path
 from surgery_cli.script.slot_powers import Measured
+from surgery_cli.script.stated_optimizers import tried_calls
 from surgery_cli.script.trial_runs import TRIED_ON
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.like_init import items_of
@@ -48,11 +51,30 @@ def told_by_script(
                 node = plain_path(path)
                 measured[node / inner] = _both(measured.get(node / inner), one.below(node))
     found = said_by_script(known, advised(settled(known, measured), instead))
-    count = _open(known) - _open(found)
-    if count:
-        text = f"the optimizer of '{script.name}', tried out on {TRIED_ON}, settles {count} slots"
-        notes.append(Remark(text))
+    notes += _how_much(f"the optimizer of '{script.name}'", known, found)
     return found, notes if known.slots else []
+
+
+def told_by_calls(
+    kind: str | Mapping[str, str] | None, checkpoint: Checkpoint, known: OptimizerSurvey
+) -> tuple[OptimizerSurvey, list[Note]]:
+    """``known``, with what the calls of optax in ``optimizer_kind:`` show, and what is to be said of that.
+
+    Raises:
+        PlanError: a text is no call of optax, it does not make the state, or it cannot be tried out.
+    """
+    notes: list[Note] = []
+    for call in tried_calls(kind, checkpoint.tree, known):
+        found = said_by_script(known, settled(known, call.measured))
+        notes += _how_much(f"`{call.text}`", known, found)
+        known = found
+    return known, notes
+
+
+def _how_much(name: str, before: OptimizerSurvey, after: OptimizerSurvey) -> list[Remark]:
+    """How many slots a trial settled."""
+    count = _open(before) - _open(after)
+    return [Remark(f"{name}, tried out on {TRIED_ON}, settles {count} slots")] if count else []
 
 
 def _open(found: OptimizerSurvey) -> int:

@@ -13,6 +13,7 @@ from surgery_cli.engine.reading import read_scalar
 from surgery_cli.errors import CheckpointError
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
+from surgery_cli.optimizer.detect.stated_kind import by_node, is_call
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow.bias_correction import Restart, Shift, restarts, shifts
 from surgery_cli.optimizer.follow.restarts import Emptied, emptied
@@ -55,8 +56,13 @@ def survey_state(
         slots=plan.slots,
     )
     looks: list[Look] = []
+    if any(map(is_call, by_node(plan.optimizer_kind).values())):
+        from surgery_cli.surgery.optimizer_trials import told_by_calls  # loads what looks at code
+
+        found, told = told_by_calls(plan.optimizer_kind, checkpoint, found)
+        looks += map(Look, told)
     if script is not None:
-        from surgery_cli.surgery.optimizer_trials import told_by_script  # loads what looks at code
+        from surgery_cli.surgery.optimizer_trials import told_by_script
 
         found, told = told_by_script(script, checkpoint, found)
         looks += map(Look, told)

@@ -21,21 +21,32 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import worded
 
 
+def by_node(kind: str | Mapping[str, str] | None) -> dict[str, str]:
+    """What the user says of each node, the deepest first; '' is the whole tree."""
+    said = {"": kind} if isinstance(kind, str) else dict(kind or {})
+    named = {node.strip("/"): text for node, text in said.items()}
+    return dict(sorted(named.items(), key=lambda entry: -len(entry[0])))
+
+
+def is_call(text: str) -> bool:
+    """True for a factory with its settings, `adamw(1e-3)`, which only optax can read: it is tried out."""
+    return "(" in text
+
+
 class NamedKinds:
-    """The factories that the user named, for the whole tree or by node.
+    """The factories that the user named, for the whole tree or by node. Of calls of them nothing is known here.
 
     Raises:
         PlanError: a name is no factory of optax that keeps slots.
     """
 
     def __init__(self, kind: str | Mapping[str, str] | None) -> None:
-        by_node = {"": kind} if isinstance(kind, str) else dict(kind or {})
-        named = {node.strip("/"): name for node, name in by_node.items()}
         # the deepest node that stands above a state has the say
-        self._by_node = dict(sorted(named.items(), key=lambda entry: -len(entry[0])))
-        self._used: set[str] = set()
+        self._by_node = by_node(kind)
+        self._used = {node for node, text in self._by_node.items() if is_call(text)}
         for name in self._by_node.values():
-            _check(name)
+            if not is_call(name):
+                _check(name)
 
     def narrow(
         self, path: LeafPath, kinds: tuple[Kind, ...], behind: Behind | None = None
@@ -48,6 +59,9 @@ class NamedKinds:
         said: tuple[tuple[Kind, ...], Signal | None] | None = None
         for node, name in self._by_node.items():
             if node and not (str(path) + "/").startswith(node + "/"):
+                continue
+            if is_call(name):
+                said = said or (kinds, None)
                 continue
             signals = FACTORIES[name]
             left = tuple(kind for kind in kinds if kind.name in signals)

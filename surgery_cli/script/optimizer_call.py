@@ -1,0 +1,174 @@
+"""An optimizer as a call of optax in a text, ``adamw(1e-3, b2=0.95)``: read as a value, never run as code."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
+
+from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.knowledge.factories import (
+    FACTORIES,
+    REFUSED,
+    STATELESS,
+    WITHOUT_SLOTS,
+    WRAPPERS,
+)
+from surgery_cli.script.optimizers import is_transformation
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.words.advice import worded
+
+_LONGEST: Final = 2_000
+_DEEPEST: Final = 24
+_MODULES: Final = ("optax", "optax.contrib", "contrib", "optax.schedules", "schedules")
+_EXAMPLE: Final = "write it as `adamw(1e-3, b2=0.95)` or `chain(clip_by_global_norm(1.0), sgd(0.1, momentum=0.9))`"
+
+
+def optimizer_of(text: str) -> Any:
+    """The transformation that a call of optax's own names makes; arguments are literals, or such calls.
+
+    Raises:
+        PlanError: it is no such call, or optax does not take it.
+    """
+    return _Reader(text).transformation()
+
+
+@cache
+def factories() -> Mapping[str, Callable[..., Any]]:
+    """What optax and optax.contrib have that returns a transformation or a schedule, by name."""
+    import optax
+    from optax import contrib
+
+    known = (*FACTORIES, *WRAPPERS, *WITHOUT_SLOTS, *STATELESS, *REFUSED)
+    found = {name: getattr(contrib, name, None) or getattr(optax, name, None) for name in known}
+    schedules = {
+        name: make for name, make in vars(optax.schedules).items() if inspect.isfunction(make)
+    }
+    return {name: make for name, make in {**schedules, **found}.items() if make is not None}
+
+
+class _Reader:
+    """Makes of a text what it says. Each node of its syntax tree is a literal, a name of optax, or a call of one."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._shown = text if len(text) <= 60 else f"{text[:57]}…"
+
+    def transformation(self) -> Any:
+        made = self._value(self._parsed(), 0)
+        if not is_transformation(made):
+            raise self._wrong(
+                "it makes no optimizer", "name a call that returns a transformation: " + _EXAMPLE
+            )
+        return made
+
+    def _parsed(self) -> ast.expr:
+        if len(self._text) > _LONGEST:
+            raise self._wrong(f"it has {len(self._text):,} characters; {_LONGEST:,} are the most")
+        try:
+            return ast.parse(self._text.strip(), mode="eval").body
+        except SyntaxError as error:
+            raise self._wrong(f"it is no Python expression: {error.msg}") from None
+        except (ValueError, RecursionError, MemoryError):
+            raise self._wrong("it is no Python expression that can be read") from None
+
+    def _value(self, node: ast.expr, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise self._wrong(f"its calls are nested more than {_DEEPEST} deep")
+        match node:
+            case ast.Constant(value=bool() | int() | float() | str() | None as value):
+                return value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+                return -value
+            case ast.List(elts=parts):
+                return [self._value(part, depth + 1) for part in parts]
+            case ast.Tuple(elts=parts):
+                return tuple(self._value(part, depth + 1) for part in parts)
+            case ast.Dict(keys=keys, values=values) if None not in keys:
+                pairs = zip(filter(None, keys), values, strict=True)
+                return {self._key(key): self._value(value, depth + 1) for key, value in pairs}
+            case ast.Name() | ast.Attribute():
+                return self._factory(node)
+            case ast.Call():
+                return self._called(node, depth)
+        raise self._wrong(
+            f"`{self._of(node)}` is neither a literal nor a call of optax, and code is not evaluated"
+        )
+
+    def _key(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | int):
+            return node.value
+        raise self._wrong(f"`{self._of(node)}` is no key of a dict of params or labels")
+
+    def _factory(self, node: ast.expr) -> Callable[..., Any]:
+        """The factory of a name, which may have its module before it."""
+        module, _, name = self._of(node).rpartition(".")
+        made = factories().get(name)
+        if made is not None and (not module or module in _MODULES):
+            return made
+        close = nearest(name, factories(), 1)
+        raise self._wrong(
+            f"`{self._of(node)}` is no optimizer or schedule of optax or optax.contrib",
+            f"did you mean `{close[0]}`?" if close else _EXAMPLE,
+        )
+
+    def _called(self, node: ast.Call, depth: int) -> Any:
+        is_made = isinstance(node.func, ast.Call)  # inject_hyperparams(adamw)(1e-3)
+        if not is_made and not isinstance(node.func, ast.Name | ast.Attribute):
+            raise self._wrong(
+                f"`{self._of(node.func)}` is no name of optax, and code is not evaluated"
+            )
+        make = self._value(node.func, depth + 1)
+        name = self._of(node.func)
+        if not callable(make):
+            raise self._wrong(f"`{name}` is no function")
+        given = [self._value(argument, depth + 1) for argument in node.args]
+        named = {}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise self._wrong("`**` is not read; name every setting")
+            named[keyword.arg] = self._value(keyword.value, depth + 1)
+        self._check_arguments(name, make, given, named)
+        try:
+            return make(*given, **named)
+        except Exception as error:  # noqa: BLE001 - whatever optax says of these settings
+            raise self._wrong(
+                f"optax does not take `{self._of(node)}`: {_first_line(error)}"
+            ) from None
+
+    def _check_arguments(
+        self, name: str, make: Callable[..., Any], given: list[Any], named: Mapping[str, Any]
+    ) -> None:
+        signature = inspect.signature(make)
+        takes = f"it takes {', '.join(f'`{one}`' for one in signature.parameters)}"
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+        wrong = [] if takes_any else [one for one in named if one not in signature.parameters]
+        if wrong:
+            close = nearest(wrong[0], signature.parameters, 1)
+            raise self._wrong(
+                f"`{name}` has no setting `{wrong[0]}`",
+                f"did you mean `{close[0]}`?" if close else takes,
+            )
+        try:
+            signature.bind(*given, **named)
+        except TypeError as error:
+            raise self._wrong(f"`{name}`: {error}", takes) from None
+
+    def _of(self, node: ast.expr) -> str:
+        """The part of the text that a node is."""
+        part = ast.get_source_segment(self._text.strip(), node) or "…"
+        return part if len(part) <= 60 else f"{part[:57]}…"
+
+    def _wrong(self, why: str, fix: str = _EXAMPLE) -> PlanError:
+        return PlanError(
+            worded("{optimizer_kind: {}} cannot be read", self._shown),
+            why=why,
+            fix=fix,
+            field="optimizer_kind",
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

@@ -1,0 +1,185 @@
+"""`--optimizer-kind` as a call of optax: it is tried out, and what training would have made is what comes of it."""
+
+from __future__ import annotations
+
+import json
+
+import jax
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+from optax import contrib
+
+from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.knowledge.factories import FACTORIES
+from surgery_cli.script.optimizer_call import factories, optimizer_of
+
+PARAMS = {"body": np.full((4, 3), 0.5, np.float32), "head": np.full((3, 2), -0.25, np.float32)}
+HEAD = "params/head"
+CALLS = {
+    "clip before adamw": (
+        "chain(clip_by_global_norm(1.0), adamw(1e-3, b2=0.95))",
+        lambda: optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3, b2=0.95)),
+    ),
+    "a start that fades": (
+        "rmsprop(1e-3, initial_scale=1.0, bias_correction=True)",
+        lambda: optax.rmsprop(1e-3, initial_scale=1.0, bias_correction=True),
+    ),
+    "a start that stays": (
+        "optax.adagrad(1e-3, initial_accumulator_value=0.5)",
+        lambda: optax.adagrad(1e-3, initial_accumulator_value=0.5),
+    ),
+    "a kind that only the name tells": ("contrib.adopt(1e-3)", lambda: contrib.adopt(1e-3)),
+    "accumulation": ("MultiSteps(adam(1e-3), 2)", lambda: optax.MultiSteps(optax.adam(1e-3), 2)),
+    "injected": (
+        "inject_hyperparams(adamax)(cosine_decay_schedule(1e-3, 1000))",
+        lambda: optax.inject_hyperparams(optax.adamax)(optax.cosine_decay_schedule(1e-3, 1000)),
+    ),
+    "partitions": (
+        "multi_transform({'a': lars(0.1, momentum=0.9), 'b': set_to_zero()}, {'head': 'a', 'body': 'b'})",
+        lambda: optax.multi_transform(
+            {"a": optax.lars(0.1, momentum=0.9), "b": optax.set_to_zero()},
+            {"head": "a", "body": "b"},
+        ),
+    ),
+}
+
+
+def after_training(transformation, factor=1.0, steps=5):
+    """Params and state after a few steps, had ``head`` been ``factor`` times as large all along."""
+    draws = np.random.default_rng(0)
+    params = {**PARAMS, "head": PARAMS["head"] * np.float32(factor)}
+    state = transformation.init(params)
+    for _ in range(steps):
+        gradients = jax.tree.map(lambda p: draws.normal(0, 1e-2, p.shape).astype("f4"), PARAMS)
+        gradients["head"] /= np.float32(factor)
+        _, state = transformation.update(gradients, state, params)
+    return {"params": params, "opt_state": state}
+
+
+def save(path, tree):
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(path, tree)
+    return path
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_settles_what_training_with_it_would_have_made(surgery, tmp_path, name):
+    text, make = CALLS[name]
+    source = save(tmp_path / "source", after_training(make()))
+
+    result = surgery(
+        "rescale", source, tmp_path / "new", HEAD, "--by", "3", "--optimizer", "transform",
+        "--optimizer-kind", text, "--json",
+    )  # fmt: skip
+
+    assert result.code == 0, result.err
+    wanted = after_training(make(), 3.0)
+    with ocp.StandardCheckpointer() as checkpointer:
+        found = checkpointer.restore(tmp_path / "new", wanted)
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-7 * np.abs(theirs).max())
+
+
+def test_the_record_keeps_what_a_call_settled(surgery, tmp_path):
+    transformation = optax.rmsprop(1e-3, initial_scale=1.0, bias_correction=True)
+    source = save(tmp_path / "source", after_training(transformation))
+    plan = tmp_path / "plan.json"
+    edits = [{"op": "rescale", "at": HEAD, "by": 3, "optimizer": "transform"}]
+    call = "rmsprop(1e-3, initial_scale=1.0, bias_correction=True)"
+    plan.write_text(json.dumps({"optimizer_kind": {"opt_state": call}, "edits": edits}))
+    assert surgery("apply", source, tmp_path / "one", plan).code == 0
+    plan.write_text(json.dumps({"edits": edits}))
+
+    result = surgery("apply", tmp_path / "one", tmp_path / "two", plan)
+
+    assert result.code == 0, result.err
+    wanted = after_training(transformation, 9.0)
+    with ocp.StandardCheckpointer() as checkpointer:
+        found = checkpointer.restore(tmp_path / "two", wanted)
+    nu, wanted_nu = (tree["opt_state"][0].nu["head"] for tree in (found, wanted))
+    np.testing.assert_allclose(nu, wanted_nu, rtol=1e-4)
+
+
+def test_a_call_for_a_part_of_a_chain_is_said_to_have_nothing_before_it(surgery, tmp_path):
+    chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
+    source = save(tmp_path / "source", after_training(chain))
+    command = ("rescale", source, tmp_path / "new", HEAD, "--by", "3", "--dry-run", "--json")
+
+    (taken,) = surgery(*command, "--optimizer-kind", "opt_state/1=adamw(1e-3)").document[
+        "assumptions"
+    ]
+
+    assert taken["node"] == "opt_state/1/0"
+    assert "nothing before it" in taken["taken_for"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("sgd(0.1, momentum=0.9)", "'opt_state' holds 0/count [], 0/mu/body [4, 3]"),
+        ("sgd(0.1, momentum=0.9)", "the call makes 0/trace/body [4, 3], 0/trace/head [3, 2]"),
+        ("opt_state/7=adam(1e-3)", "there is no node 'opt_state/7'"),
+        ("adam('x')", "TypeError"),
+    ],
+)
+def test_a_call_that_does_not_make_the_state_is_refused_with_both_sides(
+    surgery, tmp_path, text, why
+):
+    source = save(tmp_path / "source", after_training(optax.adam(1e-3)))
+
+    result = surgery(
+        "rescale", source, tmp_path / "new", HEAD, "--by", "3", "--optimizer-kind", text
+    )
+
+    assert result.code == 2
+    assert why in result.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("adamx(1e-3)", "did you mean `adamax`?"),
+        ("adam(1e-3, b3=0.9)", "`adam` has no setting `b3`"),
+        ("adam(lerning_rate=1e-3)", "did you mean `learning_rate`?"),
+        ("adam()", "missing a required argument: 'learning_rate'"),
+        ("adam(1, 2, 3, 4, 5, 6, 7, 8, 9)", "too many positional arguments"),
+        ("adam(10**10)", "`10**10` is neither a literal nor a call of optax"),
+        ("adam(*[1])", "code is not evaluated"),
+        ("adam(**{'b1': 1})", "name every setting"),
+        ("__import__('os').system('true')", "`__import__('os').system` is no optimizer"),
+        ("adam(1e-3).init(1)", "is no optimizer or schedule"),
+        ("os.adam(1e-3)", "`os.adam` is no optimizer"),
+        ("(lambda: 1)()", "code is not evaluated"),
+        ("[adam for adam in ()](1)", "code is not evaluated"),
+        ("adam(__import__('os'))", "`__import__` is no optimizer"),
+        ("constant_schedule(1e-3)", "it makes no optimizer"),
+        ("chain(adam)", "optax does not take `chain(adam)`"),
+        ("adam(1e-3", "it is no Python expression"),
+        ("adam(1e-3)\0", "it is no Python expression"),
+        ("(" * 50_000 + ")" * 50_000, "100,000 characters"),
+        ("(" * 900 + ")" * 900, "it is no Python expression"),
+        ("chain(" * 250 + ")" * 250, "it is no Python expression|nested more than"),
+        ("chain(" * 60 + ")" * 60, "nested more than"),
+        ("adam(" + "-" * 1900 + "1)", "code is not evaluated|it is no Python expression"),
+    ],
+    ids=lambda text: text[:24],
+)  # fmt: skip
+def test_a_text_that_is_no_call_of_optax_is_refused_and_never_run(text, said):
+    with pytest.raises(PlanError) as refused:
+        optimizer_of(text)
+    (problem,) = refused.value.problems
+    whole = f"{problem.why} {problem.fix}"
+    assert any(one in whole for one in said.split("|")), whole
+    assert len(problem.what) < 120
+
+
+def test_every_factory_that_can_be_named_can_be_called():
+    assert set(FACTORIES) - {"adafactor-without-parameter-scale"} <= factories().keys()
+    assert {
+        "cosine_decay_schedule",
+        "chain",
+        "MultiSteps",
+        "inject_hyperparams",
+    } <= factories().keys()
