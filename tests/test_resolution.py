@@ -16,6 +16,8 @@ from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, Question
 from surgery_cli.plan import Origin, Plan
 from surgery_cli.resolution import resolve
+from surgery_cli.settings.run import Options
+from surgery_cli.surgery.preparation import effective
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from tests.hand_built_trees import COUNT, B, HandBuilt, W, adam, array, no_donor, printed, resolved
@@ -363,23 +365,24 @@ def test_the_draft_depends_on_the_donors_that_are_used():
 
 
 @pytest.mark.parametrize(
-    ("plan", "settings", "expected"),
+    ("plan", "options", "expected"),
     [
         ({}, {}, (0, None)),
         ({"seed": 3, "optimizer": "warm"}, {}, (3, "warm")),
         ({"seed": 3, "optimizer": "warm"}, {"seed": 0, "optimizer": "keep"}, (0, "keep")),
     ],
 )
-def test_settings_stand_above_the_plan(plan, settings, expected):
+def test_options_stand_above_the_plan(plan, options, expected):
     seen = []
-    resolved({"a": W}, Reseed(at="a", seen=seen), settings=settings, **plan)
+    above = effective(Plan(**plan), Options(**options))
+    resolved({"a": W}, Reseed(at="a", seen=seen), seed=above.seed, optimizer=above.optimizer)
     assert seen == [expected]
 
 
 def test_an_edits_own_policy_stands_above_everything():
     seen = []
     edit = Reseed(at="a", seen=seen, optimizer="reset")
-    resolved({"a": W}, edit, settings={"optimizer": "keep"}, optimizer="warm")
+    resolved({"a": W}, edit, optimizer="keep")
     assert seen == [(0, "reset")]
 
 
@@ -389,12 +392,12 @@ def test_where_params_stand_may_be_said():
         "params": {"unrelated": COUNT},
         "opt_state": [{"count": COUNT, "mu": {"a": W}, "nu": {"a": W}}],
     }
-    draft = resolved(tree, Rename(at="model/a", to="model/b"), settings={"params": "model"})
+    draft = resolved(tree, Rename(at="model/a", to="model/b"), params="model")
     assert "opt_state/0/mu/b" in printed(draft)
 
 
 def test_params_that_are_not_there_are_reported_with_everything_else():
-    found = problems({"a": W}, Halve(at="x"), settings={"params": "modle"})
+    found = problems({"a": W}, Halve(at="x"), params="modle")
     assert len(found) == 2
     assert "modle" in found[0].what
 

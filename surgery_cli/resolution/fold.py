@@ -31,9 +31,6 @@ def resolve(
     source: Source,
     open_source: Callable[[str], Source],
     *,
-    seed: int | None = None,
-    optimizer: str | None = None,
-    params: str | None = None,
     items: DraftItems | None = None,
     surveyed: OptimizerSurvey | None = None,
     survey_told: Callable[[Source], OptimizerSurvey] | None = None,
@@ -41,8 +38,8 @@ def resolve(
 ) -> Draft:
     """The draft that the plan makes of ``source``, from metadata alone.
 
-    ``seed``, ``optimizer`` and ``params`` stand above the plan's own. ``open_source`` opens what the plan names by
-    path; every donor is opened once. ``items`` are the trees of the step that is edited.
+    ``open_source`` opens what the plan names by path; every donor is opened once. ``items`` are the trees of the step
+    that is edited.
     ``surveyed`` is a survey of the source's optimizer state, if one was made already; ``survey_told`` makes that of a
     source for which values may be read, and ``number`` reads a step count; nothing is read without them.
 
@@ -51,7 +48,7 @@ def resolve(
         CheckpointError: a donor cannot be read; wrong edits are listed with it.
     """
     gathering = Gathering()
-    stage = Stage(plan, source, open_source, seed=seed, optimizer=optimizer)
+    stage = Stage(plan, source, open_source)
     stage.survey_told = survey_told or stage.survey_told
     stage.read_number = number or stage.read_number
     for name in plan.sources:
@@ -61,7 +58,7 @@ def resolve(
         with gathering.catching():
             surveyed = survey(
                 source.tree,
-                params=params or plan.params,
+                params=plan.params,
                 kind=plan.optimizer_kind,
                 slots=plan.slots,
             )
@@ -93,20 +90,10 @@ def _survey(source: Source) -> OptimizerSurvey:
 class Stage:
     """What edits may look at while they rewrite the draft: selections, donors, settings (a ``Scene``)."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        source: Source,
-        open_source: Callable[[str], Source],
-        *,
-        seed: int | None,
-        optimizer: str | None,
-    ) -> None:
+    def __init__(self, plan: Plan, source: Source, open_source: Callable[[str], Source]) -> None:
         self.source = source
         self._plan = plan
         self._open_source = open_source
-        self._seed = plan.seed if seed is None else seed
-        self._optimizer = plan.optimizer if optimizer is None else optimizer
         self._opened: dict[str, tuple[str, Source] | None] = {}
         self._asked: set[Problem] = set()
         self._known: set[str] = set()
@@ -122,7 +109,7 @@ class Stage:
 
     @property
     def seed(self) -> int:
-        return self._seed or 0
+        return self._plan.seed or 0
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -179,7 +166,7 @@ class Stage:
         return self.source if name == SOURCE else self.open(name)[1]
 
     def policy(self, edit: Operation) -> str | None:
-        return edit.optimizer or self._optimizer
+        return edit.optimizer or self._plan.optimizer
 
     def carried(
         self, draft: Draft, edit: LeafOperation, edited: Sequence[LeafPath], before: Draft

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -94,7 +95,8 @@ def apply(
         estimate = costs(prepared, options, target)
     check_space(target, estimate.bytes_written + estimate.bytes_copied, prepared.plans)
     kit = open_kit(options.device, options.mesh)
-    gate = None if options.probe is None else open_gate(prepared.checkpoint, options, say)
+    above = msgspec.structs.replace(options, seed=plan.seed, params=plan.params)
+    gate = None if options.probe is None else open_gate(prepared.checkpoint, above, say)
     linker = Linker(LinkMode(options.link), prepared.boundary)
     removed = remove_dead(target) if options.force else []
     notes = preview_notes(prepared, destination, options)

@@ -38,7 +38,6 @@ class Look(msgspec.Struct, frozen=True):
 def survey_state(
     checkpoint: Checkpoint,
     plan: Plan,
-    params: str | None,
     script: Script | None = None,
     *,
     needs_powers: bool = False,
@@ -51,7 +50,7 @@ def survey_state(
     """
     found = survey(
         checkpoint.tree,
-        params=params or plan.params,
+        params=plan.params,
         kind=plan.optimizer_kind,
         slots=plan.slots,
     )

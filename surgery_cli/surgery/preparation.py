@@ -103,20 +103,15 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         from surgery_cli.script.function import read_script
 
         script = read_script(options.like_init, say=say, device=options.device)
-    surveyed, looked = (
-        survey_state(checkpoint, plan, options.params, script) if plan.edits else (None, [])
-    )
+    surveyed, looked = survey_state(checkpoint, plan, script) if plan.edits else (None, [])
 
-    apart = Comparison(checkpoint, plan, options.params, script)
+    apart = Comparison(checkpoint, plan, script)
 
     def drafted(plan: Plan) -> Draft:
         return resolve(
             plan,
             checkpoint,
             open_by_path,
-            seed=options.seed,
-            optimizer=options.optimizer,
-            params=options.params,
             items=draft_items(checkpoint),
             surveyed=surveyed,
             survey_told=apart.survey,

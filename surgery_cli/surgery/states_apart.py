@@ -63,10 +63,8 @@ def _slots(slots: Sequence[Slot]) -> str:
 class Comparison:
     """The state of the checkpoint that is edited beside those of donors, as far as an edit asks for it."""
 
-    def __init__(
-        self, checkpoint: Checkpoint, plan: Plan, params: str | None, script: Script | None
-    ) -> None:
-        self._checkpoint, self._plan, self._params, self._script = checkpoint, plan, params, script
+    def __init__(self, checkpoint: Checkpoint, plan: Plan, script: Script | None) -> None:
+        self._checkpoint, self._plan, self._script = checkpoint, plan, script
         self._numbers: dict[tuple[int, LeafPath], float | None] = {}
         self._number_bytes, self._has_settings = 0, False
         self._looks: list[Look] = []
@@ -79,13 +77,13 @@ class Comparison:
         return self._surveys[id(source)]
 
     def _surveyed(self, source: Any) -> OptimizerSurvey:
-        plan, params, script = self._plan, self._params, self._script
+        plan, script = self._plan, self._script
         if not isinstance(source, Checkpoint):  # a file of arrays
             return OptimizerSurvey()
         if source is not self._checkpoint:  # what the user says is said of the checkpoint
             plan = msgspec.structs.replace(plan, params=None, optimizer_kind=None, slots={})
-            params = script = None
-        found, looks = survey_state(source, plan, params, script, needs_powers=True)
+            script = None
+        found, looks = survey_state(source, plan, script, needs_powers=True)
         self._looks += [Look(None, look.bytes) for look in looks if look.bytes]
         return found
 

@@ -37,6 +37,19 @@ def test_a_harmless_edit_is_committed_and_says_what_the_probe_saw(rescale):
     assert json.loads((folder / "new" / "surgery.json").read_text())["verified"]["probe"] == note
 
 
+def test_a_seed_that_the_plan_says_is_the_probe_s_as_one_that_is_typed(surgery, tmp_path):
+    plan = tmp_path / "plan.yaml"
+    edit = "edits: [{op: rescale, at: params/Dense_1/kernel, by: 0.5}]"
+
+    def note(text, *words):
+        plan.write_text(text)
+        words = ("--force", "--json", *PROBE, *words)
+        document = surgery("apply", SOURCE, str(tmp_path / "new"), plan, *words).document
+        return next(n for n in document["notes"] if n.startswith("probe of "))
+
+    assert note(f"seed: 5\n{edit}") == note(edit, "--seed", "5") != note(edit)
+
+
 def test_finite_values_that_overflow_in_the_model_stop_the_commit(rescale):
     # 1e38 times a kernel whose values are below 1 is finite in float32; its sums are not
     # the moments stay as they are: divided by the factor, they would be lost to zeros
