@@ -433,6 +433,7 @@ def test_params_in_a_list_beside_their_state_are_asked_for_and_then_followed(
     [
         (optax.named_chain(("sign", optax.scale_by_sign()), ("m", optax.trace(0.9))), None),
         (optax.named_chain(("m", optax.trace(0.9))), None),
+        (optax.named_chain(("sign", optax.scale_by_sign()), ("trace", optax.trace(0.9))), None),
         (optax.chain(optax.scale_by_sign(), optax.trace(0.9)), None),
         (optax.trace(0.9), -1),
         (optax.sgd(0.1, momentum=0.9), -1),
@@ -451,6 +452,18 @@ def test_where_states_without_leaves_vanish_a_named_chain_may_have_begun_with_on
             spec = LeafSpec(kind=LeafKind.ARRAY, shape=value.shape, dtype=str(value.dtype))
             leaves[LeafPath((name, *(str(key) for key in path), "value"))] = spec
     assert {slot.power for slot in survey(TreeSpec(leaves)).slots.values()} == {power}
+
+
+@pytest.mark.parametrize("names", [("mu", "nu"), ("trace", "ema"), ("params", "updates")])
+def test_states_of_a_named_chain_may_be_called_as_fields_are(names: tuple[str, str]) -> None:
+    def slots(first: str, second: str) -> dict[tuple[Any, ...], int | None]:
+        chain = optax.named_chain((first, optax.scale_by_adam()), (second, optax.trace(0.9)))
+        tree = tree_of({"params": DENSE, "opt_state": chain.init(DENSE)})
+        found = survey(tree)
+        assert not found.questions
+        return {(*path[2:],): slot.power for path, slot in found.slots.items()}
+
+    assert slots(*names) == slots("first", "second")
 
 
 def test_momentum_behind_a_private_aggregate_or_noise_is_not_sure() -> None:

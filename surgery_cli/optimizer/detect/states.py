@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from surgery_cli.draft.recipe import is_numeric
 from surgery_cli.optimizer.detect.findings import Findings
 from surgery_cli.optimizer.detect.groups import Group, Signal
-from surgery_cli.optimizer.detect.mirrors import Mirror, Node, path_of
+from surgery_cli.optimizer.detect.mirrors import Branch, Mirror, Node, path_of
 from surgery_cli.optimizer.detect.params_like import Matching
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.optimizer.detect.stated_kind import NamedKinds
@@ -52,6 +52,8 @@ class States:
         fitting = {name: m for name, m in matches.items() if isinstance(m, Mirror)}
         if not inside and not (fitting and len(names) + len(kinds[0].clocks) > 1):
             return (), signal
+        if not fitting and any(map(_looks_like_state, node.children.values())):
+            return (), signal  # a named chain, of which a state is called as a field is
         relations = {n: m.relation or "same" for n, m in fitting.items() if m.pairs}
         left = tuple(
             k for k in kinds if all(r in k.fields[n].relations for n, r in relations.items())
@@ -156,6 +158,10 @@ class States:
             corrects = "bias_correction" if "grad_ema" in parts else "nothing"
             self._findings.add_clock(node.path, step, "decay" if is_factored else corrects)
         return True
+
+
+def _looks_like_state(child: Branch) -> bool:
+    return isinstance(child, Node) and frozenset(child.children) in by_signature()
 
 
 def _said(hint: SlotHint | None, known: Field) -> Field:
