@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from surgery_cli.script import meshes
 from surgery_cli.script.optimizers import Holders, Optimizer, is_transformation
 from surgery_cli.script.pytrees import children_of
 from surgery_cli.tree.paths import Key, LeafPath
@@ -78,7 +79,8 @@ def abstract_tree(function: Callable[[], Any]) -> AbstractTree:
     found: list[AbstractTree] = []
 
     def traced() -> None:
-        found.append(described(function()))
+        with meshes.settable():
+            found.append(described(function()))
 
     jax.eval_shape(traced)
     return found[0]

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from digits import TrainState, create_state
+from jax import set_mesh
 
 
 def state(params, tx=None):
@@ -136,6 +137,21 @@ def needs_width(width):
 
 def sets_a_mesh():
     with jax.set_mesh(jax.make_mesh((1,), ("data",))):
+        return create_state()
+
+
+def sets_meshes_for_good():
+    assert jax.sharding.get_abstract_mesh().empty
+    with jax.set_mesh(jax.make_mesh((1,), ("model",))):
+        assert jax.sharding.get_abstract_mesh().axis_names == ("model",)
+    jax.set_mesh(jax.make_mesh((1,), ("other",)))
+    jax.set_mesh(jax.make_mesh((1,), ("data",)))
+    assert jax.sharding.get_abstract_mesh().axis_names == ("data",)
+    return create_state()
+
+
+def sets_a_mesh_of_another_name():
+    with set_mesh(jax.make_mesh((1,), ("data",))):
         return create_state()
 
 
@@ -487,6 +503,16 @@ def test_a_function_that_names_no_item_is_told_how(surgery, step_of_items):
     assert "--item" in found.err
 
 
+@pytest.mark.parametrize("name", ["sets_a_mesh", "sets_meshes_for_good"])
+def test_a_function_may_set_a_mesh_which_is_gone_afterwards(surgery, sample, script, name):
+    real = jax.set_mesh
+    for _ in range(2):
+        found = surgery("verify", sample, "--like-init", script(name))
+        assert found.code == 0, found.err
+    assert jax.set_mesh is real
+    assert jax.sharding.get_abstract_mesh().empty
+
+
 # --- the user's file -----------------------------------------------------------------------------------------
 
 
@@ -495,7 +521,10 @@ def test_a_function_that_names_no_item_is_told_how(surgery, step_of_items):
     [
         ("raises", ["RuntimeError: the data set is not here", 'raise RuntimeError("the data']),
         ("reads_a_value", ["shapes alone", "float(create_state()"]),
-        ("sets_a_mesh", ["shapes alone", "set it at the top of the file", "with jax.set_mesh("]),
+        (
+            "sets_a_mesh_of_another_name",
+            ["shapes alone", "set it at the top of the file", "with set_mesh("],
+        ),
         ("wants_devices", ["more devices than this machine", "device_count=N"]),
         ("other_haed", ["has no 'other_haed'", "train.py:other_head"]),
         ("needs_width", ["needs 'width'", "needs_width(width=…)"]),
