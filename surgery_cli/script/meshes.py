@@ -39,9 +39,9 @@ def settable() -> Iterator[None]:
                 self._own.close()
 
         for home in homes:
-            home.set_mesh = SetMesh  # type: ignore[attr-defined]
+            home.set_mesh = SetMesh
         try:
             yield
         finally:
             for home in homes:
-                home.set_mesh = real  # type: ignore[attr-defined]
+                home.set_mesh = real

@@ -1,5 +1,6 @@
 """A small file that is cut does not stand between a person and leaves that are whole; what it costs is said."""
 
+import json
 import shutil
 import warnings
 from collections.abc import Callable
@@ -128,3 +129,22 @@ def test_an_edit_that_needs_the_file_is_refused_and_the_way_out_works(
     assert _is_restored(layout, whole, TREE)
     surgery.apply(str(whole), str(tmp_path / "y"), plan_of([edit]))
     assert len(surgery.inspect(str(tmp_path / "y")).leaves) == 2 - isinstance(edit, Delete)
+
+
+@pytest.mark.parametrize("odd", [2**63, "x", ["1"], 0.5, True, {"a": [1]}])
+@pytest.mark.parametrize("field", ["ext_metadata", "param_name", "write_shape", "chunk_shape"])
+def test_a_file_that_orbax_does_not_read_is_not_carried_along_as_whole(
+    saved: Path, tmp_path: Path, field: str, odd: Any
+) -> None:
+    path = Path(shutil.copytree(saved / "standard", tmp_path / "x"))
+    file = path / "array_metadatas/process_0"
+    document = json.loads(file.read_bytes())
+    document["array_metadatas"][0]["array_metadata"][field] = odd
+    file.write_text(json.dumps(document))
+    edit = plan_of([Rescale(at="w", by=2.0)])
+    if isinstance(odd, str if field == "param_name" else dict) and field.endswith(("name", "data")):
+        surgery.apply(str(path), str(tmp_path / "y"), edit)
+        assert _is_restored("standard", tmp_path / "y", {**TREE, "w": 2 * TREE["w"]})
+        return
+    with pytest.raises(CheckpointError, match="process_0' is damaged"):
+        surgery.apply(str(path), str(tmp_path / "y"), edit)

@@ -51,6 +51,12 @@ class _ArrayRecord(msgspec.Struct, gc=False):
     def __post_init__(self) -> None:
         if not isinstance(self.array_metadata.get("param_name"), str):
             raise TypeError("param_name is no text")
+        if not isinstance(self.array_metadata.get("ext_metadata"), dict | None):
+            raise TypeError("ext_metadata is no object")
+        for name in ("write_shape", "chunk_shape"):
+            shape = self.array_metadata.get(name, [])
+            if not isinstance(shape, list) or not all(type(n) is int for n in shape):
+                raise TypeError(f"{name} is no list of integers")
 
 
 class _DamagedFileError(CheckpointError):
