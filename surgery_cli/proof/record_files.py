@@ -16,6 +16,7 @@ from surgery_cli.store.filesystem.durability import (
 )
 from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.write.staging import uninterrupted
+from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 
 def check_record_target(target: Path, place: Path, *, is_own: bool) -> None:
@@ -94,5 +95,5 @@ def gone(place: Path) -> CheckpointError:
     return CheckpointError(
         f"'{place}' is gone",
         why="it was removed or moved while it was sealed: a training run may have deleted an old step",
-        fix="nothing was left behind; name a step that stays",
+        fix=worded("{}; name a step that stays", NOTHING_LEFT),
     )

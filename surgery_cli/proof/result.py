@@ -20,6 +20,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import ReadBefore
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 MOST_SHOWN = 10
 
@@ -51,7 +52,7 @@ def verify_result(
         raise WriteError(
             f"what was written as '{new.name}' would not be opened as a checkpoint",
             why=str(error).replace("\n", " "),
-            fix="choose a destination with another name; nothing was left behind",
+            fix=worded("choose a destination with another name; {}", NOTHING_LEFT),
         ) from error
     # a step of which one item is left would be read without the item's name in front
     written = Checkpoint(msgspec.structs.replace(location, prefix_items=prefix_items), before)
@@ -86,6 +87,6 @@ def _problem(path: LeafPath, what: str) -> Problem:
     return Problem(
         f"'{path}' {what} in what was written",
         why="the result was read back before it got its name, and is not what the plan says",
-        fix="nothing was left behind; this is worth a report",
+        fix=worded("{}; this is worth a report", NOTHING_LEFT),
         path=str(path),
     )

@@ -15,7 +15,6 @@ from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.destination import check_destination
 from surgery_cli.store.write.staging import (
-    NOTHING_LEFT,
     aftermath,
     completed,
     recover_old,
@@ -23,6 +22,7 @@ from surgery_cli.store.write.staging import (
     set_aside_of,
 )
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.words.advice import NOTHING_LEFT, Left, Text, joined, worded
 from surgery_cli.words.notes import Consequence
 
 
@@ -101,15 +101,16 @@ def with_aftermath(error: SurgeryError) -> SurgeryError:
         error.problems = tuple(msgspec.structs.replace(p, fix=aftermath()) for p in error.problems)
     elif remaining:
         error.problems = tuple(
-            msgspec.structs.replace(
-                p,
-                fix=p.fix.replace(NOTHING_LEFT, aftermath())
-                if NOTHING_LEFT in p.fix
-                else "; ".join(filter(None, (p.fix, aftermath()))),
-            )
-            for p in error.problems
+            msgspec.structs.replace(p, fix=_with_what_is_left(p.fix)) for p in error.problems
         )
     return error
+
+
+def _with_what_is_left(fix: str) -> Text:
+    parts = fix.parts if isinstance(fix, Text) else (fix,)
+    if any(isinstance(part, Left) for part in parts):
+        return Text(*(aftermath() if isinstance(part, Left) else part for part in parts))
+    return joined("; ", filter(None, (fix, aftermath())))
 
 
 def check_there(prepared: Prepared) -> None:
@@ -126,7 +127,7 @@ def check_there(prepared: Prepared) -> None:
                 raise CheckpointError(
                     f"'{place}' is gone",
                     why="it was removed or moved while it was read",
-                    fix=f"{NOTHING_LEFT}; put it back, or name another checkpoint or step",
+                    fix=worded("{}; put it back, or name another checkpoint or step", NOTHING_LEFT),
                 )
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from string import Formatter
-from typing import Final, Self, TypeAlias
+from typing import Final, Self
 
 import msgspec
 
 
-class FieldName(msgspec.Struct, frozen=True):
+class Span(msgspec.Struct, frozen=True):
+    """A part of a sentence for which who says it may know better words; as a string, those that are usual."""
+
+
+class FieldName(Span, frozen=True):
     """A field of an edit or a plan in a sentence, by its name or with a value as a plan has it: `cast: true`."""
 
     name: str
@@ -19,7 +23,7 @@ class FieldName(msgspec.Struct, frozen=True):
         return f"`{self.name}: {self.value}`" if self.value else f"`{self.name}`"
 
 
-class InPlan(msgspec.Struct, frozen=True):
+class InPlan(Span, frozen=True):
     """A line that only a plan can hold, where it goes: `slots: {…}` to the plan."""
 
     line: str
@@ -28,7 +32,7 @@ class InPlan(msgspec.Struct, frozen=True):
         return f"{self.line} to the plan"
 
 
-class Aside(msgspec.Struct, frozen=True):
+class Aside(Span, frozen=True):
     """For who writes a plan: the field that says the same as the option before it."""
 
     field: FieldName
@@ -37,7 +41,14 @@ class Aside(msgspec.Struct, frozen=True):
         return f" (in a plan {self.field})"
 
 
-Span: TypeAlias = FieldName | InPlan | Aside
+class Left(Span, frozen=True):
+    """What a run that failed leaves behind: nothing, unless it could not be removed."""
+
+    def __str__(self) -> str:
+        return "nothing was left behind"
+
+
+NOTHING_LEFT: Final = Left()
 
 
 class Text(str):
@@ -90,11 +101,7 @@ def _filled(template: str, values: Iterator[object]) -> Iterator[str | Span]:
         yield text
         if name == "":
             value = next(values)
-            yield (
-                value
-                if isinstance(value, str | FieldName | InPlan | Aside)
-                else format(value, spec or "")
-            )
+            yield (value if isinstance(value, str | Span) else format(value, spec or ""))
         elif name is not None:
             yield FieldName(name, "".join(map(str, _filled((spec or "").strip(), values))))
 

@@ -10,9 +10,12 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli.cli.rendering.spelling import in_options
+from surgery_cli.errors import WriteError
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of
-from surgery_cli.words.advice import Aside, FieldName, InPlan, joined, worded
+from surgery_cli.store.write import staging
+from surgery_cli.surgery import source_and_destination
+from surgery_cli.words.advice import NOTHING_LEFT, Aside, FieldName, InPlan, joined, worded
 from surgery_cli.words.notes import Remark
 
 SOURCES = Path(__file__).resolve().parents[2] / "surgery_cli"
@@ -216,3 +219,39 @@ def test_no_message_names_a_field_that_a_front_end_could_not_spell(room):
         if match[1] in NAMES and (match[2] or match[1] not in OTHER_WORDS)
     ]
     assert found == [], 'write `worded("… {field} …")`'
+
+
+def templates():
+    """Every call of `worded` in the program: where, its template, and how many values it is given."""
+    for file in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "worded":
+                template, *values = node.args
+                assert isinstance(template, ast.Constant), f"{file.name}:{node.lineno}"
+                yield f"{file.name}:{node.lineno}", template.value, len(values)
+
+
+def test_every_template_gets_its_values_and_names_fields_that_there_are():
+    known = NAMES | {"set", "optimizer_kind", "params", "seed"}
+    found = list(templates())
+    assert len(found) > 100
+    for place, template, count in found:
+        text = worded(template, *range(count))
+        with pytest.raises(RuntimeError):
+            worded(template, *range(count - 1)) if count else worded(template + "{}")
+        names = {part.name for part in text.parts if isinstance(part, FieldName)}
+        assert names <= known, place
+        assert not re.search(r"\{|\}", re.sub(r"`[^`]*`", "", text)), place
+
+
+def test_what_a_run_leaves_is_said_where_the_advice_has_its_place_for_it(monkeypatch, tmp_path):
+    for module in (staging, source_and_destination):
+        monkeypatch.setattr(module, "remaining", [tmp_path / "left"])
+        monkeypatch.setattr(module, "completed", [])
+    plain = WriteError("a", fix="mend it")
+    placed = WriteError("b", fix=worded("{}; mend it", NOTHING_LEFT))
+    assert placed.problems[0].fix == "nothing was left behind; mend it"
+    for error, said in ((plain, "mend it; '"), (placed, "'")):
+        fix = source_and_destination.with_aftermath(error).problems[0].fix
+        assert fix.startswith(f"{said}{tmp_path / 'left'}' could not be removed")
+        assert fix.endswith("mend it" if error is placed else "once that is possible")

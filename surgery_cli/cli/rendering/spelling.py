@@ -53,9 +53,11 @@ def _spelled(span: Span, kind: type[Operation]) -> str:
             return ""
         case FieldName(name, value) if name in _SHARED:
             return f"`{_shared_option(name, value)}`"
-    kinds = (kind, *operations().values())
-    field = next((f for one in kinds for f in fields_of(one) if f.name == span.name), None)
-    return str(span) if field is None else f"`{_typed(field, span.value)}`"
+        case FieldName(name, value):
+            kinds = (kind, *operations().values())
+            field = next((f for one in kinds for f in fields_of(one) if f.name == name), None)
+            return str(span) if field is None else f"`{_typed(field, value)}`"
+    return str(span)
 
 
 def _typed(field: Field, value: str) -> str:

@@ -20,6 +20,7 @@ from surgery_cli.probe.use_case.taken_inputs import check_not_empty, fitting, un
 from surgery_cli.script.user_code import UserObject, load_object
 from surgery_cli.settings.run import Options
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 
 class Passed(msgspec.Struct, frozen=True):
@@ -72,7 +73,7 @@ class Gate(msgspec.Struct, frozen=True):
                 "the result does not compute what the source computes",
                 why=f"{found.why}, above `--tolerance {found.tolerance:g}`"
                 + (place if found.first_different else ""),
-                fix="nothing was left behind; change the edit, or allow more with `--tolerance`",
+                fix=worded("{}; change the edit, or allow more with `--tolerance`", NOTHING_LEFT),
             )
         return Passed(
             f"probe of {self.options.probe}: no new NaN or infinity, and {found.why}",
@@ -155,5 +156,7 @@ def _refusal(bad: documents.FirstNonFinite) -> SurgeryError:
     return ValueRefusal(
         "the model makes NaN or infinities from the result that it does not make from the source",
         why=f"the first are in {role}'{bad.where}': {counts or 'some'}{operation}",
-        fix="nothing was left behind; change the edit, or leave out `--probe` to write it all the same",
+        fix=worded(
+            "{}; change the edit, or leave out `--probe` to write it all the same", NOTHING_LEFT
+        ),
     )

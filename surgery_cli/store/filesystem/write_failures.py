@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from surgery_cli.errors import WriteError
+from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 _NUMBER: Final = re.compile(r"\[os_error_code='(\d+)'")
 """The system's number for an error, among what TensorStore adds to it in brackets, its whole spec first."""
@@ -38,7 +39,7 @@ def write_failed(name: str, error: Exception) -> WriteError:
     return WriteError(
         f"writing '{name}' failed",
         why=why,
-        fix=f"nothing was left behind; {cause} and run the command again",
+        fix=worded("{}; {} and run the command again", NOTHING_LEFT, cause),
     )
 
 

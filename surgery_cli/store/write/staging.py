@@ -24,6 +24,7 @@ from surgery_cli.store.filesystem.durability import (
 from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, STAGING_MARK
 from surgery_cli.store.write.destination import already_there, real_path
 from surgery_cli.store.write.owners import OWNER_FILE, Owner, make_owned, name_before
+from surgery_cli.words.advice import NOTHING_LEFT
 from surgery_cli.words.notes import Consequence
 
 completed: Final[list[Path]] = []
@@ -32,13 +33,11 @@ completed: Final[list[Path]] = []
 remaining: Final[list[Path]] = []
 """What the last run in this process built, and could not remove."""
 
-NOTHING_LEFT: Final = "nothing was left behind"
-
 
 def aftermath() -> str:
     """What stands now that the last run in this process has ended before its report."""
     said = [f"'{path}' is complete, only its report is missing" for path in completed]
-    return "; ".join([*said, *remaining_notes()]) or NOTHING_LEFT
+    return "; ".join([*said, *remaining_notes()]) or str(NOTHING_LEFT)
 
 
 def remaining_notes() -> list[Consequence]:
