@@ -278,11 +278,8 @@ def _asked_hole(container: LeafPath, found: list[int]) -> Problem:
     return Problem(
         f"the list '{container}' would have {indices_text(found)}",
         why="a list has no holes, and the edit says which index each leaf gets",
-        fix=worded(
-            "place {} elements at 0 to {}; {moves} takes several at once",
-            len(found),
-            len(found) - 1,
-        ),
+        fix=f"place {len(found)} elements at 0 to {len(found) - 1}; "
+        + worded("{moves} takes several at once"),
         path=str(container),
         field="to",
     )

@@ -15,11 +15,12 @@ from surgery_cli.operations import initializers
 from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
-from surgery_cli.words.advice import worded
+from surgery_cli.words.advice import Text, worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 
 _LARGEST_WINDOW = 11
+_NEEDS = worded("a stack of layers needs {batch_axis: 0}, attention heads {in_axis} and {out_axis}")
 """The side of a convolution window, up to which two equal axes in front are taken for one."""
 
 Axes = int | tuple[int, ...]
@@ -144,18 +145,7 @@ def _fan_notes(init: str, drawn: Mapping[tuple[int, ...], Sequence[LeafPath]]) -
         (windows if _is_convolution(shape) else others).append(said)
     meant = "first axes counted as a convolution window"
     notes = [Consequence(f"{init}: {'; '.join(windows)} ({meant})")] if windows else []
-    return notes + [
-        Consequence(
-            worded(
-                "{}: {} ({}); a stack of layers needs {batch_axis: 0}, attention heads {in_axis} and"
-                " {out_axis}",
-                init,
-                said,
-                meant,
-            )
-        )
-        for said in others
-    ]
+    return notes + [Consequence(Text(f"{init}: {said} ({meant}); ", _NEEDS)) for said in others]
 
 
 def _is_convolution(shape: tuple[int, ...]) -> bool:

@@ -14,7 +14,7 @@ from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted, is_f
 from surgery_cli.optimizer.follow.decays import Decays, decays_of
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.words.advice import worded
+from surgery_cli.words.advice import Text, worded
 from surgery_cli.words.quantities import counted
 
 _HORIZON: Final = 1000
@@ -59,20 +59,14 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
             return f"{start} where they are smaller than before, the next steps there are too large"
         decays = self.decays
         if decays is None:
-            return worded(
-                "{} the next steps there can be several times too large; {}", start, self.remedy
+            return Text(
+                f"{start} the next steps there can be several times too large; ", self.remedy
             )
         factor, step = largest_step(count, decays.first, decays.second, self.left, now)
         if factor < 1.1:
             return None
-        return worded(
-            "{} the next steps there are up to {:.1f} learning rates large (step {}, with {}); {}",
-            start,
-            factor,
-            step,
-            decays.words,
-            self.remedy,
-        )
+        large = f"up to {factor:.1f} learning rates large (step {step}, with {decays.words})"
+        return Text(f"{start} the next steps there are {large}; ", self.remedy)
 
     @property
     def _what(self) -> str:
@@ -106,14 +100,11 @@ class Shift(msgspec.Struct, frozen=True):
         factor, step = choose(count, decays.first, decays.second, Left(1.0, 1.0), self.to)
         if 0.9 < factor < 1.1:
             return None
-        return worded(
-            "{} the next steps there are {:.2g} times as large as usual (step {}, with {}); leave it, or"
-            " reset all its slots with it: `reset-optimizer` with {clocks: true}",
-            start,
-            factor,
-            step,
-            decays.words,
+        large = f"{factor:.2g} times as large as usual (step {step}, with {decays.words})"
+        leave = worded(
+            "leave it, or reset all its slots with it: `reset-optimizer` with {clocks: true}"
         )
+        return Text(f"{start} the next steps there are {large}; ", leave)
 
 
 def largest_step(

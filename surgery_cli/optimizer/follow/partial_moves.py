@@ -81,12 +81,8 @@ def _torn(slot: Slot, what: str, name: str) -> PlanError:
     return PlanError(
         what,
         why=f"'{slot.node}' mirrors '{slot.root}' leaf by leaf, and the optimizer needs both alike",
-        fix=worded(
-            "{} '{}', and its twins follow; or the whole '{}'; or say {twins: named}",
-            name,
-            slot.param,
-            slot.node,
-        ),
+        fix=f"{name} '{slot.param}', and its twins follow; or the whole '{slot.node}'; or "
+        + worded("say {twins: named}"),
         path=str(slot.path),
         field="at",
     )

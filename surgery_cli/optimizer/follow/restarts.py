@@ -12,7 +12,7 @@ from surgery_cli.optimizer.follow.bias_correction import BY_RESET, remedy_for
 from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.words.advice import worded
+from surgery_cli.words.advice import Text, worded
 
 ACCUMULATION: Final = "accumulation"
 """The family of states whose slots gather what arrives until their clock says that it is enough."""
@@ -59,12 +59,8 @@ class Emptied(msgspec.Struct, frozen=True, kw_only=True):
         start = f"{they} restart{'s' if one else ''} while '{self.clock}' is at {now:,}"
         if what == "slot":
             return worded("{}: {}; {}", start, _SQUARES[self.drives], self.remedy)
-        return worded(
-            "{}: the next update there counts {:,} steps of nothing, and is that much too small; {}",
-            start,
-            now,
-            self.remedy,
-        )
+        small = f"counts {now:,} steps of nothing, and is that much too small"
+        return Text(f"{start}: the next update there {small}; ", self.remedy)
 
 
 def emptied(draft: Draft) -> list[Emptied]:
