@@ -107,7 +107,8 @@ def _in_bucket(
     file = _FILE_WITH_PART.fullmatch(text)
     place = (file[1] if file else re.sub(r"@[0-9]+$", "", text)).rstrip("/")
     parent, _, name = place.rpartition("/")
-    name = name if parent.count("/") > 1 else "checkpoint"  # the bucket itself has no name to keep
+    if parent.count("/") == 1:  # the bucket itself has no name to keep
+        parent, name = place, "checkpoint"
     command, recursive = _COPYING[scheme]
     # `gcloud storage cp -r` copies a directory into its target, `aws s3 cp` its contents
     into = scheme == "gs"
@@ -126,7 +127,7 @@ def _in_bucket(
         what = "edits checkpoints on a local or mounted disk"
         also = f" (or `gsutil -m cp -r {place} ./`)" if scheme == "gs" else ""
         here = "./" if into else f"./{name}"
-        back = folder if into else f"{place}-edited"
+        back = folder if into else f"{parent}/{name}-edited"
         why = f"copy it here: `{command} {recursive} {place} {here}`{also}"
         fix = f"and back when it is edited: `{command} {recursive} ./{name}-edited {back}`"
     return refusal(f"'{text}' is in a bucket; surgery {what} for now", why=why, fix=fix)

@@ -170,6 +170,19 @@ def test_what_is_to_be_written_in_a_bucket_gets_the_command_that_copies_it_there
 
 
 @pytest.mark.parametrize(
+    ("address", "back"),
+    [
+        ("gs://bucket/run", "gcloud storage cp -r ./run-edited gs://bucket/"),
+        ("gs://bucket", "gcloud storage cp -r ./checkpoint-edited gs://bucket/"),
+        ("s3://bucket/run", "aws s3 cp --recursive ./run-edited s3://bucket/run-edited"),
+        ("s3://bucket/", "aws s3 cp --recursive ./checkpoint-edited s3://bucket/checkpoint-edited"),
+    ],
+)
+def test_what_comes_back_goes_into_the_same_bucket(surgery, address, back):
+    assert f"`{back}`" in surgery("inspect", address).err
+
+
+@pytest.mark.parametrize(
     "words", [("rescale", "SRC", "-", "w", "--by", "2"), ("seal", "SRC", "--to", "-")]
 )
 def test_a_dash_is_no_place_to_write_to(surgery, checkpoint, tmp_path, monkeypatch, words):
