@@ -18,7 +18,7 @@ from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.proof.files import file_digests, files_of
-from surgery_cli.proof.metadata_files import device_notes, metadata_faults
+from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.records import (
     chosen_digests,
     read_record,
@@ -26,6 +26,7 @@ from surgery_cli.proof.records import (
     record_path,
     recorded_place,
 )
+from surgery_cli.proof.sharding_file import device_notes
 from surgery_cli.proof.surgery_json import Record, decoded
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint

@@ -148,3 +148,47 @@ def test_a_file_that_orbax_does_not_read_is_not_carried_along_as_whole(
         return
     with pytest.raises(CheckpointError, match="process_0' is damaged"):
         surgery.apply(str(path), str(tmp_path / "y"), edit)
+
+
+ODD_VALUES: tuple[Any, ...] = (None, -1, 2**70, 1.5, True, "x", [], {}, [[]], [{"x": []}])
+NAMED_SHARDING = {
+    "sharding_type": "NamedSharding",
+    "shape": [1],
+    "axis_names": ["data"],
+    "axis_types": ["AxisType.Auto"],
+    "partition_spec": ["data"],
+    "device_mesh": {"mesh": [{"id": 0}]},
+}
+LEFT_OUT = {"axis_types": [None], "device_mesh": [None], "partition_spec": [[], [[]]]}
+"""What Orbax takes for nothing said."""
+
+
+@pytest.mark.parametrize("field", NAMED_SHARDING)
+def test_whatever_stands_in_a_sharding_is_looked_at_without_a_fall(
+    field: str, saved: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(saved / "standard", tmp_path / "copy")
+    stored = json.loads((copy / "_sharding").read_text())
+    for odd in ODD_VALUES:
+        odd_sharding = json.dumps({**NAMED_SHARDING, field: odd})
+        (copy / "_sharding").write_text(json.dumps(dict.fromkeys(stored, odd_sharding)))
+        found = surgery.verify(str(copy)).findings
+        assert bool(found) == (odd not in LEFT_OUT.get(field, ()))
+
+
+@pytest.mark.parametrize("odd", ODD_VALUES)
+@pytest.mark.parametrize("field", ["tree_metadata", "key_metadata", "value_metadata"])
+def test_whatever_stands_in_the_metadata_of_an_item_beside_is_looked_at_without_a_fall(
+    field: str, odd: Any, saved: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(saved / "manager", tmp_path / "copy")
+    beside = shutil.copytree(copy / "3" / "default", copy / "3" / "ema")
+    document = json.loads((beside / "_METADATA").read_text())
+    if field == "tree_metadata":
+        document[field] = odd
+    else:
+        for entry in document["tree_metadata"].values():
+            entry[field] = odd
+    (beside / "_METADATA").write_text(json.dumps(document))
+    verdict = surgery.verify(str(copy), item="default")
+    assert any("ema" in finding.path for finding in verdict.findings)

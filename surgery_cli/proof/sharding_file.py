@@ -1,0 +1,146 @@
+"""``_sharding`` held against itself: what Orbax could not make a sharding of."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.proof.damaged_text import json_object, resembled
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.orbax.sidecars import SHARDING, sharding_key
+from surgery_cli.tree.paths import stored_name
+from surgery_cli.tree.specs import LeafKind
+
+_PLATFORMS: Final = frozenset({"cpu", "gpu", "cuda", "rocm", "tpu", "TFRT_CPU_", "TPU_"})
+_DEVICE: Final = re.compile(r"(cpu|gpu|cuda|rocm|tpu):\d+|TFRT_CPU_\d+|TPU_\d+\(process=\d+,.*\)")
+_AXIS_TYPES: Final = frozenset({"AxisType.Auto", "AxisType.Explicit", "AxisType.Manual"})
+
+
+def device_notes(checkpoint: Checkpoint) -> list[str]:
+    """What a restore without shardings would ask for that metadata cannot tell from damage: another device."""
+    notes = []
+    for item in checkpoint.items.values():
+        if isinstance(item, PytreeItem):
+            document, _ = json_object(item.directory / SHARDING)
+            texts = {text for text in (document or {}).values() if isinstance(text, str)}
+            single = sorted(found for text in texts if (found := _single_device(text)))
+            if len(single) > 1:
+                notes.append(
+                    f"`{SHARDING}` names several devices for leaves of one: {', '.join(single)};"
+                    " a restore without shardings needs all of them"
+                )
+    return notes
+
+
+def _single_device(text: str) -> str:
+    try:
+        found = decode_json(text)
+    except msgspec.DecodeError:
+        return ""
+    return str(found.get("device_str") or "") if isinstance(found, dict) else ""
+
+
+def sharding_faults(item: PytreeItem) -> Iterator[tuple[str, str]]:
+    """Orbax restores with these where it is given no sharding, and fails on an entry that is lacking or unknown."""
+    document, fault = json_object(item.directory / SHARDING)
+    if fault:
+        yield SHARDING, fault
+    if document is None:
+        return
+    judged: dict[str, str] = {}
+    for path, leaf in item.leaves.items():
+        if leaf.array is None or leaf.spec.kind not in (LeafKind.ARRAY, LeafKind.KEY):
+            continue
+        text = document.get(sharding_key(stored_name(path)))
+        if not isinstance(text, str):
+            yield SHARDING, f"it has no entry for '{path}'"
+            continue
+        if text not in judged:
+            judged[text] = _sharding_fault(text) if text else ""
+        if judged[text]:
+            yield SHARDING, f"of '{path}': {judged[text]}"
+    for key in document:
+        if _decoded_key(key) is None:
+            yield SHARDING, f"an entry is called '{key}', which is no name of a leaf"
+
+
+def _sharding_fault(text: str) -> str:
+    """Why Orbax could not make a sharding of the text; '' if it can, where the devices are there."""
+    try:
+        found = decode_json(text)
+    except msgspec.DecodeError as error:
+        return f"not JSON: {error}"
+    kind = found.get("sharding_type") if isinstance(found, dict) else None
+    if kind == "SingleDeviceSharding":
+        device = found.get("device_str")
+        if not isinstance(device, str):
+            return "it names no device (`device_str`)"
+        platform = re.split(r"[:\d]", device, maxsplit=1)[0]
+        plain = re.sub(r"\d+", "0", device)
+        is_alike = platform in _PLATFORMS or resembled(platform, _PLATFORMS) is not None
+        is_alike |= (
+            resembled(plain, {name if name.endswith("_") else f"{name}:0" for name in _PLATFORMS})
+            is not None
+        )
+        if is_alike and not _DEVICE.fullmatch(device):
+            return f"it names a device '{device}'"
+        return ""
+    if kind == "NamedSharding":
+        return _named_fault(found)
+    return f"its type is {kind!r}, which Orbax does not know"
+
+
+def _named_fault(found: dict[str, Any]) -> str:
+    shape, axes, spec = (found.get(k) for k in ("shape", "axis_names", "partition_spec"))
+    for name, value in (("shape", shape), ("axis_names", axes), ("partition_spec", spec)):
+        if not isinstance(value, list):
+            return f"it has no list `{name}`"
+    assert isinstance(shape, list)
+    assert isinstance(axes, list)
+    assert isinstance(spec, list)
+    if len(shape) != len(axes) or not all(isinstance(n, int) and n > 0 for n in shape):
+        return f"a mesh of shape {shape} has no axes {axes}"
+    used = [name for part in spec for name in (part if isinstance(part, list) else [part])]
+    for name in used:
+        if name is not None and name not in axes:
+            return f"it shards over '{name}', and the mesh has {axes}"
+    types = found.get("axis_types")
+    is_list = isinstance(types, list) and len(types) == len(axes)
+    if types is not None and not (is_list and all(str(one) in _AXIS_TYPES for one in types)):
+        return f"the types of its axes are {types}"
+    for name in found:
+        known = resembled(name, {"axis_types", "device_mesh", "memory_kind"})
+        if known is not None:
+            return f"it has a field '{name}': '{known}', damaged"
+    mesh = found.get("device_mesh")
+    if mesh is None:
+        return ""
+    count = math.prod(shape)
+    ids = list(_device_ids(mesh.get("mesh") if isinstance(mesh, dict) else None))
+    if len(ids) != count or len(set(ids)) != count:
+        return f"its mesh of shape {shape} has the devices {ids}"
+    return ""
+
+
+def _device_ids(mesh: Any) -> Iterator[Any]:
+    if isinstance(mesh, list):
+        for part in mesh:
+            yield from _device_ids(part)
+    elif isinstance(mesh, dict) and isinstance(mesh.get("id"), int):
+        yield mesh["id"]
+
+
+def _decoded_key(key: str) -> str | None:
+    """The stored name of a key of ``_sharding``; None if it is none."""
+    try:
+        name = base64.b64decode(key, altchars=b"-_", validate=True).decode()
+    except ValueError:
+        return None
+    return name if sharding_key(name) == key else None

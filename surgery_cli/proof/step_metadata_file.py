@@ -1,0 +1,60 @@
+"""``_CHECKPOINT_METADATA`` of a step held against what Orbax writes there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from surgery_cli.proof.damaged_text import json_object, resembled
+from surgery_cli.store import filesystem
+
+# orbax-checkpoint: the fields that releases up to 0.12 write of a step.
+_STEP_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "item_handlers": (dict, str),
+    "metrics": (dict,),
+    "performance_metrics": (dict,),
+    "init_timestamp_nsecs": (int,),
+    "commit_timestamp_nsecs": (int,),
+    "custom_metadata": (dict,),
+}
+_MODULES: Final = ("array", "composite", "json", "proto", "pytree", "random_key", "standard")
+_CLASSES: Final = ("Array", "Composite", "Json", "Proto", "PyTree", "Standard")
+_HANDLER_WORDS: Final = frozenset(
+    [
+        *("orbax", "checkpoint", "_src", "handlers", "experimental", "v1"),
+        *("pytree_handler", "json_handler", "PyTreeHandler", "JsonHandler"),
+        *("JaxRandomKeyCheckpointHandler", "NumpyRandomKeyCheckpointHandler"),
+        *(f"{name}_checkpoint_handler" for name in _MODULES),
+        *(f"{name}CheckpointHandler" for name in _CLASSES),
+    ]
+)
+
+
+def step_faults(place: Path) -> Iterator[tuple[str, str]]:
+    """``_CHECKPOINT_METADATA``: the types that Orbax asks for, and names that can be known."""
+    file = "_CHECKPOINT_METADATA"
+    document, fault = json_object(place / file)
+    if fault:
+        yield file, fault
+    if document is None:
+        return
+    for name, value in document.items():
+        known = resembled(name, _STEP_TYPES)
+        if known is not None:
+            yield file, f"a field is called '{name}': '{known}', damaged"
+        elif value is not None and not isinstance(value, _STEP_TYPES.get(name, (object,))):
+            yield file, f"'{name}' is {value!r}"
+    handlers = document.get("item_handlers")
+    named = handlers if isinstance(handlers, dict) else {"": handlers}
+    folders = {entry.name for entry in filesystem.entries(place) if entry.is_folder}
+    for item, handler in named.items():
+        unrecorded = resembled(item, folders - named.keys())
+        if item and item not in folders and unrecorded is not None:
+            yield file, f"it has an item '{item}', and what is there is called '{unrecorded}'"
+        if handler is not None and re.search(r"[^A-Za-z0-9_.]", str(handler)):
+            yield file, f"the handler '{handler}' is no name"
+        for word in str(handler).split("."):
+            if (known := resembled(word, _HANDLER_WORDS)) is not None:
+                yield file, f"the handler '{handler}' is no known one: '{known}', damaged"
