@@ -41,8 +41,8 @@ class Linker:
         self.mode = mode
         self.boundary = boundary
         self.carried = Carried()
-        self._without_reflinks: set[tuple[int, int]] = set()
-        """Filesystems, as source and target, that were asked for a reflink and have none."""
+        self._without_reflinks: set[int] = set()
+        """Filesystems of sources that were asked for a reflink into the new checkpoint and have none."""
 
     def carry(self, source: Path, target: Path) -> None:
         """Make immutable ``source`` appear as ``target``, sharing its bytes if that is possible and allowed.
@@ -55,7 +55,8 @@ class Linker:
         status = filesystem.status(source)
         if not S_ISREG(status.st_mode):
             refuse_special(source)
-        for way in self._ways():
+        is_near = filesystem.system_of(source) is filesystem.system_of(target)
+        for way in self._ways() if is_near else ():
             if way == "reflink" and self._reflink(source, target, status.st_dev):
                 self.carried.linked_bytes += status.st_size
                 return
@@ -97,9 +98,8 @@ class Linker:
         }[self.mode]
 
     def _reflink(self, source: Path, target: Path, device: int) -> bool:
-        """Try a reflink, once for each pair of filesystems: most have none, and a store may be 100,000 files."""
-        filesystems = device, filesystem.status(target.parent).st_dev
-        if filesystems in self._without_reflinks:
+        """Try a reflink, once for each filesystem: most have none, and a store may be 100,000 files."""
+        if device in self._without_reflinks:
             return False
         try:
             filesystem.system_of(source).clone(source, target)
@@ -108,7 +108,7 @@ class Linker:
                 raise
             filesystem.delete(target)
             if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY):
-                self._without_reflinks.add(filesystems)
+                self._without_reflinks.add(device)
             return False
         return True
 

@@ -33,20 +33,26 @@ class PerLeafWriter:
         self._context = new_context()
         self._opened: dict[str, Any] = {}
         self._lock = threading.Lock()
+        self._folder = target
+        """The last folder that was made."""
 
     def place(self, plan: ItemPlan) -> None:
         for leaf in plan.of(Way.KEEP, Way.MOVE, Way.GRAFT):
             source = leaf.origin_store.directory / leaf.origin_array.name
             for key in leaf.origin_array.keys:
-                target = self.target / leaf.name / key
-                filesystem.make_folders(target.parent)
-                self.linker.carry(source / key, target)
+                self.linker.carry(source / key, self._place_of(leaf, key))
         for leaf in plan.of(Way.RAW):
             for key, value in leaf.origin_store.stored_values(leaf.origin_array.name).items():
-                target = self.target / leaf.name / key
-                filesystem.make_folders(target.parent)
-                filesystem.write(target, pieces(value))
+                filesystem.write(self._place_of(leaf, key), pieces(value))
                 self.raw_bytes += len(value)
+
+    def _place_of(self, leaf: PlannedLeaf, key: str) -> Path:
+        """Where a new file goes; its folder is there."""
+        target = self.target / leaf.name / key
+        if target.parent != self._folder:
+            filesystem.make_folders(target.parent)
+            self._folder = target.parent
+        return target
 
     @contextmanager
     def batch(self) -> Iterator[PerLeafWriter]:
