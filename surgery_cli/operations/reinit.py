@@ -20,8 +20,9 @@ from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 
 _LARGEST_WINDOW = 11
-_NEEDS = worded("a stack of layers needs {batch_axis: 0}, attention heads {in_axis} and {out_axis}")
 """The side of a convolution window, up to which two equal axes in front are taken for one."""
+
+_NEEDS = worded("a stack of layers needs {batch_axis: 0}, attention heads {in_axis} and {out_axis}")
 
 Axes = int | tuple[int, ...]
 
