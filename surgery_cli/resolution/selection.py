@@ -105,6 +105,13 @@ def no_match(
 
     ``nodes`` are those above the leaves; ``more`` is added to the advice where no path is near.
     """
+    if pattern.text.strip("/") == ".":
+        return Problem(
+            "'.' matches nothing",
+            why="it is how the root prints, and no key is called so",
+            fix="write `**`, which names every leaf, also of a checkpoint that is one array",
+            field=field,
+        )
     texts = {text: path for path, text in printed.items()}
     for node in filter(None, nodes):
         texts.setdefault(str(node), node)

@@ -110,3 +110,15 @@ def test_nothing_is_put_beside_a_bare_array(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="no place for others beside it"):
         surgery.apply(str(tmp_path / "x"), str(tmp_path / "y"), plan_of([Copy(at="**", to="a")]))
     assert not (tmp_path / "y").exists()
+
+
+def test_the_root_as_it_prints_is_answered_with_the_pattern_that_names_it(tmp_path: Path) -> None:
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "x", VALUES)
+    for look in (
+        lambda: surgery.inspect(str(tmp_path / "x"), ["."]),
+        lambda: surgery.plan(str(tmp_path / "x"), plan_of([Rescale(at=".", by=2.0)])),
+    ):
+        with pytest.raises(PlanError, match="root prints") as caught:
+            look()
+        assert "`**`" in caught.value.problems[0].fix
