@@ -392,3 +392,20 @@ def test_a_norm_of_zero_is_refused_by_the_params_name_where_twins_follow_it(surg
     assert result.code == 1
     assert f"'{HEAD}' cannot be normalized" in result.err
     assert "'opt_state" not in result.err
+
+
+def test_a_kind_that_is_used_for_several_states_is_said_even_quietly_as_it_is_typed(
+    surgery, tmp_path
+):
+    labels = {"body": "slow", "head": "fast"}
+    parts = optax.multi_transform({"slow": optax.adam(0.1), "fast": optax.adam(0.2)}, labels)
+    source = save(tmp_path / "parts", after_training(parts))
+
+    found = surgery(
+        "rescale", source, tmp_path / "new", "params", "--by", "2", "--optimizer-kind", "adam", "-q"
+    )
+
+    assert found.code == 0
+    assert "`--optimizer-kind adam` is used for 'opt_state/inner_states/fast" in found.err
+    recorded = (tmp_path / "new" / "surgery.json").read_text()
+    assert "`optimizer_kind: adam` is used for 'opt_state/inner_states/fast" in recorded

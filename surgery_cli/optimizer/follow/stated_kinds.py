@@ -6,6 +6,7 @@ from typing import Final
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import FieldName
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
 
@@ -23,5 +24,5 @@ def stated_kind_notes(draft: Draft) -> list[Note]:
     notes: list[Note] = []
     for name, nodes in states.items():
         kind = Consequence if len(nodes) > 1 else Remark
-        notes.append(kind(f"`optimizer_kind: {name}` is used for {quoted(nodes)}"))
+        notes.append(kind(FieldName("optimizer_kind", name), f" is used for {quoted(nodes)}"))
     return notes
