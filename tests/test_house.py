@@ -92,7 +92,6 @@ KNOWN_LONG = {
     "surgery_cli.plan.reading",
     "surgery_cli.resolution.selection",
     "surgery_cli.script.user_code",
-    "surgery_cli.store.files.array_file",
     "surgery_cli.surgery.apply.apply",
     "surgery_cli.surgery.byte_checks",
     "surgery_cli.surgery.diff.diff",

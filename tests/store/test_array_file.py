@@ -6,6 +6,7 @@ import pickle
 import shutil
 import struct
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import ml_dtypes
@@ -216,3 +217,24 @@ def test_cut_and_flipped_bytes_give_a_checkpoint_error_or_arrays(
     except CheckpointError:
         return
     assert file.tree.bytes <= 1000 * len(content)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_a_flipped_bit_that_numpy_refuses_is_refused_in_whole_and_in_parts(
+    save: Callable[..., None], tmp_path: Path
+) -> None:
+    save(tmp_path / "a.npz", k=np.random.default_rng(0).standard_normal((64, 512), np.float32))
+    whole = (tmp_path / "a.npz").read_bytes()
+    refused = 0
+    for at in range(200, len(whole), len(whole) // 24):
+        flipped = bytearray(whole)
+        flipped[at] ^= 0x40
+        (tmp_path / "b.npz").write_bytes(flipped)
+        try:
+            np.load(tmp_path / "b.npz")["k"]
+        except Exception:  # noqa: BLE001 - NumPy raises a dozen kinds
+            refused += 1
+            for window in (None, (slice(0, 1), slice(0, 512))):
+                with pytest.raises(CheckpointError):
+                    ArrayFile(str(tmp_path / "b.npz")).read(LeafPath(("k",)), window)
+    assert refused > 12
