@@ -3,7 +3,9 @@
 import pytest
 
 from surgery_cli.draft.effect import Keeps, Takes
-from surgery_cli.draft.recipe import DraftItems, LeafRef, Operand
+from surgery_cli.draft.expression import LeafRef, Stored
+from surgery_cli.draft.kernels.scale import Multiply, Scale
+from surgery_cli.draft.recipe import DraftItems
 from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.copy import Copy
@@ -28,8 +30,8 @@ class Halve(LeafOperation, tag="halve"):
 
     effect = Keeps()
 
-    def compute(self, block, kit, at):
-        return block / 2
+    def kernel(self, path, spec, scene):
+        return Scale(0.5)
 
 
 class Everything(LeafOperation, tag="everything"):
@@ -41,6 +43,9 @@ class Everything(LeafOperation, tag="everything"):
     def output(self, spec):
         return spec
 
+    def kernel(self, path, spec, scene):
+        return Scale(1.0)
+
 
 class Graft(LeafOperation, tag="graft"):
     """Takes the leaf of the same path from a donor."""
@@ -48,9 +53,12 @@ class Graft(LeafOperation, tag="graft"):
     effect = Takes()
     donor: str
 
-    def operands(self, path, spec, scene):
+    def kernel(self, path, spec, scene):
+        return Multiply()
+
+    def inputs(self, path, recipe, scene):
         name, _ = scene.open(self.donor)
-        return (Operand("donor", LeafRef(name, path), spec),)
+        return (Stored(LeafRef(name, path), recipe.spec),)
 
 
 class Reseed(LeafOperation, tag="reseed"):
@@ -102,7 +110,8 @@ def test_edits_fold_from_left_to_right():
     recipe = draft.leaves[LeafPath(("c",))]
     assert printed(draft) == ["b", "c"]
     assert recipe.home == LeafRef("", LeafPath(("a",)))
-    assert [(step.operation.name, str(step.path)) for step in recipe.steps] == [("halve", "b")]
+    assert [edit.name for edit in recipe.edits] == ["halve"]
+    assert str(recipe.recipe.path) == "b"
 
 
 @pytest.mark.parametrize(
@@ -330,8 +339,7 @@ def test_a_donor_is_opened_once_by_name_or_path():
     )
     assert donors.opened == ["big", "other"]
     assert draft.fingerprints == {"": "hand-built", "donor": "1", "other": "2"}
-    operands = [step.operands[0].ref.source for step in draft.leaves[("a",)].steps]
-    assert operands == ["donor", "donor", "other"]
+    assert draft.leaves[("a",)].recipe.inputs[0].ref.source == "other"
 
 
 def test_a_source_that_no_edit_uses_may_stand_in_the_plan():

@@ -9,7 +9,7 @@ import numpy as np
 
 from surgery_cli.compute import random
 from surgery_cli.compute.numpy_dtypes import numpy_dtype
-from surgery_cli.operations.base import Place
+from surgery_cli.draft.kernel import Place
 from surgery_cli.tree.dtypes import is_complex, is_floating, item_bytes
 from surgery_cli.tree.specs import LeafSpec
 

@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from surgery_cli.compute import random
 from surgery_cli.compute.devices import partition_for
 from surgery_cli.compute.host import is_narrow, rounded, widest
-from surgery_cli.operations.base import Place
+from surgery_cli.draft.kernel import Place
 from surgery_cli.tree.specs import LeafSpec
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from surgery_cli.draft.kernel import Kit
 from surgery_cli.errors import SurgeryError
-from surgery_cli.operations.base import Kit
 
 
 def open_kit(device: str = "host", mesh: str | None = None) -> Kit:

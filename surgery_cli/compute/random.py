@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from surgery_cli.operations.base import Place
+from surgery_cli.draft.kernel import Place
 from surgery_cli.tree.paths import LeafPath
 
 Words = npt.NDArray[np.uint64]
@@ -57,7 +57,7 @@ def draw(distribution: str, seed: int, at: Place, **bounds: float) -> Floats:
     key = key_of(seed, at.path)
     drawn = [
         _SAMPLERS[distribution](_bits(elements, key), **bounds)
-        for elements in _pieces(at.before.shape, at.start, at.shape)
+        for elements in _pieces(at.output.shape, at.start, at.shape)
     ]
     flat = np.concatenate(drawn) if drawn else np.zeros(0)
     return flat.reshape(at.shape)
@@ -71,7 +71,7 @@ def orthogonal(seed: int, at: Place, column_axis: int, *, is_delta: bool) -> Flo
 
     Source: jax.nn.initializers.orthogonal and delta_orthogonal.
     """
-    whole = at.after.shape
+    whole = at.output.shape
     shape = whole[-2:] if is_delta else whole
     columns = shape[column_axis]
     matrix = _orthonormal(key_of(seed, at.path), math.prod(shape) // columns, columns)

@@ -10,15 +10,23 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from surgery_cli.draft.expression import Recipe
+from surgery_cli.draft.kernel import Arrangement
+
 
 class Keeps(msgspec.Struct, frozen=True):
     """The values stay what they were, but for rounding: another dtype."""
 
 
 class Scales(msgspec.Struct, frozen=True):
-    """The values are multiplied: ``by`` a number, or (None) by an array, or by what is measured of the leaf."""
+    """The values are multiplied: ``by`` a number, or an array, or what is measured of the leaf.
 
-    by: float | None = None
+    None where it is an array of which nothing is said: of an edit as a whole, whose leaves have each their own.
+    ``is_positive``: no factor of the array is 0 or below.
+    """
+
+    by: float | Recipe | None = None
+    is_positive: bool = False
 
 
 class Sets(msgspec.Struct, frozen=True):
@@ -45,22 +53,13 @@ class Shifts(msgspec.Struct, frozen=True):
     """The values change by something else than a factor: no gradient follows from that."""
 
 
-Effect: TypeAlias = Keeps | Scales | Sets | Draws | Takes | Means | Shifts
+class Rearranges(msgspec.Struct, frozen=True):
+    """Elements change their places, and the leaf perhaps its shape, by ``map``."""
 
-_DEFAULT_POLICIES: Final[dict[type, str]] = {
-    Keeps: "keep",
-    Scales: "transform",
-    Sets: "warm",
-    Draws: "warm",
-    Takes: "warm",
-    Means: "warm",
-    Shifts: "keep",
-}
+    map: Arrangement
 
 
-def default_policy(effect: Effect) -> str:
-    """What happens to slots if nobody says: ``transform`` for factors, ``warm`` for new values."""
-    return _DEFAULT_POLICIES[type(effect)]
+Effect: TypeAlias = Keeps | Scales | Sets | Draws | Takes | Means | Shifts | Rearranges
 
 
 def name_of(effect: Effect) -> str:
@@ -85,7 +84,7 @@ def is_new(effect: Effect) -> bool:
 
 def keeps_size(effect: Effect) -> bool:
     """True if the values stay about as large as they were."""
-    return isinstance(effect, Keeps | Means)
+    return isinstance(effect, Keeps | Means | Rearranges)
 
 
 def may_be_negative(effect: Effect) -> bool:
@@ -110,7 +109,7 @@ def constant_after(effect: Effect, before: float | None) -> float | None:
     match effect:
         case Sets(to=number):
             return number
-        case Keeps():
+        case Keeps() | Rearranges():
             return before
         case Scales(by=float() | int() as factor) if before is not None or factor == 0:
             return factor * (before or 0)

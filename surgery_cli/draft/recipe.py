@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from surgery_cli.draft.digest import draft_digest
+from surgery_cli.draft.effect import Effect
+from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, stored_in, with_spec
+from surgery_cli.draft.kernel import Nothing
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.words.notes import Note
 
 if TYPE_CHECKING:
-    from surgery_cli.operations.base import LeafOperation
     from surgery_cli.optimizer.assumptions import Assumption
     from surgery_cli.optimizer.slots import Clock, Slot
 
@@ -22,62 +25,15 @@ SOURCE = ""
 """The name of the checkpoint that is being edited, among the sources of a draft."""
 
 
-class LeafRef(msgspec.Struct, frozen=True, gc=False):
-    """A stored leaf: the name of a source (``SOURCE``, a donor, an array file) and the path in it."""
+class Edited(msgspec.Struct, frozen=True, gc=False):
+    """One edit of a leaf: the word for it in documents, and what it did.
 
-    source: str
-    path: LeafPath
-
-
-class Operand(msgspec.Struct, frozen=True):
-    """A stored array that an operation reads beside the leaf, to which it broadcasts; by the operation's own name."""
-
-    name: str
-    ref: LeafRef
-    spec: LeafSpec
-
-
-class Step(msgspec.Struct, frozen=True):
-    """One operation on one leaf.
-
-    ``path`` is where the leaf stood when the operation was applied; random values depend on it, so that a later
-    rename does not change them. ``before`` is the leaf's spec at that moment, ``after`` the one it leaves.
-    ``measured_from``: the measurement pass runs over this recipe's values instead of the leaf's own (a twin that
-    follows its param's norm).
+    ``is_named``: a pattern of the edit names the leaf; else it followed an edit of its param.
     """
 
-    operation: LeafOperation
-    path: LeafPath
-    before: LeafSpec
-    after: LeafSpec
-    operands: tuple[Operand, ...] = ()
-    measured_from: Recipe | None = None
-
-
-class Recipe(msgspec.Struct, frozen=True, gc=False):
-    """What values are made of: a stored leaf (or nothing), then steps in order. ``spec`` is what comes of it."""
-
-    origin: LeafRef | None
-    spec: LeafSpec
-    steps: tuple[Step, ...] = ()
-
-    @property
-    def sources(self) -> set[str]:
-        """The names of all sources that the values come from."""
-        found = {operand.ref.source for step in self.steps for operand in step.operands}
-        for step in self.steps:
-            if step.measured_from is not None:
-                found |= step.measured_from.sources
-        return found | {self.origin.source} if self.origin else found
-
-    @property
-    def is_by_reference(self) -> bool:
-        """True if the stored bytes can be taken as they are."""
-        return self.origin is not None and not self.steps
-
-    def then(self, step: Step) -> Recipe:
-        """This recipe with one more step."""
-        return Recipe(self.origin, step.after, (*self.steps, step))
+    name: str
+    effect: Effect
+    is_named: bool = True
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):
@@ -85,22 +41,23 @@ class Output(msgspec.Struct, frozen=True, gc=False):
 
     ``home`` is that leaf, where it stood; None for a leaf without any. What becomes of slots and clocks goes by it, and
     it is what documents say that the leaf comes from, though its values may come from elsewhere (a fill, a donor's).
-    ``policy`` says how a twin in the optimizer state came to its recipe.
+    ``policy`` says how a twin in the optimizer state came to its recipe, ``edits`` what was done, in order.
     """
 
     recipe: Recipe
     home: LeafRef | None
     policy: str = ""
+    edits: tuple[Edited, ...] = ()
 
     @classmethod
     def of(cls, ref: LeafRef, spec: LeafSpec, policy: str = "") -> Output:
         """A stored leaf as it is."""
-        return cls(Recipe(ref, spec), ref, policy)
+        return cls(Stored(ref, spec), ref, policy)
 
     @classmethod
     def empty(cls, spec: LeafSpec) -> Output:
         """A container without leaves, made of nothing."""
-        return cls(Recipe(None, spec), None)
+        return cls(Made(Nothing(), (), spec, LeafPath()), None)
 
     @property
     def spec(self) -> LeafSpec:
@@ -108,27 +65,22 @@ class Output(msgspec.Struct, frozen=True, gc=False):
         return self.recipe.spec
 
     @property
-    def steps(self) -> tuple[Step, ...]:
-        return self.recipe.steps
-
-    @property
     def sources(self) -> set[str]:
         """The names of all sources that the values come from."""
-        return self.recipe.sources
+        return {part.ref.source for part in stored_in(self.recipe)}
 
     @property
     def is_by_reference(self) -> bool:
         """True if the stored bytes can be taken as they are."""
-        return self.recipe.is_by_reference
+        return isinstance(self.recipe, Stored)
 
-    def then(self, step: Step, *, policy: str = "") -> Output:
-        """This leaf with one more step."""
-        return Output(self.recipe.then(step), self.home, policy or self.policy)
+    def then(self, recipe: Recipe, *edits: Edited, policy: str = "") -> Output:
+        """This leaf after edits, which make it ``recipe``."""
+        return Output(recipe, self.home, policy or self.policy, (*self.edits, *edits))
 
     def with_spec(self, spec: LeafSpec) -> Output:
         """The same values as another kind of leaf."""
-        recipe = msgspec.structs.replace(self.recipe, spec=spec)
-        return msgspec.structs.replace(self, recipe=recipe)
+        return msgspec.structs.replace(self, recipe=with_spec(self.recipe, spec))
 
 
 class EditOutcome(msgspec.Struct, frozen=True):
@@ -309,21 +261,11 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         The first 16 digits depend on the fingerprints and the names of donors alone, so that a changed source can be
         told from a changed plan; see ``DigestPart``.
         """
-        from hashlib import sha256  # loads OpenSSL: not to print help
-
-        record = sha256()
-        used = {SOURCE}
         changed = set(self.changed)
-        for path, output in self.leaves.items():
-            if path not in changed:
-                record.update(_canonical([path, 0]))
-                continue
-            used |= output.sources
-            record.update(_canonical([path, _Flat.of(output)]))
-        donors = {name: self.fingerprints.get(name, "") for name in sorted(used - {SOURCE})}
-        record.update(_canonical([self.fingerprints.get(SOURCE, ""), donors]))
-        head = digest_head(self.fingerprints.get(SOURCE, ""), donors)
-        return f"sha256:{head}{record.hexdigest()[len(head) :]}"
+        used = {name for path in changed for name in self.leaves[path].sources} - {SOURCE}
+        recipes = {p: out.recipe if p in changed else None for p, out in self.leaves.items()}
+        donors = {name: self.fingerprints.get(name, "") for name in sorted(used)}
+        return draft_digest(recipes, self.fingerprints.get(SOURCE, ""), donors)
 
 
 _DERIVED_FROM: Final = {
@@ -333,41 +275,6 @@ _DERIVED_FROM: Final = {
     "removed": ("leaves", "items", "source_tree"),
 }
 """From which fields of a draft its cached properties follow, but for ``texts`` and the digest."""
-
-
-class DigestPart(NamedTuple):
-    """Which of a draft's digits depend on what."""
-
-    source: slice = slice(7, 15)
-    donor_names: slice = slice(15, 19)
-    donors: slice = slice(19, 23)
-
-
-def digest_head(source: str, donors: Mapping[str, str]) -> str:
-    """The first digits of a draft's digest, behind `sha256:`; see ``DigestPart``. Fingerprints, of donors by name."""
-    from hashlib import sha256
-
-    parts = zip(DigestPart(), (source, list(donors), list(donors.values())), strict=True)
-    hashed = ((part, sha256(_canonical(value)).hexdigest()) for part, value in parts)
-    return "".join(text[: part.stop - part.start] for part, text in hashed)
-
-
-class _Flat(msgspec.Struct):
-    """What of an output counts for the digest."""
-
-    origin: LeafRef | None
-    spec: LeafSpec
-    steps: tuple[Step, ...]
-    policy: str
-
-    @classmethod
-    def of(cls, output: Output) -> _Flat:
-        recipe = output.recipe
-        return cls(recipe.origin, recipe.spec, recipe.steps, output.policy)
-
-
-def _canonical(value: Any) -> bytes:
-    return msgspec.json.encode(value, order="deterministic") + b"\n"
 
 
 def is_numeric(spec: LeafSpec) -> bool:

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.digests import Digester, LeafDigest, digest_of_text
-from surgery_cli.engine.grid import Window, relative, windows
-from surgery_cli.engine.reading import CountedSource, reading_bytes
+from surgery_cli.engine.forecast import reading_bytes
+from surgery_cli.engine.grid import relative, windows
+from surgery_cli.engine.reading import CountedSource
 from surgery_cli.errors import CheckpointError
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec

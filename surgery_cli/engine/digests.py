@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from surgery_cli.engine.grid import Window, block_shape, windows
+from surgery_cli.draft.kernel import Window
+from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.reading import Readable, read_values
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec

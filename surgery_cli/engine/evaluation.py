@@ -1,36 +1,35 @@
-"""Recipe to values: reads what a leaf is made of, block by block, and applies its steps."""
+"""Recipes to values: what a leaf is made of is read and computed block by block; equal parts once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from surgery_cli.draft.recipe import LeafRef, Recipe, Step
-from surgery_cli.engine import operands
-from surgery_cli.engine.grid import (
+from surgery_cli.draft.expression import Made, Recipe, Stored, parts
+from surgery_cli.draft.kernel import (
+    Arrangement,
+    Kit,
+    Measurement,
+    Place,
     Window,
-    block_shape,
-    kept_bytes,
-    relative,
-    window_shape,
-    windows,
+    broadcast_window,
 )
-from surgery_cli.engine.operands import BlockOperands
+from surgery_cli.engine.grid import relative, window_shape, windows
+from surgery_cli.engine.measurements import Measurements, joined, measured_parts
 from surgery_cli.engine.reading import Readable, Values, read_values
-from surgery_cli.operations.base import Cut, Kit, Place
-from surgery_cli.tree.dtypes import item_bytes
-from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
-TEMPORARY_BYTES = 48
-"""Temporaries of an operation, per element, where it computes a block at once: float64 and its like."""
+MOST_KEPT = 3
+"""So many stored leaves stand in memory together while a block is computed tile by tile. More of them (an average of
+many checkpoints) are read one after the other for the whole block, whose sum then costs more memory than they would."""
 
 
 class Evaluation:
-    """One recipe being computed, block by block. Blocks may be asked for from threads, once ``measured`` is full.
+    """One recipe being computed, block by block. Blocks may be asked for from threads, once all is measured.
 
     Raises (all methods that read):
         ValueRefusal: the values show that an edit must not be done.
@@ -38,110 +37,121 @@ class Evaluation:
     """
 
     def __init__(
-        self, recipe: Recipe, sources: Mapping[str, Readable], kit: Kit, block: tuple[int, ...]
+        self,
+        recipe: Recipe,
+        sources: Mapping[str, Readable],
+        kit: Kit,
+        block: tuple[int, ...],
+        measurements: Measurements | None = None,
     ) -> None:
         self.recipe = recipe
         self.block_shape = recipe.spec.shape if is_whole(recipe) else block
         self.windows: list[Window] = list(windows(recipe.spec.shape, self.block_shape))
         """The blocks of the leaf, in C order."""
-        self.measured: dict[int, Any] = {}
-        """What the measurement of a step gave, by the step's number."""
+        self.measured = measured_parts(recipe)
+        self._measurements = measurements or Measurements()
         self._sources = sources
         self._kit = kit
-        self._others: dict[int, Evaluation] = {}
-        self._only_block: Values | None = None
-
-    @property
-    def measuring(self) -> list[int]:
-        """The numbers of the steps that measure, in the order in which they have to."""
-        return [n for n, step in enumerate(self.recipe.steps) if step.operation.measures]
-
-    def measure(self) -> None:
-        """Take every measurement, one block after the other."""
-        for number in self.measuring:
-            shares = [self.share(number, window) for window in self.windows_of(number)]
-            self.conclude(number, shares)
-
-    def windows_of(self, number: int) -> list[Window]:
-        """The blocks over which a step is measured: the leaf's own, or those of the param that it follows."""
-        other = self._other(number)
-        if self.recipe.steps[number].operation.cut is Cut.WHOLE:
-            return [tuple(slice(0, n) for n in self._measured_spec(number).shape)]
-        return self.windows if other is None else other.windows
-
-    def share(self, number: int, window: Window) -> Values:
-        """What one block adds to the measurement of a step."""
-        step = self.recipe.steps[number]
-        spec = self._measured_spec(number)
-        other = self._other(number)
-        values = self._after(number, window) if other is None else other.block(window)
-        shares = []
-        reading = BlockOperands(step, self._sources, window)
-        for tile in self._tiles(window, is_whole=step.operation.cut is Cut.WHOLE):
-            place = self._place(number, tile, reading)._replace(before=spec, after=spec)
-            block = self._kit.put(values[relative(tile, window)], spec)
-            shares.append((tile, self._kit.fetch(step.operation.measure(block, self._kit, place))))
-        return _joined(step, shares, window)
-
-    def conclude(self, number: int, shares: Sequence[Values]) -> None:
-        """Join the shares of ``windows_of``, in their order, and let the operation look at the whole."""
-        step = self.recipe.steps[number]
-        shape = self._measured_spec(number).shape
-        whole = tuple(slice(0, n) for n in shape)
-        parts = list(zip(self.windows_of(number), shares, strict=True))
-        self.measured[number] = step.operation.finish(
-            _joined(step, parts, whole), _measured_path(step)
-        )
+        self._needed_again = needed_again(recipe)
+        self._held: _Held | None = _Held() if len(self.windows) == 1 else None
+        """What was read for the only block, of stored leaves that are needed again."""
 
     def block(self, window: Window) -> Values:
-        """The values of one block, in the output's dtype, C-contiguous."""
-        values = self._after(len(self.recipe.steps), window)
-        if len(self.windows) == 1:
-            self._only_block = None
+        """The values of one block, in the output's dtype, C-contiguous; what is missing is measured first."""
+        for part in self.measured:
+            self._measurements.take(part, self, self.share)
+        values = self._values(self.recipe, window, self._held or _Held())
+        if self._held is not None:
+            self._held = _Held()
         return np.ascontiguousarray(values).reshape(window_shape(window))
 
-    def _after(self, count: int, window: Window) -> Values:
-        """The values of a block after the first ``count`` steps.
+    def share(self, part: Made, window: Window) -> Values:
+        """What one block of the first input adds to a measurement."""
+        kernel, specs = part.kernel, tuple(one.spec for one in part.inputs)
+        assert isinstance(kernel, Measurement)
+        first, *others = part.inputs
+        is_all = window_shape(window) == first.spec.shape
+        held = self._held if self._held is not None and is_all else _Held()
+        values = self._values(first, window, held)
+        shares = []
+        for tile in self._tiles(window, is_whole=kernel.is_whole):
+            blocks = [self._kit.put(values[relative(tile, window)], specs[0])]
+            for other in others:
+                beside = self._part(other, broadcast_window(other.spec.shape, tile), _Held())
+                blocks.append(self._kit.put(beside, other.spec))
+            place = _place(part, specs, specs[0], tile)
+            shares.append((tile, self._kit.fetch(kernel.measure(blocks, self._kit, place))))
+        return joined(kernel, shares, window)
+
+    def _values(self, recipe: Recipe, window: Window, held: _Held) -> Values:
+        """A block of the values of an expression.
 
         They are computed tile by tile, so that temporaries stay small and in the processor's cache.
         """
-        steps = self.recipe.steps[:count]
-        first = max((i for i, s in enumerate(steps) if s.operation.ignores_leaf), default=0)
-        values = None
-        if not (steps and steps[first].operation.ignores_leaf):
-            assert self.recipe.origin is not None
-            values = self._origin(self.recipe.origin, window)
-            if not steps:
-                return values
-        chosen = {n: BlockOperands(steps[n], self._sources, window) for n in range(first, count)}
-        is_divisible = all(
-            step.before.shape == step.after.shape
-            and step.operation.cut is not Cut.WHOLE
-            and operands.are_kept(step)
-            for step in steps
-        )
-        tiles = list(self._tiles(window, is_whole=not is_divisible))
+        tiles = list(self._tiles(window, is_whole=not is_divisible(recipe)))
         if len(tiles) == 1:
-            return self._through(chosen, values, window)
+            values = self._part(recipe, window, held)
+            held.made.clear()
+            return values
+        for stored, read in reads(recipe, window):
+            if held.find(stored, read) is None:
+                held.stored[id(stored)] = (read, self._read(stored, read))
         out: Values | None = None
         for tile in tiles:
-            place = relative(tile, window)
-            done = self._through(chosen, None if values is None else values[place], tile)
+            done = self._part(recipe, tile, held)
+            held.made.clear()
             if out is None:
                 out = np.empty(window_shape(window), done.dtype)
-            out[place] = done
+            out[relative(tile, window)] = done
         assert out is not None
+        for part in held.stored.keys() - self._needed_again:
+            del held.stored[part]
         return out
 
-    def _through(
-        self, chosen: Mapping[int, BlockOperands], values: Values | None, window: Window
-    ) -> Values:
-        """Apply the chosen steps to a block or tile, with what each reads beside it."""
-        for number, reading in chosen.items():
-            step = self.recipe.steps[number]
-            given = None if values is None else self._kit.put(values, step.before)
-            place = self._place(number, window, reading)
-            values = self._kit.fetch(step.operation.compute(given, self._kit, place))
+    def _part(self, part: Recipe, window: Window, held: _Held) -> Values:
+        """A block of a part of the expression."""
+        if isinstance(part, Stored):
+            found = held.find(part, window)
+            if found is None:
+                found = self._read(part, window)
+                if id(part) in self._needed_again:
+                    held.stored[id(part)] = (window, found)
+            return found
+        if isinstance(part.kernel, Measurement):
+            return np.asarray(self._measurements.value(part)[window])
+        key = (id(part), *((one.start, one.stop) for one in window))
+        values = held.made.get(key)
+        if values is None:
+            arranged = isinstance(part.kernel, Arrangement)
+            values = (
+                self._arranged(part, window, held)
+                if arranged
+                else self._computed(part, window, held)
+            )
+            if id(part) in self._needed_again:
+                held.made[key] = values
+        return values
+
+    def _computed(self, part: Made, window: Window, held: _Held) -> Values:
+        kernel, specs = part.kernel, tuple(one.spec for one in part.inputs)
+        place = _place(part, specs, part.spec, window)
+        state = kernel.begin(self._kit, place)
+        for piece in kernel.pieces(window, specs, part.spec):
+            source = part.inputs[piece.input]
+            block = self._kit.put(self._part(source, piece.read, held), source.spec)
+            state = kernel.add(state, piece.input, block, self._kit, place)
+        values: Values = self._kit.fetch(kernel.result(state, self._kit, place))
+        return values
+
+    def _arranged(self, part: Made, window: Window, held: _Held) -> Values:
+        kernel, specs = part.kernel, tuple(one.spec for one in part.inputs)
+        assert isinstance(kernel, Arrangement)
+        values: Values | None = None
+        for piece in kernel.pieces(window, specs, part.spec):
+            moved = kernel.arrange(self._part(part.inputs[piece.input], piece.read, held), piece)
+            if values is None:
+                values = np.zeros(window_shape(window), moved.dtype)
+            values[relative(piece.write, window)] = moved
         assert values is not None
         return values
 
@@ -163,128 +173,109 @@ class Evaluation:
                 for w, p in zip(window, part, strict=True)
             )
 
-    def _place(self, number: int, window: Window, reading: BlockOperands) -> Place:
-        step = self.recipe.steps[number]
-        return Place(
-            path=step.path,
-            before=step.before,
-            after=step.after,
-            start=tuple(s.start for s in window),
-            shape=window_shape(window),
-            measured=self.measured.get(number),
-            operands=reading.of_tile(window),
-        )
+    def _read(self, part: Stored, window: Window) -> Values:
+        return read_values(self._sources[part.ref.source], part.ref.path, window)
 
-    def _other(self, number: int) -> Evaluation | None:
-        """The evaluation of the recipe that a step is measured from, its own measurements taken."""
-        param = self.recipe.steps[number].measured_from
-        if param is None:
+
+class _Held:
+    """Values of parts, as long as they are needed: of stored leaves a window each, of made ones whatever was asked."""
+
+    def __init__(self) -> None:
+        self.stored: dict[int, tuple[Window, Values]] = {}
+        self.made: dict[tuple[Any, ...], Values] = {}
+
+    def find(self, part: Stored, window: Window) -> Values | None:
+        """The window of a stored leaf, if all of it is held."""
+        held, values = self.stored.get(id(part), (None, None))
+        if held is None or values is None:
             return None
-        if number not in self._others:
-            shape = block_shape(param.spec, param.spec.write_shape)
-            other = Evaluation(param, self._sources, self._kit, shape)
-            other.measure()
-            self._others[number] = other
-        return self._others[number]
-
-    def _measured_spec(self, number: int) -> LeafSpec:
-        step = self.recipe.steps[number]
-        return step.before if step.measured_from is None else step.measured_from.spec
-
-    def _origin(self, ref: LeafRef, window: Window) -> Values:
-        """A block as stored; the only block of a leaf that is measured is kept until it is computed."""
-        if len(self.windows) > 1 or not self.measuring:
-            return self._read(ref, window)
-        if self._only_block is None:
-            self._only_block = self._read(ref, window)
-        return self._only_block
-
-    def _read(self, ref: LeafRef, window: Window) -> Values:
-        return read_values(self._sources[ref.source], ref.path, window)
-
-
-def _measured_path(step: Step) -> LeafPath:
-    """Where the values stand that are measured: the leaf itself, or the param that it follows."""
-    param = step.measured_from
-    if param is None:
-        return step.path
-    if param.steps:
-        return param.steps[-1].path
-    return param.origin.path if param.origin is not None else step.path
-
-
-def _joined(step: Step, shares: Sequence[tuple[Window, Values]], whole: Window) -> Values:
-    """The measurement of ``whole`` from those of its parts: [its shape, reduced axes of size 1]."""
-    if len(shares) == 1:
-        return shares[0][1]
-    join = getattr(np, step.operation.combine)
-    axes = step.operation.measured_axes(len(whole))
-    shape = tuple(1 if i in axes else n for i, n in enumerate(window_shape(whole)))
-    total = np.zeros(shape, shares[0][1].dtype)
-    for window, share in shares:
-        at = tuple(
-            slice(0, 1) if i in axes else slice(part.start - all_.start, part.stop - all_.start)
-            for i, (part, all_) in enumerate(zip(window, whole, strict=True))
+        if held == window:
+            return values
+        is_inside = all(
+            h.start <= w.start and w.stop <= h.stop for h, w in zip(held, window, strict=True)
         )
-        total[at] = join(total[at], share)
-    return total
+        return values[relative(window, held)] if is_inside else None
+
+
+def _place(part: Made, inputs: tuple[LeafSpec, ...], output: LeafSpec, window: Window) -> Place:
+    start = tuple(one.start for one in window)
+    return Place(part.path, inputs, output, start, window_shape(window))
+
+
+def needed_again(recipe: Recipe) -> frozenset[int]:
+    """The identities of the parts of which more than one other is made, and of what these are made of."""
+    if isinstance(recipe, Stored):
+        return frozenset()
+    every = parts(recipe)
+    uses = [id(one) for part in every if isinstance(part, Made) for one in part.inputs]
+    if len(uses) < len(every):  # no part has two uses
+        return frozenset()
+    again = {part for part, count in Counter(uses).items() if count > 1}
+    for part in reversed(every) if again else ():
+        if isinstance(part, Made) and id(part) in again:
+            again.update(id(one) for one in part.inputs)
+    return frozenset(again)
+
+
+def reads(recipe: Recipe, window: Window) -> list[tuple[Stored, Window]]:
+    """The windows of stored leaves that a block is made of, each once; what is measured of leaves is not among them."""
+    if isinstance(recipe, Stored):
+        return [(recipe, window)]
+    found: list[tuple[Stored, Window]] = []
+    seen: set[tuple[Any, ...]] = set()
+
+    def visit(part: Made, window: Window) -> None:
+        if isinstance(part.kernel, Measurement):
+            return
+        specs = [one.spec for one in part.inputs]
+        for piece in part.kernel.pieces(window, specs, part.spec):
+            one = part.inputs[piece.input]
+            key = (id(one), *((each.start, each.stop) for each in piece.read))
+            if key in seen:
+                continue
+            seen.add(key)
+            if isinstance(one, Stored):
+                found.append((one, piece.read))
+            else:
+                visit(one, piece.read)
+
+    visit(recipe, window)
+    return found
 
 
 def is_whole(recipe: Recipe) -> bool:
-    """True if a step needs the whole leaf in memory, or the values are no array."""
-    return any(step.operation.cut is Cut.WHOLE for step in recipe.steps) or (
-        recipe.spec.kind is LeafKind.STRING
+    """True if a part needs the whole leaf in memory, or the values are no array."""
+    return recipe.spec.kind is LeafKind.STRING or any(
+        isinstance(part, Made) and part.kernel.is_whole for part in parts(recipe)
     )
 
 
-def read_bytes(recipe: Recipe) -> int:
-    """Bytes of values that a recipe reads: once; where they are measured and more than a block, once more for that."""
-    if any(step.operation.ignores_leaf for step in recipe.steps) or recipe.origin is None:
-        own = 0
-    else:
-        own = (recipe.steps[0].before if recipe.steps else recipe.spec).bytes
-    stored = block_shape(recipe.spec, recipe.spec.write_shape)
-    block = recipe.spec.shape if is_whole(recipe) else stored
-    total = own
-    for step in recipe.steps:
-        total += operands.read_bytes(step, block)
-        if step.operation.measures and step.measured_from is not None:
-            total += read_bytes(step.measured_from)
-        elif step.operation.measures and block != recipe.spec.shape:
-            total += own
-    return total
+def moves_elements(recipe: Recipe) -> bool:
+    """True if elements stand elsewhere than in what they are made of."""
+    return any(isinstance(p, Made) and isinstance(p.kernel, Arrangement) for p in parts(recipe))
 
 
-def working_bytes(recipe: Recipe, block: tuple[int, ...], tile_elements: int | None) -> int:
-    """Bytes in memory while a block is made, the result not counted: as stored, as read, and what computing takes.
-
-    ``tile_elements`` is the kit's.
-    """
-    count = math.prod(block)
-    widths = [recipe.steps[0].before.dtype] if recipe.steps else [recipe.spec.dtype]
-    widths += [step.measured_from.spec.dtype for step in recipe.steps if step.measured_from]
-    read = count * max(map(item_bytes, widths))
-    origin = recipe.steps[0].before if recipe.steps else recipe.spec
-    is_read = recipe.origin is not None and len(origin.shape) == len(block)
-    kept = kept_bytes(origin, block) if is_read else 0
-    has_tiles = tile_elements is not None
-    beside = sum(operands.working_bytes(step, block, has_tiles=has_tiles) for step in recipe.steps)
-    if is_whole(recipe):  # what was stored has been decoded by the time that the whole is computed
-        given = 0 if any(step.operation.ignores_leaf for step in recipe.steps) else read
-        computing = max(map(_temporary_bytes, recipe.steps), default=0)
-        return kept + max(kept, given) + max(given, beside, computing)
-    # a sum over many operands is taken in tiles of its own
-    alone = [step for step in recipe.steps if operands.are_kept(step)]
-    tile = count
-    if len(alone) == len(recipe.steps) and tile_elements:
-        tile = min(count, tile_elements)
-    return kept + max(kept, read) + max(read, beside) + (tile * TEMPORARY_BYTES if alone else 0)
+def is_divisible(recipe: Recipe) -> bool:
+    """True if a block may be computed in tiles: all stored leaves that it is made of are kept meanwhile."""
+    if not isinstance(recipe, Made) or isinstance(recipe.kernel, Arrangement):
+        return False
+    every = list(computed_parts(recipe))
+    stored = [part for part in every if isinstance(part, Stored)]
+    return len(stored) <= MOST_KEPT and not any(
+        isinstance(part, Made) and part.kernel.is_whole for part in every
+    )
 
 
-def _temporary_bytes(step: Step) -> int:
-    """What a step takes that computes a whole leaf at once: as its operation knows, else as any might."""
-    param = step.measured_from
-    leaf = step.before if param is None else param.spec
-    known = step.operation.temporary_bytes(leaf) if step.operation.cut is Cut.WHOLE else None
-    held = 0 if param is None else leaf.bytes
-    return held + (leaf.size * TEMPORARY_BYTES if known is None else known)
+def computed_parts(recipe: Recipe) -> list[Recipe]:
+    """The parts that are computed for every block: all but those that are measured, and what these are measured of."""
+    found: dict[int, Recipe] = {}
+
+    def visit(part: Recipe) -> None:
+        if id(part) in found or (isinstance(part, Made) and isinstance(part.kernel, Measurement)):
+            return
+        found[id(part)] = part
+        for one in part.inputs if isinstance(part, Made) else ():
+            visit(one)
+
+    visit(recipe)
+    return list(found.values())

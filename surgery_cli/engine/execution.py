@@ -11,27 +11,26 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from surgery_cli.draft.expression import Made, Recipe
+from surgery_cli.draft.kernel import Kit, Window
 from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.engine.budget import WORKERS, Budget
 from surgery_cli.engine.checked_source import CheckedSource, Recorded
 from surgery_cli.engine.digests import Digester, LeafDigest
-from surgery_cli.engine.evaluation import Evaluation, is_whole, working_bytes
-from surgery_cli.engine.finite import check_finite
-from surgery_cli.engine.grid import Window, block_shape, windows
+from surgery_cli.engine.evaluation import Evaluation, moves_elements, reads
+from surgery_cli.engine.finite import all_finite, check_finite
+from surgery_cli.engine.forecast import pending_bytes, working_bytes
+from surgery_cli.engine.grid import block_shape, windows
+from surgery_cli.engine.measurements import Measurements, measured_windows
 from surgery_cli.engine.progress import Meter
 from surgery_cli.engine.reading import CountedSource, Readable
-from surgery_cli.operations.base import Kit
 from surgery_cli.store.write.item import ItemWriter
 from surgery_cli.store.write.item_plan import PlannedLeaf, Way
 from surgery_cli.store.write.sidecars import write_shape
-from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
 
 BATCH_BYTES = 128 << 20
 """A transaction holds no more than this, whatever the budget: larger ones only delay what overlaps with them."""
-
-LEAF_OVERHEAD_BYTES = 16 << 10
-"""What an opened array costs beside its values; it bounds the transactions of many tiny leaves."""
 
 
 class Executed(msgspec.Struct):
@@ -44,15 +43,13 @@ class Executed(msgspec.Struct):
 class _Leaf:
     """A leaf being written."""
 
-    def __init__(self, leaf: PlannedLeaf, sources: Mapping[str, Readable], kit: Kit) -> None:
-        self.planned = leaf
-        self.evaluation = Evaluation(
-            leaf.output.recipe, sources, kit, block_shape(leaf.spec, write_shape(leaf))
-        )
-        block = self.evaluation.block_shape
-        self.digester = Digester(leaf.spec, block)
-        self.working_bytes = working_bytes(leaf.output.recipe, block, kit.tile_elements)
-        self.pending_bytes = pending_bytes(leaf, block)
+    def __init__(self, planned: PlannedLeaf, evaluation: Evaluation, tiles: int | None) -> None:
+        self.planned = planned
+        self.evaluation = evaluation
+        block = evaluation.block_shape
+        self.digester = Digester(planned.spec, block)
+        self.working_bytes = working_bytes(evaluation.recipe, block, tiles)
+        self.pending_bytes = pending_bytes(planned, block)
 
 
 class _Batch:
@@ -90,6 +87,7 @@ class Execution:
             name: CheckedSource(source, known.get(name)) for name, source in self._counted.items()
         }
         self._kit = kit
+        self._measurements = Measurements()
         self._meter = meter
         self._allow_non_finite = allow_non_finite
         self.budget = Budget(max(memory_bytes, 1))
@@ -142,14 +140,17 @@ class Execution:
     def _inline_values(self, writer: ItemWriter) -> None:
         """Values that are packed into a file: each is computed when its turn to be written comes."""
         for leaf in writer.plan.of(Way.NONE):
-            is_new = leaf.spec.has_array and leaf.origin is not writer.plan.item
-            if leaf.output.steps or is_new:
+            is_new = not leaf.output.is_by_reference or leaf.origin is not writer.plan.item
+            if leaf.spec.has_array and is_new:
                 writer.keep_value(leaf, partial(self._whole_value, leaf))
+
+    def _evaluation(self, leaf: PlannedLeaf, block: tuple[int, ...]) -> Evaluation:
+        recipe = leaf.output.recipe
+        return Evaluation(recipe, self._sources, self._kit, block, self._measurements)
 
     def _whole_value(self, leaf: PlannedLeaf) -> np.ndarray[Any, Any]:
         shape = leaf.spec.shape
-        evaluation = Evaluation(leaf.output.recipe, self._sources, self._kit, shape)
-        evaluation.measure()
+        evaluation = self._evaluation(leaf, shape)
         window = tuple(slice(0, n) for n in shape)
         values = self._checked_block(leaf, evaluation, window)
         grid = block_shape(leaf.spec, leaf.spec.write_shape)
@@ -167,9 +168,9 @@ class Execution:
         committer: ThreadPoolExecutor,
     ) -> None:
         """Submit every block of a leaf, as the budget lets it."""
-        leaf = _Leaf(planned, self._sources, self._kit)
-        if len(leaf.evaluation.windows) > 1:
-            self._measure(leaf, pool, committer)
+        evaluation = self._evaluation(planned, block_shape(planned.spec, write_shape(planned)))
+        leaf = _Leaf(planned, evaluation, self._kit.tile_elements)
+        self._measure(leaf, pool, committer)
         for window in leaf.evaluation.windows:
             held = leaf.working_bytes + leaf.pending_bytes
             self._take(held, committer)
@@ -187,27 +188,27 @@ class Execution:
     def _measure(
         self, leaf: _Leaf, pool: ThreadPoolExecutor, committer: ThreadPoolExecutor
     ) -> None:
-        """The first pass over a leaf of several blocks."""
-        evaluation = leaf.evaluation
-        for number in evaluation.measuring:
+        """The first pass over leaves of several blocks; others are measured when a block first needs it."""
+        for part in leaf.evaluation.measured:
+            is_new = self._measurements.assign(part, leaf.evaluation)
+            if not is_new or len(measured_windows(part)) == 1:
+                continue
             shares: list[Future[Any]] = []
-            for window in evaluation.windows_of(number):
+            for window in measured_windows(part):
                 self._take(leaf.working_bytes, committer)
-                share = pool.submit(self._share, leaf, number, window)
+                share = pool.submit(self._share, leaf, part, window)
                 shares.append(share)
                 self._start(share)
-            evaluation.conclude(number, [share.result() for share in shares])
+            self._measurements.conclude(part, [share.result() for share in shares])
 
-    def _share(self, leaf: _Leaf, number: int, window: Window) -> Any:
+    def _share(self, leaf: _Leaf, part: Made, window: Window) -> Any:
         try:
-            return leaf.evaluation.share(number, window)
+            return leaf.evaluation.share(part, window)
         finally:
             self.budget.give(leaf.working_bytes)
 
     def _write_block(self, leaf: _Leaf, window: Window, batch: Any) -> None:
         try:
-            if len(leaf.evaluation.windows) == 1:
-                leaf.evaluation.measure()
             values = self._checked_block(leaf.planned, leaf.evaluation, window)
             leaf.digester.add(window, values)
             batch.write(leaf.planned, window, values)
@@ -223,9 +224,12 @@ class Execution:
         values = evaluation.block(window)
         origin = leaf.output.home
         is_ours = origin is not None and origin.source == SOURCE
-        if not self._allow_non_finite and (leaf.output.steps or not is_ours):
+        if not self._allow_non_finite and not (leaf.output.is_by_reference and is_ours):
             path = origin.path if origin is not None and is_ours else leaf.draft_path
-            check_finite(leaf.draft_path, values, partial(self._stood_there, path, window))
+            before = partial(self._stood_there, path, window)
+            if moves_elements(evaluation.recipe):
+                before = partial(self._was_read, evaluation.recipe, window, values)
+            check_finite(leaf.draft_path, values, before)
         with self._lock:
             self.executed.written_bytes += values.nbytes
             self._meter.advance(values.nbytes, str(leaf.draft_path))
@@ -240,6 +244,16 @@ class Execution:
             return np.asarray(self._counted[SOURCE].read(path, window))
         except (KeyError, IndexError, ValueError):
             return None
+
+    def _was_read(
+        self, recipe: Recipe, window: Window, values: np.ndarray[Any, Any]
+    ) -> np.ndarray[Any, Any] | None:
+        """The values themselves, where what they are made of has some that are not finite: elements have moved."""
+        read = (
+            np.asarray(self._counted[part.ref.source].read(part.ref.path, place))
+            for part, place in reads(recipe, window)
+        )
+        return None if all(map(all_finite, read)) else values
 
     def _take(self, count: int, committer: ThreadPoolExecutor) -> None:
         """Wait until the budget has room for ``count`` bytes; what is larger than all of it goes alone."""
@@ -284,21 +298,3 @@ class Execution:
         wait(self._running)
         if self._batch is not None:
             self._batch.context.__exit__(type(error), error, error.__traceback__)
-
-
-def pending_bytes(leaf: PlannedLeaf, block: tuple[int, ...]) -> int:
-    """Bytes that a block holds from when it is made until it is on disk: its values, and them encoded."""
-    count = 1
-    for size in block:
-        count *= size
-    return 2 * count * item_bytes(leaf.spec.dtype) + LEAF_OVERHEAD_BYTES
-
-
-def bytes_in_flight(leaf: PlannedLeaf, tile_elements: int | None) -> int:
-    """The least that writing a leaf holds at once: one block, or the whole leaf where an edit needs that.
-
-    ``tile_elements`` is the kit's.
-    """
-    shape = block_shape(leaf.spec, write_shape(leaf))
-    block = leaf.spec.shape if is_whole(leaf.output.recipe) else shape
-    return working_bytes(leaf.output.recipe, block, tile_elements) + pending_bytes(leaf, block)

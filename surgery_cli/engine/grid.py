@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from surgery_cli.draft.kernel import Window
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.specs import LeafSpec
 
 BLOCK_BYTES = 16 << 20
 """A block has about this many bytes, more only where one stored unit has more. It is fixed, not a setting: digests are
 taken over blocks, and so depend on nothing but the leaf."""
-
-Window = tuple[slice, ...]
 
 
 def block_shape(
@@ -41,24 +40,6 @@ def block_shape(
         if block[axis] < shape[axis]:
             break
     return tuple(block)
-
-
-def kept_bytes(spec: LeafSpec, block: tuple[int, ...]) -> int:
-    """Bytes of the decoded chunks that are kept between blocks, wherever these stand; 0 if blocks are whole chunks.
-
-    >>> from surgery_cli.tree.specs import LeafKind
-    >>> leaf = LeafSpec(kind=LeafKind.ARRAY, shape=(64, 8), dtype="float32", chunk_shape=(32, 8))
-    >>> kept_bytes(leaf, (4, 8)), kept_bytes(leaf, (32, 8)), kept_bytes(leaf, (40, 8))
-    (2048, 0, 2048)
-    """
-    if spec.chunk_shape is None:
-        return 0
-    count = 1
-    for size, part, chunk in zip(spec.shape, block, spec.chunk_shape, strict=True):
-        one = max(chunk, 1)
-        touched = part // one if part % one == 0 else -(-part // one) + 1
-        count *= min(touched * one, size)
-    return count * item_bytes(spec.dtype) if count > math.prod(block) else 0
 
 
 def windows(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[Window]:

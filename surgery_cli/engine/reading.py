@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
-from surgery_cli.engine.grid import Window, block_shape, kept_bytes, windows
-from surgery_cli.tree.dtypes import item_bytes
+from surgery_cli.draft.kernel import Window
+from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 
@@ -41,16 +40,6 @@ class CountedSource:
 def read_values(source: Readable, path: LeafPath, window: Window | None = None) -> Values:
     """A stored leaf, or a block of it, as an array; formats that hold Python numbers give arrays without axes."""
     return np.asarray(source.read(path, window))
-
-
-def reading_bytes(spec: LeafSpec, block: tuple[int, ...] | None = None) -> int:
-    """Bytes in memory while a leaf is read block by block: as stored and as read, and chunks that are kept."""
-    if not spec.has_array:
-        return 0
-    shape = block_shape(spec, spec.write_shape) if block is None else block
-    read = math.prod(shape) * item_bytes(spec.dtype)
-    kept = kept_bytes(spec, shape)
-    return kept + max(kept, read) + read
 
 
 def value_blocks(source: Readable, path: LeafPath, spec: LeafSpec) -> Iterator[Values]:

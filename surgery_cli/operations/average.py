@@ -10,10 +10,13 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft.effect import Effect, Means
-from surgery_cli.draft.recipe import Draft, LeafRef, Operand
+from surgery_cli.draft.expression import LeafRef, Recipe, Stored
+from surgery_cli.draft.kernel import Kernel, Kit, Place
+from surgery_cli.draft.kernels.lost_values import may_lose, refuse_lost
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.averaged_state import state_notes
-from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene
+from surgery_cli.operations.base import LeafOperation, Scene
 from surgery_cli.operations.factors import find_leaf
 from surgery_cli.operations.members import (
     MOST_NAMED,
@@ -27,7 +30,7 @@ from surgery_cli.operations.members import (
 )
 from surgery_cli.operations.nonnegative import refuse_negative
 from surgery_cli.operations.step_ranges import PATTERN as STEPS
-from surgery_cli.operations.underflow import may_lose, refuse_lost
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -85,16 +88,19 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
         refuse_negative(draft, named, self.weights)
         refuse_lacking(named, others, draft)
 
-    def operands(self, path: LeafPath, spec: LeafSpec, scene: Scene) -> tuple[Operand, ...]:
+    def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
+        return WeightedMean(self.weights)
+
+    def inputs(self, path: LeafPath, recipe: Recipe, scene: States) -> tuple[Recipe, ...]:
         gathering = Gathering()
-        found: list[Operand] = []
-        for number, member in enumerate(self._others(scene), 1):
+        found: list[Recipe] = []
+        for member in self._others(scene):
             with gathering.catching(path=str(path)):
                 other = path
                 if path not in member.tree:  # it may have one that prints alike
                     other = find_leaf(member.text, member.source, str(path), field="with")
-                _check_fits(path, spec, member.text, member.tree[other])
-                found.append(Operand(str(number), LeafRef(member.name, other), member.tree[other]))
+                _check_fits(path, recipe.spec, member.text, member.tree[other])
+                found.append(Stored(LeafRef(member.name, other), member.tree[other]))
         gathering.raise_if_any()
         return tuple(found)
 
@@ -112,10 +118,10 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
 
     def _is_averaged(self, path: LeafPath, before: Draft, after: Draft) -> bool:
         """True for a leaf that this edit itself made a mean."""
-        steps = after.leaves[path].steps
-        return steps != before.leaves[path].steps and steps[-1].operation is self
+        edits = after.leaves[path].edits
+        return edits is not before.leaves[path].edits and isinstance(edits[-1].effect, Means)
 
-    def _others(self, scene: Scene) -> list[Member]:
+    def _others(self, scene: States) -> list[Member]:
         named = (self.with_,) if isinstance(self.with_, str) else self.with_
         return others_of(named, self.steps, scene)
 
@@ -142,18 +148,31 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
     def effect(self) -> Effect:
         return Means()
 
-    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
-        first, *others = self.weights or (1.0,) * (1 + len(at.operands))
-        total = kit.add_scaled(None, block, first)
-        for name, weight in zip(at.operands, others, strict=True):
-            total = kit.add_scaled(total, kit.put(at.operands[name], at.before), weight)
+
+class WeightedMean(Kernel, frozen=True, tag="weighted_mean"):
+    """The mean of its inputs by weights, or of equal ones; one input stands in memory at a time."""
+
+    weights: tuple[float, ...] = ()
+    keeps_inputs: ClassVar[bool] = False
+
+    def _weights(self, at: Place) -> tuple[float, ...]:
+        return self.weights or (1.0,) * len(at.inputs)
+
+    def begin(self, kit: Kit, at: Place) -> Any:
+        return None
+
+    def add(self, state: Any, number: int, block: Any, kit: Kit, at: Place) -> Any:
+        return kit.add_scaled(state, block, self._weights(at)[number])
+
+    def result(self, state: Any, kit: Kit, at: Place) -> Any:
         # divided once, at the end: the mean of equal members is exactly what each of them is
-        divisor = math.fsum((first, *others))
-        smallest = min(abs(weight) for weight in (first, *others) if weight)
-        if not may_lose(smallest / abs(divisor), at.after.dtype):
-            return kit.quotient(total, divisor, at.after.dtype)
-        mean = kit.apply(lambda: total / divisor)
-        new = kit.cast(mean, at.after.dtype)
+        weights, dtype = self._weights(at), at.output.dtype
+        divisor = math.fsum(weights)
+        smallest = min(abs(weight) for weight in weights if weight)
+        if not may_lose(smallest / abs(divisor), dtype):
+            return kit.quotient(state, divisor, dtype)
+        mean = kit.apply(lambda: state / divisor)
+        new = kit.cast(mean, dtype)
         fix = worded("cast the members to a wider dtype first, or leave the leaf out with {except}")
         kit.apply(lambda: refuse_lost(mean, new, at, fix=fix, least=0.0))
         return new

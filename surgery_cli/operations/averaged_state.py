@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from surgery_cli.draft.recipe import Draft, LeafRef
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.members import MOST_NAMED, Member
 from surgery_cli.operations.nonnegative import in_optimizer_state

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft.effect import Effect, Keeps
-from surgery_cli.draft.recipe import Step
-from surgery_cli.errors import PlanError, ValueRefusal
-from surgery_cli.operations.base import Kit, LeafOperation, Place
-from surgery_cli.operations.underflow import LEAST_COUNTED, refuse_lost
+from surgery_cli.draft.kernel import Kernel
+from surgery_cli.draft.kernels.convert import Convert
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.base import LeafOperation
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import (
     COMPLEX_PARTS,
     FLOATS,
     INTEGER_BITS,
     family,
-    integer_range,
     is_complex,
-    is_finite_only,
     is_floating,
     is_integer,
-    part_of,
 )
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
@@ -38,10 +36,6 @@ _NAMES = tuple(
     name
     for name in (*FLOATS, *COMPLEX_PARTS, *INTEGER_BITS)
     if name not in (*_UNSTORABLE, *_NO_NUMBERS)
-)
-_WAY_OUT = worded(
-    "use bfloat16, leave the optimizer state out with {except: opt_state}, or say {underflow:"
-    " keep} in a {cast}"
 )
 
 
@@ -102,71 +96,13 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
     def effect(self) -> Effect:
         return Keeps()
 
-    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
-        new = kit.cast(block, self.to)
-        lost = kit.apply(_wrapped if is_integer(self.to) else _overflowed, block, new)
-        if lost.any():  # a sum takes ten times as long
-            count = int(lost.sum())
-            whole = at.shape == at.before.shape
-            where = "" if whole else f" in the block at {list(at.start)} alone"
-            raise ValueRefusal(
-                f"'{at.path}' does not fit {self.to}",
-                why=f"{count} of its values{where} lie beyond {_limits(self.to)}"
-                + (", and it has no infinities" if is_finite_only(self.to) else ""),
-                fix=worded(
-                    "choose a wider dtype, rescale the leaf first, or leave it out with {except}"
-                ),
-                path=str(at.path),
-            )
-        if self.underflow == "error" and not is_integer(self.to):
-            kit.apply(self._check_underflow, block, new, at)
-        return new
-
-    def _check_underflow(self, old: Any, new: Any, at: Place) -> None:
-        """Refuse zeros that are more than rounding, by the values of this block."""
-        part, to = (COMPLEX_PARTS.get(dtype, dtype) for dtype in (at.before.dtype, self.to))
-        least = LEAST_COUNTED.get(part, 0.0)
-        if least < LEAST_COUNTED.get(to, 1.0):
-            refuse_lost(old, new, at, fix=_WAY_OUT, least=least)
+    def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
+        return Convert(keeps_zeros=self.underflow == "keep")
 
 
 def recast(spec: LeafSpec, dtype: str) -> LeafSpec:
     """The spec with another dtype; chunks stay as they are."""
     return msgspec.structs.replace(spec, dtype=dtype, stored_bytes=None)
-
-
-def step_to(path: LeafPath, before: LeafSpec, after: LeafSpec) -> Step:
-    """A leaf of another dtype becomes ``after``, whatever rule said so.
-
-    Raises:
-        PlanError: one is floating, integer or complex and the other is not.
-    """
-    if family(before.dtype) != family(after.dtype):
-        raise PlanError(
-            f"{before.type_text} does not become {after.type_text}",
-            why="a cast stays among floats, among integers, or among complex numbers",
-        )
-    return Step(Cast(to=after.dtype), path, before, after)
-
-
-def _wrapped(old: Any, new: Any) -> Any:
-    """Where integers came out as others: they do not come back, or their sign has changed."""
-    return (new.astype(old.dtype) != old) | ((new < 0) != (old < 0))
-
-
-def _overflowed(old: Any, new: Any) -> Any:
-    """Where finite numbers became infinite or NaN, or infinities NaN (some dtypes have no infinities)."""
-    bad = _is_not_finite(new)
-    if not bad.any():
-        return bad
-    return (bad & ~_is_not_finite(old)) | ((new != new) & (old == old))  # noqa: PLR0124 - NaN alone differs from itself
-
-
-def _is_not_finite(values: Any) -> Any:
-    """Only there x - x is not 0, in NumPy as in JAX; bfloat16 tells by its exponent, ten times as fast."""
-    if values.dtype.name == "bfloat16":
-        return (values.view("uint16") & 0x7F80) == 0x7F80
-    return (values - values) != 0
 
 
 def _advice(dtype: str, to: str) -> str:
@@ -184,10 +120,3 @@ def _advice(dtype: str, to: str) -> str:
             "add {where_dtype: floating} to skip other leaves, or name the leaves more closely"
         )
     return worded("name the leaves more closely, or leave this one out with {except}")
-
-
-def _limits(dtype: str) -> str:
-    """The limits of a dtype as text."""
-    if is_integer(dtype):
-        return "{} … {}".format(*integer_range(dtype))
-    return f"±{part_of(dtype).largest:g}"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
-from typing import Any
 
-from surgery_cli.draft.effect import Effect, Scales, Shifts
-from surgery_cli.draft.recipe import LeafRef, Operand, Recipe, Step, is_numeric
+from surgery_cli.draft.expression import LeafRef, Stored
+from surgery_cli.draft.recipe import is_numeric
+from surgery_cli.draft.source import Source
 from surgery_cli.errors import MissingError, PlanError
-from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene, Source
-from surgery_cli.operations.left_of_start import left_of_start
-from surgery_cli.operations.underflow import refuse_lost_products
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_integer
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
@@ -63,7 +60,7 @@ def find_leaf(text: str, source: Source, wanted: str, *, field: str) -> LeafPath
     )
 
 
-def _open_factor(file: str, scene: Scene) -> tuple[str, Source]:
+def _open_factor(file: str, scene: States) -> tuple[str, Source]:
     """What ``by`` names.
 
     Raises:
@@ -82,7 +79,7 @@ def _open_factor(file: str, scene: Scene) -> tuple[str, Source]:
         ) from None
 
 
-def find_factor(text: str, path: LeafPath, spec: LeafSpec, scene: Scene) -> Operand:
+def find_factor(text: str, path: LeafPath, spec: LeafSpec, scene: States) -> Stored:
     """The array that ``text`` names, for a leaf: the entry, else the only leaf, else the one at the same path.
 
     Raises:
@@ -109,7 +106,7 @@ def find_factor(text: str, path: LeafPath, spec: LeafSpec, scene: Scene) -> Oper
             fix="every axis, counted from the last, must be 1 or as long as the leaf's",
             field="by",
         )
-    return Operand("by", LeafRef(name, found), factor)
+    return Stored(LeafRef(name, found), factor)
 
 
 def _is_complex_for_real(factor: LeafSpec, spec: LeafSpec) -> bool:
@@ -125,161 +122,3 @@ def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     if len(shape) > len(to):
         return False
     return all(n in (1, m) for n, m in zip(shape[::-1], to[::-1], strict=False))
-
-
-def power_of(factor: float, power: int, *, even: bool) -> float | None:
-    """sign(factor)^odd · |factor|^power; None where a float holds no such number other than 0."""
-    try:
-        size = abs(factor) ** power
-    except (OverflowError, ZeroDivisionError):
-        return None
-    if factor == 0 or size == 0:
-        return None
-    return size if even or factor > 0 else -size
-
-
-def smallest_factor(factor: Any, kit: Kit, power: int = 1) -> float:
-    """The size of the smallest |factor|^power over factors that are not 0; infinite if there are none.
-
-    ``factor``: an array, [any shape].
-    """
-    far = math.inf if power > 0 else 0.0
-
-    def extreme(x: Any) -> Any:
-        size = kit.xp.where(x == 0, far, abs(x))
-        return size.min() if power > 0 else size.max()
-
-    base = float(kit.apply(extreme, factor))
-    try:
-        return math.inf if math.isnan(base) else base**power
-    except (OverflowError, ZeroDivisionError):  # of a negative power: the product is far too large
-        return math.inf
-
-
-def _largest_power(factor: Any, kit: Kit, power: int) -> float:
-    """The largest |factor|^power over factors that are not 0; 0 if there are none."""
-    inverse = smallest_factor(factor, kit, -power)
-    return 1 / inverse if inverse else math.inf
-
-
-class ScaleByPower(LeafOperation, tag="scale_by_power", kw_only=True, frozen=True):
-    """Multiply a twin, but for what is left of its ``start``, by a power of its param's array factor.
-
-    Where that factor is 0 there is no old gradient to follow, whatever the power: moments of first order start again
-    with the param (``fresh``), squares stay (None), so that the next steps there are no larger than usual. The twin has
-    the param's shape, perhaps with axes in front.
-    """
-
-    by: str
-    power: int
-    even: bool
-    param: LeafPath
-    start: float = 0.0
-    blur: float = 0.0
-    fresh: float | None = None
-
-    def operands(self, path: LeafPath, spec: LeafSpec, scene: Scene) -> tuple[Operand, ...]:
-        factor = find_factor(self.by, self.param, spec, scene)
-        if is_complex(factor.spec.dtype):
-            raise PlanError(
-                f"'{path}' cannot follow a complex factor",
-                why="no rule is known for optimizer state",
-                fix=worded("use {optimizer: keep} or `reset`"),
-            )
-        return (factor,)
-
-    @property
-    def effect(self) -> Effect:
-        return Scales()
-
-    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
-        base = at.operands["by"]
-        left = left_of_start(block, self.start, self.blur, kit, at, even=self.even)
-
-        def scaled(x: Any) -> Any:
-            zero = base == 0
-            size = kit.xp.abs(base.astype("float64")) + zero
-            sign = 1.0 if self.even else kit.xp.where(base < 0, -1.0, 1.0)
-            new = left.scaled(x, sign * size**self.power)
-            return kit.xp.where(zero, x if self.fresh is None else self.fresh, new)
-
-        new = kit.in_float32(block, scaled)
-        followed = block
-        if self.fresh is not None:
-            followed = kit.apply(lambda x: kit.xp.where(base == 0, 0, x), block)
-        refuse_lost_products(followed, new, smallest_factor(base, kit, self.power), kit, at)
-        left.refuse_blurred(new, _largest_power(base, kit, self.power), at)
-        return new
-
-
-class ScaleAboveStart(LeafOperation, tag="scale_above_start", kw_only=True, frozen=True):
-    """Multiply what a twin has gathered above what is left of its start; see ``LeftOfStart`` for ``blur``."""
-
-    by: float
-    start: float
-    even: bool
-    blur: float = 0.0
-
-    @property
-    def effect(self) -> Effect:
-        return Shifts()
-
-    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
-        left = left_of_start(block, self.start, self.blur, kit, at, even=self.even)
-        new = kit.in_float32(block, lambda x: left.scaled(x, self.by))
-        left.refuse_blurred(new, abs(self.by), at)
-        return new
-
-
-class ScaleByMeasured(LeafOperation, tag="scale_by_measured", kw_only=True, frozen=True):
-    """Multiply a twin by a power of the (positive) factor that an operation measures on its param.
-
-    ``measure`` and ``finish`` see the param's blocks and the param's place; ``compute`` those of the twin. The param's
-    factor is one number, or it has the shape of the twin's last axes.
-    """
-
-    measure_of: LeafOperation
-    power: int
-    start: float = 0.0
-    blur: float = 0.0
-    even: bool = False
-
-    @property
-    def cut(self) -> Cut:
-        return self.measure_of.cut
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    @property
-    def combine(self) -> str:
-        return self.measure_of.combine
-
-    def measured_axes(self, ndim: int) -> tuple[int, ...]:
-        return self.measure_of.measured_axes(ndim)
-
-    def step_on_twin(self, path: LeafPath, spec: LeafSpec, scene: Scene, param: Recipe) -> Step:
-        return Step(self, path, spec, self.output(spec), measured_from=param)
-
-    def temporary_bytes(self, leaf: LeafSpec) -> int | None:
-        return self.measure_of.temporary_bytes(leaf)
-
-    def measure(self, block: Any, kit: Kit, at: Place) -> Any:
-        return self.measure_of.measure(block, kit, at)
-
-    def finish(self, measured: Any, path: LeafPath) -> Any:
-        return self.measure_of.finish(measured, path)
-
-    @property
-    def effect(self) -> Effect:
-        return Scales()
-
-    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
-        whole = at.measured.size == 1
-        factor = at.measured.reshape(()) if whole else at.window(at.measured)
-        left = left_of_start(block, self.start, self.blur, kit, at, even=self.even)
-        new = kit.in_float32(block, lambda x: left.scaled(x, factor**self.power))
-        refuse_lost_products(block, new, smallest_factor(factor, kit, self.power), kit, at)
-        left.refuse_blurred(new, _largest_power(factor, kit, self.power), at)
-        return new

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from surgery_cli.draft.settings import check_above_zero, check_finite, check_fits, resolve_axes
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.settings import check_above_zero, check_finite, check_fits, resolve_axes
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.specs import LeafSpec

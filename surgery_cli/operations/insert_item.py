@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft.recipe import Draft, LeafRef, Output
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.extract_item import relocated
@@ -252,7 +253,7 @@ def _differences(place: LeafPath, standing: Recipes, arriving: Recipes) -> list[
 
 def _in_place(recipe: Output, old: Output) -> Output:
     """The arriving leaf, held and placed on devices as the one that stood there."""
-    if recipe.steps:
+    if not recipe.is_by_reference:
         return recipe
     kind = old.spec.kind if {recipe.spec.kind, old.spec.kind} == _ARRAYS else recipe.spec.kind
     spec = msgspec.structs.replace(recipe.spec, kind=kind, sharding=old.spec.sharding)

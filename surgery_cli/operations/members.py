@@ -8,10 +8,11 @@ from typing import Final
 import msgspec
 
 from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.draft.source import Source
 from surgery_cli.errors import Gathering, PlanError
-from surgery_cli.operations.base import Scene, Source
 from surgery_cli.operations.nonnegative import FOLLOWING, in_optimizer_state
 from surgery_cli.operations.step_ranges import named_steps
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.advice import worded
@@ -35,7 +36,7 @@ class Member(msgspec.Struct, frozen=True):
     tree: TreeSpec
 
 
-def others_of(named: Sequence[str], steps: str, scene: Scene) -> list[Member]:
+def others_of(named: Sequence[str], steps: str, scene: States) -> list[Member]:
     """All members but the first, opened, in the order of their weights.
 
     ``named`` are checkpoints; with a range of ``steps`` (`A..B`) at most one, the run, and none for the own run.
@@ -55,7 +56,7 @@ def others_of(named: Sequence[str], steps: str, scene: Scene) -> list[Member]:
     return members
 
 
-def _addresses(named: Sequence[str], steps: str, scene: Scene) -> list[str]:
+def _addresses(named: Sequence[str], steps: str, scene: States) -> list[str]:
     if not steps:
         if named:
             return list(named)
@@ -98,7 +99,7 @@ def _addresses(named: Sequence[str], steps: str, scene: Scene) -> list[str]:
     return found
 
 
-def refuse_repeated(others: Sequence[Member], scene: Scene, *, is_edited: bool) -> None:
+def refuse_repeated(others: Sequence[Member], scene: States, *, is_edited: bool) -> None:
     """See that no checkpoint counts twice: that is more often a slip than a weight.
 
     ``is_edited``: earlier edits of the plan have changed leaves of the source that are averaged, which makes the
@@ -181,7 +182,7 @@ def _lacks(member: Member, lacking: list[LeafPath], count: int, draft: Draft) ->
 
 
 def members_note(
-    others: Sequence[Member], weights: Sequence[float], steps: str, scene: Scene
+    others: Sequence[Member], weights: Sequence[float], steps: str, scene: States
 ) -> Note:
     """For the preview: who the members are, in the order of the weights."""
     kind = Consequence if _is_outside(others, steps, scene) else Remark
@@ -194,7 +195,7 @@ def members_note(
     )
 
 
-def copies_notes(others: Sequence[Member], steps: str, scene: Scene) -> list[Consequence]:
+def copies_notes(others: Sequence[Member], steps: str, scene: States) -> list[Consequence]:
     """About members that are copies of one another, as far as metadata shows."""
     sources = [scene.source, *(member.source for member in others)]
     alike: dict[str, list[str]] = {}
@@ -205,7 +206,7 @@ def copies_notes(others: Sequence[Member], steps: str, scene: Scene) -> list[Con
     return [Consequence(said)] if copies else []
 
 
-def member_names(others: Sequence[Member], steps: str, scene: Scene) -> list[str]:
+def member_names(others: Sequence[Member], steps: str, scene: States) -> list[str]:
     """All members in the order of the weights: steps of the own run, or as much of their paths as tells them apart.
 
     Of a source that lies outside of the range of ``steps``, a member in any case, that is said.
@@ -222,13 +223,13 @@ def member_names(others: Sequence[Member], steps: str, scene: Scene) -> list[str
     return names
 
 
-def _are_own_steps(others: Sequence[Member], scene: Scene) -> bool:
+def _are_own_steps(others: Sequence[Member], scene: States) -> bool:
     """True if all members are steps of the run that is edited."""
     own_steps = set(scene.source.steps.values())
     return all(member.source.address in own_steps for member in others)
 
 
-def _is_outside(others: Sequence[Member], steps: str, scene: Scene) -> bool:
+def _is_outside(others: Sequence[Member], steps: str, scene: States) -> bool:
     """True if the source is a step of the run that ``steps`` is about, and not one of them."""
     source = scene.source
     is_ranged = bool(steps) and _are_own_steps(others, scene)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
 from surgery_cli.draft.effect import Effect, Scales
+from surgery_cli.draft.expression import Made, Recipe
+from surgery_cli.draft.kernel import Kernel, Kit, Measurement, Place
+from surgery_cli.draft.kernels.scale import Multiply
+from surgery_cli.draft.settings import check_finite, resolve_axes
 from surgery_cli.errors import PlanError, ValueRefusal
-from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place
-from surgery_cli.operations.factors import ScaleByMeasured, smallest_factor
-from surgery_cli.operations.settings import check_finite, resolve_axes
-from surgery_cli.operations.underflow import refuse_lost_products
+from surgery_cli.operations.base import LeafOperation
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
-
-if TYPE_CHECKING:
-    from surgery_cli.optimizer.slots import Slot
 
 
 class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
@@ -46,29 +46,6 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
     ] = "error"
 
     example: ClassVar[str] = "- op: normalize\n  at: params/Dense_0/kernel\n  norm: l2\n"
-
-    @property
-    def cut(self) -> Cut:
-        return Cut.WHOLE if self.norm == "spectral" else Cut.MEASURED
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    @property
-    def combine(self) -> str:
-        return {"l1": "add", "l2": "hypot", "rms": "hypot"}.get(self.norm, "maximum")
-
-    def temporary_bytes(self, leaf: LeafSpec) -> int | None:
-        """Of `spectral`: the leaf in float64 (or complex128) three times, and twice the smaller Gram matrix."""
-        width = 16 if is_complex(leaf.dtype) else 8
-        if not leaf.size:
-            return 0
-        axes = self.measured_axes(len(leaf.shape))
-        columns = leaf.shape[-1 if self.axis is None else axes[-1]]
-        rows = leaf.size // columns if self.axis is None else leaf.shape[axes[0]]
-        grams = leaf.size // (rows * columns) * min(rows, columns) ** 2
-        return width * (3 * leaf.size + 2 * grams)
 
     def leaves_alone(self, spec: LeafSpec) -> bool:
         return spec.size == 0 and self.on_zero == "keep"
@@ -102,24 +79,82 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
         return spec
 
     def measured_axes(self, ndim: int) -> tuple[int, ...]:
-        if self.axis is None:
-            return tuple(range(ndim))
-        return resolve_axes(self.axis, ndim, "axis")
+        return tuple(range(ndim)) if self.axis is None else resolve_axes(self.axis, ndim, "axis")
 
-    def measure(self, block: Any, kit: Kit, at: Place) -> Any:
-        axes = self.measured_axes(len(at.before.shape))
+    def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
+        return Normalized()
+
+    def inputs(self, path: LeafPath, recipe: Recipe, scene: States) -> tuple[Recipe, ...]:
+        """The factor, which is measured of the leaf."""
+        leaf = recipe.spec
+        axes = None if self.axis is None else self.measured_axes(len(leaf.shape))
+        shape = (
+            () if axes is None else tuple(1 if n in axes else s for n, s in enumerate(leaf.shape))
+        )
+        factor = NormFactor(self.norm, self.to, axes, keeps_zeros=self.on_zero == "keep")
+        spec = LeafSpec(kind=LeafKind.NUMPY, shape=shape, dtype="float64")
+        return (Made(factor, (recipe,), spec, path),)
+
+    @property
+    def effect(self) -> Effect:
+        return Scales()
+
+    def effect_on(self, recipe: Recipe) -> Effect:
+        return Scales(recipe.inputs[1], is_positive=True) if isinstance(recipe, Made) else Scales()
+
+
+class Normalized(Multiply, frozen=True, tag="normalized"):
+    """A leaf times the factor that gives it a norm."""
+
+    way_out: ClassVar[str] = "reach a larger norm, or cast the leaf to a wider dtype first"
+
+
+class NormFactor(Measurement, frozen=True, tag="normalize"):
+    """The factor that gives a leaf the norm ``to``: one number, or [the leaf's shape, ``axis`` of size 1]."""
+
+    norm: str
+    to: float
+    axis: tuple[int, ...] | None = None
+    keeps_zeros: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        return self.norm == "spectral"
+
+    @property
+    def combine(self) -> str:
+        return {"l1": "add", "l2": "hypot", "rms": "hypot"}.get(self.norm, "maximum")
+
+    def axes(self, ndim: int) -> tuple[int, ...]:
+        return tuple(range(ndim)) if self.axis is None else self.axis
+
+    def temporary_bytes(self, leaf: LeafSpec) -> int | None:
+        """Of `spectral`: the leaf in float64 (or complex128) three times, and twice the smaller Gram matrix."""
+        width = 16 if is_complex(leaf.dtype) else 8
+        if not leaf.size:
+            return 0
+        axes = self.axes(len(leaf.shape))
+        columns = leaf.shape[-1 if self.axis is None else axes[-1]]
+        rows = leaf.size // columns if self.axis is None else leaf.shape[axes[0]]
+        grams = leaf.size // (rows * columns) * min(rows, columns) ** 2
+        return width * (3 * leaf.size + 2 * grams)
+
+    def measure(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
+        (block,), leaf = blocks, at.inputs[0]
+        axes = self.axes(len(leaf.shape))
         if self.norm == "spectral":
             pair = axes if self.axis is not None else None
             return kit.in_float64(block, lambda x: _spectral_norm(kit.xp, x, pair))
-        count = math.prod(at.before.shape[axis] for axis in axes) if self.norm == "rms" else 1
-        is_wide = at.before.dtype in ("float64", "complex128")
+        count = math.prod(leaf.shape[axis] for axis in axes) if self.norm == "rms" else 1
+        is_wide = leaf.dtype in ("float64", "complex128")
         return kit.in_float64(
             block,
             lambda x: _norm(kit.xp, x, self.norm, axes, is_wide) / math.sqrt(count),
         )
 
-    def finish(self, measured: Any, path: LeafPath) -> Any:
+    def finish(self, measured: Any, at: Place) -> Any:
         """The factor for every slice; 1 where a zero norm is kept."""
+        path = at.path
         norms = f"{measured.size} {self.norm} norms" if measured.size > 1 else f"{self.norm} norm"
         infinite = int((~(measured < math.inf)).sum())
         if infinite:
@@ -132,7 +167,7 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
                 path=str(path),
             )
         zero = measured <= self.to * 1e-300  # below that, the factor is beyond float64
-        if zero.any() and self.on_zero == "error":
+        if zero.any() and not self.keeps_zeros:
             raise ValueRefusal(
                 f"'{path}' cannot be normalized",
                 why=f"{int(zero.sum())} of its {norms} are 0"
@@ -144,36 +179,6 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
                 path=str(path),
             )
         return self.to / (measured * ~zero + self.to * zero)
-
-    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
-        factor = at.window(at.measured)
-        new = kit.in_float32(block, lambda x: x * factor)
-        fix = "reach a larger norm, or cast the leaf to a wider dtype first"
-        refuse_lost_products(block, new, smallest_factor(factor, kit), kit, at, fix=fix)
-        return new
-
-    @property
-    def effect(self) -> Effect:
-        return Scales()
-
-    def carry(self, slot: Slot) -> tuple[LeafOperation, ...] | None:
-        if slot.relation in ("one", "hole"):
-            return ()
-        has_shape = slot.relation in ("same", "stacked") and not slot.is_per_leaf
-        if slot.power is None or slot.start is None or (self.axis is not None and not has_shape):
-            return None
-        if slot.power == 0:
-            return ()
-        even = bool(slot.start) and slot.is_even
-        return (
-            ScaleByMeasured(
-                measure_of=self,
-                power=slot.power,
-                start=slot.start,
-                blur=slot.blur,
-                even=even,
-            ),
-        )
 
 
 def _norm(xp: Any, x: Any, norm: str, axes: tuple[int, ...], is_wide: bool) -> Any:

@@ -6,13 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft.effect import Draws, Effect, Sets
-from surgery_cli.draft.recipe import Draft, Step
+from surgery_cli.draft.kernel import Kernel, Kit, Place
+from surgery_cli.draft.kernels.fill import Fill
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations import initializers
-from surgery_cli.operations.base import Cut, Kit, LeafOperation, Place, Scene
+from surgery_cli.operations.base import LeafOperation, Scene
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import Text, worded
@@ -72,16 +74,6 @@ class Reinit(LeafOperation, tag="reinit", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: reinit\n  at: params/Dense_0/kernel\n  init: lecun_normal\n"
 
-    @property
-    def cut(self) -> Cut:
-        return Cut.WHOLE if self.init in initializers.ORTHOGONAL else Cut.ELEMENTWISE
-
-    def temporary_bytes(self, leaf: LeafSpec) -> int | None:
-        """Of an orthogonal matrix in float64: the normal values, the factors, and copies that NumPy and LAPACK make."""
-        if self.init == "delta_orthogonal":
-            return 8 * (leaf.size + 5 * math.prod(leaf.shape[-2:]))
-        return 8 * 5 * leaf.size
-
     def leaves_alone(self, spec: LeafSpec) -> bool:
         return spec.has_array and spec.size == 0
 
@@ -97,28 +89,24 @@ class Reinit(LeafOperation, tag="reinit", kw_only=True, frozen=True):
                 drawn.setdefault(recipe.spec.shape, []).append(path)
         return after.noting(*_fan_notes(self.init, drawn))
 
-    def step(self, path: LeafPath, spec: LeafSpec, scene: Scene) -> Step:
-        seeded = self if self.seed is not None else msgspec.structs.replace(self, seed=scene.seed)
-        return super(Reinit, seeded).step(path, spec, scene)
+    def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
+        values = self._values(spec)
+        if values.distribution == "constant":
+            return Fill(values.scale)
+        seed = scene.seed if self.seed is None else self.seed
+        return Draw(
+            values.distribution,
+            seed,
+            values.scale,
+            values.shift,
+            column_axis=values.column_axis,
+            **values.bounds,
+        )
 
     def output(self, spec: LeafSpec) -> LeafSpec:
         super().output(spec)
         self._values(spec)
         return spec
-
-    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
-        values = self._values(at.after)
-        seed = self.seed or 0
-        if values.distribution == "constant":
-            drawn = kit.apply(lambda: kit.xp.full(at.shape, values.scale, dtype="float64"))
-        elif values.distribution in initializers.ORTHOGONAL:
-            is_delta = values.distribution == "delta_orthogonal"
-            drawn = kit.orthogonal(seed, at, values.column_axis, is_delta=is_delta)
-            drawn *= values.scale
-        else:
-            drawn = kit.draw(values.distribution, seed, at, **values.bounds)
-            drawn = drawn * values.scale + values.shift
-        return kit.cast(drawn, at.after.dtype)
 
     @property
     def effect(self) -> Effect:
@@ -133,6 +121,40 @@ class Reinit(LeafOperation, tag="reinit", kw_only=True, frozen=True):
             if getattr(self, name) is not None
         }
         return initializers.resolve(self.init, given, spec)
+
+
+class Draw(Kernel, frozen=True, tag="reinit"):
+    """Random values, of their own for every path: ``shift + scale · x``; see ``initializers.Values``."""
+
+    distribution: str
+    seed: int
+    scale: float = 1.0
+    shift: float = 0.0
+    lower: float | None = None
+    upper: float | None = None
+    column_axis: int = -1
+
+    @property
+    def is_whole(self) -> bool:
+        return self.distribution in initializers.ORTHOGONAL
+
+    def temporary_bytes(self, leaf: LeafSpec) -> int | None:
+        """Of an orthogonal matrix in float64: the normal values, the factors, and copies that NumPy and LAPACK make."""
+        if self.distribution == "delta_orthogonal":
+            return 8 * (leaf.size + 5 * math.prod(leaf.shape[-2:]))
+        return 8 * 5 * leaf.size
+
+    def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
+        if self.is_whole:
+            is_delta = self.distribution == "delta_orthogonal"
+            drawn = kit.orthogonal(self.seed, at, self.column_axis, is_delta=is_delta)
+            drawn *= self.scale
+        else:
+            given = {"lower": self.lower, "upper": self.upper}
+            bounds = {name: bound for name, bound in given.items() if bound is not None}
+            drawn = kit.draw(self.distribution, self.seed, at, **bounds)
+            drawn = drawn * self.scale + self.shift
+        return kit.cast(drawn, at.output.dtype)
 
 
 def _fan_notes(init: str, drawn: Mapping[tuple[int, ...], Sequence[LeafPath]]) -> list[Consequence]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft.effect import Effect, Sets, Takes
-from surgery_cli.draft.recipe import Draft, LeafRef, Output
+from surgery_cli.draft.effect import Effect, Keeps, Sets, Takes
+from surgery_cli.draft.expression import LeafRef, Stored
+from surgery_cli.draft.kernel import Kernel
+from surgery_cli.draft.kernels.convert import converted
+from surgery_cli.draft.kernels.fill import Fill
+from surgery_cli.draft.recipe import Draft, Edited, Output
+from surgery_cli.draft.settings import check_fits
+from surgery_cli.draft.source import Source
 from surgery_cli.errors import Gathering, PlanError
-from surgery_cli.operations.base import Kit, LeafOperation, Place, Scene, Source
-from surgery_cli.operations.cast import step_to
+from surgery_cli.operations.base import LeafOperation, Scene
 from surgery_cli.operations.factors import find_leaf, split_entry
-from surgery_cli.operations.settings import check_fits
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -65,12 +70,9 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
         check_fits(number, spec, "with")
         return spec
 
-    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
-        integers = "uint64" if at.after.dtype.startswith("u") else "int64"
-        wide = integers if is_integer(at.after.dtype) else "float64"
-        number = int(self.with_) if is_integer(at.after.dtype) else float(self.with_)
-        filled = kit.apply(lambda: kit.xp.full(at.shape, number, dtype=wide))
-        return kit.cast(filled, at.after.dtype)
+    def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
+        assert not isinstance(self.with_, str)
+        return Fill(self.with_)
 
     @property
     def effect(self) -> Effect:
@@ -147,7 +149,8 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
                 field="cast",
             )
         after = msgspec.structs.replace(spec, stored_bytes=None)
-        return Output.of(origin, donor).then(step_to(path, donor, after))
+        recipe = converted(Stored(origin, donor), after, path)
+        return Output(recipe, origin, edits=(Edited("cast", Keeps()),))
 
 
 def _is_node(text: str, source: Source) -> bool:

@@ -7,11 +7,12 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from surgery_cli.draft.recipe import SOURCE, Draft, Output, is_numeric
+from surgery_cli.draft.effect import Sets
+from surgery_cli.draft.recipe import SOURCE, Draft, Edited, Output, is_numeric
+from surgery_cli.draft.settings import check_finite
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.operations.set import Set
-from surgery_cli.operations.settings import check_finite
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
 from surgery_cli.optimizer.placeholders import KIND
 from surgery_cli.optimizer.slots import Slot
@@ -165,8 +166,8 @@ def _restarted_clocks(slots: Iterable[Slot], draft: Draft, scene: Scene) -> dict
         recipe, clock = draft.leaves.get(path), draft.clock_at(path)
         if recipe is not None and clock is not None:
             fresh = bool(clock.fresh) if recipe.spec.dtype == "bool" else clock.fresh
-            step = Set(to=fresh).step(path, recipe.spec, scene)
-            found[path] = recipe.then(step, policy="reset")
+            made = Set(to=fresh).made(path, recipe.recipe, scene)
+            found[path] = recipe.then(made, Edited("set", Sets(fresh)), policy="reset")
     return found
 
 

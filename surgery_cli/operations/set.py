@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from surgery_cli.draft.effect import Effect, Sets
+from surgery_cli.draft.kernel import Kernel
+from surgery_cli.draft.kernels.fill import Fill
+from surgery_cli.draft.settings import check_fits
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.base import Kit, LeafOperation, Place
-from surgery_cli.operations.settings import check_fits
+from surgery_cli.operations.base import LeafOperation
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_floating, is_integer
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 
@@ -53,11 +57,8 @@ class Set(LeafOperation, tag="set", kw_only=True, frozen=True):
             check_fits(self.to, spec, "to")
         return spec
 
-    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
-        if is_floating(at.after.dtype):
-            filled = kit.apply(lambda: kit.xp.full(at.shape, float(self.to), dtype="float64"))
-            return kit.cast(filled, at.after.dtype)
-        return kit.apply(lambda: kit.xp.full(at.shape, int(self.to), dtype=at.after.dtype))
+    def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
+        return Fill(float(self.to) if is_floating(spec.dtype) else self.to)
 
     @property
     def effect(self) -> Effect:

@@ -10,8 +10,8 @@ import msgspec
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.digests import LeafDigest, leaf_digest
+from surgery_cli.engine.forecast import reading_bytes
 from surgery_cli.engine.progress import Listener, Meter
-from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.errors import Problem, SurgeryError, WriteError
 from surgery_cli.proof.references import other_than_planned
 from surgery_cli.proof.structure import compare

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from surgery_cli.draft.effect import Keeps, Shifts, Takes
-from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems, LeafRef
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems
+from surgery_cli.draft.source import Source
 from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
-from surgery_cli.operations.base import LeafOperation, Operation, Source
+from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow import policies
 from surgery_cli.optimizer.follow.clocks import refuse_half_resets

@@ -30,7 +30,7 @@ def with_outcome(after: Draft, before: Draft, named: Collection[LeafPath] | None
     assumed: dict[tuple[LeafPath, Assumption], None] = {}
     for path, recipe in changed.items():
         old = before.leaves.get(path)
-        if (old is not None and old.steps != recipe.steps) or (old is None and recipe.steps):
+        if recipe.edits if old is None else recipe.edits is not old.edits:
             changed_bytes += recipe.spec.bytes
         if path not in after.slots:
             continue

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.operations.base import Operation
-from surgery_cli.optimizer.follow import policies
+from surgery_cli.optimizer.follow.partial_moves import double_named
 from surgery_cli.tree.dtypes import is_floating, is_integer
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
@@ -299,7 +299,7 @@ def _check_count(edit: Operation, selected: Selection, draft: Draft) -> None:
 
 def _refuse_twice_named(draft: Draft, selected: Collection[LeafPath]) -> None:
     """A pattern that names a param and its own twin almost never means both."""
-    double = policies.double_named(draft, selected)
+    double = double_named(draft, selected)
     if not double:
         return
     slot = double[0]

@@ -12,8 +12,8 @@ from surgery_cli import reports
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.digests import LeafDigest, leaf_digest
 from surgery_cli.engine.finite import NonFinite, count_non_finite
+from surgery_cli.engine.forecast import reading_bytes
 from surgery_cli.engine.progress import Listener, Meter
-from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special

@@ -8,9 +8,9 @@ import msgspec
 
 from surgery_cli import reports
 from surgery_cli.engine.budget import in_order
+from surgery_cli.engine.forecast import reading_bytes
 from surgery_cli.engine.grid import block_shape
 from surgery_cli.engine.progress import Listener, Meter
-from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.proof.structure import compare
 from surgery_cli.proof.values import value_difference
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint

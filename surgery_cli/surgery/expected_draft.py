@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 
-from surgery_cli.draft.recipe import DigestPart, digest_head
+from surgery_cli.draft.digest import DigestPart, digest_head
 from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
 from surgery_cli.settings.run import Options
 from surgery_cli.store.open.checkpoint import open_checkpoint
@@ -56,7 +56,7 @@ def check_expected(prepared: Prepared, options: Options) -> None:
         )
     raise PlanError(
         f"the draft is not the one that was previewed: {expected}",
-        why=f"it is {digest} now: the plan or the options have changed",
+        why=f"it is {digest} now: the plan, the options or the version of surgery have changed",
         fix=_AGAIN,
     )
 

@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 from surgery_cli import reports
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.digests import leaf_digest
+from surgery_cli.engine.forecast import reading_bytes
 from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.progress import Listener, Meter
-from surgery_cli.engine.reading import read_scalar, read_values, reading_bytes, value_blocks
+from surgery_cli.engine.reading import read_scalar, read_values, value_blocks
 from surgery_cli.errors import SurgeryError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.proof.statistics import statistics

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from surgery_cli.compute.host import HostKit
-from surgery_cli.engine.execution import bytes_in_flight
+from surgery_cli.draft.expression import Made, parts, stored_in
+from surgery_cli.engine.forecast import bytes_in_flight
 from surgery_cli.engine.grid import BLOCK_BYTES
 from surgery_cli.errors import CheckpointError
-from surgery_cli.operations.base import Cut, Operation
-from surgery_cli.operations.factors import ScaleByMeasured
 from surgery_cli.store.filesystem.memory_limits import room
 from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
@@ -86,9 +85,9 @@ def _why_at_once(leaf: PlannedLeaf) -> str:
     """Why a leaf takes what it takes, in a sentence."""
     if leaf.way is not Way.ENCODE:
         return "it is copied as it is stored, one chunk at a time"
-    for step in leaf.output.steps:
-        if step.operation.cut is Cut.WHOLE:
-            return f"`{_typed_name(step.operation)}` needs the whole leaf at once"
+    for part in parts(leaf.output.recipe):
+        if isinstance(part, Made) and part.kernel.is_whole:
+            return f"`{part.kernel.name}` needs the whole leaf at once"
     stored, chunk = max(_chunks(leaf), key=lambda pair: pair[1])
     if chunk <= BLOCK_BYTES:
         return f"the least that is worked on is a block of {byte_text(min(BLOCK_BYTES, leaf.spec.bytes))}"
@@ -99,18 +98,10 @@ def _why_at_once(leaf: PlannedLeaf) -> str:
     return f"it is stored in chunks of {byte_text(chunk)}, which are decoded and written whole"
 
 
-def _typed_name(operation: Operation) -> str:
-    """The name that a user types: a twin follows a measured factor by an operation that has none."""
-    return operation.measure_of.name if isinstance(operation, ScaleByMeasured) else operation.name
-
-
 def _chunks(leaf: PlannedLeaf) -> Iterator[tuple[LeafSpec, int]]:
     """What is read and written for a leaf, each with the bytes of its chunks."""
     read = [leaf.output.spec]
-    for step in leaf.output.steps:
-        read += [step.before, *(operand.spec for operand in step.operands)]
-        if step.measured_from is not None:
-            read.append(step.measured_from.spec)
+    read += [part.spec for part in stored_in(leaf.output.recipe)]
     for spec in read:
         yield spec, _bytes_of(spec.chunk_shape, spec)
     yield leaf.spec, _bytes_of(write_shape(leaf), leaf.spec)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from surgery_cli.draft.effect import Keeps
-from surgery_cli.draft.recipe import SOURCE, Draft, LeafRef
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.reading import read_scalar
 from surgery_cli.errors import CheckpointError
 from surgery_cli.operations.base import LeafOperation, Operation

@@ -9,8 +9,9 @@ import msgspec
 
 from surgery_cli import reports
 from surgery_cli.draft.effect import name_of
+from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.recipe import SOURCE, Draft
-from surgery_cli.engine.evaluation import read_bytes
+from surgery_cli.engine.forecast import read_bytes
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.plan import Plan
 from surgery_cli.settings.run import Options
@@ -51,10 +52,11 @@ def costs(prepared: Prepared, options: Options, destination: Path | None) -> Tra
     """Estimates from metadata, in bytes; files cannot be shared with a destination on another filesystem."""
     written = linked = copied = 0
     read = sum(look.bytes for look in prepared.looked)
+    computed: list[Recipe] = []
     for name, plan in prepared.plans.items():
-        for leaf in plan.of(Way.ENCODE):
-            written += leaf.spec.bytes
-            read += read_bytes(leaf.output.recipe)
+        encoded = plan.of(Way.ENCODE)
+        written += sum(leaf.spec.bytes for leaf in encoded)
+        computed += (leaf.output.recipe for leaf in encoded)
         raw = plan.of(Way.RAW)
         if prepared.compact[name]:
             raw = plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW)
@@ -65,6 +67,7 @@ def costs(prepared: Prepared, options: Options, destination: Path | None) -> Tra
         raw_bytes = sum(leaf.origin_array.stored_bytes for leaf in raw)
         written += raw_bytes
         read += raw_bytes
+    read += read_bytes(computed)
     copied += carried_bytes(prepared.checkpoint)
     linked += unchosen_bytes(prepared.checkpoint)
     root = prepared.checkpoint.location.root
@@ -182,7 +185,7 @@ def changed_leaf(draft: Draft, path: LeafPath, names: Names, sources: Names) -> 
     return reports.ChangedLeaf(
         path=names[path],
         from_=where,
-        operations=[step.operation.name for step in recipe.steps],
+        operations=[edit.name for edit in recipe.edits],
         before=before,
         after=recipe.spec.type_text,
         policy=recipe.policy or None,

@@ -10,8 +10,8 @@ import msgspec
 from surgery_cli import __version__, reports
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.digests import LeafDigest, leaf_digest
+from surgery_cli.engine.forecast import reading_bytes
 from surgery_cli.engine.progress import Listener, Meter
-from surgery_cli.engine.reading import reading_bytes
 from surgery_cli.errors import CheckpointError, Problem
 from surgery_cli.proof.files import file_digests, files_of
 from surgery_cli.proof.metadata_files import metadata_faults

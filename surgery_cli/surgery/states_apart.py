@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from surgery_cli.draft.expression import stored_in
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.reading import read_scalar
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
@@ -36,9 +37,9 @@ def _goes_on(slot: Slot, draft: Draft) -> bool:
 def _others_of(slot: Slot, draft: Draft) -> tuple[str, ...]:
     """The other checkpoints whose leaf of this path has a part in a slot that an edit names."""
     recipe = draft.leaves.get(slot.path)
-    if recipe is None or recipe.policy == "donor" or not (recipe.steps or recipe.home):
+    if recipe is None or recipe.policy == "donor" or not (recipe.edits or recipe.home):
         return ()
-    refs = [operand.ref for step in recipe.steps for operand in step.operands]
+    refs = [part.ref for part in stored_in(recipe.recipe)]
     refs += [recipe.home] if recipe.home is not None else []
     return tuple(
         dict.fromkeys(r.source for r in refs if r.source != SOURCE and r.path == slot.path)
@@ -102,7 +103,7 @@ class Comparison:
         found = []
         for path, clock in draft.clocks.items():
             output = draft.leaves.get(path)
-            origin = output.home if output is not None and not output.steps else None
+            origin = output.home if output is not None and not output.edits else None
             if origin is None or origin.source == SOURCE:
                 continue
             own = [s for s in draft.slots.values() if path in s.clocks and _goes_on(s, draft)]

@@ -530,7 +530,10 @@ def test_a_draft_that_has_become_another_says_what_has_changed(surgery, checkpoi
     assert apply(donors[0], "--draft", draft).code == 0
     for changed in (apply(donors[1], "--draft", draft), apply("0.5", "--draft", draft)):
         assert changed.code == 2
-        assert "the plan or the options have changed" in changed.document["problems"][0]["why"]
+        assert (
+            "the plan, the options or the version of surgery have changed"
+            in changed.document["problems"][0]["why"]
+        )
     stepped = apply(donors[0], "--draft", draft, "--step", "250")
     assert stepped.code == 2
     assert stepped.document["problems"][0]["what"].endswith("is one of step 500")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from surgery_cli.compute.random import draw, normal_quantile, orthogonal, philox
-from surgery_cli.operations.base import Place
+from surgery_cli.draft.kernel import Place
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
@@ -16,7 +16,7 @@ PATH = LeafPath(("w",))
 
 def place(shape: tuple[int, ...], start: tuple[int, ...], block: tuple[int, ...]) -> Place:
     spec = LeafSpec(kind=LeafKind.ARRAY, shape=shape, dtype="float32")
-    return Place(PATH, spec, spec, start, block)
+    return Place(PATH, (spec,), spec, start, block)
 
 
 @pytest.mark.parametrize(

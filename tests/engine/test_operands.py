@@ -9,9 +9,10 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.draft.recipe import LeafRef, Operand, Step
-from surgery_cli.engine import evaluation, operands
-from surgery_cli.operations.average import Average
+from surgery_cli.draft.expression import LeafRef, Made, Stored
+from surgery_cli.draft.kernel import broadcast_window
+from surgery_cli.engine import forecast
+from surgery_cli.operations.average import WeightedMean
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.tree.paths import LeafPath
@@ -112,10 +113,9 @@ def test_two_members_leave_room_for_three_blocks_and_twenty_for_one() -> None:
     path = LeafPath(("w",))
 
     def needed(members: int) -> int:
-        others = tuple(Operand(str(n), LeafRef(str(n), path), spec) for n in range(1, members))
-        step = Step(Average(with_=""), path, spec, spec, others)
-        recipe = evaluation.Recipe(LeafRef("", path), spec, (step,))
-        return evaluation.working_bytes(recipe, spec.shape, 1 << 17) + 2 * spec.bytes
+        inputs = tuple(Stored(LeafRef(str(n), path), spec) for n in range(members))
+        recipe = Made(WeightedMean(), inputs, spec, path)
+        return forecast.working_bytes(recipe, spec.shape, 1 << 17) + 2 * spec.bytes
 
     assert 5 * 16_000_000 < needed(2) <= 256 * MIB // 3
     assert needed(20) == needed(4) <= 256 * MIB // 2
@@ -124,10 +124,10 @@ def test_two_members_leave_room_for_three_blocks_and_twenty_for_one() -> None:
 def test_a_window_of_an_operand_keeps_to_the_axes_that_it_has() -> None:
     window = (slice(2, 4), slice(0, 8), slice(5, 6))
 
-    assert operands.operand_window((4, 1, 9), window) == (
+    assert broadcast_window((4, 1, 9), window) == (
         slice(2, 4),
         slice(0, 1),
         slice(5, 6),
     )
-    assert operands.operand_window((9,), window) == (slice(5, 6),)
-    assert operands.operand_window((), window) == ()
+    assert broadcast_window((9,), window) == (slice(5, 6),)
+    assert broadcast_window((), window) == ()

@@ -7,7 +7,7 @@ import pytest
 from surgery_cli.errors import PlanError, ValueRefusal, grouped
 from surgery_cli.operations.cast import Cast
 from surgery_cli.tree.specs import LeafKind, LeafSpec
-from tests.operations.value_edits import ArrayScene, draft_of, edited, path_of, spec_of
+from tests.operations.value_edits import ArrayScene, draft_of, edited, made, path_of, spec_of
 
 NARROW = [
     np.float16,
@@ -97,7 +97,7 @@ def test_integers_are_cast_where_they_fit(source: type, to: str, good: list, bad
 
 def refusal(edit: Cast, spec: LeafSpec) -> str:
     with pytest.raises(PlanError) as caught:
-        edit.step(path_of("a/b"), spec, ArrayScene())
+        made(edit, spec, path_of("a/b"), ArrayScene())
     return str(caught.value)
 
 

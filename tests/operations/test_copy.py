@@ -88,5 +88,5 @@ def test_a_copy_of_slots_outside_of_the_state_is_no_slot():
         Copy(at="opt_state/0/nu", to="saved"),
         ResetOptimizer(),
     )
-    assert draft.leaves[("opt_state", 0, "nu", "a")].steps
+    assert draft.leaves[("opt_state", 0, "nu", "a")].edits
     assert draft.leaves[("saved", "a")].is_by_reference

@@ -1,6 +1,7 @@
 """What an edit does is said by its effect; what its fields are called means nothing."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -17,19 +18,32 @@ from surgery_cli.draft.effect import (
     Shifts,
     Takes,
     constant_after,
-    default_policy,
+    is_new,
     may_be_negative,
 )
+from surgery_cli.draft.kernel import Kernel, Kit, Place
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.base import Kit, LeafOperation, Place
+from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.table import operations
+from surgery_cli.optimizer.follow.answers import default_policy
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.plan import Plan
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
 from tests.operations.value_edits import ArraySource
 
 VALUE_EDITS = [kind for kind in operations().values() if issubclass(kind, LeafOperation)]
+
+
+class Add(Kernel, frozen=True, tag="add"):
+    """A leaf plus a number."""
+
+    number: float
+
+    def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
+        return kit.in_float32(blocks[0], lambda x: x + self.number)
 
 
 class Shift(LeafOperation, tag="shift", kw_only=True, frozen=True):
@@ -42,8 +56,8 @@ class Shift(LeafOperation, tag="shift", kw_only=True, frozen=True):
     def effect(self) -> Effect:
         return Shifts()
 
-    def compute(self, block: Any, kit: Kit, at: Place) -> Any:
-        return kit.in_float32(block, lambda x: x + self.by)
+    def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
+        return Add(self.by)
 
 
 def adam_state() -> ArraySource:
@@ -60,15 +74,15 @@ def shifted(**fields: Any) -> Draft:
 @pytest.mark.parametrize("kind", VALUE_EDITS, ids=lambda kind: kind.__name__)
 def test_every_value_edit_says_its_effect(kind: type[LeafOperation]) -> None:
     (edit,) = msgspec.convert(YAML(typ="safe").load(kind.example), list[kind])
-    assert isinstance(edit.effect, Keeps | Scales | Sets | Draws | Takes | Means | Shifts)
-    assert edit.ignores_leaf == isinstance(edit.effect, Sets | Draws | Takes)
+    assert isinstance(edit.effect, get_args(Effect))
+    assert is_new(edit.effect) == isinstance(edit.effect, Sets | Draws | Takes)
     assert default_policy(edit.effect) in ("keep", "transform", "warm")
 
 
 def test_an_edit_that_adds_keeps_the_slots_whatever_its_field_is_called() -> None:
     draft = shifted(by=0.0)
     slots = {str(path): draft.leaves[path] for path in draft.slots}
-    assert {text: (recipe.steps, recipe.policy) for text, recipe in slots.items()} == {
+    assert {text: (recipe.edits, recipe.policy) for text, recipe in slots.items()} == {
         "opt_state/0/mu/w": ((), "keep"),
         "opt_state/0/nu/w": ((), "keep"),
     }
@@ -83,8 +97,8 @@ def test_nothing_follows_an_edit_that_adds_by_transform() -> None:
 def test_an_edit_that_adds_restarts_first_moments_alone_when_warm() -> None:
     draft = shifted(by=0.001, optimizer="warm")
     mu, nu = (draft.leaves[LeafPath(("opt_state", "0", name, "w"))] for name in ("mu", "nu"))
-    assert [step.operation.filled(None) for step in mu.steps] == [0.0]
-    assert (nu.steps, nu.policy) == ((), "warm")
+    assert [constant_after(edit.effect, None) for edit in mu.edits] == [0.0]
+    assert (nu.edits, nu.policy) == ((), "warm")
 
 
 def test_an_edit_that_adds_to_squares_is_refused() -> None:

@@ -61,9 +61,7 @@ def test_twins_stay_and_belong_to_the_params_in_the_new_item():
 
 def test_a_later_edit_of_the_item_reaches_its_twins():
     draft = in_step(ExtractItem(at="params"), Rescale(at="params/a", by=0.5), optimizer_kind="adam")
-    steps = {
-        str(p): [s.operation.name for s in r.steps] for p, r in draft.leaves.items() if r.steps
-    }
+    steps = {str(p): [e.name for e in r.edits] for p, r in draft.leaves.items() if r.edits}
     assert steps == {
         "params/a": ["rescale"],
         "default/opt_state/0/mu/a": ["rescale"],
@@ -293,4 +291,4 @@ def test_a_copy_of_a_whole_optimizer_state_follows_as_the_state_does():
     draft = resolved(
         STATE, Copy(at="opt_state", to="saved"), Rescale(at="params/a", by=2), optimizer_kind="adam"
     )
-    assert draft.leaves[("saved", 0, "nu", "a")].steps
+    assert draft.leaves[("saved", 0, "nu", "a")].edits

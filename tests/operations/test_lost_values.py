@@ -11,18 +11,29 @@ import tensorstore as ts
 from surgery_cli.engine.finite import check_finite
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.average import Average
-from surgery_cli.operations.base import LeafOperation
+from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.cast import _NAMES, Cast
-from surgery_cli.operations.factors import ScaleByMeasured, ScaleByPower
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
+from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.set import Set
-from surgery_cli.operations.slot_steps import FillFresh, FillMean
 from surgery_cli.operations.table import operations
+from surgery_cli.optimizer.follow.initial_values import refilled
+from surgery_cli.optimizer.follow.transform import at_mean
+from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.dtypes import FLOATS as DTYPES
-from tests.operations.value_edits import KERNEL, ArrayScene, ArraySource, edited, followed
+from tests.operations.value_edits import (
+    KERNEL,
+    ArrayScene,
+    ArraySource,
+    computed,
+    draft_of,
+    edited,
+    followed,
+    stored,
+)
 
 FLOATS = [name for name in DTYPES if name in _NAMES]
 FACTORS = [1e-300, 1e-60, 1e-30, 1e-8, 1e-3, 0.1, 0.5, 2.0, 1e4, 1e30, 1e60, 1e300]
@@ -47,13 +58,20 @@ def rescaled_by_an_array(leaf: Any, x: float) -> Any:
 
 def followed_by_power(leaf: Any, x: float) -> Any:
     scene = ArrayScene(scale__npy=ArraySource({"": np.full((6,), x)}))
-    twin = ScaleByPower(by="scale.npy", power=-2, even=True, param=KERNEL)
-    return followed(twin, leaf, np.ones((4, 6), np.float32), scene=scene)
+    return followed(Rescale(by="scale.npy"), NU, leaf, np.ones((4, 6), np.float32), scene=scene)
 
 
 def followed_by_measurement(leaf: Any, x: float) -> Any:
     param = np.full((4, 6), np.float32(min(x, 1e30)))
-    return followed(ScaleByMeasured(measure_of=Normalize(), power=-2), leaf, param)
+    return followed(Normalize(), NU, leaf, param)
+
+
+NU = Slot(path=KERNEL, param=KERNEL, name="nu", power=-2, is_even=True)
+
+
+def reset(leaf: Any, x: float) -> Any:
+    draft = draft_of({str(KERNEL): leaf})
+    return computed(refilled(draft, KERNEL, x).recipe, {})
 
 
 def averaged(leaf: Any, x: float) -> Any:
@@ -66,16 +84,19 @@ class _Members(ArrayScene):
     source = ArraySource({})
 
 
-VALUES: dict[type[LeafOperation], list[Callable[[Any, float], Any]]] = {
-    Rescale: [rescaled, rescaled_by_an_array],
-    ScaleByPower: [followed_by_power],
-    ScaleByMeasured: [followed_by_measurement],
+VALUES: dict[type[Operation], list[Callable[[Any, float], Any]]] = {
+    Rescale: [rescaled, rescaled_by_an_array, followed_by_power],
     Normalize: [
+        followed_by_measurement,
         lambda leaf, x: edited(Normalize(to=x), leaf),
         lambda leaf, x: edited(Normalize(to=x, axis=0, norm="max"), leaf),
     ],
     Replace: [lambda leaf, x: edited(Replace(with_=x), leaf)],
     Set: [lambda leaf, x: edited(Set(to=x), leaf[:1, :1])],
+    ResetOptimizer: [
+        reset,
+        lambda leaf, x: computed(at_mean(NU, stored(leaf))[0].recipe, {KERNEL: leaf}),
+    ],
     Reinit: [
         lambda leaf, x: edited(Reinit(init="constant", value=x), leaf),
         lambda leaf, x: edited(Reinit(init="normal", stddev=4 * x), leaf),
@@ -83,8 +104,6 @@ VALUES: dict[type[LeafOperation], list[Callable[[Any, float], Any]]] = {
     ],
     Average: [averaged],
     Cast: [lambda leaf, x: edited(Cast(to=leaf.dtype.name), leaf.astype(np.float64) * x)],
-    FillFresh: [lambda leaf, x: edited(FillFresh(value=x), leaf)],
-    FillMean: [lambda leaf, x: edited(FillMean(), leaf)],
 }
 
 

@@ -6,14 +6,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from surgery_cli.engine.evaluation import is_whole
 from surgery_cli.errors import PlanError, Problem, ValueRefusal
-from surgery_cli.operations.base import Cut, LeafOperation
-from surgery_cli.operations.normalize import Normalize
+from surgery_cli.operations.base import LeafOperation
+from surgery_cli.operations.normalize import Normalize, NormFactor
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
-from tests.operations.value_edits import ArrayScene, edited, followed, spec_of
+from tests.operations.value_edits import ArrayScene, edited, followed, made, rule, spec_of
 
 PARAM = LeafPath(("params", "Dense_0", "kernel"))
 KERNEL = np.random.default_rng(0).normal(size=(3, 4, 6)).astype(np.float32)
@@ -67,8 +68,8 @@ def test_the_spectral_norm_over_two_axes_is_taken_for_each_matrix(axis: tuple[in
 
 
 def test_only_the_spectral_norm_needs_the_whole_leaf() -> None:
-    assert Normalize(norm="spectral").cut is Cut.WHOLE
-    assert Normalize(norm="rms").cut is Cut.MEASURED
+    assert is_whole(made(Normalize(norm="spectral"), KERNEL))
+    assert not is_whole(made(Normalize(norm="rms"), KERNEL))
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "rms", "spectral"])
@@ -151,16 +152,16 @@ def test_settings_that_do_not_fit_are_refused_before_values_are_read(
     edit: Normalize, field: str
 ) -> None:
     with pytest.raises(PlanError) as caught:
-        edit.step(PARAM, spec_of(KERNEL), ArrayScene())
+        made(edit, spec_of(KERNEL), PARAM, ArrayScene())
     assert caught.value.problems[0].field == field
 
 
 def test_a_vector_has_no_spectral_norm_and_an_empty_leaf_none_at_all() -> None:
     with pytest.raises(PlanError, match="no matrix"):
-        Normalize(norm="spectral").step(PARAM, spec_of(np.ones(3, np.float32)), ArrayScene())
+        made(Normalize(norm="spectral"), spec_of(np.ones(3, np.float32)), PARAM, ArrayScene())
     empty = spec_of(np.ones((0, 3), np.float32))
     with pytest.raises(PlanError, match="no norm"):
-        Normalize().step(PARAM, empty, ArrayScene())
+        made(Normalize(), empty, PARAM, ArrayScene())
     assert Normalize(on_zero="keep").leaves_alone(empty)
 
 
@@ -174,32 +175,39 @@ def slot(power: int | None, relation: str = "same") -> Slot:
 def test_a_twin_takes_the_power_of_the_factor_measured_on_its_param(norm: str, power: int) -> None:
     param = KERNEL.reshape(12, 6)
     twin = np.abs(param) + 1
-    (step,) = Normalize(norm=norm, to=2.0).carry(slot(power)) or ()
     wide = param.astype(np.float64)
     size = np.linalg.norm(wide, 2) if norm == "spectral" else NORMS[norm](wide, (0, 1)).item()
-    np.testing.assert_allclose(followed(step, twin, param), twin * (2.0 / size) ** power, rtol=1e-6)
+    np.testing.assert_allclose(
+        followed(Normalize(norm=norm, to=2.0), slot(power), twin, param),
+        twin * (2.0 / size) ** power,
+        rtol=1e-6,
+    )
 
 
 def test_a_twin_follows_a_norm_over_axes_slice_by_slice_and_stacked_too() -> None:
-    (step,) = Normalize(axis=(0, 1)).carry(slot(-1, "stacked")) or ()
     twin = np.stack([KERNEL, KERNEL * 2])
     factor = 1 / np.sqrt((KERNEL.astype(np.float64) ** 2).sum((0, 1), keepdims=True))
-    np.testing.assert_allclose(followed(step, twin, KERNEL), twin / factor, rtol=1e-6)
+    np.testing.assert_allclose(
+        followed(Normalize(axis=(0, 1)), slot(-1, "stacked"), twin, KERNEL),
+        twin / factor,
+        rtol=1e-6,
+    )
 
 
 def test_a_twin_of_another_shape_follows_one_number_only() -> None:
-    (step,) = Normalize().carry(slot(-2, "factored")) or ()
     rows = np.arange(1, 4, dtype=np.float32)
     size = np.linalg.norm(KERNEL.astype(np.float64).ravel())
-    np.testing.assert_allclose(followed(step, rows, KERNEL), rows * size**2, rtol=1e-6)
-    assert Normalize(axis=0).carry(slot(-2, "factored")) is None
-    assert Normalize().carry(slot(None)) is None
-    assert Normalize().carry(slot(0)) == ()
+    np.testing.assert_allclose(
+        followed(Normalize(), slot(-2, "factored"), rows, KERNEL), rows * size**2, rtol=1e-6
+    )
+    assert rule(Normalize(axis=0), slot(-2, "factored")) is None
+    assert rule(Normalize(), slot(None)) is None
+    assert rule(Normalize(), slot(0)) == ()
 
 
 def refusal(edit: LeafOperation, shape: tuple[int, ...] = (2, 3)) -> Problem:
     with pytest.raises(PlanError) as caught:
-        edit.step(PARAM, spec_of(np.zeros(shape, np.float32)), ArrayScene())
+        made(edit, spec_of(np.zeros(shape, np.float32)), PARAM, ArrayScene())
     return caught.value.problems[0]
 
 
@@ -224,4 +232,4 @@ def test_the_spectral_norm_of_a_leaf_without_elements_takes_no_memory(
     shape: tuple[int, ...],
 ) -> None:
     empty = spec_of(np.ones(shape, np.float32))
-    assert Normalize(norm="spectral").temporary_bytes(empty) == 0
+    assert NormFactor("spectral", 1.0).temporary_bytes(empty) == 0

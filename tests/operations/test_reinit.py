@@ -6,11 +6,19 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from surgery_cli.engine.evaluation import is_whole
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.base import Cut
 from surgery_cli.operations.initializers import INITIALIZERS, fans
 from surgery_cli.operations.reinit import Reinit
-from tests.operations.value_edits import ArrayScene, draft_of, edited, path_of, spec_of
+from tests.operations.value_edits import (
+    ArrayScene,
+    draft_of,
+    edited,
+    kernels,
+    made,
+    path_of,
+    spec_of,
+)
 
 PATH = path_of("params/Dense_0/kernel")
 
@@ -74,7 +82,7 @@ def test_an_orthogonal_matrix_has_orthonormal_rows_or_columns(
     shape: tuple, column_axis: int
 ) -> None:
     edit = Reinit(init="orthogonal", scale=2.0, column_axis=column_axis)
-    assert edit.cut is Cut.WHOLE
+    assert is_whole(made(edit, np.empty(shape, np.float64)))
     kernel = edited(edit, np.empty(shape, np.float64))
     matrix = np.moveaxis(kernel, column_axis, -1).reshape(-1, shape[column_axis]) / 2.0
     gram = matrix.T @ matrix if matrix.shape[0] >= matrix.shape[1] else matrix @ matrix.T
@@ -120,13 +128,13 @@ def test_the_plans_seed_stands_in_the_step_unless_the_edit_has_its_own() -> None
     scene = ArrayScene()
     scene.seed = 5
     spec = spec_of(np.empty((3, 3), np.float32))
-    assert Reinit(init="normal").step(PATH, spec, scene).operation.seed == 5
-    assert Reinit(init="normal", seed=0).step(PATH, spec, scene).operation.seed == 0
+    assert kernels(made(Reinit(init="normal"), spec, PATH, scene))[0].seed == 5
+    assert kernels(made(Reinit(init="normal", seed=0), spec, PATH, scene))[0].seed == 0
 
 
 def refusal(edit: Reinit, shape: tuple = (3, 4), dtype: type = np.float32) -> str:
     with pytest.raises(PlanError) as caught:
-        edit.step(PATH, spec_of(np.empty(shape, dtype)), ArrayScene())
+        made(edit, spec_of(np.empty(shape, dtype)), PATH, ArrayScene())
     return str(caught.value)
 
 

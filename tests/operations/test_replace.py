@@ -7,13 +7,21 @@ import msgspec
 import numpy as np
 import pytest
 
-from surgery_cli.draft.recipe import LeafRef
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.kernels.convert import Convert
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.replace import Replace
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
-from tests.operations.value_edits import ArrayScene, ArraySource, draft_of, edited, path_of, spec_of
+from tests.operations.value_edits import (
+    ArrayScene,
+    ArraySource,
+    draft_of,
+    edited,
+    kernels,
+    made,
+    path_of,
+)
 
 F32 = np.float32
 TREE = {
@@ -62,7 +70,7 @@ def test_a_number_fills_the_leaf_exactly(dtype: type, number: float) -> None:
 )
 def test_a_number_that_the_leaf_does_not_hold_is_refused(dtype: type, number: float) -> None:
     with pytest.raises(PlanError) as caught:
-        Replace(with_=number).step(LeafPath(("x",)), spec_of(np.ones(3, dtype)), ArrayScene())
+        made(Replace(with_=number), np.ones(3, dtype))
     assert caught.value.problems[0].field == "with"
 
 
@@ -76,7 +84,7 @@ def test_a_number_that_the_leaf_does_not_hold_is_refused(dtype: type, number: fl
 )
 def test_a_number_replaces_no_key_string_or_boolean(spec: LeafSpec) -> None:
     with pytest.raises(PlanError, match="a number does not replace"):
-        Replace(with_=0).step(LeafPath(("x",)), spec, ArrayScene())
+        made(Replace(with_=0), spec)
 
 
 def grafts(edit: Replace, tree: dict, **sources: ArraySource) -> dict[str, LeafRef]:
@@ -191,9 +199,9 @@ def test_another_dtype_needs_cast_and_then_becomes_a_step() -> None:
         draft_of(TREE), ArrayScene(donor=donor)
     )
     recipe = draft.leaves[path_of("params/a/bias")]
-    (step,) = recipe.steps
-    assert step.operation == Cast(to="float32")
-    assert (step.before.dtype, recipe.spec.dtype) == ("float64", "float32")
+    assert kernels(recipe.recipe) == [Convert()]
+    assert [edit.name for edit in recipe.edits] == ["cast"]
+    assert (recipe.recipe.inputs[0].spec.dtype, recipe.spec.dtype) == ("float64", "float32")
 
 
 def test_floats_never_become_integers() -> None:

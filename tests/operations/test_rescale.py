@@ -9,7 +9,15 @@ from surgery_cli.errors import MissingError, PlanError, ValueRefusal
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
-from tests.operations.value_edits import ArrayScene, ArraySource, edited, followed, spec_of
+from tests.operations.value_edits import (
+    ArrayScene,
+    ArraySource,
+    edited,
+    followed,
+    made,
+    rule,
+    spec_of,
+)
 
 PARAM = LeafPath(("params", "Dense_0", "kernel"))
 KERNEL = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
@@ -82,7 +90,7 @@ def test_a_mask_of_booleans_is_a_factor() -> None:
 def test_an_array_that_does_not_broadcast_to_the_leaf_is_refused(shape: tuple) -> None:
     scene = ArrayScene(scale__npy=ArraySource({"": np.ones(shape)}))
     with pytest.raises(PlanError, match="does not broadcast") as caught:
-        Rescale(by="scale.npy").step(PARAM, spec_of(KERNEL), scene)
+        made(Rescale(by="scale.npy"), spec_of(KERNEL), PARAM, scene)
     assert str(list(shape)) in str(caught.value)
     assert "[5, 7]" in str(caught.value)
 
@@ -90,27 +98,27 @@ def test_an_array_that_does_not_broadcast_to_the_leaf_is_refused(shape: tuple) -
 def test_an_entry_that_is_not_there_is_refused_with_the_nearest() -> None:
     scene = ArrayScene(f__npz=ArraySource({"scales": np.ones(7), "other": np.ones(7)}))
     with pytest.raises(PlanError, match="has no leaf 'scale'") as caught:
-        Rescale(by="f.npz:scale").step(PARAM, spec_of(KERNEL), scene)
+        made(Rescale(by="f.npz:scale"), spec_of(KERNEL), PARAM, scene)
     assert "'scales'" in str(caught.value)
 
 
 def test_a_complex_factor_does_not_touch_a_real_leaf() -> None:
     scene = ArrayScene(scale__npy=ArraySource({"": np.ones(7, np.complex64)}))
     with pytest.raises(PlanError, match="no factor for float32"):
-        Rescale(by="scale.npy").step(PARAM, spec_of(KERNEL), scene)
+        made(Rescale(by="scale.npy"), spec_of(KERNEL), PARAM, scene)
 
 
 @pytest.mark.parametrize("by", [float("nan"), float("inf"), -float("inf")])
 def test_a_factor_that_is_not_finite_is_refused(by: float) -> None:
     with pytest.raises(PlanError, match="finite") as caught:
-        Rescale(by=by).step(PARAM, spec_of(KERNEL), ArrayScene())
+        made(Rescale(by=by), spec_of(KERNEL), PARAM, ArrayScene())
     assert caught.value.problems[0].field == "by"
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.bool_])
 def test_integers_and_booleans_are_refused(dtype: type) -> None:
     with pytest.raises(PlanError, match="rescale does not apply"):
-        Rescale(by=2.0).step(PARAM, spec_of(np.ones(3, dtype)), ArrayScene())
+        made(Rescale(by=2.0), spec_of(np.ones(3, dtype)), PARAM, ArrayScene())
 
 
 @pytest.mark.parametrize(
@@ -127,20 +135,21 @@ def test_a_twin_takes_the_power_of_the_factor_that_its_slot_has(
     by: float, power: int, even: bool, expected: float
 ) -> None:
     twin = KERNEL * 3
-    (step,) = Rescale(by=by).carry(slot(power, even=even)) or ()
-    np.testing.assert_array_equal(followed(step, twin, KERNEL), twin * np.float32(expected))
+    np.testing.assert_array_equal(
+        followed(Rescale(by=by), slot(power, even=even), twin, KERNEL), twin * np.float32(expected)
+    )
 
 
 @pytest.mark.parametrize(
     ("by", "power"), [(0.0, -1), (0.0, 1), (2.0, None), (1e-200, -2), (1e200, -2)]
 )
 def test_a_factor_without_a_power_has_no_rule(by: float, power: int | None) -> None:
-    assert Rescale(by=by).carry(slot(power)) is None
+    assert rule(Rescale(by=by), slot(power)) is None
 
 
 def test_a_placeholder_and_a_hole_stay_as_they_are() -> None:
-    assert Rescale(by=0.5).carry(slot(-2, relation="one")) == ()
-    assert Rescale(by=0.5).carry(slot(-2, relation="hole")) == ()
+    assert rule(Rescale(by=0.5), slot(-2, relation="one")) == ()
+    assert rule(Rescale(by=0.5), slot(-2, relation="hole")) == ()
 
 
 @pytest.mark.parametrize(("power", "even"), [(-1, False), (-2, True), (1, False), (0, False)])
@@ -152,8 +161,7 @@ def test_a_twin_follows_an_array_element_by_element_and_restarts_where_it_is_zer
         [abs(s) ** power * (1 if even or s >= 0 else -1) if s else 0.0 for s in scale.tolist()]
     )
     scene = ArrayScene(scale__npy=ArraySource({"": scale}))
-    (step,) = Rescale(by="scale.npy").carry(slot(power, even=even)) or ()
-    result = followed(step, KERNEL, KERNEL, scene=scene)
+    result = followed(Rescale(by="scale.npy"), slot(power, even=even), KERNEL, KERNEL, scene=scene)
     np.testing.assert_allclose(result, KERNEL * factor, rtol=1e-6)
 
 
@@ -161,22 +169,24 @@ def test_squares_stay_where_an_array_is_zero() -> None:
     scale = np.array([0.5, 1, 0, 1, 1, 1, 1], np.float32)
     scene = ArrayScene(scale__npy=ArraySource({"": scale}))
     squares = msgspec.structs.replace(slot(-2, even=True), is_second_moment=True)
-    (step,) = Rescale(by="scale.npy").carry(squares) or ()
-    result = followed(step, abs(KERNEL), KERNEL, scene=scene)
+    result = followed(Rescale(by="scale.npy"), squares, abs(KERNEL), KERNEL, scene=scene)
     np.testing.assert_allclose(result, abs(KERNEL) * np.array([4, 1, 1, 1, 1, 1, 1]), rtol=1e-6)
 
 
 def test_what_is_left_of_a_start_does_not_follow_and_bounds_what_it_may_be() -> None:
     grown = np.float32(0.1) + abs(KERNEL)
     sums = msgspec.structs.replace(slot(-2, even=True), start=0.1)
-    (step,) = Rescale(by=0.5).carry(sums) or ()
-    np.testing.assert_allclose(followed(step, grown, KERNEL), 0.1 + 4 * abs(KERNEL), rtol=1e-5)
+    np.testing.assert_allclose(
+        followed(Rescale(by=0.5), sums, grown, KERNEL), 0.1 + 4 * abs(KERNEL), rtol=1e-5
+    )
     with pytest.raises(ValueRefusal, match=r"cannot have 0\.1 of its start"):
-        followed(step, grown - np.float32(0.09), KERNEL)
+        followed(Rescale(by=0.5), sums, grown - np.float32(0.09), KERNEL)
 
 
 def test_an_array_has_no_rule_for_a_factored_slot() -> None:
-    assert Rescale(by="scale.npy").carry(slot(-2, even=True, relation="factored")) is None
+    scene = ArrayScene(scale__npy=ArraySource({"": np.ones(4)}))
+    factored = slot(-2, even=True, relation="factored")
+    assert rule(Rescale(by="scale.npy"), factored, scene=scene) is None
 
 
 class EmptyDisk(ArrayScene):
@@ -227,9 +237,8 @@ def test_an_array_of_factors_that_makes_values_zero_is_refused_for_the_leaf_and_
     with pytest.raises(ValueRefusal, match="lost to zeros"):
         edited(Rescale(by="scale.npy"), SQUARES, scene=scene)
     huge = ArrayScene(scale__npy=ArraySource({"": np.full((7,), 1e25)}))
-    (twin,) = Rescale(by="scale.npy").carry(slot(-2, even=True)) or ()
     with pytest.raises(ValueRefusal, match="lost to zeros"):
-        followed(twin, SQUARES, KERNEL, scene=huge)
+        followed(Rescale(by="scale.npy"), slot(-2, even=True), SQUARES, KERNEL, scene=huge)
 
 
 def test_zeros_that_are_meant_and_values_that_rounding_would_lose_may_go() -> None:

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surgery_cli.draft.recipe import Draft, LeafRef
+from surgery_cli.draft.effect import constant_after
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.kernels.fill import Fill
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations import reset_optimizer
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
-from surgery_cli.operations.slot_steps import FillFresh
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
 from surgery_cli.script.pytrees import stored_leaves
@@ -43,9 +45,10 @@ def fills(draft: Draft) -> dict[str, float]:
     for path in draft.changed:
         if draft.slots.get(path) and draft.slots[path].takes_param:
             continue
-        (step,) = draft.leaves[path].steps
-        assert isinstance(step.operation, FillFresh)
-        found[str(path)] = step.operation.value
+        (edit,) = draft.leaves[path].edits
+        assert edit.name == "fill_fresh"
+        assert draft.leaves[path].recipe.kernel == Fill(edit.effect.to)
+        found[str(path)] = edit.effect.to
     return found
 
 
@@ -89,7 +92,7 @@ def test_copies_of_params_take_the_params_values() -> None:
     draft = resolved(state("schedule_free_sgd"), ResetOptimizer())
     path = LeafPath(("opt_state", "z", "Dense_0", "kernel"))
     assert draft.leaves[path].home == LeafRef("", LeafPath(("params", "Dense_0", "kernel")))
-    assert draft.leaves[path].steps == ()
+    assert draft.leaves[path].edits == ()
 
 
 def test_copies_beside_the_optimizer_state_are_not_slots_of_it() -> None:
@@ -199,14 +202,14 @@ def test_a_full_reset_is_what_optax_begins_with_or_says_what_is_left(
     for path, recipe in draft.leaves.items():
         if path not in leaves or not recipe.spec.has_array or recipe.spec.kind is LeafKind.KEY:
             continue
-        if not recipe.steps:
+        if not recipe.edits:
             takes_param = path in draft.slots and draft.slots[path].takes_param
             placeholder = path in draft.slots and recipe.spec.shape == (1,)
             said = any(f"'{path}'" in note for note in draft.notes)
             assert takes_param or placeholder or said, path
             continue
-        (step,) = recipe.steps
-        value = np.full(np.shape(leaves[path]), step.operation.filled(None))
+        (edit,) = recipe.edits
+        value = np.full(np.shape(leaves[path]), constant_after(edit.effect, None))
         assert np.array_equal(np.asarray(leaves[path], np.float32), value.astype(np.float32)), path
 
 

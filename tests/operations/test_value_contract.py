@@ -5,23 +5,25 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
-from surgery_cli.draft.recipe import LeafRef, Recipe
+from surgery_cli.draft.expression import LeafRef, Stored
+from surgery_cli.draft.recipe import DraftItems
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.normalize import Normalize
-from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.table import operations
+from surgery_cli.optimizer.follow.transform import followed
 from surgery_cli.optimizer.slots import Slot
-from tests.operations.value_edits import ArrayScene, ArraySource, draft_of, path_of
+from surgery_cli.plan.reading import plan_from_document
+from surgery_cli.resolution import resolve
+from tests.operations.value_edits import ArrayScene, ArraySource, draft_of, path_of, spec_of
 
-EDITS = [Rescale, Normalize, Replace, Reinit, Cast]
+EDITS = [kind for kind in operations().values() if issubclass(kind, LeafOperation)]
 
 
 @pytest.mark.parametrize("kind", EDITS)
-def test_an_edit_is_listed_and_its_own_fields_are_described(kind: type[LeafOperation]) -> None:
-    assert operations()[str(kind.__struct_config__.tag)] is kind
+def test_the_fields_of_an_edit_are_described(kind: type[LeafOperation]) -> None:
     _, components = msgspec.json.schema_components([kind])
     fields = components[kind.__name__]["properties"]
     shared = {field.encode_name for field in msgspec.structs.fields(Operation)} | {"op"}
@@ -50,16 +52,55 @@ def test_the_digest_depends_on_the_arrays_that_are_read(edit: LeafOperation) -> 
 def test_a_twin_that_follows_a_measurement_reads_the_sources_of_its_param() -> None:
     path = path_of("opt/mu/w")
     slot = Slot(path=path, param=path_of("params/w"), name="mu", power=-1)
-    (operation,) = Normalize().carry(slot) or ()
-    draft = draft_of({"params/w": np.ones(3, np.float32), "opt/mu/w": np.ones(3, np.float32)})
-    twin = draft.leaves[path]
-    param = Recipe(LeafRef("donor", path_of("w")), twin.spec)
-    step = operation.step_on_twin(path, twin.spec, ArrayScene(), param)
-    assert step.measured_from == param
-    assert twin.then(step).sources == {"", "donor"}
+    leaf = Stored(LeafRef("donor", path_of("w")), spec_of(np.ones(3, np.float32)))
+    edit = Normalize()
+    effect = edit.effect_on(edit.made(path_of("params/w"), leaf, ArrayScene()))
+    twin = draft_of({"opt/mu/w": np.ones(3, np.float32)}).leaves[path]
+    (change,) = followed(slot, twin.recipe, effect) or ()
+    assert twin.then(change.recipe).sources == {"", "donor"}
 
 
 def test_an_edit_that_changes_nothing_leaves_the_stored_bytes() -> None:
     tree = {"a": np.zeros(3, np.float32), "b": np.zeros(3, np.float64)}
     draft = Cast(at="**", to="float32").rewrite(draft_of(tree), ArrayScene())
     assert [str(path) for path in draft.changed] == ["b"]
+
+
+DIGESTS = {
+    "rescale": "sha256:1c3abfda3751375106746dc345282ccebd4a56df50576c598d38afb562958132",
+    "normalize": "sha256:1c3abfda37513751f87bc019466bd55b428fdb9f4b98ff791e6da2f0a5d70d5b",
+    "replace": "sha256:1c3abfda37513751e65752bf33495739328e93d3769cc9590c0d76e31b7889a3",
+    "reinit": "sha256:1c3abfda37513751602958dfaf3c6e6524471b4447cf89b3b6248fd296251f50",
+    "average": "sha256:1c3abfdabca35fafff4a1b184d20594729e2ea64a7cdcf073880dbc8ec41df6c",
+    "cast": "sha256:1c3abfda37513751a501897d16aac4796aa603e40651945d2968e1ca4137846f",
+    "set": "sha256:1c3abfda37513751f8291fe72c1eb7e4c6f8697278063d583ff85656c237cc4c",
+    "reset-optimizer": "sha256:1c3abfda37513751fd5469468d97e07d25016ba8969ffc945d80d7ab374a307e",
+    "rename": "sha256:1c3abfda3751375140e03f9e5838c64b800d5a27168ca15ccf2d5c50981839cf",
+    "copy": "sha256:1c3abfda37513751da2a85974cc12b410cb7547ad53bf007866c7eb7900e2969",
+    "delete": "sha256:1c3abfda37513751f43bdb2334355b8d52769bcd3cd1aad590d7dcffd03b5f0f",
+    "keep": "sha256:1c3abfda3751375120e55a4478f8b4e49466b8d4115589662f1ccb446b68fd8f",
+    "extract-item": "sha256:1c3abfda37513751e97ea5f4ea4ab1ec93a26ecdc7541d889ba905faf20ef62c",
+    "insert-item": "sha256:1c3abfda9bb4d16342b316df6ea2dc2d5e70de99592f0e4abb53e93218781567",
+}
+"""Of the draft that the example of each operation makes; they change only where the change log says so."""
+
+
+@pytest.mark.parametrize("name", list(operations()))
+def test_the_digest_of_the_example_of_every_operation_is_this_one(name: str) -> None:
+    leaf = np.zeros((4, 3), np.float32)
+    params = {f"Dense_{n}/{key}": leaf for n in (0, 1) for key in ("bias", "kernel")}
+    roots = ("params", "opt_state/0/mu", "opt_state/0/nu")
+    tree = {f"{root}/{path}": array for root in roots for path, array in params.items()}
+    counts = {"step": np.int32(7), "opt_state/0/count": np.int32(7)}
+    text = operations()[name].example
+    document = YAML(typ="safe").load(text)
+    plan = plan_from_document({"edits": document if isinstance(document, list) else [document]})
+    sources = {"runs/other": ArraySource(tree | counts), "runs/weights": ArraySource(params)}
+    for address, source in sources.items():
+        source.fingerprint, source.address, source.steps = address, address, {}
+        source.places = frozenset({address})
+    own = ArraySource(tree | counts)
+    own.fingerprint, own.address, own.steps, own.places = "own", "own", {}, frozenset({"own"})
+    items = DraftItems(names=("default",), taken=frozenset({"default"}))
+    draft = resolve(plan, own, lambda address: sources[address.strip("/")], items=items)
+    assert draft.digest == DIGESTS[name]

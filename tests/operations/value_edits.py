@@ -1,17 +1,25 @@
-"""Value edits on arrays in memory: the step that an edit makes of a leaf, computed block by block."""
+"""Value edits on arrays in memory: what an edit makes of a leaf, or of a slot, computed block by block."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from surgery_cli.compute.host import HostKit
-from surgery_cli.draft.recipe import Draft, LeafRef, Recipe, Step
+from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, parts
+from surgery_cli.draft.kernel import Kernel, Kit
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.engine import measurements
+from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.base import Kit, LeafOperation, Operation, Place
+from surgery_cli.operations.base import LeafOperation, Operation
+from surgery_cli.optimizer.follow.transform import Change
+from surgery_cli.optimizer.follow.transform import followed as follow
+from surgery_cli.optimizer.slots import Slot
 from surgery_cli.resolution.selection import select
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
@@ -37,6 +45,10 @@ class ArraySource:
     def __init__(self, arrays: Mapping[str, Any], **fields: Any) -> None:
         self.arrays = {path_of(text): array for text, array in arrays.items()}
         self.tree = TreeSpec({p: spec_of(array, **fields) for p, array in self.arrays.items()})
+
+    def read(self, path: LeafPath, window: Any = None) -> Any:
+        array = np.asarray(self.arrays[path])
+        return array if window is None else array[window]
 
 
 class ArrayScene:
@@ -70,6 +82,22 @@ def draft_of(arrays: Mapping[str, Any]) -> Draft:
     return Draft.of(ArraySource(arrays).tree, "tree")
 
 
+def stored(array: Any, path: LeafPath = KERNEL) -> Stored:
+    """A leaf of the source, by its array or its spec."""
+    spec = array if isinstance(array, LeafSpec) else spec_of(array)
+    return Stored(LeafRef("", path), spec)
+
+
+def made(
+    operation: LeafOperation,
+    array: Any,
+    path: LeafPath = KERNEL,
+    scene: ArrayScene | None = None,
+) -> Recipe:
+    """What an edit makes of a leaf."""
+    return operation.made(path, stored(array, path), scene or ArrayScene())
+
+
 def edited(
     operation: LeafOperation,
     array: Any,
@@ -80,69 +108,65 @@ def edited(
     scene: ArrayScene | None = None,
 ) -> Any:
     """The leaf after the edit, which is computed in blocks of this shape."""
-    scene = scene or ArrayScene()
-    step = operation.step(path, spec_of(array), scene)
-    return computed(step, array, array, block=block, kit=kit, scene=scene)
+    recipe = made(operation, array, path, scene)
+    return computed(recipe, {path: array}, block=block, kit=kit, scene=scene)
+
+
+def rule(
+    operation: LeafOperation,
+    slot: Slot,
+    twin: Any = None,
+    param: Any = None,
+    *,
+    scene: ArrayScene | None = None,
+) -> tuple[Change, ...] | None:
+    """How a slot follows an edit of its param."""
+    leaf = np.ones((3, 4), np.float32)
+    effect = operation.effect_on(made(operation, leaf if param is None else param, KERNEL, scene))
+    return follow(slot, stored(leaf if twin is None else twin, slot.path), effect)
 
 
 def followed(
-    operation: LeafOperation, twin: Any, param: Any, *, scene: ArrayScene | None = None
+    operation: LeafOperation, slot: Slot, twin: Any, param: Any, *, scene: ArrayScene | None = None
 ) -> Any:
-    """A twin after an operation that ``carry`` gave, with its param as it was before the edit."""
-    scene = scene or ArrayScene()
-    recipe = Recipe(LeafRef("", KERNEL), spec_of(param))
-    step = operation.step_on_twin(path_of("opt_state/mu"), spec_of(twin), scene, recipe)
-    return computed(step, twin, param, scene=scene)
+    """A slot after an edit of its param, by factors."""
+    (change,) = rule(operation, slot, twin, param, scene=scene) or ()
+    return computed(change.recipe, {KERNEL: param, slot.path: twin}, scene=scene)
 
 
 def computed(
-    step: Step,
-    array: Any,
-    measured_array: Any,
+    recipe: Recipe,
+    arrays: Mapping[LeafPath, Any],
     *,
     block: tuple[int, ...] | None = None,
     kit: Kit | None = None,
-    scene: ArrayScene,
+    scene: ArrayScene | None = None,
 ) -> Any:
-    kit = kit or HostKit()
-    arrays = {o.name: scene.sources[o.ref.source].arrays[o.ref.path] for o in step.operands}
-    measured: Any = None
-    if step.operation.measures:
-        joined = getattr(np, step.operation.combine)
-        before = spec_of(measured_array)
-        axes = step.operation.measured_axes(measured_array.ndim)
-        measured = np.zeros([1 if n in axes else s for n, s in enumerate(before.shape)])
-        for window in blocks(before.shape, block or before.shape):
-            part = kit.put(measured_array[window], before)
-            at = Place(step.path, before, before, _start(window), part.shape)
-            share = kit.fetch(step.operation.measure(part, kit, at))
-            to = tuple(slice(0, 1) if n in axes else s for n, s in enumerate(window))
-            measured[to] = joined(measured[to], share)
-        measured = step.operation.finish(measured, step.path)
-    parts = {}
-    for window in blocks(step.before.shape, block or step.before.shape):
-        part = array[window]
-        beside = {name: _broadcast(a, step.before.shape)[window] for name, a in arrays.items()}
-        place = Place(
-            step.path, step.before, step.after, _start(window), part.shape, measured, beside
-        )
-        given = None if step.operation.ignores_leaf else kit.put(part, step.before)
-        parts[_start(window)] = (window, kit.fetch(step.operation.compute(given, kit, place)))
-    dtype = next(iter(parts.values()))[1].dtype
-    assert dtype.name == step.after.dtype
-    result = np.empty(step.after.shape, dtype)
-    for window, values in parts.values():
+    """What a recipe comes to, by blocks."""
+    own = ArraySource({})
+    own.arrays = dict(arrays)
+    sources = {"": own, **(scene.sources if scene else {})}
+    shape = recipe.spec.shape
+
+    def grid(part: Made) -> list[tuple[slice, ...]]:
+        leaf = part.inputs[0].spec
+        whole = block is None or part.kernel.is_whole or len(leaf.shape) != len(block)
+        return list(blocks(leaf.shape, leaf.shape if whole else block))
+
+    evaluation = Evaluation(recipe, sources, kit or HostKit(), block or shape)
+    with patch.object(measurements, "measured_windows", grid):
+        parts = [(window, evaluation.block(window)) for window in evaluation.windows]
+    assert all(values.dtype.name == recipe.spec.dtype for _, values in parts)
+    result = np.empty(shape, parts[0][1].dtype)
+    for window, values in parts:
         assert values.shape == result[window].shape
         result[window] = values
     return result
 
 
-def _broadcast(array: Any, shape: tuple[int, ...]) -> Any:
-    return np.broadcast_to(np.asarray(array), shape)
-
-
-def _start(window: tuple[slice, ...]) -> tuple[int, ...]:
-    return tuple(s.start for s in window)
+def kernels(recipe: Recipe) -> list[Kernel]:
+    """The kernels of an expression, inputs before what is made of them."""
+    return [part.kernel for part in parts(recipe) if isinstance(part, Made)]
 
 
 def blocks(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:

@@ -9,20 +9,23 @@ import msgspec
 import numpy as np
 import pytest
 
-from surgery_cli.draft.recipe import SOURCE, Draft, LeafRef
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.kernels.fill import Fill, Mean, Spread
+from surgery_cli.draft.kernels.scale import FollowFactor, Scale
+from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.cast import Cast
-from surgery_cli.operations.factors import ScaleByMeasured
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
-from surgery_cli.operations.slot_steps import FillFresh, FillMean
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.optimizer.follow import policies
 from surgery_cli.optimizer.follow.moved_slots import moved_slots, slot_moves, slots_below
+from surgery_cli.optimizer.follow.partial_moves import double_named
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import TreeSpec
+from tests.operations.value_edits import kernels
 from tests.optimizer.optax_registry import PARAMS, state_of, train_state, tree_of
 
 KERNEL = "params/Dense_0/kernel"
@@ -77,7 +80,7 @@ def edited(draft: Draft, edit: Any, donor: TreeSpec | None = None) -> Draft:
 
 def operations(draft: Draft, text: str) -> list[Any]:
     (recipe,) = (r for p, r in draft.leaves.items() if str(p) == text)
-    return [step.operation for step in recipe.steps]
+    return kernels(recipe.recipe)
 
 
 def policy(draft: Draft, text: str) -> str:
@@ -86,7 +89,7 @@ def policy(draft: Draft, text: str) -> str:
 
 def test_a_factor_reaches_the_moments_by_their_powers() -> None:
     after = edited(draft_of("adam", "adam"), Rescale(at=KERNEL, by=0.1))
-    assert operations(after, "opt_state/0/mu/Dense_0/kernel") == [Rescale(by=10.0)]
+    assert operations(after, "opt_state/0/mu/Dense_0/kernel") == [Scale(10.0)]
     (square,) = operations(after, "opt_state/0/nu/Dense_0/kernel")
     assert square.by == pytest.approx(100.0, rel=1e-12)
     assert operations(after, "opt_state/0/mu/Dense_1/kernel") == []
@@ -96,8 +99,8 @@ def test_a_factor_reaches_the_moments_by_their_powers() -> None:
 
 def test_a_negative_factor_turns_first_moments_only() -> None:
     after = edited(draft_of("adam", "adam"), Rescale(at=KERNEL, by=-2.0))
-    assert operations(after, "opt_state/0/mu/Dense_0/kernel") == [Rescale(by=-0.5)]
-    assert operations(after, "opt_state/0/nu/Dense_0/kernel") == [Rescale(by=0.25)]
+    assert operations(after, "opt_state/0/mu/Dense_0/kernel") == [Scale(-0.5)]
+    assert operations(after, "opt_state/0/nu/Dense_0/kernel") == [Scale(0.25)]
 
 
 def test_unsure_slots_are_kept_by_default_and_the_preview_says_what_settles_them() -> None:
@@ -127,7 +130,7 @@ def test_keep_leaves_every_slot_as_it_is() -> None:
 
 def test_a_factor_of_zero_resets_by_default_and_cannot_be_followed() -> None:
     after = edited(draft_of("adam", "adam"), Rescale(at=KERNEL, by=0.0))
-    assert operations(after, "opt_state/0/nu/Dense_0/kernel") == [FillFresh(value=0.0)]
+    assert operations(after, "opt_state/0/nu/Dense_0/kernel") == [Fill(0.0)]
     for refused in ("transform", "warm"):
         with pytest.raises(PlanError, match="factor of 0"):
             edited(draft_of("adam", "adam"), Rescale(at=KERNEL, by=0.0, optimizer=refused))
@@ -139,10 +142,11 @@ def test_a_normalized_param_scales_its_twins_by_its_own_measured_norm() -> None:
     draft = draft_of("adam", "adam")
     after = edited(draft, Normalize(at=KERNEL))
     path = next(p for p in after.leaves if str(p) == "opt_state/0/nu/Dense_0/kernel")
-    (step,) = after.leaves[path].steps
-    assert isinstance(step.operation, ScaleByMeasured)
-    assert step.operation.power == -2
-    assert step.measured_from == draft.leaves[draft.slots[path].param].recipe
+    param, (own, factor) = draft.slots[path].param, after.leaves[path].recipe.inputs
+    assert after.leaves[path].recipe.kernel == FollowFactor(-2, is_even=True)
+    assert own is draft.leaves[path].recipe
+    assert factor is after.leaves[param].recipe.inputs[1]
+    assert factor.inputs == (draft.leaves[param].recipe,)
 
 
 @pytest.mark.parametrize(
@@ -151,24 +155,24 @@ def test_a_normalized_param_scales_its_twins_by_its_own_measured_norm() -> None:
         (
             "adam",
             {
-                "opt_state/0/mu/Dense_0/kernel": [FillFresh(value=0.0)],
-                "opt_state/0/nu/Dense_0/kernel": [FillMean()],
+                "opt_state/0/mu/Dense_0/kernel": [Fill(0.0)],
+                "opt_state/0/nu/Dense_0/kernel": [Mean(), Spread()],
             },
         ),
-        ("adagrad", {"opt_state/0/sum_of_squares/Dense_0/kernel": [FillMean()]}),
-        ("sgd_momentum", {"opt_state/0/trace/Dense_0/kernel": [FillFresh(value=0.0)]}),
+        ("adagrad", {"opt_state/0/sum_of_squares/Dense_0/kernel": [Mean(), Spread()]}),
+        ("sgd_momentum", {"opt_state/0/trace/Dense_0/kernel": [Fill(0.0)]}),
         (
             "novograd",
             {
-                "opt_state/0/mu/Dense_0/kernel": [FillFresh(value=0.0)],
+                "opt_state/0/mu/Dense_0/kernel": [Fill(0.0)],
                 "opt_state/0/nu/Dense_0/kernel": [],
             },
         ),
         (
             "adafactor",
             {
-                "opt_state/0/v_row/Dense_0/kernel": [FillMean()],
-                "opt_state/0/v_col/Dense_0/kernel": [FillMean()],
+                "opt_state/0/v_row/Dense_0/kernel": [Mean(), Spread()],
+                "opt_state/0/v_col/Dense_0/kernel": [Mean(), Spread()],
                 "opt_state/0/v/Dense_0/kernel": [],
             },
         ),
@@ -185,7 +189,7 @@ def test_new_values_warm_the_second_moments_and_zero_the_first(
 def test_reset_gives_the_optimizers_own_initial_value(name: str, value: float) -> None:
     after = edited(draft_of(name, name), Rescale(at=KERNEL, by=2.0, optimizer="reset"))
     field = {"adagrad": "sum_of_squares", "rmsprop": "nu"}[name]
-    assert operations(after, f"opt_state/0/{field}/Dense_0/kernel") == [FillFresh(value=value)]
+    assert operations(after, f"opt_state/0/{field}/Dense_0/kernel") == [Fill(value)]
 
 
 @pytest.mark.parametrize("name", ["rprop", "adagrad", "rmsprop", "rmsprop_centered"])
@@ -213,7 +217,7 @@ def test_copies_of_params_take_the_very_values_of_a_new_param(chosen: str | None
     z = after.leaves[LeafPath(("opt_state", "z", "Dense_0", "kernel"))]
     param = after.leaves[LeafPath(("params", "Dense_0", "kernel"))]
     assert z.home == param.home
-    assert [(s.operation, s.path) for s in z.steps] == [(s.operation, s.path) for s in param.steps]
+    assert z.recipe is param.recipe
 
 
 def test_a_replaced_param_brings_the_donors_slots() -> None:
@@ -222,7 +226,7 @@ def test_a_replaced_param_brings_the_donors_slots() -> None:
     for field in ("mu", "nu"):
         path = LeafPath(("opt_state", 0, field, "Dense_0", "kernel"))
         assert after.leaves[path].home == LeafRef("other", path)
-        assert after.leaves[path].steps == ()
+        assert after.leaves[path].edits == ()
     assert any("'other'" in note for note in after.notes)
 
 
@@ -232,7 +236,7 @@ def test_a_donor_without_optimizer_state_warms_the_slots() -> None:
     )
     path = LeafPath(("opt_state", 0, "nu", "Dense_0", "kernel"))
     assert after.leaves[path].home == LeafRef(SOURCE, path)
-    assert operations(after, str(path)) == [FillMean()]
+    assert operations(after, str(path)) == [Mean(), Spread()]
 
 
 def test_copies_beside_the_optimizer_state_are_left_alone_and_named() -> None:
@@ -280,12 +284,12 @@ def test_no_edit_makes_squares_negative(edit: Any) -> None:
 def test_a_pattern_that_names_a_param_and_its_twin_is_found_out() -> None:
     draft = draft_of("adam")
     selected = [p for p in draft.leaves if PathPattern("**/kernel").match(p)]
-    double = policies.double_named(draft, selected)
+    double = double_named(draft, selected)
     assert {str(slot.path) for slot in double} == {
         f"opt_state/0/{field}/Dense_{i}/kernel" for field in ("mu", "nu") for i in (0, 1)
     }
     params_only = [p for p in selected if p[0] == "params"]
-    assert policies.double_named(draft, params_only) == []
+    assert double_named(draft, params_only) == []
 
 
 def moves(draft: Draft, old: str, new: str) -> dict[LeafPath, LeafPath]:
@@ -441,8 +445,8 @@ def test_slots_are_said_by_the_path_of_their_tree_or_a_pattern_of_it(mu: str, nu
     after = edited(
         told({mu: {"power": -1}, nu: {"power": -2, "even": True}}), Rescale(at=KERNEL, by=-2.0)
     )
-    assert operations(after, f"{MU}/Dense_0/kernel") == [Rescale(by=-0.5)]
-    assert operations(after, f"{NU}/Dense_0/kernel") == [Rescale(by=0.25)]
+    assert operations(after, f"{MU}/Dense_0/kernel") == [Scale(-0.5)]
+    assert operations(after, f"{NU}/Dense_0/kernel") == [Scale(0.25)]
     assert after.notes == ()
 
 
@@ -457,7 +461,7 @@ def test_slots_that_are_said_twice_or_nowhere_are_refused() -> None:
 def test_an_initial_value_that_is_said_alone_fills_the_slots() -> None:
     draft = told({"opt_state/0/step_sizes": {"fresh": 0.25}}, "rprop")
     after = edited(draft, Rescale(at=KERNEL, by=2.0, optimizer="reset"))
-    assert operations(after, "opt_state/0/step_sizes/Dense_0/kernel") == [FillFresh(value=0.25)]
+    assert operations(after, "opt_state/0/step_sizes/Dense_0/kernel") == [Fill(0.25)]
 
 
 PER_LEAF = {

@@ -107,11 +107,10 @@ def edited(case: Case, done: Trained) -> Edited:
     draft = resolve(plan, checkpoint, sources.__getitem__, surveyed=surveyed)  # type: ignore[arg-type]
     values = dict(checkpoint.values)
     for path, output in draft.leaves.items():
-        origin = output.recipe.origin
-        if output.steps:
+        if not output.is_by_reference:
             values[path] = _computed(output.recipe, sources)
-        elif origin is not None and origin.path != path:
-            values[path] = values[origin.path]
+        elif output.home is not None and output.home.path != path:
+            values[path] = values[output.home.path]
     return _edited(draft, values, [look.note for look in looks if look.note])
 
 
@@ -145,7 +144,6 @@ def edited_on_disk(case: Case, done: Trained, folder: Path) -> Edited:
 def _computed(recipe: Recipe, sources: Mapping[str, Any]) -> Any:
     shape = recipe.spec.shape
     evaluation = Evaluation(recipe, sources, HostKit(), shape)
-    evaluation.measure()
     return evaluation.block(tuple(slice(0, n) for n in shape))
 
 

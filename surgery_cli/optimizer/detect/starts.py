@@ -71,7 +71,7 @@ def left_of(fresh: float | None, *, stays: bool) -> float | None:
 def as_gathered(slot: Slot, recipe: Output) -> Slot:
     """The slot as it is after the edits so far: where they filled it anew, its count tells nothing of its start."""
     is_own = recipe.home is not None and recipe.home.source == SOURCE
-    if slot.faded is None or (is_own and goes_on(step.operation.name for step in recipe.steps)):
+    if slot.faded is None or (is_own and goes_on(edit.name for edit in recipe.edits)):
         return slot
     return faded_unknown(slot, "an edit before changed its values, while its count went on")
 

@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from surgery_cli.draft.effect import Scales, Sets, keeps_size
-from surgery_cli.draft.recipe import SOURCE, Draft, LeafRef, Output
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.recipe import SOURCE, Draft, Output
 from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted, is_fresh
 from surgery_cli.optimizer.follow.decays import Decays, decays_of
 from surgery_cli.optimizer.slots import Slot
@@ -211,7 +212,7 @@ def shifts(draft: Draft, number: Number = _unread) -> list[Shift]:
     """The clocks of bias corrections that are set while slots with squares go on; ``number`` reads stored decays."""
     found = []
     for path, recipe in draft.leaves.items():
-        to = _set_to(recipe) if recipe.steps else None
+        to = _set_to(recipe) if recipe.edits else None
         clock = draft.clock_at(path) if to is not None else None
         if to is None or clock is None or clock.drives != "bias_correction":
             continue
@@ -243,7 +244,7 @@ def _left_of(slot: Slot, draft: Draft) -> tuple[Left, bool] | None:
     if part == 1 or (part and part > 1):
         return None
     param = draft.leaves.get(slot.param)
-    if part != 0 and param is not None and param.steps:
+    if part != 0 and param is not None and param.edits:
         return None  # who edits both by name lets the squares follow
     return Left(_first_left(slot, draft), part), True
 
@@ -263,9 +264,8 @@ def _first_left(square: Slot, draft: Draft) -> float:
 def _part_left(recipe: Output) -> float | None:
     """The part of a leaf's size that edits which name it leave; None if nobody knows."""
     part: float | None = 1.0
-    for step in recipe.steps:
-        edit = step.operation
-        if not edit.patterns or keeps_size(edit.effect):  # without: it follows an edit of the param
+    for edit in recipe.edits:
+        if not edit.is_named or keeps_size(edit.effect):
             continue
         match edit.effect:
             case Sets(to=number):
@@ -289,10 +289,10 @@ def _may_be_warm(slot: Slot, draft: Draft) -> bool:
     param = draft.leaves.get(slot.param)
     if param is None:
         return False
-    has_old_values = param.home is not None and param.home.source == SOURCE and not param.steps
+    has_old_values = param.home is not None and param.home.source == SOURCE and not param.edits
     if has_old_values:
         return False
-    return not any(step.operation.effect == Scales(0) for step in param.steps)
+    return not any(edit.effect == Scales(0) for edit in param.edits)
 
 
 def _slots(slots: tuple[Slot, ...]) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from surgery_cli.draft.recipe import Draft, LeafRef, Output, is_numeric
+from surgery_cli.draft.effect import constant_after
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.recipe import Draft, Output, is_numeric
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.paths import LeafPath
@@ -33,7 +35,7 @@ def refuse_half_resets(draft: Draft) -> None:
     """
     problems: list[Problem] = []
     for path, recipe in draft.leaves.items():
-        clock = draft.clock_at(path) if recipe.steps else None
+        clock = draft.clock_at(path) if recipe.edits else None
         if clock is None or clock.drives not in NEEDS_SLOTS or not is_fresh(recipe, clock):
             continue
         driven = [slot for slot in draft.slots.values() if path in slot.clocks]
@@ -102,9 +104,9 @@ def has_restarted(slot: Slot, draft: Draft) -> bool:
 
 
 def filled_with(recipe: Output, before: float | None = None) -> float | None:
-    """The one number that every element of a leaf will be, where the steps tell it; ``before`` is what each one was."""
-    for step in recipe.steps:
-        before = step.operation.filled(before)
+    """The one number that every element of a leaf will be, where the edits tell it; ``before`` is what each one was."""
+    for edit in recipe.edits:
+        before = constant_after(edit.effect, before)
     return before
 
 

@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from surgery_cli.draft.recipe import Draft, LeafRef
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.optimizer.follow.clocks import standing
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath

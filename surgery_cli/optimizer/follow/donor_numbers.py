@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from surgery_cli.draft.recipe import SOURCE, Draft, LeafRef
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.follow.clocks import filled_with
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
-
-if TYPE_CHECKING:
-    from surgery_cli.operations.base import Scene
-    from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 
 _AFTERWARDS: Final = frozenset(
     {
@@ -68,7 +67,7 @@ class Shared(msgspec.Struct, frozen=True):
 
 
 def shared_numbers(
-    slot: Slot, other: Slot, donor: str, draft: Draft, scene: Scene
+    slot: Slot, other: Slot, donor: str, draft: Draft, scene: States
 ) -> Iterator[Shared]:
     """The numbers by which a slot goes, beside those of its counterpart in the donor."""
     origin = draft.leaves[slot.path].home
@@ -81,7 +80,7 @@ def shared_numbers(
         if name not in theirs or recipe is None:
             continue
         ours = filled_with(recipe)
-        if ours is None and recipe.home is not None and not recipe.steps:
+        if ours is None and recipe.home is not None and not recipe.edits:
             ours = _read(recipe.home, scene)
         said = here.hyperparams.get(path, "")
         yield Shared(path, said, _read(LeafRef(donor, theirs[name]), scene), ours)
@@ -94,6 +93,6 @@ def _numbers_of(node: LeafPath, found: OptimizerSurvey) -> Iterator[tuple[LeafPa
             yield LeafPath(path[len(owner) :]), path
 
 
-def _read(ref: LeafRef, scene: Scene) -> float | None:
+def _read(ref: LeafRef, scene: States) -> float | None:
     source = scene.source if ref.source == SOURCE else scene.open(ref.source)[1]
     return scene.number(ref) if source.tree[ref.path].size == 1 else None

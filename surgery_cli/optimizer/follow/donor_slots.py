@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from surgery_cli.draft.recipe import Draft, LeafRef, Output
+from surgery_cli.draft.effect import Keeps
+from surgery_cli.draft.expression import LeafRef, Stored
+from surgery_cli.draft.kernels.convert import converted
+from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, standing
 from surgery_cli.optimizer.follow.donor_numbers import Shared, shared_numbers
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import joined
-
-if TYPE_CHECKING:
-    from surgery_cli.operations.base import Scene
-
 
 _NOT_THERE: Final = "its optimizer has not the same slots"
 
@@ -42,7 +42,7 @@ class Taken(msgspec.Struct):
 class Donors:
     """The optimizer states of donors."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: States) -> None:
         self._scene = scene
         self._known: dict[str, dict[LeafPath, list[Slot]]] = {}
 
@@ -152,8 +152,6 @@ def _counterpart(slot: Slot, theirs: Sequence[Slot]) -> Slot | None:
 
 def _grafted(origin: LeafRef, donor: LeafSpec, own: LeafSpec, path: LeafPath) -> Output | None:
     """The recipe of a slot that is taken from a donor, in the slot's own dtype."""
-    from surgery_cli.operations.cast import step_to
-
     if donor.dtype == own.dtype:
         spec = msgspec.structs.replace(
             own,
@@ -163,7 +161,8 @@ def _grafted(origin: LeafRef, donor: LeafSpec, own: LeafSpec, path: LeafPath) ->
         )
         return Output.of(origin, spec, "donor")
     try:
-        step = step_to(path, donor, msgspec.structs.replace(own, stored_bytes=None))
+        after = msgspec.structs.replace(own, stored_bytes=None)
+        recipe = converted(Stored(origin, donor), after, path)
     except PlanError:
         return None
-    return Output.of(origin, donor).then(step, policy="donor")
+    return Output(recipe, origin, "donor", (Edited("cast", Keeps(), is_named=False),))

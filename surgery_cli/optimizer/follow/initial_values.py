@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import msgspec
 
-from surgery_cli.draft.recipe import Draft, Output, Recipe, Step
+from surgery_cli.draft.effect import Keeps, Sets
+from surgery_cli.draft.expression import Made, with_spec
+from surgery_cli.draft.kernels.convert import converted
+from surgery_cli.draft.kernels.fill import Fill
+from surgery_cli.draft.recipe import Draft, Edited, Output
+from surgery_cli.draft.settings import check_fits
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 
 
-def refilled(draft: Draft, path: LeafPath, value: float, policy: str = "reset") -> Output:
-    """The slot, or the number beside slots, with ``value`` in every element."""
-    from surgery_cli.operations.slot_steps import FillFresh
-
-    recipe = draft.leaves[path]
-    fill = FillFresh(value=value)
-    step = Step(fill, path, recipe.spec, fill.output(recipe.spec))
-    return recipe.then(step, policy=policy)
+def refilled(
+    draft: Draft, path: LeafPath, value: float, policy: str = "reset", spec: LeafSpec | None = None
+) -> Output:
+    """The slot, or the number beside slots, with ``value`` in every element; ``spec`` if it has another shape now."""
+    output = draft.leaves[path]
+    spec = output.spec if spec is None else spec
+    check_fits(value, spec, "fill")
+    fill = Edited("fill_fresh", Sets(value), is_named=False)
+    return output.then(Made(Fill(value), (), spec, path), fill, policy=policy)
 
 
 def taking_param(draft: Draft, slot: Slot, policy: str) -> Output:
-    """The slot as a copy of what its param becomes: the same origin and the same steps.
+    """The slot as a copy of what its param becomes: the same recipe.
 
     Raises:
         PlanError: their shapes differ.
     """
-    from surgery_cli.operations.cast import step_to
-
     own = draft.leaves[slot.path].spec
     param = draft.leaves[slot.param]
     if own.shape != param.spec.shape:
@@ -40,10 +45,8 @@ def taking_param(draft: Draft, slot: Slot, policy: str) -> Output:
         )
     spec = param.spec if param.is_by_reference else own
     spec = msgspec.structs.replace(spec, kind=own.kind, dtype=param.spec.dtype)
-    steps = param.steps
-    if steps:
-        steps = (*steps[:-1], msgspec.structs.replace(steps[-1], after=spec))
-    recipe = Output(Recipe(param.recipe.origin, spec, steps), param.home, policy)
-    if own.dtype != spec.dtype:
-        recipe = recipe.then(step_to(slot.path, spec, own))
-    return recipe
+    copy = Output(with_spec(param.recipe, spec), param.home, policy, param.edits)
+    if own.dtype == spec.dtype:
+        return copy
+    cast = converted(copy.recipe, own, slot.path)
+    return copy.then(cast, Edited("cast", Keeps(), is_named=False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
@@ -86,3 +86,10 @@ def _torn(slot: Slot, what: str, name: str) -> PlanError:
         path=str(slot.path),
         field="at",
     )
+
+
+def double_named(draft: Draft, selected: Iterable[LeafPath]) -> list[Slot]:
+    """The slots among ``selected`` whose param is among them as well."""
+    named = set(selected)
+    slots = (draft.slots[path] for path in selected if path in draft.slots)
+    return [s for s in slots if s.in_optimizer and s.relation != "hole" and s.param in named]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from surgery_cli.draft.effect import Draws, Effect, Means, Sets, Takes
+from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.optimizer.assumptions import together
 from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.follow.clocks import has_restarted
+from surgery_cli.optimizer.follow.states import States
 from surgery_cli.optimizer.placeholders import KIND
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
-
-if TYPE_CHECKING:
-    from surgery_cli.operations.base import Scene
 
 _KNOWN: Final = (
     "power", "is_even", "is_second_moment", "is_params_like", "takes_param", "fresh", "start",
@@ -29,7 +28,7 @@ _MIXED: Final = "values were put into this state by name that are not known to b
 
 
 def after_values_from_elsewhere(
-    draft: Draft, effect: Effect, edited: Collection[LeafPath], scene: Scene
+    draft: Draft, effect: Effect, edited: Collection[LeafPath], scene: States
 ) -> Draft:
     """``draft`` with what is now known of the states into whose slots an edit with this effect put values by name.
 
@@ -72,19 +71,25 @@ def _is_of_values(slot: Slot) -> bool:
     return slot.in_optimizer and slot.relation != "hole" and slot.known_by != "disk"
 
 
-def _meant(slot: Slot, draft: Draft, effect: Effect, scene: Scene) -> tuple[Slot, ...]:
+def _meant(slot: Slot, draft: Draft, effect: Effect, scene: States) -> tuple[Slot, ...]:
     """The slots from which the values of one come, as their own checkpoints know them; none if nobody does."""
     recipe = draft.leaves[slot.path]
     match effect:
         case Takes() if recipe.home is not None:
             refs = [recipe.home]
         case Means():
-            refs = [operand.ref for operand in recipe.steps[-1].operands]
+            refs = _members(recipe.recipe)
         case _:
             return ()
     found = [scene.survey_of(ref.source, tell=True).slots.get(ref.path) for ref in refs]
     own = [slot] if isinstance(effect, Means) else []
     return tuple(own + [one for one in found if one]) if all(found) else ()
+
+
+def _members(recipe: Recipe) -> list[LeafRef]:
+    """The stored leaves of which, beside a leaf's own values, a mean was made."""
+    others = recipe.inputs[1:] if isinstance(recipe, Made) else ()
+    return [one.ref for one in others if isinstance(one, Stored)]
 
 
 def _meaning(slot: Slot) -> tuple[object, ...]:
@@ -115,7 +120,7 @@ def _as(slot: Slot, found: tuple[Slot, ...]) -> Slot:
     )
 
 
-def _open(slot: Slot, draft: Draft, scene: Scene) -> Slot:
+def _open(slot: Slot, draft: Draft, scene: States) -> Slot:
     """The slot as one of which no more is known than metadata tells; what this run was told holds for this run."""
     if slot.known_by in ("word", "run"):
         return msgspec.structs.replace(slot, known_by="run")

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from surgery_cli.draft.recipe import SOURCE, Draft, LeafRef
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.optimizer.follow.clocks import DRIVES, filled_with, standing
 from surgery_cli.tree.paths import LeafPath
@@ -71,7 +72,7 @@ def refuse_out_of_range(
     for path in draft.changed:
         recipe = draft.leaves[path]
         origin = recipe.home
-        if origin is None or origin.source != SOURCE or not recipe.steps:
+        if origin is None or origin.source != SOURCE or not recipe.edits:
             continue
         clock = draft.clocks.get(origin.path)
         allowed = _RANGES.get(hyperparams.get(origin.path, ""))

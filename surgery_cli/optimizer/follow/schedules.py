@@ -50,7 +50,7 @@ def _schedule_of(path: LeafPath) -> LeafPath | None:
 
 def _is_set(recipe: Output, state: Collection[LeafPath], draft: Draft) -> bool:
     """True if an edit gives the number a value which its schedule does not come along with."""
-    if any(not keeps_size(step.operation.effect) for step in recipe.steps):
+    if any(not keeps_size(edit.effect) for edit in recipe.edits):
         return True
     is_theirs = recipe.home is not None and recipe.home.source != SOURCE
     return is_theirs and all(map(draft.is_untouched, state))

@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from surgery_cli.draft.effect import Effect, Scales
-from surgery_cli.draft.recipe import Draft, LeafRef
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.optimizer.follow.bias_correction import extreme_step
 from surgery_cli.optimizer.follow.clocks import standing
 from surgery_cli.optimizer.follow.decays import decays_of
@@ -55,7 +56,8 @@ class Kept(msgspec.Struct):
             subject = f"1 slot of '{self.owner}' ({name}) is kept as it was"
         parts = ["; ".join(self.reasons)]
         if self.moment is not None and isinstance(effect, Scales):
-            coming = _coming_steps(effect.by, self.moment, draft, number)
+            by = effect.by if isinstance(effect.by, float | int) else None
+            coming = _coming_steps(by, self.moment, draft, number)
             parts.append(f"if it is Adam behind clipping at most, {coming}")
         return Consequence(f"{subject}: {'; '.join([*parts, *self.remedies])}")
 

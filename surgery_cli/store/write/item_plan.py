@@ -120,7 +120,7 @@ def planned(
     array = stored.array if stored is not None else None
     if array is not None and origin is item and origin_path == path:
         name = array.name  # as it is stored, where no `_METADATA` ties names to paths
-        if not output.steps:
+        if output.is_by_reference:
             return PlannedLeaf(path, draft_path, output, Way.KEEP, name, origin, path, array)
     else:
         name = stored_name(path)
@@ -138,7 +138,7 @@ def _way(
         return Way.ENCODE if is_converted(item) else Way.NONE
     if _stays_inline(item, origin, stored):
         return Way.NONE
-    if output.steps or not isinstance(origin, PytreeItem) or stored is None:
+    if not output.is_by_reference or not isinstance(origin, PytreeItem) or stored is None:
         return Way.ENCODE
     if stored.array is None or origin.store is None:
         return Way.ENCODE

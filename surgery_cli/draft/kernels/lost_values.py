@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from surgery_cli.draft.kernel import Kit, Place
 from surgery_cli.errors import ValueRefusal
-from surgery_cli.operations.base import Kit, Place
 from surgery_cli.tree.dtypes import COMPLEX_PARTS, FLOATS, is_complex
 from surgery_cli.words.advice import worded
 
@@ -29,7 +29,7 @@ def refuse_lost_products(
     Raises:
         ValueRefusal: values that count would become 0; ``fix`` is what to do instead.
     """
-    if may_lose(smallest, at.after.dtype):
+    if may_lose(smallest, at.output.dtype):
         fix = fix or (
             worded(
                 "use a factor nearer to 1, or cast the leaf to a wider dtype first; if it follows an edit of"
@@ -48,7 +48,7 @@ def refuse_lost(old: Any, new: Any, at: Place, *, fix: str, least: float | None 
     Raises:
         ValueRefusal: values that count would become 0; ``fix`` is what to do instead.
     """
-    dtype = COMPLEX_PARTS.get(at.after.dtype, at.after.dtype)
+    dtype = COMPLEX_PARTS.get(at.output.dtype, at.output.dtype)
     is_zero = new == 0
     if not is_zero.any():
         return
@@ -62,13 +62,13 @@ def refuse_lost(old: Any, new: Any, at: Place, *, fix: str, least: float | None 
     if not count:
         return
     # -0.0 is not below 0; complex numbers have no sign
-    if is_complex(at.after.dtype) or bool((old < 0).any()):
+    if is_complex(at.output.dtype) or bool((old < 0).any()):
         largest = float(size[size < float("inf")].max())
         if float(size[lost].max()) <= largest * FLOATS[dtype].rounding:
             return
-    where = "" if at.shape == at.before.shape else f" in the block at {list(at.start)} alone"
+    where = "" if at.is_all else f" in the block at {list(at.start)} alone"
     raise ValueRefusal(
-        f"'{at.path}' does not fit {at.after.dtype}: values would be lost to zeros",
+        f"'{at.path}' does not fit {at.output.dtype}: values would be lost to zeros",
         why=f"{count} of its {old.size} values{where} are not 0 and would become 0, the smallest"
         f" {float(size[lost].min()):.3g}",
         fix=fix,

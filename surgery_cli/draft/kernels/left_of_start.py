@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from surgery_cli.draft.kernel import Kit, Place
 from surgery_cli.errors import ValueRefusal
-from surgery_cli.operations.base import Kit, Place
 from surgery_cli.words.advice import worded
 
 
@@ -59,7 +59,7 @@ def left_of_start(
     if not start:
         return LeftOfStart(0.0, kit, even)
     value = kit.apply(lambda: kit.xp.full((), start, dtype="float64"))
-    stored = kit.widened(kit.cast(value, at.before.dtype))
+    stored = kit.widened(kit.cast(value, at.inputs[0].dtype))
     smaller = int(kit.apply(lambda x: (x < stored - blur).sum(), kit.widened(block))) if even else 0
     if smaller:
         raise ValueRefusal(

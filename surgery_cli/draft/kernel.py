@@ -1,0 +1,225 @@
+"""The contract of a computation: which parts of its inputs a block needs, and what comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import msgspec
+
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
+
+Window = tuple[slice, ...]
+"""A part of a leaf: along every axis from where to where."""
+
+
+class Place(NamedTuple):
+    """Where a block stands among the values that are made, and what these and the inputs are as a whole.
+
+    ``path`` is where the leaf stood when the edit named it; random values go by it, so that a later rename does not
+    change them.
+    """
+
+    path: LeafPath
+    inputs: tuple[LeafSpec, ...]
+    output: LeafSpec
+    start: tuple[int, ...]
+    """Offset of the block, in elements."""
+    shape: tuple[int, ...]
+    """Shape of the block."""
+
+    @property
+    def is_all(self) -> bool:
+        """True if the block is the whole."""
+        return self.shape == self.output.shape
+
+
+class Kit(Protocol):
+    """Arithmetic on one device; kernels are written once against it (see ``compute/``).
+
+    The engine hands blocks over with ``put`` and takes results back with ``fetch``: NumPy in, NumPy out. Kernels
+    compute inside ``in_float32``, ``in_float64`` and ``apply`` only, so that the kit can hold the precision there.
+    """
+
+    @property
+    def xp(self) -> Any:
+        """The array namespace: ``numpy`` or ``jax.numpy``."""
+
+    @property
+    def tile_elements(self) -> int | None:
+        """How many elements are best computed at once (what fits into a cache); None for whole blocks."""
+
+    def put(self, block: Any, spec: LeafSpec) -> Any:
+        """A NumPy block of a leaf on the device (spread over the mesh, if there is one), bit for bit."""
+
+    def fetch(self, array: Any) -> Any:
+        """What a kernel returned (a measurement, too) as a NumPy array, bit for bit."""
+
+    def in_float32(self, leaf: Any, function: Callable[[Any], Any]) -> Any:
+        """``function(leaf)`` computed in float32 (wider dtypes stay as they are), cast back once."""
+
+    def in_float64(self, leaf: Any, function: Callable[[Any], Any]) -> Any:
+        """``function(leaf)`` computed in float64 or complex128, and left there: for measurements."""
+
+    def apply(self, function: Callable[..., Any], *arrays: Any) -> Any:
+        """``function(*arrays)`` in the dtypes that the arrays have."""
+
+    def widened(self, leaf: Any) -> Any:
+        """The leaf in the dtype in which it is computed: float32 for narrower floats."""
+
+    def cast(self, leaf: Any, dtype: str) -> Any:
+        """Convert to ``dtype`` by name, rounding to nearest even, once."""
+
+    def add_scaled(self, total: Any, block: Any, factor: float) -> Any:
+        """``total + factor * block`` in float64 or complex128; without a ``total`` (None), it begins one.
+
+        ``total`` may be written over.
+        """
+
+    def quotient(self, total: Any, divisor: float, dtype: str) -> Any:
+        """``total / divisor`` in ``dtype`` by name, rounded to nearest even, once. ``total`` may be written over."""
+
+    def draw(self, distribution: str, seed: int, at: Place, **bounds: float) -> Any:
+        """Random values of one block: float64 [block's shape], always drawn on the host, in NumPy.
+
+        Each element depends on (seed, path, its C-order index in the leaf) only. ``distribution`` is ``uniform``
+        (in [0, 1)), ``normal`` (standard), ``truncated_normal`` (standard, between ``lower`` and ``upper``).
+        """
+
+    def orthogonal(self, seed: int, at: Place, column_axis: int, *, is_delta: bool) -> Any:
+        """A whole random leaf, float64 [leaf's shape], on the host: orthonormal along ``column_axis`` or across it.
+
+        ``is_delta``: only the centre of the spatial axes, all but the last two, is not 0.
+        """
+
+
+class Piece(NamedTuple):
+    """A part of a block: the window of an input (by its number) that it is made of, and where it goes in the output."""
+
+    input: int
+    read: Window
+    write: Window
+
+
+class Kernel(msgspec.Struct, frozen=True, tag_field="kernel", omit_defaults=True):
+    """A computation; its tag and fields are its canonical form. Subclasses give ``compute``, and the hooks they need.
+
+    Elementwise over inputs that broadcast to the output, unless ``pieces`` says otherwise. Values are rounded once, by
+    the last kernel of an edit, to the dtype of the leaf.
+    """
+
+    keeps_inputs: ClassVar[bool] = True
+    """False if ``add`` takes what it needs of an input at once, so that no two of many stand in memory together."""
+
+    @property
+    def name(self) -> str:
+        return str(self.__struct_config__.tag)
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the leaf cannot be made in blocks."""
+        return False
+
+    def temporary_bytes(self, leaf: LeafSpec) -> int | None:
+        """For ``is_whole``: the most that it holds at once beside the block of ``leaf`` that it is given.
+
+        None if that is not known; the engine then assumes much.
+        """
+        return None
+
+    def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
+        """True if the values of the first input, as they are stored, are the output."""
+        return False
+
+    def after(self, inner: Kernel) -> Kernel | None:
+        """The one kernel that does what ``inner`` and then this one does; None if there is none."""
+        return None
+
+    def pieces(self, out: Window, inputs: Sequence[LeafSpec], output: LeafSpec) -> Iterator[Piece]:
+        """What a block needs, input by input: of each what belongs to it where it broadcasts to the output."""
+        for number, spec in enumerate(inputs):
+            yield Piece(number, broadcast_window(spec.shape, out), out)
+
+    def begin(self, kit: Kit, at: Place) -> Any:
+        """The state before the first input."""
+        return []
+
+    def add(self, state: Any, number: int, block: Any, kit: Kit, at: Place) -> Any:
+        """The state after the block of one more input, by its number."""
+        state.append(block)
+        return state
+
+    def result(self, state: Any, kit: Kit, at: Place) -> Any:
+        """The values of the block, [its shape], in the dtype of ``at.output``."""
+        return self.compute(state, kit, at)
+
+    def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
+        """The values of the block from those of all inputs, in order: [broadcast to the block's shape] each."""
+        raise NotImplementedError
+
+
+class Nothing(Kernel, frozen=True, tag="nothing"):
+    """A container without leaves: it holds no values."""
+
+
+class Measurement(Kernel, frozen=True):
+    """What is measured of a leaf as a whole: [reduced axes of size 1, or no axes at all], float64, once for all users.
+
+    It is taken of blocks of the first input, to which others broadcast.
+    """
+
+    @property
+    def combine(self) -> str:
+        """The NumPy ufunc that joins the shares of blocks: ``add``, ``maximum`` or ``hypot``.
+
+        All of them have 0 as their neutral element: shares are never negative.
+        """
+        return "add"
+
+    def axes(self, ndim: int) -> tuple[int, ...]:
+        """The axes that are reduced, counted from the first; all of them by default."""
+        return tuple(range(ndim))
+
+    def measure(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
+        """The share of a block: [its shape, reduced axes of size 1]."""
+        raise NotImplementedError
+
+    def finish(self, measured: Any, at: Place) -> Any:
+        """Look at the whole measurement once, before anything is made of it; ``at`` is all of the leaf.
+
+        Raises:
+            ValueRefusal: the edit must not be done with these values (a zero norm).
+        """
+        return measured
+
+
+class Arrangement(Kernel, frozen=True):
+    """Elements move and nothing is computed: every piece is arranged on the host, in the leaf's own dtype."""
+
+    def output(self, leaf: LeafSpec) -> LeafSpec:
+        """What a leaf is once its elements have moved; see ``reshaped``."""
+        raise NotImplementedError
+
+    def arrange(self, block: Any, piece: Piece) -> Any:
+        """A NumPy block of an input as it stands in the output: [the shape of ``piece.write``]."""
+        raise NotImplementedError
+
+
+def reshaped(leaf: LeafSpec, shape: tuple[int, ...]) -> LeafSpec:
+    """A leaf of another shape, of whose chunks nothing is said yet."""
+    return msgspec.structs.replace(
+        leaf, shape=shape, chunk_shape=None, write_shape=None, stored_bytes=None
+    )
+
+
+def broadcast_window(shape: tuple[int, ...], window: Window) -> Window:
+    """The part of an array that belongs to a window of what it broadcasts to.
+
+    >>> broadcast_window((1, 8), (slice(3, 4), slice(2, 6), slice(0, 4)))
+    (slice(0, 1, None), slice(0, 4, None))
+    """
+    last = window[len(window) - len(shape) :]
+    if 1 not in shape:
+        return last
+    return tuple(slice(0, 1) if n == 1 else part for n, part in zip(shape, last, strict=True))

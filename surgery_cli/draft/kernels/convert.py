@@ -1,0 +1,106 @@
+"""Values in another dtype, rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from surgery_cli.draft.expression import Recipe, made
+from surgery_cli.draft.kernel import Kernel, Kit, Place
+from surgery_cli.draft.kernels.lost_values import LEAST_COUNTED, refuse_lost
+from surgery_cli.errors import PlanError, ValueRefusal
+from surgery_cli.tree.dtypes import (
+    COMPLEX_PARTS,
+    family,
+    integer_range,
+    is_finite_only,
+    is_integer,
+    part_of,
+)
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import worded
+
+_WAY_OUT: Final = worded(
+    "use bfloat16, leave the optimizer state out with {except: opt_state}, or say {underflow:"
+    " keep} in a {cast}"
+)
+
+
+class Convert(Kernel, frozen=True, tag="convert"):
+    """A leaf in the dtype of the output; what it does not hold is refused."""
+
+    keeps_zeros: bool = False
+    """True if values that become 0 are not looked for."""
+
+    def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
+        return inputs[0].dtype == output.dtype
+
+    def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
+        (block,), to = blocks, at.output.dtype
+        new = kit.cast(block, to)
+        lost = kit.apply(_wrapped if is_integer(to) else _overflowed, block, new)
+        if lost.any():  # a sum takes ten times as long
+            count = int(lost.sum())
+            where = "" if at.is_all else f" in the block at {list(at.start)} alone"
+            raise ValueRefusal(
+                f"'{at.path}' does not fit {to}",
+                why=f"{count} of its values{where} lie beyond {_limits(to)}"
+                + (", and it has no infinities" if is_finite_only(to) else ""),
+                fix=worded(
+                    "choose a wider dtype, rescale the leaf first, or leave it out with {except}"
+                ),
+                path=str(at.path),
+            )
+        if not self.keeps_zeros and not is_integer(to):
+            kit.apply(_check_underflow, block, new, at)
+        return new
+
+
+def converted(recipe: Recipe, after: LeafSpec, path: LeafPath) -> Recipe:
+    """A leaf of another dtype becomes ``after``, whatever rule said so.
+
+    Raises:
+        PlanError: one is floating, integer or complex and the other is not.
+    """
+    if family(recipe.spec.dtype) != family(after.dtype):
+        raise PlanError(
+            f"{recipe.spec.type_text} does not become {after.type_text}",
+            why="a cast stays among floats, among integers, or among complex numbers",
+        )
+    return made(Convert(), (recipe,), after, path)
+
+
+def _check_underflow(old: Any, new: Any, at: Place) -> None:
+    """Refuse zeros that are more than rounding, by the values of this block."""
+    part, to = (COMPLEX_PARTS.get(dtype, dtype) for dtype in (at.inputs[0].dtype, at.output.dtype))
+    least = LEAST_COUNTED.get(part, 0.0)
+    if least < LEAST_COUNTED.get(to, 1.0):
+        refuse_lost(old, new, at, fix=_WAY_OUT, least=least)
+
+
+def _wrapped(old: Any, new: Any) -> Any:
+    """Where integers came out as others: they do not come back, or their sign has changed."""
+    return (new.astype(old.dtype) != old) | ((new < 0) != (old < 0))
+
+
+def _overflowed(old: Any, new: Any) -> Any:
+    """Where finite numbers became infinite or NaN, or infinities NaN (some dtypes have no infinities)."""
+    bad = _is_not_finite(new)
+    if not bad.any():
+        return bad
+    return (bad & ~_is_not_finite(old)) | ((new != new) & (old == old))  # noqa: PLR0124 - NaN alone differs from itself
+
+
+def _is_not_finite(values: Any) -> Any:
+    """Only there x - x is not 0, in NumPy as in JAX; bfloat16 tells by its exponent, ten times as fast."""
+    if values.dtype.name == "bfloat16":
+        return (values.view("uint16") & 0x7F80) == 0x7F80
+    return (values - values) != 0
+
+
+def _limits(dtype: str) -> str:
+    """The limits of a dtype as text."""
+    if is_integer(dtype):
+        return "{} … {}".format(*integer_range(dtype))
+    return f"±{part_of(dtype).largest:g}"

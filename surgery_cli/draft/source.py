@@ -1,0 +1,32 @@
+"""Where leaves are taken from, as far as a draft is concerned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from surgery_cli.tree.specs import TreeSpec
+
+
+class Source(Protocol):
+    """Something that leaves can be taken from: a checkpoint or an array file."""
+
+    @property
+    def tree(self) -> TreeSpec: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def address(self) -> str:
+        """Text that opens it again: an absolute path, `ROOT@N` for a step of a run."""
+
+    @property
+    def places(self) -> frozenset[str]:
+        """The real paths of the trees in it: two names of one checkpoint have them in common."""
+
+    @property
+    def step(self) -> int | None:
+        """The step that it is, of a run with several."""
+
+    @property
+    def steps(self) -> Mapping[int, str]:
+        """The steps of the run that it belongs to, with the address of each."""

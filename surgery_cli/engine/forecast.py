@@ -1,0 +1,194 @@
+"""What a run will take, told from metadata: bytes in memory at once, and bytes of values that are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from surgery_cli.draft.expression import Made, Recipe, Stored
+from surgery_cli.draft.kernel import Arrangement, Window
+from surgery_cli.engine.evaluation import (
+    MOST_KEPT,
+    computed_parts,
+    is_divisible,
+    is_whole,
+    needed_again,
+    reads,
+)
+from surgery_cli.engine.grid import block_shape, window_shape, windows
+from surgery_cli.engine.measurements import measured_parts, measured_windows
+from surgery_cli.store.write.item_plan import PlannedLeaf
+from surgery_cli.store.write.sidecars import write_shape
+from surgery_cli.tree.dtypes import is_complex, item_bytes
+from surgery_cli.tree.specs import LeafSpec
+
+TEMPORARY_BYTES: Final = 48
+"""Temporaries of a kernel, per element, where it computes a block at once: float64 and its like."""
+
+SUM_BYTES: Final = 8
+"""A sum over many inputs, per element, in float64."""
+
+LEAF_OVERHEAD_BYTES: Final = 16 << 10
+"""What an opened array costs beside its values; it bounds the transactions of many tiny leaves."""
+
+
+def read_bytes(recipes: Iterable[Recipe]) -> int:
+    """Bytes of values that are read to write these recipes, in this order; what is measured is measured once."""
+    measured: set[int] = set()
+    return sum(_bytes_read(recipe, measured) for recipe in recipes)
+
+
+def _bytes_read(recipe: Recipe, measured: set[int]) -> int:
+    """What one recipe reads, ``measured`` being there, to which is added what it measures."""
+    blocks = _blocks(recipe)
+    held: set[int] = set()
+    total = 0
+    new = [part for part in measured_parts(recipe) if id(part) not in measured]
+    again = needed_again(recipe) if new else frozenset()
+    for part in new:
+        measured.add(id(part))
+        for window in measured_windows(part):
+            for stored, read in _inputs(part, window):
+                total += _window_bytes(stored, read)
+                is_all = window_shape(read) == stored.spec.shape
+                if len(blocks) == 1 and is_all and id(stored) in again:
+                    held.add(id(stored))
+    for window in blocks:
+        total += sum(
+            _window_bytes(part, read)
+            for part, read in reads(recipe, window)
+            if id(part) not in held
+        )
+    return total
+
+
+def _blocks(recipe: Recipe) -> list[Window]:
+    shape = recipe.spec.shape
+    block = shape if is_whole(recipe) else block_shape(recipe.spec, recipe.spec.write_shape)
+    return list(windows(shape, block))
+
+
+def _inputs(part: Made, window: Window) -> Iterator[tuple[Stored, Window]]:
+    """What is read for one block of a measurement."""
+    first, *others = part.inputs
+    yield from reads(first, window)
+    for other in others:
+        yield from reads(other, tuple(slice(0, n) for n in other.spec.shape))
+
+
+def _window_bytes(part: Stored, window: Window) -> int:
+    return (
+        math.prod(window_shape(window)) * item_bytes(part.spec.dtype) if part.spec.has_array else 0
+    )
+
+
+def kept_bytes(spec: LeafSpec, block: tuple[int, ...]) -> int:
+    """Bytes of the decoded chunks that are kept between blocks, wherever these stand; 0 if blocks are whole chunks.
+
+    >>> from surgery_cli.tree.specs import LeafKind
+    >>> leaf = LeafSpec(kind=LeafKind.ARRAY, shape=(64, 8), dtype="float32", chunk_shape=(32, 8))
+    >>> kept_bytes(leaf, (4, 8)), kept_bytes(leaf, (32, 8)), kept_bytes(leaf, (40, 8))
+    (2048, 0, 2048)
+    """
+    if spec.chunk_shape is None:
+        return 0
+    count = 1
+    for size, part, chunk in zip(spec.shape, block, spec.chunk_shape, strict=True):
+        one = max(chunk, 1)
+        touched = part // one if part % one == 0 else -(-part // one) + 1
+        count *= min(touched * one, size)
+    return count * item_bytes(spec.dtype) if count > math.prod(block) else 0
+
+
+def reading_bytes(spec: LeafSpec, block: tuple[int, ...] | None = None) -> int:
+    """Bytes in memory while a leaf is read block by block: as stored and as read, and chunks that are kept."""
+    if not spec.has_array:
+        return 0
+    shape = block_shape(spec, spec.write_shape) if block is None else block
+    read = math.prod(shape) * item_bytes(spec.dtype)
+    kept = kept_bytes(spec, shape)
+    return kept + max(kept, read) + read
+
+
+def working_bytes(recipe: Recipe, block: tuple[int, ...], tile_elements: int | None) -> int:
+    """Bytes in memory while a block is made, the result not counted: as stored, as read, and what computing takes.
+
+    ``tile_elements`` is the kit's.
+    """
+    made = _pass_bytes(recipe, tuple(slice(0, n) for n in block), tile_elements)
+    return max([made, *(_measuring_bytes(part, tile_elements) for part in measured_parts(recipe))])
+
+
+def _measuring_bytes(part: Made, tile_elements: int | None) -> int:
+    """Bytes in memory while a block of a measurement is taken."""
+    leaf, window = part.inputs[0], measured_windows(part)[0]
+    if not part.kernel.is_whole:
+        return _pass_bytes(leaf, window, tile_elements) + _tile_bytes(window, tile_elements)
+    held, decoding = _reading_bytes(leaf, window)
+    known = part.kernel.temporary_bytes(leaf.spec)
+    return held + max(decoding, leaf.spec.size * TEMPORARY_BYTES if known is None else known)
+
+
+def _pass_bytes(recipe: Recipe, window: Window, tile_elements: int | None) -> int:
+    """Bytes in memory while a block of an expression is computed, where all is measured."""
+    held, decoding = _reading_bytes(recipe, window)
+    if isinstance(recipe, Stored):
+        return held + decoding
+    kernels = [part.kernel for part in computed_parts(recipe) if isinstance(part, Made)]
+    whole = [kernel.temporary_bytes(recipe.spec) for kernel in kernels if kernel.is_whole]
+    if whole:  # what was stored has been decoded by the time that the whole is computed
+        most = recipe.spec.size * TEMPORARY_BYTES
+        return held + max(decoding, *(most if known is None else known for known in whole))
+    if not all(kernel.keeps_inputs for kernel in kernels):
+        reading = [_window_bytes(part, read) for part, read in reads(recipe, window)]
+        if len(reading) > MOST_KEPT:
+            # one input after the other goes into a sum; a kit without tiles has the next term and sum beside it
+            sums = SUM_BYTES * (2 if is_complex(recipe.spec.dtype) else 1)
+            count = math.prod(window_shape(window)) * (1 if tile_elements is not None else 3)
+            return held - sum(reading) + max(reading) + decoding + count * sums
+    if all(isinstance(kernel, Arrangement) for kernel in kernels):
+        return held + decoding
+    return held + decoding + _tile_bytes(window, tile_elements if is_divisible(recipe) else None)
+
+
+def _reading_bytes(recipe: Recipe, window: Window) -> tuple[int, int]:
+    """Bytes of what a block is made of, with the stored chunks that are kept for the next ones; and of decoding one.
+
+    Chunks larger than a block are kept; of the others one is decoded at a time, beside what was read. Of what is made
+    of nothing, the store has a copy while it encodes it, which elsewhere takes the place of what was read.
+    """
+    held = largest = 0
+    parts = reads(recipe, window)
+    for part, place in parts:
+        shape = window_shape(place)
+        read = math.prod(shape) * item_bytes(part.spec.dtype) if part.spec.has_array else 0
+        kept = kept_bytes(part.spec, shape) if len(shape) == len(part.spec.shape) else 0
+        held += read + kept
+        largest = max(largest, read, kept)
+    if not parts:
+        largest = math.prod(window_shape(window)) * item_bytes(recipe.spec.dtype)
+    return held, largest
+
+
+def _tile_bytes(window: Window, tile_elements: int | None) -> int:
+    count = math.prod(window_shape(window))
+    return TEMPORARY_BYTES * (min(count, tile_elements) if tile_elements else count)
+
+
+def pending_bytes(leaf: PlannedLeaf, block: tuple[int, ...]) -> int:
+    """Bytes that a block holds from when it is made until it is on disk: its values, and them encoded."""
+    count = 1
+    for size in block:
+        count *= size
+    return 2 * count * item_bytes(leaf.spec.dtype) + LEAF_OVERHEAD_BYTES
+
+
+def bytes_in_flight(leaf: PlannedLeaf, tile_elements: int | None) -> int:
+    """The least that writing a leaf holds at once: one block, or the whole leaf where an edit needs that.
+
+    ``tile_elements`` is the kit's.
+    """
+    shape = block_shape(leaf.spec, write_shape(leaf))
+    block = leaf.spec.shape if is_whole(leaf.output.recipe) else shape
+    return working_bytes(leaf.output.recipe, block, tile_elements) + pending_bytes(leaf, block)

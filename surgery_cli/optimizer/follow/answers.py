@@ -1,0 +1,84 @@
+"""What slots do when their param is edited: a table of effects and policies, and nothing else decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from surgery_cli.draft.effect import (
+    Draws,
+    Effect,
+    Keeps,
+    Means,
+    Rearranges,
+    Scales,
+    Sets,
+    Shifts,
+    Takes,
+)
+
+
+class Answer(Enum):
+    """What becomes of a slot."""
+
+    STAYS = auto()
+    FRESH = auto()
+    """The optimizer's initial value."""
+    MEAN = auto()
+    """Its own mean in every element: a usual step size for values that are new."""
+    FOLLOWS = auto()
+    """As the param, by what the slot is."""
+    REFUSED = auto()
+    """Nothing follows; what a donor has may be taken."""
+
+
+class Answers(NamedTuple):
+    """The answers to an effect by policy; ``reset`` is FRESH in all of them. ``default`` is the policy if none is said.
+
+    Under ``warm``, second moments have an answer of their own, and first moments are FRESH.
+    """
+
+    keep: Answer
+    transform: Answer
+    warm_second: Answer
+    default: str
+
+    def of(self, policy: str, *, is_second_moment: bool) -> Answer:
+        """The answer of a slot that holds second moments, or of any other."""
+        if policy == "reset":
+            return Answer.FRESH
+        if policy == "warm":
+            return self.warm_second if is_second_moment else Answer.FRESH
+        return self.keep if policy == "keep" else self.transform
+
+
+_STAYS, _MEAN, _FOLLOWS, _REFUSED = Answer.STAYS, Answer.MEAN, Answer.FOLLOWS, Answer.REFUSED
+
+_TABLE: Final[Mapping[type, Answers]] = {
+    Keeps: Answers(_STAYS, _STAYS, _STAYS, "keep"),
+    Scales: Answers(_STAYS, _FOLLOWS, _STAYS, "transform"),
+    Sets: Answers(_STAYS, _REFUSED, _MEAN, "warm"),
+    Draws: Answers(_STAYS, _REFUSED, _MEAN, "warm"),
+    Takes: Answers(_STAYS, _REFUSED, _MEAN, "warm"),
+    Means: Answers(_STAYS, _REFUSED, _STAYS, "warm"),
+    Shifts: Answers(_STAYS, _REFUSED, _STAYS, "keep"),
+    Rearranges: Answers(_FOLLOWS, _FOLLOWS, _FOLLOWS, "transform"),
+}
+
+_BY_ZERO: Final = Answers(_STAYS, _REFUSED, _REFUSED, "reset")
+"""Of a factor of 0, which leaves nothing to follow."""
+
+
+def answers_to(effect: Effect) -> Answers:
+    """The row of the table.
+
+    >>> answers_to(Sets(1.0)).of("warm", is_second_moment=True).name, answers_to(Scales(0)).default
+    ('MEAN', 'reset')
+    """
+    return _BY_ZERO if effect == Scales(0) else _TABLE[type(effect)]
+
+
+def default_policy(effect: Effect) -> str:
+    """What happens to slots if nobody says: ``transform`` for factors, ``warm`` for new values."""
+    return answers_to(effect).default

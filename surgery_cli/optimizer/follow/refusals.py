@@ -1,0 +1,107 @@
+"""What slots cannot do, in words: why an edit of their params, or of themselves, is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from surgery_cli.draft.effect import Scales, is_new, may_be_negative
+from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.errors import PlanError, Problem
+from surgery_cli.optimizer.follow.answers import Answer, answers_to
+from surgery_cli.optimizer.follow.states import Edit
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import joined, worded
+
+PER_LEAF: Final = (
+    "what reaches it was divided by the size of the whole leaf, so that it follows one factor of the leaf,"
+    " but no array of factors"
+)
+
+
+def cannot_follow(slot: Slot, name: str) -> Problem:
+    """Why a slot cannot follow the edit of this name by a factor."""
+    if not slot.is_settled:
+        what = "the power" if slot.power is None else "what is left of the start"
+        return Problem(
+            f"{what} of '{slot.path}' is not known, so it cannot follow '{name}'",
+            why=slot.unsure_because or "the disk does not tell it",
+            fix=joined(
+                "; or ", (*slot.settled_by, worded("use {optimizer: keep}, `reset` or `warm`"))
+            ),
+            path=str(slot.path),
+        )
+    return Problem(
+        f"'{slot.path}' cannot follow '{name}' on '{slot.param}'",
+        why=PER_LEAF
+        if slot.is_per_leaf
+        else f"no rule is known for a {slot.name} ({slot.relation}) of {slot.optimizer}",
+        fix=worded("use {optimizer: keep}, `reset` or `warm`"),
+        path=str(slot.path),
+    )
+
+
+def has_no_map(slot: Slot, name: str) -> Problem:
+    """Why a slot cannot follow the edit of this name, which changes shapes."""
+    return Problem(
+        f"'{slot.path}' cannot follow '{name}' on '{slot.param}'",
+        why=f"no rule is known for a {slot.name} ({slot.relation}) of {slot.optimizer}, whose shape would change",
+        fix=f"`delete` '{slot.node.parent or slot.node}' first, and let the script begin with fresh state",
+        path=str(slot.path),
+    )
+
+
+def half_told(told: Slot, missing: Slot) -> Problem:
+    """The user said what some slots of a state are; alone, that would settle nothing."""
+    return Problem(
+        f"`slots:` gives '{told.node}', and '{missing.node}' is missing",
+        why="the slots of one state follow an edit together or not at all",
+        fix=worded("add '{}' to `slots:` with its power, or use {optimizer: keep}", missing.node),
+        path=str(missing.path),
+        field="slots",
+    )
+
+
+def refuse_policy(edit: Edit, policy: str | None, *, takes: bool) -> None:
+    """Raise if nothing could follow the edit by this policy, whatever the optimizer; ``takes``: from a donor."""
+    if edit.effect == Scales(0) and policy in ("transform", "warm"):
+        raise PlanError(
+            worded("a factor of 0 leaves nothing for {optimizer: {}} to follow", policy),
+            why="optimizer state follows a factor by its inverse",
+            fix=worded("use {optimizer: reset} or `keep`"),
+            field="optimizer",
+        )
+    if answers_to(edit.effect).transform is Answer.REFUSED and policy == "transform" and not takes:
+        raise PlanError(
+            worded("{optimizer: transform} has nothing to follow in '{}'", edit.name),
+            why="the new values do not come from the old ones"
+            + ("" if is_new(edit.effect) else " alone"),
+            fix=worded("use {optimizer: warm}, `reset` or `keep`"),
+            field="optimizer",
+        )
+
+
+def refuse_negative(draft: Draft, edit: Edit, edited: Iterable[LeafPath]) -> None:
+    """Raise if an edit that names squares, magnitudes or rates would make them negative."""
+    if not may_be_negative(edit.effect):
+        return
+    for path in edited:
+        why = _why_nonnegative(path, draft)
+        if why:
+            raise PlanError(
+                f"'{path}' would become negative",
+                why=why,
+                fix="use a value of at least 0",
+                path=str(path),
+            )
+
+
+def _why_nonnegative(path: LeafPath, draft: Draft) -> str:
+    """Why the optimizer's leaf at ``path`` is never below 0; '' if it may be."""
+    slot, origin = draft.slots.get(path), draft.leaves[path].home
+    if slot is not None and slot.is_even and slot.relation != "hole":
+        return f"{slot.name} of {slot.optimizer} holds squares or magnitudes; the optimizer takes roots of them"
+    if origin is not None and origin.source == SOURCE and origin.path in draft.nonnegative:
+        return "the optimizer keeps a square, a size or a rate in it, which is never below 0"
+    return ""

@@ -1,0 +1,53 @@
+"""What is known of the optimizer states of a checkpoint and its donors, and of an edit that slots follow."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from surgery_cli.draft.effect import Effect
+from surgery_cli.draft.expression import LeafRef, Recipe
+from surgery_cli.draft.source import Source
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey
+from surgery_cli.tree.paths import LeafPath
+
+
+class States(Protocol):
+    """The sources of a draft, and what their optimizer states are; implemented by ``resolution``."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def source(self) -> Source:
+        """The checkpoint that is edited."""
+
+    def open(self, text: str) -> tuple[str, Source]:
+        """A source by its name in the plan or by its path: the name under which the draft knows it, and itself."""
+
+    def survey_of(self, name: str, *, tell: bool = False) -> OptimizerSurvey:
+        """What the optimizer state of a source is, by the name under which the draft knows it; found once.
+
+        ``tell``: values may be read, where only they tell which optimizer keeps a state.
+        """
+
+    def number(self, ref: LeafRef) -> float | None:
+        """The value of a stored leaf with one element, such as a step count; None where it cannot be read."""
+
+
+class Edit(Protocol):
+    """An edit of params, as far as their slots are concerned: an operation, mostly."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def optimizer(self) -> str | None:
+        """The policy that the edit itself says."""
+
+    @property
+    def effect(self) -> Effect:
+        """What it does to a leaf."""
+
+    def effect_on(self, recipe: Recipe) -> Effect:
+        """What it did to the leaf of which it made this recipe."""
+
+    def made(self, path: LeafPath, recipe: Recipe, scene: States) -> Recipe:
+        """What it makes of another leaf that is like the param."""

@@ -1,0 +1,97 @@
+"""How a slot follows its param: by a power of its factor, or by the map that moves its elements."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from surgery_cli.draft.effect import Effect, Keeps, Rearranges, Scales, Shifts
+from surgery_cli.draft.expression import Made, Recipe, Stored, made
+from surgery_cli.draft.kernels.fill import Mean, Spread
+from surgery_cli.draft.kernels.scale import FollowFactor, Scale, ScaleAboveStart, power_of
+from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.slots import Slot
+from surgery_cli.tree.dtypes import is_complex
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import worded
+
+
+class Change(NamedTuple):
+    """What becomes of a slot: the word for it in documents, its effect on the slot, and the recipe."""
+
+    name: str
+    effect: Effect
+    recipe: Recipe
+
+
+def followed(slot: Slot, recipe: Recipe, effect: Effect) -> tuple[Change, ...] | None:
+    """What a slot, of this recipe so far, becomes when its param is edited with this effect.
+
+    Empty if it stays right as it is; None if no rule is known.
+
+    Raises:
+        PlanError: the factor is complex.
+    """
+    match effect:
+        case Scales() | Rearranges() if slot.relation in ("one", "hole"):
+            return ()
+        case Scales() if not slot.is_settled:
+            return None
+        case Scales(by=float() | int() as factor):
+            return _by_number(slot, recipe, factor)
+        case Scales(by=Stored() | Made() as factor):
+            return _by_array(slot, recipe, factor, is_positive=effect.is_positive)
+        case Rearranges(map=kernel) if slot.relation == "same":
+            spec = kernel.output(recipe.spec)
+            return (Change(kernel.name, effect, made(kernel, (recipe,), spec, slot.path)),)
+        case Rearranges() if slot.relation == "scalar":
+            return ()
+        case _:
+            return None
+
+
+def _by_number(slot: Slot, recipe: Recipe, by: float) -> tuple[Change, ...] | None:
+    assert slot.power is not None
+    factor = power_of(by, slot.power, even=slot.is_even)
+    if not factor:
+        return None
+    if slot.start:
+        above = ScaleAboveStart(factor, slot.start, slot.is_even, slot.blur)
+        follower = Made(above, (recipe,), recipe.spec, slot.path)
+        return (Change("scale_above_start", Shifts(), follower),)
+    return (
+        Change("rescale", Scales(factor), Made(Scale(factor), (recipe,), recipe.spec, slot.path)),
+    )
+
+
+def _by_array(
+    slot: Slot, recipe: Recipe, by: Recipe, *, is_positive: bool
+) -> tuple[Change, ...] | None:
+    is_one = is_positive and by.spec.shape == ()
+    if not is_one and (slot.relation not in ("same", "stacked") or slot.is_per_leaf):
+        return None
+    assert slot.power is not None
+    if is_positive and slot.power == 0:
+        return ()
+    if is_complex(by.spec.dtype):
+        raise PlanError(
+            f"'{slot.path}' cannot follow a complex factor",
+            why="no rule is known for optimizer state",
+            fix=worded("use {optimizer: keep} or `reset`"),
+        )
+    never_zero = is_positive or slot.is_second_moment or slot.is_params_like
+    kernel = FollowFactor(
+        slot.power, slot.is_even, slot.start or 0.0, slot.blur, None if never_zero else slot.fresh
+    )
+    name = "scale_by_measured" if is_positive else "scale_by_power"
+    return (
+        Change(name, Scales(by, is_positive), Made(kernel, (recipe, by), recipe.spec, slot.path)),
+    )
+
+
+def at_mean(slot: Slot, recipe: Recipe) -> tuple[Change, ...]:
+    """A second moment at its mean in every element; a single number is its own mean."""
+    if recipe.spec.size <= 1:
+        return ()
+    one = LeafSpec(kind=LeafKind.NUMPY, dtype="float64")
+    mean = Made(Mean(), (recipe,), one, slot.path)
+    return (Change("fill_mean", Keeps(), Made(Spread(), (mean,), recipe.spec, slot.path)),)

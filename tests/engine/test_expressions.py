@@ -1,0 +1,83 @@
+"""Recipes are expressions: equal parts are read, measured, computed and digested once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.compute.host import HostKit
+from surgery_cli.draft.digest import draft_digest
+from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
+from surgery_cli.draft.kernel import Kernel, Kit, Place
+from surgery_cli.engine.evaluation import Evaluation
+from surgery_cli.engine.forecast import read_bytes, working_bytes
+from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.tree.paths import LeafPath
+from tests.operations.value_edits import ArraySource, spec_of
+
+W = LeafPath(("w",))
+
+
+class Sum(Kernel, frozen=True, tag="sum"):
+    """Two leaves added."""
+
+    def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
+        return kit.in_float32(blocks[0], lambda x: x + blocks[1])
+
+
+class Counted(ArraySource):
+    """Arrays, and how often each was read."""
+
+    count = 0
+
+    def read(self, path: LeafPath, window: Any = None) -> Any:
+        self.count += 1
+        return super().read(path, window)
+
+
+def doubled(times: int, leaf: Any) -> Recipe:
+    """A leaf added to itself, and so on."""
+    recipe: Recipe = Stored(LeafRef("", W), spec_of(leaf))
+    for _ in range(times):
+        recipe = Made(Sum(), (recipe, recipe), recipe.spec, W)
+    return recipe
+
+
+@pytest.mark.parametrize("size", [5, 300_000], ids=["one tile", "several"])
+def test_a_leaf_added_to_itself_twenty_times_is_read_and_digested_once(size: int) -> None:
+    leaf = np.random.default_rng(0).normal(size=size).astype(np.float32)
+    recipe, source = doubled(20, leaf), Counted({"w": leaf})
+    began = time.process_time()
+    evaluation = Evaluation(recipe, {"": source}, HostKit(), leaf.shape)
+    (window,) = evaluation.windows
+    np.testing.assert_array_equal(evaluation.block(window), leaf * np.float32(2**20))
+    assert source.count == 1
+    assert read_bytes([recipe]) == leaf.nbytes
+    assert working_bytes(recipe, leaf.shape, 1 << 17) < 4 * leaf.nbytes + (8 << 20)
+    assert draft_digest({W: recipe}, "", {}) != draft_digest({W: doubled(19, leaf)}, "", {})
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("rows", [64, 12288], ids=["one block", "two blocks"])
+def test_a_norm_that_serves_a_param_and_its_moments_is_measured_once(
+    tmp_path: Path, rows: int
+) -> None:
+    params = {"w": jnp.full((rows, 512), 0.5, jnp.float32)}
+    with ocp.StandardCheckpointer() as checkpointer:
+        state = {"params": params, "opt_state": optax.adam(1e-3).init(params)}
+        checkpointer.save(tmp_path / "a", state)
+    plan = plan_of([operation_from_options("normalize", {"at": "params/w"})], optimizer_kind="adam")
+
+    promised = surgery.plan(str(tmp_path / "a"), plan).bytes_read
+    report = surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan)
+
+    assert promised == report.bytes_read == 4 * params["w"].nbytes
