@@ -177,7 +177,8 @@ def test_json_says_which_notes_are_consequences(surgery, tmp_path):
 NOT_OF_WRITING = {
     ("surgery/inspect.py", "_notes"),
     ("surgery/clean.py", "_notes"),
-    ("proof/metadata_files.py", "device_notes"),
+    ("proof/sharding_file.py", "device_notes"),
+    ("surgery/gate.py", "note"),  # `apply` makes a remark of it
 }
 """What makes sentences for documents of commands that only look, or all of whose notes are said in any case."""
 
