@@ -13,6 +13,7 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, DestinationError
 from surgery_cli.plan import plan_from_document
+from surgery_cli.proof.record_files import put_record
 
 sealing = import_module("surgery_cli.surgery.seal")  # the package has the function of that name
 
@@ -385,3 +386,23 @@ def test_a_damaged_data_file_of_an_item_that_was_not_chosen_is_not_sealed_into_a
     with pytest.raises(CheckpointError, match=r"the file 'ema/.*' in .* is not what was sealed"):
         apply(run, tmp_path / "out", halve, seal=True, **options)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("older", [None, b"an older record"])
+def test_a_record_that_no_longer_holds_gives_its_name_back_to_the_older_one(older, tmp_path):
+    target = tmp_path / "step" / "surgery.json"
+    target.parent.mkdir()
+    if older is not None:
+        target.write_bytes(older)
+    checks = iter([None, CheckpointError("the step changed")])
+
+    def check():
+        if (error := next(checks)) is not None:
+            raise error
+
+    with pytest.raises(CheckpointError, match="the step changed"):
+        put_record(target, b"a newer one", check)
+    assert (target.read_bytes() if target.exists() else None) == older
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["surgery.json"] * (
+        older is not None
+    )

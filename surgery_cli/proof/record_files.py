@@ -65,13 +65,14 @@ def put_record(target: Path, content: bytes, check: Callable[[], None]) -> None:
         draft = _folder_for(target) / f".{target.name}{STAGING_MARK}{secrets.token_hex(4)}"
         with uninterrupted():
             try:
+                older = filesystem.read(target) if filesystem.is_file(target) else None
                 put_durably(draft, content)
                 check()
                 rename(draft, target)
                 try:
                     check()
                 except CheckpointError:
-                    filesystem.delete(target)
+                    _put_back(older, draft, target)
                     raise
                 sync_directory(target.parent)
             finally:
@@ -81,6 +82,15 @@ def put_record(target: Path, content: bytes, check: Callable[[], None]) -> None:
         raise WriteError(
             f"'{target}' cannot be written", why=error.strerror or str(error)
         ) from error
+
+
+def _put_back(older: bytes | None, draft: Path, target: Path) -> None:
+    """What stood at the target before: another record, with the history of the checkpoint, or nothing."""
+    if older is None or not filesystem.exists(target):
+        filesystem.delete(target)
+        return
+    put_durably(draft, older)
+    rename(draft, target)
 
 
 def _folder_for(target: Path) -> Path:
