@@ -3,7 +3,8 @@
 #   make test     run the tests (ARGS="tests/test_plan.py -k rename" chooses)
 #   make check    lint, format, types, then the tests: what CI runs
 #   make oracle   hold what becomes of optimizer state against training itself, for every optimizer of optax (long)
-#   make check-all  make check, then the oracle
+#   make powers   try every optimizer of optax out, and write what was seen to optimizer/knowledge/measured.py
+#   make check-all  make check, then the oracle, and all of that table anew
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
 #   make bench    measure edits beside restore-edit-save and cp -r (SIZE=1.6GB; ARGS="--device gpu" adds a device)
 #   make samples  train the sample checkpoints anew
@@ -16,7 +17,7 @@ ARGS ?=
 N ?= 2000
 SEED ?= 1
 
-.PHONY: help demo test check check-all oracle plans lint bench samples clean
+.PHONY: help demo test check check-all oracle powers plans lint bench samples clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -38,7 +39,11 @@ check: lint
 oracle: $(INSTALLED)
 	@PYTHONPATH=. JAX_PLATFORMS=cpu $(BIN)/python -m tests.oracle $(ARGS)
 
+powers: $(INSTALLED)
+	@PYTHONPATH=. JAX_PLATFORMS=cpu $(BIN)/python -m surgery_cli.script.factory_trials
+
 check-all: check oracle
+	@POWERS=all $(BIN)/python -m pytest tests/optimizer/test_measured_powers.py
 
 plans: $(INSTALLED)
 	@PLANS=$(N) PLANS_SEED=$(SEED) $(BIN)/python -m pytest tests/random_plans -n 0 -s $(ARGS)

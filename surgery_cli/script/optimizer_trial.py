@@ -18,10 +18,11 @@ from surgery_cli.script.slot_powers import (
     USUAL,
     Measured,
     held_at,
+    initial_value,
     measured_above_starts,
     seen_in,
 )
-from surgery_cli.script.trial_runs import STEPS, Trial, Values, param_of
+from surgery_cli.script.trial_runs import STEPS, Trial, param_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import InPlan, worded
 
@@ -147,7 +148,7 @@ def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
     with jax.default_device(jax.devices("cpu")[0]):
         trial = Trial(optimizer.transformation, optimizer.params)
         first = trial.runs(USUAL[0].cross)
-        fresh = {path: _fresh(starts) for path, starts in first.first.items()}
+        fresh = {path: initial_value(starts) for path, starts in first.first.items()}
         started = {path: value for path, value in fresh.items() if value and _is_slot(path, trial)}
         found = {
             path: _measured(path, trial, STEPS, is_beside_start=bool(started))
@@ -173,7 +174,7 @@ def _measured(
 
     ``is_beside_start``: another slot starts elsewhere, so that a power may hold for as long as that start is felt.
     """
-    fresh = _fresh(trial.runs(USUAL[0].cross, steps).first[path])
+    fresh = initial_value(trial.runs(USUAL[0].cross, steps).first[path])
     param = param_of(path, trial.params)
     if param is None:
         return Measured(None, False, fresh, "it belongs to no param alone")
@@ -191,11 +192,3 @@ def _measured(
         because = "how it follows hangs on a start, which is not zero, of slots before it"
         return Measured(None, False, fresh, because)
     return held
-
-
-def _fresh(starts: Values) -> float | None:
-    """The initial value, where it is one number whatever the params are."""
-    if not starts.size:
-        return None
-    first = float(starts.flat[0])
-    return first if (starts == first).all() else None

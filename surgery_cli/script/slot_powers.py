@@ -176,6 +176,14 @@ def seen_in(
     return found
 
 
+def initial_value(starts: Values) -> float | None:
+    """The initial value, where it is one number whatever the params are."""
+    if not starts.size:
+        return None
+    first = float(starts.flat[0])
+    return first if (starts == first).all() else None
+
+
 def _gathered(states: Leaves, path: LeafPath, start: Started | None) -> _Gathered:
     import numpy as np
 

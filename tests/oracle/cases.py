@@ -13,6 +13,8 @@ from tests.oracle.optimizers import NAMES, SURROUNDINGS
 SEEDS: Final = (0, 1, 2)
 STEPS: Final = (2, 4, 9)
 """How long is trained."""
+BRIEFLY: Final = 3
+"""How long at most in a sample: so many steps fill every slot, those behind an accumulation too."""
 SIZES: Final = (1e-3, 1.0, 1e3)
 EDITS: Final = ("one leaf", "all leaves", "negative", "array", "normalize axis", "row and column")
 TOLD: Final = ("nothing", "kind", "script")
@@ -74,7 +76,7 @@ def pairwise(seed: int) -> list[Case]:
         )
         told = map(str, draws.permutation([*TOLD, *TOLD[:2], TOLD[0]]))  # a trial takes longest
         columns = ([name] * rows, around, seeds, sizes, edits, told)
-        found += [Case(*row, steps=STEPS[1]) for row in zip(*columns, strict=True)]
+        found += [Case(*row, steps=BRIEFLY) for row in zip(*columns, strict=True)]
     return found
 
 

@@ -6,98 +6,106 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from surgery_cli.optimizer.assumptions import ABOVE_FLOOR, NO_MASK, Assumption
+from surgery_cli.optimizer.knowledge import measured
 
-_ADAM: Final = {"adam": -1}
-_BELIEF: Final = {"adabelief": -1}
-_ADAMAX: Final = {"adamax": -1}
-_ADEMAMIX: Final = {"ademamix": -1}
-_FACTORED: Final = {"factored": -1}
-_RMS: Final = {"rms": -1, "rms_count": -1}
-_STDDEV: Final = {"stddev": -1, "centered_rmsprop": -1}
-_SGD: Final = {"trace": -1}
-_MUON: Final = {"muon": -1, "adam": -1}
-_SIMPLE: Final = {"simplified_ademamix": -1}
+_ADAM: Final = ("adam",)
+_BELIEF: Final = ("adabelief",)
+_ADAMAX: Final = ("adamax",)
+_ADEMAMIX: Final = ("ademamix",)
+_FACTORED: Final = ("factored",)
+_RMS: Final = ("rms", "rms_count")
+_STDDEV: Final = ("stddev", "centered_rmsprop")
+_SGD: Final = ("trace",)
+_MUON: Final = ("muon", "adam")
+_SIMPLE: Final = ("simplified_ademamix",)
 
-FACTORIES: Final[Mapping[str, Mapping[str, int]]] = {
+_STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "acprop": _BELIEF,
     "adabelief": _BELIEF,
-    "adadelta": {"adadelta": -1},
-    "adafactor": {"factored": -1, "ema": 1},
-    "adafactor-without-parameter-scale": {"factored": -1, "ema": 0},
-    "adagrad": {"rss": -1},
+    "adadelta": ("adadelta",),
+    "adafactor": ("factored", "ema"),
+    "adafactor-without-parameter-scale": ("factored", "ema"),
+    "adagrad": ("rss",),
     "adam": _ADAM,
     "adamax": _ADAMAX,
     "adamaxw": _ADAMAX,
     "adamw": _ADAM,
-    "adan": {"adan": -1},
+    "adan": ("adan",),
     "ademamix": _ADEMAMIX,
-    "adopt": {"adopt": -1},
-    "amsgrad": {"amsgrad": -1},
-    "apply_every": {"apply_every": -1},
-    "cocob": {"cocob": -1},
-    "dadapt_adamw": {"dadapt": -1},
-    "dog": {"dog": -1, "ldog": -1},
-    "dowg": {"dowg": -1},
-    "ema": {"ema": -1},
+    "adopt": ("adopt",),
+    "amsgrad": ("amsgrad",),
+    "apply_every": ("apply_every",),
+    "cocob": ("cocob",),
+    "dadapt_adamw": ("dadapt",),
+    "dog": ("dog", "ldog"),
+    "dowg": ("dowg",),
+    "ema": ("ema",),
     "lamb": _ADAM,
-    "lars": {"trace": 1},
-    "lbfgs": {"lbfgs": -1, "linesearch": -1},
-    "lion": {"lion": -1},
-    "madgrad": {"madgrad": -1},
-    "momo": {"momo": -1},
-    "momo_adam": {"momo_adam": -1},
+    "lars": ("trace",),
+    "lbfgs": ("lbfgs", "linesearch"),
+    "lion": ("lion",),
+    "madgrad": ("madgrad",),
+    "momo": ("momo",),
+    "momo_adam": ("momo_adam",),
     "muon": _MUON,
     "nadam": _ADAM,
     "nadamw": _ADAM,
-    "novograd": {"novograd": -1},
-    "optimistic_adam": {"adam": -1, "optimistic": 0},
-    "optimistic_adam_v2": {"adam": -1, "optimistic": 0},
-    "optimistic_gradient_descent": {"optimistic": -1},
-    "prodigy": {"prodigy": -1},
+    "novograd": ("novograd",),
+    "optimistic_adam": ("adam", "optimistic"),
+    "optimistic_adam_v2": ("adam", "optimistic"),
+    "optimistic_gradient_descent": ("optimistic",),
+    "prodigy": ("prodigy",),
     "radam": _ADAM,
-    "rmsprop": {**_RMS, **_STDDEV, "trace": 0},
-    "rprop": {"rprop": -1},
-    "schedule_free_adamw": {"rms": -1, "rms_count": -1, "adam": -1, "schedule_free": -1},
-    "schedule_free_sgd": {"schedule_free": -1, "trace": -1},
+    "rmsprop": (*_RMS, *_STDDEV, "trace"),
+    "rprop": ("rprop",),
+    "schedule_free_adamw": ("rms", "rms_count", "adam", "schedule_free"),
+    "schedule_free_sgd": ("schedule_free", "trace"),
     "sgd": _SGD,
-    "signum": {"ema": -1},
+    "signum": ("ema",),
     "simplified_ademamix": _SIMPLE,
-    "sm3": {"sm3": -1},
-    "sophia": {"sophia": -1},
+    "sm3": ("sm3",),
+    "sophia": ("sophia",),
     "trace": _SGD,
-    "yogi": {"yogi": -1},
+    "yogi": ("yogi",),
     "scale_by_acprop": _BELIEF,
-    "scale_by_adadelta": {"adadelta": -1},
+    "scale_by_adadelta": ("adadelta",),
     "scale_by_adam": _ADAM,
     "scale_by_adamax": _ADAMAX,
-    "scale_by_adan": {"adan": -1},
+    "scale_by_adan": ("adan",),
     "scale_by_ademamix": _ADEMAMIX,
-    "scale_by_adopt": {"adopt": -1},
-    "scale_by_amsgrad": {"amsgrad": -1},
-    "scale_by_backtracking_linesearch": {"linesearch": -1},
+    "scale_by_adopt": ("adopt",),
+    "scale_by_amsgrad": ("amsgrad",),
+    "scale_by_backtracking_linesearch": ("linesearch",),
     "scale_by_belief": _BELIEF,
-    "scale_by_cocob": {"cocob": -1},
-    "scale_by_distance_over_gradients": {"ldog": -1},
+    "scale_by_cocob": ("cocob",),
+    "scale_by_distance_over_gradients": ("ldog",),
     "scale_by_factored_rms": _FACTORED,
-    "scale_by_lbfgs": {"lbfgs": -1},
-    "scale_by_lion": {"lion": -1},
-    "scale_by_madgrad": {"madgrad": -1},
-    "scale_by_muon": {"muon": -1},
-    "scale_by_novograd": {"novograd": -1},
-    "scale_by_optimistic_gradient": {"optimistic": -1},
+    "scale_by_lbfgs": ("lbfgs",),
+    "scale_by_lion": ("lion",),
+    "scale_by_madgrad": ("madgrad",),
+    "scale_by_muon": ("muon",),
+    "scale_by_novograd": ("novograd",),
+    "scale_by_optimistic_gradient": ("optimistic",),
     "scale_by_radam": _ADAM,
     "scale_by_rms": _RMS,
-    "scale_by_rprop": {"rprop": -1},
-    "scale_by_rss": {"rss": -1},
+    "scale_by_rprop": ("rprop",),
+    "scale_by_rss": ("rss",),
     "scale_by_simplified_ademamix": _SIMPLE,
-    "scale_by_sm3": {"sm3": -1},
+    "scale_by_sm3": ("sm3",),
     "scale_by_stddev": _STDDEV,
-    "scale_by_yogi": {"yogi": -1},
-    "scale_by_zoom_linesearch": {"linesearch": -1},
+    "scale_by_yogi": ("yogi",),
+    "scale_by_zoom_linesearch": ("linesearch",),
 }
-"""For every factory, the kinds of state it makes (see ``kinds``) and the signal that reaches each.
+"""For every factory, the kinds of state that it makes (see ``kinds``): their names are no matter of measurement."""
 
-A signal is the exponent with which the update follows a factor of the params: -1, 0 or 1. Naming a factory in
+FACTORIES: Final[Mapping[str, Mapping[str, int]]] = {
+    name: {kind: measured.SIGNALS.get(name, {}).get(kind, -1) for kind in kinds}
+    for name, kinds in _STATES.items()
+}
+"""For every factory, the kinds of state that it makes, and the signal that reaches each.
+
+A signal is the exponent with which the update follows a factor of the params: -1, 0 or 1. It was measured; -1, that of
+gradients, is taken where training needs a loss as well, or no slot of the state shows it. Naming a factory in
 ``optimizer_kind:`` says that every state of these kinds stands as the factory puts it, whatever came before it
 in the chain.
 """

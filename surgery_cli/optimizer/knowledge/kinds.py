@@ -21,6 +21,7 @@ from surgery_cli.optimizer.assumptions import (
     SAME_SEARCH,
     Assumption,
 )
+from surgery_cli.optimizer.knowledge import measured
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -99,27 +100,30 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset((*self.fields, *numbers, *self.others, *self.inner))
 
 
-_SQUARE: Final = Field(of_signal=2, is_even=True, is_second_moment=True)
-_FIRST: Final = Field(of_signal=1)
-_ABSOLUTE: Final = Field(of_signal=1, is_even=True, is_second_moment=True, provided=NO_EPSILON)
+_MOMENT: Final = Field()
+_SECOND: Final = Field(is_second_moment=True)
+_SECOND_NEAR_EPSILON: Final = Field(is_second_moment=True, provided=NO_EPSILON)
 _RATIO: Final = Field(provided=NO_EPSILON)
 _PARAMS: Final = Field(fixed=1, is_params_like=True, fresh=None)
 _ACCUMULATED: Final = Start("initial_accumulator_value")
-_SCALED_START: Final = msgspec.structs.replace(_SQUARE, start=Start("initial_scale"))
+_SCALED_START: Final = msgspec.structs.replace(_SECOND, start=Start("initial_scale"))
 _FACTORED: Final = msgspec.structs.replace(
-    _SQUARE, relations=("same", "one", "factored"), provided=NO_EPSILON
+    _SECOND_NEAR_EPSILON, relations=("same", "one", "factored")
 )
-_ESTIMATED: Final = msgspec.structs.replace(_FIRST, provided=SAME_ESTIMATE)
+_ESTIMATED: Final = Field(provided=SAME_ESTIMATE)
+# of what no trial measures
+_FIRST: Final = Field(of_signal=1)
+_SQUARE: Final = Field(of_signal=2, is_even=True, is_second_moment=True)
 _SCALAR: Final = ("scalar",)
 _SINGLE: Final = ("scalar", "one")
 _COUNT: Final = {"count": "bias_correction"}
 
-KINDS: Final[tuple[Kind, ...]] = (
+_TOLD: Final[tuple[Kind, ...]] = (
     # --- moments, then a quotient: the signal behind them is 0 -------------------------------------------
     Kind(
         name="adam",
         family="adam-family",
-        fields={"mu": _FIRST, "nu": _SQUARE},
+        fields={"mu": _MOMENT, "nu": _SECOND},
         clocks=_COUNT,
         after=0,
     ),
@@ -129,35 +133,36 @@ KINDS: Final[tuple[Kind, ...]] = (
         clocks=_COUNT,
         after=0,
         fields={
-            "mu": msgspec.structs.replace(_FIRST, fresh=1e-6, start=_ACCUMULATED),
+            "mu": Field(start=_ACCUMULATED),
+            # its steps go by the sign of what is compared with it, so that none of it is a power alone
             "nu": msgspec.structs.replace(_SQUARE, fresh=1e-6, start=_ACCUMULATED),
         },
     ),
     Kind(
         name="adamax",
         family="adam-family",
-        fields={"mu": _FIRST, "nu": _ABSOLUTE},
+        fields={"mu": _MOMENT, "nu": _SECOND_NEAR_EPSILON},
         clocks=_COUNT,
         after=0,
     ),
     Kind(
         name="adopt",
         family="adam-family",
-        fields={"mu": _RATIO, "nu": _SQUARE},
+        fields={"mu": _RATIO, "nu": _SECOND},
         clocks={"count": "first_step"},
         after=0,
     ),
     Kind(
         name="centered_rmsprop",
         family="adam-family",
-        fields={"mu": _FIRST, "nu": _SCALED_START},
+        fields={"mu": _MOMENT, "nu": _SCALED_START},
         clocks=_COUNT,
         after=0,
     ),
     Kind(
         name="adabelief",
         family="adam-family",
-        fields={"mu": _FIRST, "nu": msgspec.structs.replace(_SQUARE, provided=NO_EPSILON)},
+        fields={"mu": _MOMENT, "nu": _SECOND_NEAR_EPSILON},
         clocks=_COUNT,
         after=0,
     ),
@@ -168,35 +173,35 @@ KINDS: Final[tuple[Kind, ...]] = (
         after=0,
         normalizes_leaves=True,
         fields={
-            "mu": msgspec.structs.replace(_RATIO, is_per_leaf=True),
-            "nu": msgspec.structs.replace(_SQUARE, relations=_SCALAR),
+            "mu": _RATIO,
+            "nu": msgspec.structs.replace(_SECOND, relations=_SCALAR),
         },
     ),
     Kind(
         name="amsgrad",
         family="adam-family",
-        fields={"mu": _FIRST, "nu": _SQUARE, "nu_max": _SQUARE},
+        fields={"mu": _MOMENT, "nu": _SECOND, "nu_max": _SECOND},
         clocks=_COUNT,
         after=0,
     ),
     Kind(
         name="adan",
         family="adan",
-        fields={"m": _FIRST, "v": _FIRST, "n": _SQUARE, "g": _FIRST},
+        fields={"m": _MOMENT, "v": _MOMENT, "n": _SECOND, "g": _MOMENT},
         clocks={"t": "bias_correction"},
         after=0,
     ),
     Kind(
         name="ademamix",
         family="adam-family",
-        fields={"m1": _FIRST, "m2": _FIRST, "nu": _SQUARE},
+        fields={"m1": _MOMENT, "m2": _MOMENT, "nu": _SECOND},
         clocks={"count": "bias_correction", "count_m2": "schedule"},
         after=0,
     ),
     Kind(
         name="simplified_ademamix",
         family="adam-family",
-        fields={"m": _FIRST, "n": _SQUARE},
+        fields={"m": _MOMENT, "n": _SECOND},
         clocks={"t": "bias_correction"},
         after=0,
     ),
@@ -210,14 +215,14 @@ KINDS: Final[tuple[Kind, ...]] = (
     ),
     Kind(name="rms", family="rmsprop", fields={"nu": _SCALED_START}, after=0),
     Kind(name="rms_count", family="rmsprop", fields={"nu": _SCALED_START}, clocks=_COUNT, after=0),
-    Kind(name="stddev", family="rmsprop", fields={"mu": _FIRST, "nu": _SCALED_START}, after=0),
+    Kind(name="stddev", family="rmsprop", fields={"mu": _MOMENT, "nu": _SCALED_START}, after=0),
     Kind(
         name="sm3",
         family="sm3",
         after=0,
         normalizes_leaves=True,
         fields={
-            "mu": msgspec.structs.replace(_SQUARE, relations=("axis",)),
+            "mu": msgspec.structs.replace(_SECOND, relations=("axis",)),
             "nu": _RATIO,
         },
     ),
@@ -227,7 +232,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         after=0,
         fields={
             "sum_of_squares": msgspec.structs.replace(
-                _SQUARE, fresh=0.1, start=Start("initial_accumulator_value", stays=True)
+                _SECOND, start=Start("initial_accumulator_value", stays=True)
             )
         },
     ),
@@ -236,8 +241,8 @@ KINDS: Final[tuple[Kind, ...]] = (
         family="adadelta",
         after=0,
         fields={
-            "e_g": _SQUARE,
-            "e_x": msgspec.structs.replace(_RATIO, is_even=True, is_second_moment=True),
+            "e_g": _SECOND,
+            "e_x": _SECOND_NEAR_EPSILON,
         },
     ),
     Kind(
@@ -246,7 +251,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         after=0,
         fields={
             # its steps begin at a setting, and go by the signs of gradients alone
-            "step_sizes": Field(is_even=True, is_second_moment=True, fresh=None),
+            "step_sizes": _SECOND,
             "prev_updates": Field(),
         },
     ),
@@ -258,29 +263,29 @@ KINDS: Final[tuple[Kind, ...]] = (
         fields={"v_row": _FACTORED, "v_col": _FACTORED, "v": _FACTORED},
         clocks={"count": "decay"},
     ),
-    Kind(name="lion", family="lion", fields={"mu": _FIRST}, clocks={"count": "nothing"}, after=0),
+    Kind(name="lion", family="lion", fields={"mu": _MOMENT}, clocks={"count": "nothing"}, after=0),
     Kind(
         name="muon",
         family="muon",
-        fields={"mu": _FIRST},
+        fields={"mu": _MOMENT},
         clocks=_COUNT,
         others=("ns_coeffs",),
         after="unknown",  # with adaptive scaling the signal stays
     ),
     # --- accumulators: the signal goes on ----------------------------------------------------------------
-    Kind(name="trace", family="momentum", fields={"trace": _FIRST}),
-    Kind(name="ema", family="momentum", fields={"ema": _FIRST}, clocks=_COUNT),
+    Kind(name="trace", family="momentum", fields={"trace": _MOMENT}),
+    Kind(name="ema", family="momentum", fields={"ema": _MOMENT}, clocks=_COUNT),
     Kind(
         name="optimistic",
         family="optimistic",
-        fields={"previous_gradient": _FIRST},
+        fields={"previous_gradient": _MOMENT},
         clocks={"is_initial_step": "first_step"},
         clock_fresh={"is_initial_step": 1},
     ),
     Kind(
         name="apply_every",
         family="accumulation",
-        fields={"grad_acc": _FIRST},
+        fields={"grad_acc": _MOMENT},
         clocks={"count": "cycle"},
     ),
     Kind(
@@ -309,7 +314,7 @@ KINDS: Final[tuple[Kind, ...]] = (
                 relations=_SINGLE,
                 provided=FAR_FROM_START,
             ),
-            "grad_sum_of_squares": msgspec.structs.replace(_SQUARE, relations=_SINGLE),
+            "grad_sum_of_squares": msgspec.structs.replace(_SECOND, relations=_SINGLE),
             "init_params": _PARAMS,
         },
     ),
@@ -343,9 +348,11 @@ KINDS: Final[tuple[Kind, ...]] = (
         after="unknown",
         fields={
             "init_particles": _PARAMS,
-            "cumulative_gradients": _FIRST,
-            "scale": msgspec.structs.replace(_ABSOLUTE, fresh=1e-8, provided=NO_EPSILON),
-            "subgradients": _ABSOLUTE,
+            "cumulative_gradients": _MOMENT,
+            "scale": msgspec.structs.replace(
+                _SECOND_NEAR_EPSILON, of_signal=1, is_even=True, fresh=1e-8
+            ),
+            "subgradients": _SECOND_NEAR_EPSILON,
             "reward": msgspec.structs.replace(_RATIO, is_even=True),
         },
     ),
@@ -355,7 +362,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         after="unknown",
         fields={
             "exp_avg": _ESTIMATED,
-            "exp_avg_sq": msgspec.structs.replace(_SQUARE, provided=SAME_ESTIMATE),
+            "exp_avg_sq": msgspec.structs.replace(_SECOND, provided=SAME_ESTIMATE),
             "grad_sum": _ESTIMATED,
         },
         clocks=_COUNT,
@@ -373,7 +380,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         nonnegative=frozenset({"estim_lr"}),
         fields={
             "exp_avg": _ESTIMATED,
-            "exp_avg_sq": msgspec.structs.replace(_SQUARE, provided=SAME_ESTIMATE),
+            "exp_avg_sq": msgspec.structs.replace(_SECOND, provided=SAME_ESTIMATE),
             "grad_sum": _ESTIMATED,
             "params0": _PARAMS,
         },
@@ -402,7 +409,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         name="madgrad",
         family="madgrad",
         after="unknown",
-        fields={"grad_sum_sq": _SQUARE, "s": _FIRST, "x0": _PARAMS},
+        fields={"grad_sum_sq": _SECOND, "s": _MOMENT, "x0": _PARAMS},
         clocks={"count": "schedule"},
     ),
     Kind(
@@ -544,6 +551,24 @@ KINDS: Final[tuple[Kind, ...]] = (
     ),
     Kind(name="snapshot", family="measurement", others=("measurement",)),
 )
+"""Every kind of state: its names, and what no trial can measure. Powers and starts stand here only where training needs
+more than gradients (a loss, a function), or where a rule of several numbers is more than one power."""
+
+
+def _with_powers(kind: Kind) -> Kind:
+    """A kind with the numbers that were measured of its fields."""
+    rows = measured.POWERS.get(kind.name, {})
+    names = ("of_signal", "fixed", "is_even", "is_per_leaf", "fresh")
+    fields = {
+        name: msgspec.structs.replace(field, **dict(zip(names, rows[name], strict=True)))
+        if name in rows
+        else field
+        for name, field in kind.fields.items()
+    }
+    return msgspec.structs.replace(kind, fields=fields)
+
+
+KINDS: Final[tuple[Kind, ...]] = tuple(map(_with_powers, _TOLD))
 """Every kind of state that optax and optax.contrib make, in the order in which equal signatures are tried."""
 
 VANISHING: Final = {
@@ -555,10 +580,12 @@ VANISHING: Final = {
 }
 """Fields that some releases lack, or that Flax NNX leaves out where they are empty."""
 
+_FACTORED_SQUARE: Final = msgspec.structs.replace(_FACTORED, of_signal=2, is_even=True)
+
 UNDER_PARAM: Final[Mapping[str, Field]] = {
-    "v": _FACTORED,
-    "v_row": _FACTORED,
-    "v_col": _FACTORED,
+    "v": _FACTORED_SQUARE,
+    "v_row": _FACTORED_SQUARE,
+    "v_col": _FACTORED_SQUARE,
     "m": Field(of_signal=1, relations=("same", "one")),
     "momentum": Field(of_signal=1),
     "grad_ema": Field(fixed=-1),
