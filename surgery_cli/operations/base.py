@@ -90,6 +90,8 @@ class Operation(
     """True if the edit may name params with their own twins: it refuses by itself what parts them (`rename`)."""
     takes_twins_apart: ClassVar[bool] = False
     """True if the edit means the same whether twins follow or are named by a pattern of their own (`delete`)."""
+    if_torn: ClassVar[str] = ""
+    """What to do where the edit would part slots from their params, if not what is usual."""
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Names, as in the plan, of fields that may hold a path of a file or checkpoint: relative to the plan file."""
 

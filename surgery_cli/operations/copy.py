@@ -9,7 +9,7 @@ from msgspec import Meta
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.collisions import merge_notes
-from surgery_cli.operations.places import PlaceOperation, copied
+from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.operations.rename import new_places
 
 
@@ -32,7 +32,7 @@ to: params/Dense_2
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         self.refuse_policy()
-        selected = scene.select(self, draft)
-        copies, nodes = new_places(selected, dict.fromkeys(self.patterns, self.to), draft)
-        after = copied(draft, copies, twins_as_named=self.twins == "named")
+        targets = dict.fromkeys(self.patterns, self.to)
+        copies, nodes = new_places(scene.select(self, draft), targets, draft)
+        after = rekey(draft, {old: (old, new) for old, new in copies.items()})
         return after.noting(*merge_notes(draft, nodes))

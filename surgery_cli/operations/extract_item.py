@@ -11,8 +11,9 @@ from msgspec import Meta
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.places import PlaceOperation, slots_among
+from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
+from surgery_cli.optimizer.follow.moved_slots import Paths
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import FieldName, worded
@@ -51,6 +52,10 @@ op: extract-item
 at: params
 as: weights
 """
+
+    if_torn: ClassVar[str] = worded(
+        "{keep: true} leaves it where it is as well; or take out all params, or the whole state"
+    )
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         self.refuse_policy()
@@ -119,9 +124,9 @@ as: weights
                 fix=worded("leave {} out; the source stays as it is", FieldName(given)),
                 field=given,
             )
-        leaves = {path: recipe for path, recipe in draft.leaves.items() if path.is_below(node)}
-        alone = draft.replaced(leaves=leaves, slots=slots_among(draft, leaves))
-        return relocated(alone, node, LeafPath()).noting(
+        relation: dict[LeafPath, Paths] = dict.fromkeys(draft.leaves, ())
+        alone = rekey(draft, relation | subtree(draft, node, LeafPath()), is_literal=True)
+        return alone.noting(
             Consequence(f"the result holds what stood in '{node}' alone: paths begin below it")
         )
 
@@ -147,17 +152,11 @@ as: weights
     def _beside(self, draft: Draft, node: LeafPath, name: str) -> Draft:
         """The draft with the subtree in an item of its own."""
         own, place = str(node[0]), LeafPath((name,))
-        copies = {
-            place / path[len(node) :]: recipe
-            for path, recipe in draft.leaves.items()
-            if path.is_below(node)
-        }
         follow = _twins_elsewhere(draft, node)
-        after = (
-            draft.replaced(leaves={**draft.leaves, **copies})
-            if self.keep
-            else relocated(draft, node, place)
-        )
+        relation = subtree(draft, node, place)
+        if self.keep:
+            relation = {old: (old, *news) for old, news in relation.items()}
+        after = rekey(draft, relation, is_literal=True)
         items = draft.items
         like = items.made.get(own, own)
         after = after.replaced(
@@ -193,30 +192,9 @@ as: weights
         return after.replaced(notes=told).noting(*notes)
 
 
-def relocated(draft: Draft, node: LeafPath, place: LeafPath) -> Draft:
-    """The draft with everything below ``node`` below ``place``, slots included; nothing else changes.
-
-    The caller has seen to it that ``place`` is free.
-    """
-
-    def move(path: LeafPath) -> LeafPath:
-        return place / path[len(node) :] if path.is_below(node) else path
-
-    slots = [
-        msgspec.structs.replace(
-            slot,
-            path=move(slot.path),
-            param=move(slot.param),
-            node=move(slot.node),
-            root=move(slot.root),
-            clocks=tuple(move(clock) for clock in slot.clocks),
-        )
-        for slot in draft.slots.values()
-    ]
-    return draft.replaced(
-        leaves={move(path): recipe for path, recipe in draft.leaves.items()},
-        slots={slot.path: slot for slot in slots},
-    )
+def subtree(draft: Draft, node: LeafPath, place: LeafPath) -> dict[LeafPath, Paths]:
+    """The relation that puts everything below ``node`` below ``place``."""
+    return {p: (place / p[len(node) :],) for p in draft.leaves if p.is_below(node)}
 
 
 def _twins_elsewhere(draft: Draft, node: LeafPath) -> list[Slot]:
@@ -229,7 +207,7 @@ def _twins_elsewhere(draft: Draft, node: LeafPath) -> list[Slot]:
 
 
 def _refuse_broken(draft: Draft, node: LeafPath) -> None:
-    """Refuse to move out what leaves a hole: an element of a list, a part of params or of optimizer state."""
+    """Refuse to move out an element of a list, or a part of the optimizer state."""
     fix = worded("{keep: true} leaves it where it is as well")
     if isinstance(node[-1], int):
         raise PlanError(
@@ -239,34 +217,12 @@ def _refuse_broken(draft: Draft, node: LeafPath) -> None:
             path=str(node),
             field="at",
         )
-    for slot in draft.slots.values():
-        if slot.param.is_below(node) and slot.root != node and node.is_below(slot.root):
-            raise PlanError(
-                f"'{node}' is a part of the params in '{slot.root}'",
-                why=f"'{slot.node}' in the optimizer state would still have all of them",
-                fix=fix + f"; or take out '{slot.root}'",
-                path=str(node),
-                field="at",
-            )
-        if slot.path.is_below(node) and node.is_below(slot.node) and slot.in_optimizer:
-            _refuse_state(node, fix)
-        if slot.path.is_below(node) and slot.node != node and node.is_below(slot.node):
-            raise PlanError(
-                f"'{node}' is a part of the copy of params in '{slot.node}'",
-                why=f"'{slot.root}' would still have all of them",
-                fix=f"{fix}; or take out '{slot.node}'",
-                path=str(node),
-                field="at",
-            )
-    if any(map(is_optimizer_name, node.parent)):
-        _refuse_state(node, fix)
-
-
-def _refuse_state(node: LeafPath, fix: str) -> None:
-    raise PlanError(
-        f"'{node}' is a part of the optimizer state",
-        why="the optimizer would not find it where it keeps it",
-        fix=fix + "; or take out the whole state",
-        path=str(node),
-        field="at",
-    )
+    states = {slot.node for slot in draft.slots.values() if slot.in_optimizer}
+    if any(map(is_optimizer_name, node.parent)) or any(node.is_below(state) for state in states):
+        raise PlanError(
+            f"'{node}' is a part of the optimizer state",
+            why="the optimizer would not find it where it keeps it",
+            fix=fix + "; or take out the whole state",
+            path=str(node),
+            field="at",
+        )

@@ -12,11 +12,12 @@ from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.extract_item import relocated
-from surgery_cli.operations.places import PlaceOperation
+from surgery_cli.operations.extract_item import subtree
+from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.operations.replace import Replace
-from surgery_cli.operations.sequences import NodeKeys, indices_text, lists_in, raise_all
+from surgery_cli.operations.sequences import raise_all
 from surgery_cli.operations.targets import Places, Target
+from surgery_cli.optimizer.follow.moved_slots import Paths, Relation, slots_after
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern
 from surgery_cli.tree.specs import LeafKind
@@ -55,31 +56,25 @@ with: runs/weights
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         place = self._place(draft)
-        if self.with_:
-            arriving = self._of_donor(scene)
-            rest = draft
-        else:
-            node = LeafPath((self._item(draft, place),))
-            arriving = {
-                LeafPath(path[1:]): recipe
-                for path, recipe in draft.leaves.items()
-                if path.is_below(node)
-            }
-            rest = draft.replaced(
-                leaves={p: r for p, r in draft.leaves.items() if not p.is_below(node)}
-            )
-        standing = {p: r for p, r in rest.leaves.items() if p.is_below(place)}
-        if standing and not (len(standing) == 1 and _is_empty_dict(standing.get(place))):
-            return self._replaced(draft, rest, place, arriving, scene)
-        self._refuse_without_twins(draft, place)
+        moving: dict[LeafPath, Paths] = {}
+        arriving = self._of_donor(scene) if self.with_ else {}
         if not self.with_:
-            draft = relocated(draft, node, place)
-        kept = {p: r for p, r in rest.leaves.items() if p not in _filled(rest.leaves, place)}
+            node = LeafPath((self._item(draft, place),))
+            moving = subtree(draft, node, place)
+            arriving = {LeafPath(path[1:]): draft.leaves[path] for path in moving}
+        standing = {p: r for p, r in draft.leaves.items() if p.is_below(place) and p not in moving}
+        if standing and not (len(standing) == 1 and _is_empty_dict(standing.get(place))):
+            return self._replaced(draft, place, moving, arriving, scene)
+        self.refuse_policy()
         if not draft.items.keeps_kinds:
             arriving = {tail: _of_one_kind(recipe) for tail, recipe in arriving.items()}
-        leaves = kept | {place / tail: recipe for tail, recipe in arriving.items()}
-        _refuse_misfit(leaves, place)
-        return draft.replaced(leaves=leaves)
+        come = {} if moving else {place / tail: recipe for tail, recipe in arriving.items()}
+        relation: Relation = {**dict.fromkeys(standing, ()), **moving}
+        try:
+            return rekey(draft, relation, arriving=come, is_literal=True)
+        except PlanError as error:  # the place is in `at`
+            at = (msgspec.structs.replace(problem, field="at") for problem in error.problems)
+            raise PlanError.of(at) from None
 
     def _place(self, draft: Draft) -> LeafPath:
         """The one place that `at` names, which need not exist."""
@@ -151,84 +146,30 @@ with: runs/weights
         }
 
     def _replaced(
-        self, draft: Draft, rest: Draft, place: LeafPath, arriving: Recipes, scene: Scene
+        self, draft: Draft, place: LeafPath, moving: Relation, arriving: Recipes, scene: Scene
     ) -> Draft:
         """Other values for leaves that stand there; their twins follow as they do for `replace`."""
         standing = {
             LeafPath(path[len(place) :]): recipe
-            for path, recipe in rest.leaves.items()
-            if path.is_below(place)
+            for path, recipe in draft.leaves.items()
+            if path.is_below(place) and path not in moving
         }
         raise_all(_differences(place, standing, arriving))
         changed = {
             place / tail: _in_place(recipe, standing[tail]) for tail, recipe in arriving.items()
         }
-        after = rest.with_leaves(changed)
-        arrived = {}
-        if not self.with_:
-            item = LeafPath((self.from_,))
-            there = {p: s for p, s in draft.slots.items() if not s.param.is_below(item)}
-            arrived = {p: s for p, s in draft.slots.items() if p not in there}
-            after = after.replaced(slots={p: s for p, s in there.items() if p in after.leaves})
-            arrived = relocated(draft.replaced(slots=arrived), item, place).slots
+        rest = {path: recipe for path, recipe in draft.leaves.items() if path not in moving}
+        own = {p: s for p, s in draft.slots.items() if not {p, s.param} & moving.keys()}
         edit = Replace(at=place.pattern, with_=self.with_ or self.from_, optimizer=self.optimizer)
         if any(not recipe.spec.empty for recipe in changed.values()):
             scene.select(edit, draft)
+        after = draft.replaced(leaves={**rest, **changed}, slots=own)
         after = scene.carried(after, edit, list(changed), draft)
-        return after.replaced(slots={**after.slots, **arrived})
-
-    def _refuse_without_twins(self, draft: Draft, place: LeafPath) -> None:
-        """Refuse new leaves among params that the optimizer keeps twins of, and inside of its state."""
-        self.refuse_policy()
-        for slot in draft.slots.values():
-            for node, why in (
-                (slot.root, f"'{slot.node}' in the optimizer state would have nothing for it"),
-                (slot.node, f"'{slot.root}' would have nothing like it"),
-            ):
-                if place != node and place.is_below(node):
-                    raise PlanError(
-                        f"'{place}' would be new in '{node}'",
-                        why=why,
-                        fix="`copy` a leaf of the same shape there: its twins are copied as well",
-                        path=str(place),
-                        field="at",
-                    )
+        return after.replaced(slots={**slots_after(draft, moving), **after.slots})
 
 
 def _is_empty_dict(recipe: Output | None) -> bool:
     return recipe is not None and recipe.spec.empty == "Dict"
-
-
-def _filled(leaves: Recipes, place: LeafPath) -> set[LeafPath]:
-    """Empty dicts at or above ``place``: they get keys, and are no leaves any more."""
-    above = {LeafPath(place[:depth]) for depth in range(1, len(place) + 1)}
-    return {path for path in above if _is_empty_dict(leaves.get(path))}
-
-
-def _refuse_misfit(leaves: Recipes, place: LeafPath) -> None:
-    """Refuse a place below a leaf, a name in a list, an index that leaves a hole."""
-    for depth in range(1, len(place)):
-        above = LeafPath(place[:depth])
-        if above in leaves:
-            raise PlanError(
-                f"'{place}' cannot stand below '{above}'",
-                why=f"it is a leaf: {leaves[above].spec.type_text}",
-                fix=f"choose a place that is not below '{above}'",
-                path=str(place),
-                field="at",
-            )
-    keys = NodeKeys(leaves)
-    keys.refuse_mixed()
-    raise_all(
-        Problem(
-            f"the list '{container}' would have {indices_text(found)}",
-            why="a list has no holes",
-            fix="name the next free index",
-            path=str(place),
-            field="at",
-        )
-        for container, found in keys.holes(lists_in([place])).items()
-    )
 
 
 def _differences(place: LeafPath, standing: Recipes, arriving: Recipes) -> list[Problem]:

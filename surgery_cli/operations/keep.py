@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.places import PlaceOperation, only
+from surgery_cli.operations.rekey import PlaceOperation, rekey
 
 
 class Keep(PlaceOperation, tag="keep"):
@@ -20,4 +20,5 @@ at: params
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         self.refuse_policy()
-        return only(draft, scene.select(self, draft))
+        kept = scene.select(self, draft)
+        return rekey(draft, {p: () for p in draft.leaves if p not in kept}, is_literal=True)

@@ -11,7 +11,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.collisions import merge_notes
-from surgery_cli.operations.places import PlaceOperation, moved
+from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.operations.targets import Places, Target
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.words.advice import worded
@@ -75,7 +75,7 @@ to: params/head
                 field="moves" if self.moves else "to",
             )
         notes = merge_notes(draft, nodes, leaving=moves)
-        return moved(draft, moves, twins_as_named=self.twins == "named").noting(*notes)
+        return rekey(draft, {old: (new,) for old, new in moves.items()}).noting(*notes)
 
 
 def new_places(

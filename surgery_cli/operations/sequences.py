@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import Key, LeafPath
+from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
+from surgery_cli.words.notes import Consequence
+
+Closing: TypeAlias = Mapping[LeafPath, Mapping[int, int]]
+"""Lists whose elements move up, with their new indices by the old ones."""
 
 
 class NodeKeys:
@@ -49,6 +55,68 @@ class NodeKeys:
             for node, found in self._indices.items()
             if node in self._names
         )
+
+
+def holes_in(
+    leaves: Iterable[LeafPath], containers: Iterable[LeafPath]
+) -> dict[LeafPath, list[int]]:
+    """The lists among ``containers`` that have a hole, with the indices that they have.
+
+    Raises:
+        PlanError: a container would have both names and indices.
+    """
+    keys = NodeKeys(leaves)
+    keys.refuse_mixed()
+    return keys.holes(containers)
+
+
+def gaps_to_close(draft: Draft, holes: Mapping[LeafPath, list[int]]) -> Closing:
+    """The lists with ``holes`` whose elements move up: those of the optimizer state never do."""
+    optimizer = OptimizerState(draft)
+    return {
+        node: {old: new for new, old in enumerate(found)}
+        for node, found in holes.items()
+        if not optimizer.holds(node)
+    }
+
+
+def renumbered(path: LeafPath, closing: Closing) -> LeafPath:
+    """Where a leaf or node stands once elements have moved up in the lists of ``closing``."""
+    keys: list[Key] = list(path)
+    for depth, key in enumerate(path if closing else ()):
+        if isinstance(key, int) and (indices := closing.get(LeafPath(path[:depth]))):
+            keys[depth] = indices.get(key, key)
+    return LeafPath(keys)
+
+
+def gap_notes(closing: Closing) -> Iterator[Consequence]:
+    """For the preview: which lists close a gap."""
+    for node, found in closing.items():
+        said = f"{indices_text([*found])} become 0 to {len(found) - 1}"
+        yield Consequence(f"the list '{node}' closes its gap: {said}")
+
+
+def hole_left(node: LeafPath, found: list[int], is_literal: bool) -> Problem:
+    """A list that lost elements, and keeps the others where they are."""
+    why = "positions in the optimizer state have a meaning, so they are never renumbered"
+    fix = f"leave '{node}' whole; values in it can be edited or reset"
+    if is_literal:
+        why = "a list has no holes, and every leaf that is left stays at its path"
+        fix = f"keep the whole of '{node}', or `delete` elements of it to renumber the rest"
+    what = f"the list '{node}' would keep only {indices_text(found)}"
+    return Problem(what, why, fix, path=str(node))
+
+
+def asked_hole(node: LeafPath, found: list[int]) -> Problem:
+    """A list to which an edit gives indices that leave others out."""
+    free = next(n for n, index in enumerate((*found, None)) if n != index)
+    return Problem(
+        f"the list '{node}' would have {indices_text(found)}",
+        why="a list has no holes, and the edit says which index each leaf gets",
+        fix=worded("the first free index is {}; {moves} of `rename` places several at once", free),
+        path=str(node),
+        field="to",
+    )
 
 
 def indices_text(found: list[int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from surgery_cli.draft.effect import Keeps, Shifts, Takes
+from surgery_cli.draft.effect import Takes
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems
 from surgery_cli.draft.source import Source
@@ -14,14 +14,15 @@ from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow import policies
 from surgery_cli.optimizer.follow.clocks import refuse_half_resets
+from surgery_cli.optimizer.follow.mirroring import torn, torn_notes
 from surgery_cli.optimizer.follow.provenance import after_values_from_elsewhere, came_from_elsewhere
 from surgery_cli.optimizer.follow.ranges import refuse_out_of_range
 from surgery_cli.optimizer.follow.schedules import refuse_overwritten
 from surgery_cli.optimizer.follow.stated_kinds import stated_kind_notes
+from surgery_cli.resolution.arrivals import Arrivals
 from surgery_cli.resolution.names import refuse_unstorable
 from surgery_cli.resolution.outcomes import with_outcome
 from surgery_cli.resolution.selection import Consequence, NothingNamed, select
-from surgery_cli.resolution.strangers import Strangers
 from surgery_cli.tree.paths import LeafPath, Selection
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Stage:
         self.survey_told: Callable[[Source], OptimizerSurvey] = _survey
         self.read_number: Callable[[Source, LeafPath], float | None] = lambda *_: None
         self._surveys: dict[tuple[str, bool], OptimizerSurvey] = {}
-        self._strangers = Strangers(plan)
+        self._arrivals = Arrivals(plan)
         self._named: Selection | None = None
         self._is_shaken = False
         """True once an edit of places failed: what later edits name may be missing for that reason alone."""
@@ -132,11 +133,14 @@ class Stage:
 
     def settle(self, params: Iterable[LeafPath], draft: Draft) -> None:
         """Raise the questions about the optimizer state that an edit of these leaves needs answered, each once."""
-        if self.survey is None or not self.survey.open_questions:
+        came = self._arrivals.questions
+        if self.survey is None or not (self.survey.open_questions or came):
             return
-        origins = (draft.leaves[path].home for path in params)
-        stored = [origin.path for origin in origins if origin and origin.source == SOURCE]
+        edited = list(params)
+        homes = (draft.leaves[path].home for path in edited)
+        stored = [home.path for home in homes if home and home.source == SOURCE]
         problems = self.survey.questions_about(stored)
+        problems += (one.problem for one in came if one.is_about(edited))
         if problems:
             new = [problem for problem in problems if problem not in self._asked]
             self._asked.update(new)
@@ -173,8 +177,6 @@ class Stage:
     def carried(
         self, draft: Draft, edit: LeafOperation, edited: Sequence[LeafPath], before: Draft
     ) -> Draft:
-        if self.policy(edit) != "keep" and not isinstance(edit.effect, Keeps | Shifts):
-            self._strangers.refuse_followers(edit, edited, before)
         after = policies.carry_values(draft, edit, edited, before, self.policy(edit), self)
         if not after.slots:
             return after
@@ -188,12 +190,21 @@ class Stage:
         """
         self._named = None
         try:
+            draft = self._arrivals.surveyed(draft, self, self.survey)
             after = edit.rewrite(draft, self)
+            if after.items.front != draft.items.front:
+                draft = draft.behind(after.items.front)
+            old = draft.leaves
+            changed = {p: r for p, r in after.leaves.items() if old.get(p) is not r}
+            found = torn(draft, after, changed)
+            if found and not edit.is_literal and edit.twins != "named":
+                raise PlanError.of(each.problem(edit.if_torn) for each in found)
+            after = after.noting(*torn_notes(found))
             if not isinstance(edit, LeafOperation):
-                self._strangers.see(draft, after)
-                came = came_from_elsewhere(draft, after)
+                self._arrivals.see(draft, after, changed)
+                came = came_from_elsewhere(changed, after)
                 after = after_values_from_elsewhere(after, Takes(), came, self)
-            return with_outcome(after, draft, self._named)
+            return with_outcome(after, draft, changed, self._named)
         except Consequence:
             self._is_shaken |= not isinstance(edit, LeafOperation)
             return draft

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from surgery_cli.draft.recipe import Draft, EditOutcome
+from surgery_cli.draft.recipe import Draft, EditOutcome, Output
 from surgery_cli.optimizer.assumptions import Assumption
 from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 
 
-def with_outcome(after: Draft, before: Draft, named: Collection[LeafPath] | None) -> Draft:
-    """``after`` with one more outcome: its difference to ``before``.
+def with_outcome(
+    after: Draft,
+    before: Draft,
+    changed: Mapping[LeafPath, Output],
+    named: Collection[LeafPath] | None,
+) -> Draft:
+    """``after`` with one more outcome: its difference to ``before``, whose leaves are other ones where ``changed``.
 
     ``named``: what the edit's patterns select; None if it selects nothing, but puts leaves somewhere.
     """
-    if after.items.front != before.items.front:
-        before = before.behind(after.items.front)
-    changed = {
-        p: recipe for p, recipe in after.leaves.items() if before.leaves.get(p) is not recipe
-    }
     chosen = set(changed if named is None else named)
     twins: Counter[str] = Counter()
     staying = set()

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.operations.base import Operation
-from surgery_cli.optimizer.follow.partial_moves import double_named
+from surgery_cli.optimizer.follow.mirroring import double_named
 from surgery_cli.tree.dtypes import is_floating, is_integer
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection

@@ -247,3 +247,9 @@ def test_the_empty_leaf_that_stands_for_a_deleted_node_goes_too():
 def test_the_empty_leaf_stays_while_params_below_its_node_stay():
     draft = resolved(MASKED, Delete(at="params/enc/a/bias"))
     assert [str(path) for path in draft.removed] == ["params/enc/a/bias"]
+
+
+def test_what_an_edit_left_empty_is_known_to_the_next():
+    """As to a plan of its own on the result, where params and moments are empty alike."""
+    draft = resolved(adam({"a": W}), Delete(at="params/*"), Delete(at="params"))
+    assert printed(draft) == ["opt_state/0/count", "opt_state/1", "step"]

@@ -6,9 +6,12 @@ import pytest
 from surgery_cli.draft.recipe import DraftItems
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.copy import Copy
+from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.extract_item import ExtractItem
 from surgery_cli.operations.insert_item import InsertItem
+from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.rescale import Rescale
+from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.tree.specs import LeafKind
 from tests.hand_built_trees import COUNT, B, HandBuilt, W, adam, origins, printed, resolved
 
@@ -176,8 +179,9 @@ def test_a_part_of_params_that_the_optimizer_mirrors_stays_unless_it_is_kept():
     with pytest.raises(PlanError) as caught:
         resolved(tree, ExtractItem(at="params/head"), settings=ONE)
     (problem,) = caught.value.problems
-    assert problem.what == "'params/head' is a part of the params in 'params'"
-    assert "'opt_state/0/mu'" in problem.why
+    assert problem.what.startswith("'default/params/head/w' cannot become 'head/w'")
+    assert "'default/opt_state/0/mu' mirrors 'default/params'" in problem.why
+    assert "`keep: true`" in problem.fix
     kept = resolved(tree, ExtractItem(at="params/head", keep=True), settings=ONE)
     assert origins(kept)[("head", "w")] == "params/head/w"
 
@@ -276,15 +280,33 @@ def test_a_format_with_one_kind_of_array_gets_that_kind():
     assert draft.leaves[("more", "mean")].spec.kind is LeafKind.ARRAY
 
 
-def test_optimizer_state_that_a_plan_puts_in_does_not_silently_stay_behind():
-    """A plan of its own would carry it: one plan does what two plans do, or says that it does not."""
-    edits = (InsertItem(at="opt_state", with_="d", from_="opt_state"), Rescale(at="params/a", by=2))
-    with pytest.raises(PlanError, match="would not follow 'rescale' on 'params/a'"):
-        resolved({"params": {"a": W, "b": B}}, *edits, open_source=of_donor(STATE))
-    kept = resolved(
-        {"params": {"a": W, "b": B}}, *edits, open_source=of_donor(STATE), optimizer="keep"
+PARAMS = {"params": {"a": W, "b": B}}
+PUT_IN = InsertItem(at="opt_state", with_="d", from_="opt_state")
+
+
+def test_optimizer_state_that_a_plan_puts_in_follows_as_it_would_in_a_plan_of_its_own():
+    scale = Rescale(at="params/a", by=2, optimizer="reset")
+    draft = resolved(PARAMS, PUT_IN, scale, open_source=of_donor(STATE))
+    assert not draft.leaves[("opt_state", 0, "nu", "a")].is_by_reference
+    assert draft.leaves[("opt_state", 0, "nu", "b")].is_by_reference
+
+
+def test_optimizer_state_that_a_plan_puts_in_is_reset_with_its_counters():
+    draft = resolved(PARAMS, PUT_IN, ResetOptimizer(clocks=True), open_source=of_donor(STATE))
+    assert {str(path) for path, out in draft.leaves.items() if not out.is_by_reference} == {
+        "opt_state/0/count",
+        *(f"opt_state/0/{field}/{param}" for field in ("mu", "nu") for param in ("a", "b")),
+    }
+
+
+def test_a_copy_of_params_is_one_for_later_edits_of_places():
+    draft = resolved(
+        PARAMS,
+        Copy(at="params", to="ema"),
+        Rename(at="params/a", to="params/c"),
+        Delete(at="params/b"),
     )
-    assert kept.leaves[("opt_state", 0, "mu", "a")].is_by_reference
+    assert printed(draft) == ["params/c", "ema/c"]
 
 
 def test_a_copy_of_a_whole_optimizer_state_follows_as_the_state_does():

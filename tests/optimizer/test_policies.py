@@ -17,12 +17,13 @@ from surgery_cli.errors import PlanError
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.reinit import Reinit
+from surgery_cli.operations.rekey import rekey
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.optimizer.follow import policies
-from surgery_cli.optimizer.follow.moved_slots import moved_slots, slot_moves, slots_below
-from surgery_cli.optimizer.follow.partial_moves import double_named
+from surgery_cli.optimizer.follow.mirroring import double_named
+from surgery_cli.optimizer.follow.moved_slots import slots_after, twins_along
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import TreeSpec
 from tests.operations.value_edits import kernels
@@ -292,15 +293,19 @@ def test_a_pattern_that_names_a_param_and_its_twin_is_found_out() -> None:
     assert double_named(draft, params_only) == []
 
 
-def moves(draft: Draft, old: str, new: str) -> dict[LeafPath, LeafPath]:
+def moves(draft: Draft, old: str, new: str) -> dict[LeafPath, tuple[LeafPath, ...]]:
     before, after = LeafPath(old.split("/")), LeafPath(new.split("/"))
-    return {p: after / p[len(before) :] for p in draft.leaves if p.is_below(before)}
+    return {p: (after / p[len(before) :],) for p in draft.leaves if p.is_below(before)}
+
+
+def places(found: Mapping[LeafPath, tuple[LeafPath, ...]]) -> dict[str, str]:
+    return {str(old): " ".join(map(str, news)) for old, news in found.items()}
 
 
 def test_twins_move_with_their_params_in_every_state() -> None:
     draft = draft_of("amsgrad")
-    found = slot_moves(draft, moves(draft, "params/Dense_0", "params/stem/Dense_0"))
-    assert {str(a): str(b) for a, b in found.items()} == {
+    found = twins_along(draft, moves(draft, "params/Dense_0", "params/stem/Dense_0"))
+    assert places(found) == {
         f"opt_state/0/{f}/Dense_0/{leaf}": f"opt_state/0/{f}/stem/Dense_0/{leaf}"
         for f in ("mu", "nu", "nu_max")
         for leaf in ("kernel", "bias")
@@ -309,8 +314,7 @@ def test_twins_move_with_their_params_in_every_state() -> None:
 
 def test_lists_of_axis_vectors_move_as_a_whole() -> None:
     draft = draft_of("sm3")
-    found = slot_moves(draft, moves(draft, KERNEL, "params/Dense_0/weight"))
-    assert {str(a): str(b) for a, b in found.items()} == {
+    assert places(twins_along(draft, moves(draft, KERNEL, "params/Dense_0/weight"))) == {
         "opt_state/0/mu/Dense_0/kernel/0": "opt_state/0/mu/Dense_0/weight/0",
         "opt_state/0/mu/Dense_0/kernel/1": "opt_state/0/mu/Dense_0/weight/1",
         "opt_state/0/nu/Dense_0/kernel": "opt_state/0/nu/Dense_0/weight",
@@ -319,8 +323,8 @@ def test_lists_of_axis_vectors_move_as_a_whole() -> None:
 
 def test_holes_of_other_partitions_move_along() -> None:
     draft = draft_of("muon")
-    found = slot_moves(draft, moves(draft, KERNEL, "params/Dense_0/weight"))
-    assert {str(a) for a in found} == {
+    found = twins_along(draft, moves(draft, KERNEL, "params/Dense_0/weight"))
+    assert places(found).keys() == {
         f"opt_state/inner_states/{part}/Dense_0/kernel"
         for part in ("adam/inner_state/0/mu", "adam/inner_state/0/nu", "muon/inner_state/0/mu")
     }
@@ -334,54 +338,50 @@ def test_a_subtree_that_is_one_hole_moves_as_a_whole_and_is_not_taken_apart() ->
         }
     )
     draft = Draft.of(tree, "print", survey(tree).slots)
-    found = slot_moves(draft, moves(draft, "params/Dense_0", "params/stem"))
-    assert {str(a): str(b) for a, b in found.items()} == {
-        "opt_state/0/trace/Dense_0": "opt_state/0/trace/stem"
-    }
+    found = twins_along(draft, moves(draft, "params/Dense_0", "params/stem"))
+    assert places(found) == {"opt_state/0/trace/Dense_0": "opt_state/0/trace/stem"}
     inside = moves(draft, KERNEL, "params/Dense_0/weight")
-    assert slot_moves(draft, inside) == {}
+    assert twins_along(draft, inside) == {}
     with pytest.raises(PlanError, match="taken apart"):
-        slot_moves(draft, moves(draft, KERNEL, "params/elsewhere"))
+        twins_along(draft, moves(draft, KERNEL, "params/elsewhere"))
+    gone = dict.fromkeys(moves(draft, "params/Dense_0", "x"), ())
+    assert places(twins_along(draft, gone)) == {"opt_state/0/trace/Dense_0": ""}
 
 
 def test_twins_stay_when_the_whole_root_moves_and_a_part_of_it_may_not_leave() -> None:
     draft = draft_of("adam")
     whole = moves(draft, "params", "model")
-    assert slot_moves(draft, whole) == {}
-    slots = moved_slots(draft.slots, whole)
-    mu = slots[LeafPath(("opt_state", 0, "mu", "Dense_0", "kernel"))]
+    assert twins_along(draft, whole) == {}
+    mu = slots_after(draft, whole)[LeafPath(("opt_state", 0, "mu", "Dense_0", "kernel"))]
     assert (str(mu.param), str(mu.root)) == ("model/Dense_0/kernel", "model")
     with pytest.raises(PlanError, match="has no place there"):
-        slot_moves(draft, moves(draft, KERNEL, "frozen/kernel"))
+        twins_along(draft, moves(draft, KERNEL, "frozen/kernel"))
 
 
 def test_a_copy_outside_the_root_has_no_twins() -> None:
     draft = draft_of("adam")
     copies = moves(draft, "params/Dense_0", "backup/Dense_0")
-    assert slot_moves(draft, copies, copying=True) == {}
+    assert twins_along(draft, {old: (old, *news) for old, news in copies.items()}) == {}
 
 
 def test_slots_know_their_new_places_after_moves_of_params_and_of_the_state() -> None:
     draft = draft_of("adam")
-    first = moves(draft, "params/Dense_0", "params/a/b")
-    carried = {**first, **slot_moves(draft, first)}
-    slots = moved_slots(draft.slots, carried)
-    mu = slots[LeafPath(("opt_state", 0, "mu", "a", "b", "kernel"))]
+    moved = rekey(draft, moves(draft, "params/Dense_0", "params/a/b"))
+    mu = moved.slots[LeafPath(("opt_state", 0, "mu", "a", "b", "kernel"))]
     assert str(mu.param) == "params/a/b/kernel"
-    away = {p: LeafPath(("old", *p)) for p in [*draft.leaves, *slots] if p[0] == "opt_state"}
-    moved = moved_slots(slots, away)
-    again = moved[LeafPath(("old", "opt_state", 0, "mu", "a", "b", "kernel"))]
-    assert str(again.node) == "old/opt_state/0/mu"
-    assert [str(c) for c in again.clocks] == ["old/opt_state/0/count"]
-    back = again.place_for(LeafPath(("params", "c")))
+    again = rekey(moved, moves(moved, "opt_state", "old/opt_state"))
+    mu = again.slots[LeafPath(("old", "opt_state", 0, "mu", "a", "b", "kernel"))]
+    assert str(mu.node) == "old/opt_state/0/mu"
+    assert [str(c) for c in mu.clocks] == ["old/opt_state/0/count"]
+    back = mu.place_for(LeafPath(("params", "c")))
     assert str(back) == "old/opt_state/0/mu/c"
 
 
 def test_deleting_a_param_deletes_its_twins_and_holes() -> None:
     draft = draft_of("muon")
-    gone = slots_below(draft, list(moves(draft, "params/Dense_0", "x")))
+    gone = twins_along(draft, dict.fromkeys(moves(draft, "params/Dense_0", "x"), ()))
     assert len(gone) == 6
-    assert all("Dense_0" in path for path in gone)
+    assert all("Dense_0" in path and news == () for path, news in gone.items())
 
 
 def test_what_many_slots_cannot_do_is_said_once_for_each_field() -> None:

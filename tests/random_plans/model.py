@@ -155,7 +155,7 @@ class State:
     refused_by_value: str = ""
     restarted: set[Path] = field(default_factory=set)
     has_strangers: bool = False
-    """True once a tree with an optimizer state of its own was put in: nothing is known of what it mirrors."""
+    """True once leaves were put in, or copied elsewhere: what they are to the optimizer is for a survey to say."""
 
     def copy(self) -> State:
         return replace(

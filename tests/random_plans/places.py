@@ -111,6 +111,13 @@ def _refuse_torn(state: State, named: Iterable[Path], edit: Fields) -> None:
         state.may[2] = "parts of the optimizer state are named"
 
 
+def _say_newcomers(state: State, moves: Moves) -> None:
+    """What comes among the params of an optimizer, or into its state: the state would not mirror them."""
+    for place in {place for slot in state.slots.values() for place in (slot.root, slot.node)}:
+        if any(is_below(new, place) and not is_below(old, place) for old, new in moves.items()):
+            state.may[2] = "a leaf comes for which the optimizer has nothing"
+
+
 # --- lists, containers -------------------------------------------------------------------------------------------
 
 
@@ -322,6 +329,7 @@ def rename(state: State, edit: Fields, world: World, words: Words) -> None:
         raise Refused(2, "it already stands there")
     _refuse_torn(state, selected, edit)
     _say_merges(state, moves)
+    _say_newcomers(state, moves)
     carried = {**_twin_moves(state, moves, copying=False), **moves}
     _rekey(state, carried)
     touched = _lists_of(carried) | _lists_of(carried.values())
@@ -348,6 +356,7 @@ def copy(state: State, edit: Fields, world: World, words: Words) -> None:
     copies = _new_places(state, selected, targets)
     _refuse_torn(state, selected, edit)
     _say_merges(state, copies)
+    _say_newcomers(state, copies)
     carried = {**_twin_moves(state, copies, copying=True), **copies}
     for new in carried.values():
         if new in state.leaves:
@@ -356,13 +365,10 @@ def copy(state: State, edit: Fields, world: World, words: Words) -> None:
         raise Refused(2, "two copies at one place")
     slots = _copied_slots(state, carried)
     more = {new: state.leaves[old] for old, new in carried.items()}
-    # what a copy outside of the state is to a second plan, that alone can say
     state.has_strangers |= any(
-        old in state.slots and new not in slots for old, new in carried.items()
+        new not in slots for old, new in carried.items() if old in state.slots
     )
-    state.has_strangers |= any(
-        is_below(old, state.root) and not is_below(new, state.root) for old, new in carried.items()
-    )
+    state.has_strangers |= any(not is_below(new, state.root) for new in copies.values())
     state.leaves = _nested({**state.leaves, **more}, more)
     state.slots |= slots
     state.restarted |= {new for old, new in carried.items() if old in state.restarted}
@@ -504,6 +510,7 @@ def extract_item(state: State, edit: Fields, world: World, words: Words) -> None
             if is_below(path, node)
         }
         state.leaves |= copies
+        state.has_strangers = True
     state.items = (*state.items, name)
 
 
@@ -574,8 +581,7 @@ def insert_item(state: State, edit: Fields, world: World, words: Words) -> None:
         _relocate(state, (item,), place)
         state.items = tuple(name for name in state.items if name != item)
     more = {(*place, *tail): leaf for tail, leaf in arriving.items()}
-    keys = {key for path in more for key in path}
-    state.has_strangers |= bool(keys & {"opt_state", "optimizer", "mu", "nu", "trace", "v"})
+    state.has_strangers |= item is None
     state.leaves = _nested({**rest, **more}, more)
     _check_mixed(state.leaves)
     if any(_has_hole(state.leaves, node) for node in _lists_of([place])):

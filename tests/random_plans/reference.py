@@ -23,8 +23,6 @@ def edited(state: State, edit: Fields, world: World, words: Words, shared: dict[
     """
     after = state.copy()
     after.may.pop(2, None)  # each edit is judged on metadata by itself
-    if after.has_strangers and edit["op"] in values.OPERATIONS:
-        after.may[2] = "optimizer state that this plan put in may mirror what is edited"
     settings = {**edit, "_plan_optimizer": shared.get("optimizer")}
     settings["_is_told"] = "optimizer_kind" in shared
     OPERATIONS[edit["op"]](after, settings, world, words)

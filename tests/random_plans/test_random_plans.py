@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from surgery_cli.errors import SurgeryError, ValueRefusal
+from surgery_cli.errors import PlanError, SurgeryError, ValueRefusal
 from surgery_cli.operations.table import operations
 from tests.random_plans import judge, reference
 from tests.random_plans.drawers import DRAWERS
@@ -70,11 +70,11 @@ def check(data: st.DataObject, world: World, tally: judge.Tally) -> None:
     tally.plans += 1
     count = data.draw(st.integers(1, MOST_EDITS))
     for number in range(count):
-        turn = world.sample.seed + 5 * number  # or the first would be drawn most
-        names = [*sorted(DRAWERS), "rescale", "normalize", "rescale"]  # what slots follow
-        name = data.draw(st.sampled_from(names[turn % len(names) :] + names[: turn % len(names)]))
         state = states[-1]
-        edit = {"op": name, **DRAWERS[name](data.draw, state, world)}
+        if state.has_strangers:
+            break
+        edit = _drawn(data, state, world, number)
+        name = edit["op"]
         edits.append(edit)
         tally.edits += 1
         tally.operations[name] = tally.operations.get(name, 0) + 1
@@ -83,8 +83,19 @@ def check(data: st.DataObject, world: World, tally: judge.Tally) -> None:
             edits.pop()
         else:
             states.append(after)
-    _carry_out(world, states, {**shared, "edits": edits}, data, tally)
+    is_done = _carry_out(world, states, {**shared, "edits": edits}, data, tally)
+    if is_done and states[-1].has_strangers:
+        edit = _drawn(data, states[-1], world, count)
+        if edit["op"] not in ("extract-item", "insert-item"):
+            _beside_strangers(world, {**shared, "edits": [*edits, edit]}, states[-1])
     assert judge.digest_of(world.source) == digest, "the source has changed"
+
+
+def _drawn(data: st.DataObject, state: State, world: World, number: int) -> dict[str, Any]:
+    turn = world.sample.seed + 5 * number  # or the first would be drawn most
+    names = [*sorted(DRAWERS), "rescale", "normalize", "rescale"]  # what slots follow
+    name = data.draw(st.sampled_from(names[turn % len(names) :] + names[: turn % len(names)]))
+    return {"op": name, **DRAWERS[name](data.draw, state, world)}
 
 
 def _shared(data: st.DataObject, world: World) -> dict[str, Any]:
@@ -136,8 +147,8 @@ def _carry_out(
     document: dict[str, Any],
     data: st.DataObject,
     tally: judge.Tally,
-) -> None:
-    """``states``: of the reference, before the first edit and after each."""
+) -> bool:
+    """Whether it was done. ``states``: of the reference, before the first edit and after each."""
     state = states[-1]
     target = world.folder / f"result{world.source.suffix}"
     code = 0
@@ -149,7 +160,7 @@ def _carry_out(
         assert state.refused_by_value or code in state.may, f"refused with {code}: {why}"
         assert judge.code_of(world, world.folder / f"again{target.suffix}", document) == code == 1
         tally.refuse(code, was_open=not state.refused_by_value)
-        return
+        return False
     assert not state.refused_by_value, f"should be refused: {state.refused_by_value}"
     found = world.restored(target, state.items)
     wrong = judge.compare(found, state)
@@ -160,9 +171,22 @@ def _carry_out(
         gone = judge.removed(world, state)
         assert {path for path in report.removed if path in gone.known} == gone.paths
     tally.done += 1
-    if len(states) > 2:
+    if len(states) > 2 and not state.restarted & state.clocks.keys():
         at = data.draw(st.integers(1, len(states) - 2))
-        _in_two_runs(world, found, document, at, states[at], state)
+        _in_two_runs(world, found, document, at, states[at], state.items)
+    return True
+
+
+def _beside_strangers(world: World, document: dict[str, Any], between: State) -> None:
+    """A last edit after one that brought leaves: what they are to it a second plan would find, and so must this one."""
+    note(f"beside strangers: {json.dumps(document, ensure_ascii=False)}")
+    whole = world.folder / f"whole{world.source.suffix}"
+    try:
+        judge.applied(world.source, whole, document)
+    except (PlanError, ValueRefusal):
+        return
+    found = world.restored(whole, between.items)
+    _in_two_runs(world, found, document, len(document["edits"]) - 1, between, between.items)
 
 
 def _in_two_runs(
@@ -171,22 +195,19 @@ def _in_two_runs(
     document: dict[str, Any],
     at: int,
     between: State,
-    state: State,
+    items: tuple[str, ...],
 ) -> None:
     """One plan of several edits equals two plans that share them out.
 
     Left out: a step of which one item is left, whose paths then lack its name; a counter that goes back to its start
-    with slots that the same plan must reset; copies of params and slots elsewhere, which a second plan finds as such; a
-    state that lost its counter, which no `optimizer_kind` fits any more.
+    with slots that the same plan must reset; a state that lost its counter, which no `optimizer_kind` fits any more.
     """
     if len(between.clocks) < len(world.state().clocks):
         return
     if len(between.items) == 1 or between.restarted & between.clocks.keys():
         return
-    if state.restarted & state.clocks.keys() or between.has_strangers:
-        return
-    first = world.folder / f"first{world.source.suffix}"
-    second = world.folder / f"second{world.source.suffix}"
+    first = world.folder / f"first{at}{world.source.suffix}"
+    second = world.folder / f"second{at}{world.source.suffix}"
     edits = document["edits"]
     try:
         judge.applied(world.source, first, {**document, "edits": edits[:at]})
@@ -199,5 +220,5 @@ def _in_two_runs(
         rest.pop("params", None)
         rest.pop("optimizer_kind", None)
     judge.applied(first, second, rest)
-    wrong = judge.same(world.restored(second, state.items), found)
+    wrong = judge.same(world.restored(second, items), found)
     assert not wrong, wrong

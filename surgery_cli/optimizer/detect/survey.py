@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -34,6 +34,10 @@ class Question(msgspec.Struct, frozen=True):
 
     problem: Problem
     concerns: tuple[LeafPath, ...]
+
+    def is_about(self, params: Collection[LeafPath]) -> bool:
+        """True if an edit of ``params`` needs the answer."""
+        return any(path.is_below(node) for node in self.concerns for path in params)
 
 
 class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,11 +92,7 @@ class OptimizerSurvey(msgspec.Struct, frozen=True, kw_only=True):
     def questions_about(self, params: Iterable[LeafPath]) -> list[Problem]:
         """The questions that an edit of ``params`` needs answered."""
         edited = list(params)
-        return [
-            question.problem
-            for question in self.open_questions
-            if any(path.is_below(node) for node in question.concerns for path in edited)
-        ]
+        return [question.problem for question in self.open_questions if question.is_about(edited)]
 
 
 def survey(

@@ -1,100 +1,141 @@
-"""Where twins go when their params go: moves, copies, deletions."""
+"""Where slots go when leaves get other paths: with their params, and with the states that they are a part of."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
+from typing import TypeAlias
 
 import msgspec
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.optimizer.slots import Slot
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import Key, LeafPath
+
+Paths: TypeAlias = tuple[LeafPath, ...]
+
+Relation: TypeAlias = Mapping[LeafPath, Paths]
+"""The new paths of leaves by their old ones: none for a leaf that goes; for a copied one its own first, then those of
+the copies. Leaves that it does not name stay."""
+
+_Nodes: TypeAlias = Mapping[tuple[Key, ...], Paths | None]
+"""The same of nodes, as far as anything below them is named; None where not all that is below goes alike."""
 
 
-def slot_moves(
-    draft: Draft, moves: Mapping[LeafPath, LeafPath], *, copying: bool = False
-) -> dict[LeafPath, LeafPath]:
-    """Where the twins of moved params must stand: the moves that follow from ``moves``, old path to new.
+def twins_along(draft: Draft, relation: Relation) -> dict[LeafPath, Paths]:
+    """What follows from ``relation`` for the twins that it does not name itself: they go, move and are copied alike.
 
-    Twins that ``moves`` names itself are not in the answer. If all params below the root that a state mirrors move
-    to another root alike, the state stays where it is. ``copying``: the old leaves stay, and a copy outside the root
-    has no twins.
+    If all params below the root that a state mirrors move to another root alike, the state stays where it is. A copy
+    outside of the root has no twins.
 
     Raises:
         PlanError: a param leaves the part of the tree that a state mirrors, while others stay.
     """
-    found: dict[LeafPath, LeafPath] = {}
+    found: dict[LeafPath, Paths] = {}
     problems: list[Problem] = []
-    shifted: dict[LeafPath, bool] = {}
-    nodes = _moved_nodes(draft, moves)
+    nodes = _new_nodes(draft, relation)
     for slot in draft.slots.values():
-        goal = moves.get(slot.param) or nodes.get(slot.param)
-        if goal is None or slot.path in moves:
+        goals = _new_paths(slot.param, relation, nodes)
+        if slot.path in relation:
             continue
-        place = slot.place_for(goal)
-        if place is None:
-            if copying:
-                continue
-            if slot.root not in shifted:
-                shifted[slot.root] = _moves_whole(slot.root, draft, moves)
-            if not shifted[slot.root]:
-                problems.append(_leaves_mirror(slot, goal))
-        elif place != slot.path:
-            found[slot.path] = place
+        if goals is None:
+            raise _taken_apart(slot.param)
+        places = [slot.path if goal == slot.param else slot.place_for(goal) for goal in goals]
+        if places == [None]:
+            places = [slot.path]
+            if nodes.get(slot.root) in (None, (slot.root,)):
+                problems.append(_leaves_mirror(slot, goals[0]))
+        news = tuple(place for place in places if place is not None)
+        if news != (slot.path,):
+            found[slot.path] = news
     if problems:
         raise PlanError.of(problems)
     return found
 
 
-def _moved_nodes(draft: Draft, moves: Mapping[LeafPath, LeafPath]) -> dict[LeafPath, LeafPath]:
-    """Where nodes of params go for which a state holds one hole: all leaves below must go alike.
+def slots_after(draft: Draft, relation: Relation) -> dict[LeafPath, Slot]:
+    """The slots once every leaf stands where ``relation`` says: those whose leaf and whose param are still there.
 
-    Raises:
-        PlanError: some leaves leave the node and others stay, so that one hole cannot stand for all of them.
+    A copy is a slot where it stands for a copy of its param in the same state.
     """
-    wanted = {
-        s.param
-        for s in draft.slots.values()
-        if s.relation == "hole" and s.param not in draft.leaves
-    }
-    if not wanted:
-        return {}
-    goals: dict[LeafPath, set[LeafPath | None]] = {}
-    for leaf in draft.leaves:
-        for depth in range(1, len(leaf)):
-            node = LeafPath(leaf[:depth])
-            if node in wanted:
-                goals.setdefault(node, set()).add(_goal_of_node(node, leaf, moves.get(leaf, leaf)))
-    mixed = [node for node, found in goals.items() if len(found) > 1 or None in found]
-    if mixed:
-        raise PlanError(
-            f"'{mixed[0]}' cannot be taken apart",
-            why="a state of the optimizer leaves it out as a whole, with one empty leaf",
-            fix=f"move '{mixed[0]}' as a whole, or within itself",
-            path=str(mixed[0]),
-            field="to",
-        )
-    moved = {node: found.pop() for node, found in goals.items()}
-    return {node: goal for node, goal in moved.items() if goal is not None and goal != node}
+    found: dict[LeafPath, Slot] = {}
+    copies: dict[LeafPath, Slot] = {}
+    nodes = _new_nodes(draft, relation)
+    for slot in draft.slots.values():
+        paths = relation.get(slot.path, (slot.path,))
+        params = _new_paths(slot.param, relation, nodes)
+        if params is None:
+            params = (slot.param,)
+        if paths and params:
+            found[paths[0]] = _moved(slot, paths[0], params[0], relation, nodes)
+        for path, param in zip(paths[1:], params[1:], strict=False):
+            if slot.place_for(param) == path:
+                copies[path] = msgspec.structs.replace(slot, path=path, param=param)
+    return {**found, **copies}
 
 
-def _goal_of_node(node: LeafPath, leaf: LeafPath, goal: LeafPath) -> LeafPath | None:
-    """Where ``node`` goes if ``leaf`` below it goes to ``goal``; None if that does not say."""
-    if goal.is_below(node):
-        return node
-    tail = leaf[len(node) :]
-    kept = len(goal) - len(tail)  # the node may be the leaf itself: nothing below it is named
-    return LeafPath(goal[:kept]) if kept >= 0 and goal[kept:] == tail else None
+def _moved(slot: Slot, path: LeafPath, param: LeafPath, relation: Relation, nodes: _Nodes) -> Slot:
+    """The slot at another path, or of a param at another path; roots and states that move as a whole go along."""
+    root = (nodes.get(slot.root) or (slot.root,))[0]
+    node = (nodes.get(slot.node) or (slot.node,))[0]
+    clocks = tuple((relation.get(clock) or (clock,))[0] for clock in slot.clocks)
+    before = (slot.path, slot.param, slot.root, slot.node, slot.clocks)
+    if (path, param, root, node, clocks) == before:
+        return slot
+    return msgspec.structs.replace(
+        slot, path=path, param=param, root=root, node=node, clocks=clocks
+    )
 
 
-def _moves_whole(root: LeafPath, draft: Draft, moves: Mapping[LeafPath, LeafPath]) -> bool:
-    """True if everything below ``root`` moves to one other root alike."""
-    goals = set()
-    for leaf in draft.leaves:
-        if leaf.is_below(root):
-            goals.add(_goal_of_node(root, leaf, moves[leaf]) if leaf in moves else None)
-    return len(goals) == 1 and None not in goals
+def _new_paths(path: LeafPath, relation: Relation, nodes: _Nodes) -> Paths | None:
+    """Where a param goes, or a node of params for which a state holds one hole; None if that is taken apart."""
+    return relation[path] if path in relation else nodes.get(path, (path,))
+
+
+def _new_nodes(draft: Draft, relation: Relation) -> _Nodes:
+    """Where roots, states and nodes for which a state holds one hole go with the leaves below them."""
+    wanted: set[tuple[Key, ...]] = set()
+    for slot in draft.slots.values():
+        wanted.update((slot.root, slot.node))
+        if slot.relation == "hole" and slot.param not in draft.leaves:
+            wanted.add(slot.param)
+    depths = sorted({len(node) for node in wanted})
+    touched = {path[:depth] for path in relation for depth in depths} & wanted
+    goals: dict[tuple[Key, ...], set[tuple[LeafPath | None, ...]]] = {n: set() for n in touched}
+    for leaf in draft.leaves if touched else ():
+        news = relation.get(leaf, (leaf,))
+        for depth in depths if news else ():
+            if leaf[:depth] in touched and depth <= len(leaf):
+                goals[leaf[:depth]].add(tuple(_new_node(leaf, depth, new) for new in news))
+    return {node: _if_alike(found) for node, found in goals.items()}
+
+
+def _new_node(leaf: LeafPath, depth: int, new: LeafPath) -> LeafPath | None:
+    """Where the node above a leaf goes if the leaf goes to ``new``; None if that does not say."""
+    if new[:depth] == leaf[:depth]:
+        return LeafPath(leaf[:depth])
+    tail = leaf[depth:]
+    kept = len(new) - len(tail)  # the node may be the leaf itself: nothing below it is named
+    return LeafPath(new[:kept]) if kept >= 0 and new[kept:] == tail else None
+
+
+def _if_alike(found: set[tuple[LeafPath | None, ...]]) -> Paths | None:
+    """The one answer that all leaves below a node give; none if all of them go, None if they differ."""
+    if not found:
+        return ()
+    first = next(iter(found))
+    known = tuple(node for node in first if node is not None)
+    return known if len(found) == 1 and len(known) == len(first) else None
+
+
+def _taken_apart(node: LeafPath) -> PlanError:
+    return PlanError(
+        f"'{node}' cannot be taken apart",
+        why="a state of the optimizer leaves it out as a whole, with one empty leaf",
+        fix=f"move '{node}' as a whole, or within itself",
+        path=str(node),
+        field="to",
+    )
 
 
 def _leaves_mirror(slot: Slot, goal: LeafPath) -> Problem:
@@ -105,75 +146,3 @@ def _leaves_mirror(slot: Slot, goal: LeafPath) -> Problem:
         path=str(slot.param),
         field="to",
     )
-
-
-def slots_below(draft: Draft, params: Iterable[LeafPath]) -> list[LeafPath]:
-    """The twins that go when ``params`` are deleted, holes for them included."""
-    gone = set(params)
-    nodes = _nodes_of(path for path in draft.leaves if path not in gone)
-    had = _nodes_of(gone)
-    return [
-        path
-        for path, slot in draft.slots.items()
-        if path in draft.leaves
-        and path not in gone
-        and (slot.param in gone or (slot.param in had and slot.param not in nodes))
-    ]
-
-
-def _nodes_of(leaves: Iterable[LeafPath]) -> set[LeafPath]:
-    found: set[LeafPath] = set()
-    for leaf in leaves:
-        node = leaf.parent
-        while node and node not in found:
-            found.add(node)
-            node = node.parent
-    return found
-
-
-def slots_after(draft: Draft, moves: Mapping[LeafPath, LeafPath]) -> dict[LeafPath, Slot]:
-    """The slots of the draft after ``moves``; those of a whole node of params go with it. Raises as `slot_moves`."""
-    return moved_slots(draft.slots, {**_moved_nodes(draft, moves), **moves})
-
-
-def moved_slots(
-    slots: Mapping[LeafPath, Slot], moves: Mapping[LeafPath, LeafPath]
-) -> dict[LeafPath, Slot]:
-    """The slots after ``moves``, of params and of slots alike, in their order."""
-    return {moved.path: moved for moved in (moved_slot(slot, moves) for slot in slots.values())}
-
-
-def moved_slot(slot: Slot, moves: Mapping[LeafPath, LeafPath]) -> Slot:
-    """One slot after ``moves``: its path, its param, and the nodes that mirror each other."""
-    path = moves.get(slot.path, slot.path)
-    clocks = tuple(moves.get(clock, clock) for clock in slot.clocks)
-    param = moves.get(slot.param)
-    if param is None:
-        is_node = slot.relation == "hole" and path != slot.path and slot.param not in moves
-        param = _node_of_hole(slot, path) if is_node else slot.param
-    if path == slot.path and param == slot.param and clocks == slot.clocks:
-        return slot
-    inside = slot.param[len(slot.root) :]
-    root = slot.root
-    if not param.is_below(root):
-        root = LeafPath(param[: len(param) - len(inside)])
-    aligned = msgspec.structs.replace(slot, root=root, param=_below(root, inside))
-    mirrored = aligned.place_for(param)
-    below = mirrored[len(slot.node) :] if mirrored else ()
-    node = slot.node
-    if below and path[-len(below) :] == below:
-        node = LeafPath(path[: -len(below)])
-    return msgspec.structs.replace(
-        slot, path=path, param=param, root=root, node=node, clocks=clocks
-    )
-
-
-def _below(root: LeafPath, inside: Collection[str | int]) -> LeafPath:
-    return root / inside
-
-
-def _node_of_hole(slot: Slot, path: LeafPath) -> LeafPath:
-    """The node of params that a hole stands for once it stands at ``path``; unchanged if its state moved."""
-    if path.is_below(slot.node):
-        return slot.root / path[len(slot.node) :]
-    return slot.param

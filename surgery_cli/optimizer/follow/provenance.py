@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
 
 from surgery_cli.draft.effect import Draws, Effect, Means, Sets, Takes
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
-from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.draft.recipe import SOURCE, Draft, Output
 from surgery_cli.optimizer.assumptions import together
 from surgery_cli.optimizer.detect.groups import LIKE_INIT
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.follow.clocks import has_restarted
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.optimizer.placeholders import KIND
@@ -55,15 +56,13 @@ def after_values_from_elsewhere(
     return draft.replaced(slots={**draft.slots, **changed})
 
 
-def came_from_elsewhere(before: Draft, after: Draft) -> list[LeafPath]:
-    """The slots in whose place an edit of places put leaves of another checkpoint."""
-    found = []
-    for path in after.slots:
-        recipe = after.leaves[path]
-        is_new = recipe.home is not None and recipe.home.source != SOURCE
-        if is_new and before.leaves.get(path) is not recipe:
-            found.append(path)
-    return found
+def came_from_elsewhere(changed: Mapping[LeafPath, Output], after: Draft) -> list[LeafPath]:
+    """The slots in whose place an edit of places put leaves of another checkpoint, among the ``changed`` leaves."""
+    return [
+        path
+        for path, recipe in changed.items()
+        if path in after.slots and recipe.home is not None and recipe.home.source != SOURCE
+    ]
 
 
 def _is_of_values(slot: Slot) -> bool:
@@ -136,3 +135,19 @@ def _open(slot: Slot, draft: Draft, scene: States) -> Slot:
         "known_by": "undecided",
     }
     return msgspec.structs.replace(slot, **known | told)
+
+
+def as_told(slot: Slot, draft: Draft, states: States, known: OptimizerSurvey | None) -> Slot:
+    """A slot that came with an edit, with what is known of its values where they come from.
+
+    ``known`` is the survey of the checkpoint that is edited.
+    """
+    home = draft.leaves[slot.path].home
+    if slot.is_settled or not slot.in_optimizer or slot.relation == "hole" or home is None:
+        return slot
+    is_own = home.source == SOURCE and known is not None
+    told = known if is_own else states.survey_of(home.source, tell=True)
+    base = told.slots.get(home.path) if told is not None else None
+    if base is None or not base.is_settled or base.name != slot.name:
+        return slot
+    return msgspec.structs.replace(slot, **{name: getattr(base, name) for name in _KNOWN})
