@@ -88,6 +88,13 @@ NO_EPSILON: Final = Assumption(
 )
 """A slot holds updates that were divided by gradients plus an epsilon."""
 
+SAME_SIGNS: Final = Assumption(
+    "a state whose gradients keep their signs",
+    ("one behind decay of gradients (`add_decayed_weights`), which may turn them",),
+    KEEP_OR_RESET,
+)
+"""A slot follows the signs of what reaches it, and a factor moves the decay against the gradients."""
+
 SAME_ESTIMATE: Final = Assumption(
     "a state whose step size, one estimate for all params, stays what it is",
     ("a share of all params that sets this estimate",),

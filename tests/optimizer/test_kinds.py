@@ -142,3 +142,15 @@ def test_a_slot_that_the_factory_scales_by_its_param_names_the_setting_that_may_
     assert taken is not None
     assert SETTINGS_PER_LEAF[name] in " ".join(taken.unless)
     assert taken.settled_by.count("`--optimizer keep`") == 1
+
+
+def test_what_no_factor_moves_says_under_what_that_holds():
+    """Beside gradients that stand alone a ratio or a sign stays; what is added to them moves it."""
+    without = {
+        (kind.name, name)
+        for kind in KINDS
+        for name, field in kind.fields.items()
+        if field.of_signal == field.fixed == 0 and field.provided is None
+    }
+    # a flag, and what is not carried
+    assert without == {("zero_nans", "found_nan"), ("galore", "projector")}

@@ -103,7 +103,7 @@ def edited(case: Case, done: Trained) -> Edited:
     plan = plan_of([edit], optimizer_kind=done.optimizer.kind if case.told == "kind" else None)
     sources: dict[str, Any] = {SOURCE: checkpoint, "/factor.npy": InMemory({"factor": factor})}
     script = _script(before, done) if case.told == "script" else None
-    surveyed, looks = survey_state(checkpoint, plan, None, script)  # type: ignore[arg-type]
+    surveyed, looks = survey_state(checkpoint, plan, script)  # type: ignore[arg-type]
     draft = resolve(plan, checkpoint, sources.__getitem__, surveyed=surveyed)  # type: ignore[arg-type]
     values = dict(checkpoint.values)
     for path, output in draft.leaves.items():

@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from tests.oracle.cases import EDITS, SURROUNDINGS, missing_pairs, pairwise
+from tests.oracle.cases import EDITS, SURROUNDINGS, Case, missing_pairs, pairwise
 from tests.oracle.editing import edited, edited_on_disk
 from tests.oracle.table import UNSAID
 from tests.oracle.training import both_trainings
@@ -30,6 +30,19 @@ def test_what_training_would_not_have_made_is_said(surrounding, record_property)
     record_property("oracle", [SEED, [[one.case.optimizer, one.verdict] for one in found]])
     unsaid = [one.text for one in found if one.verdict == UNSAID]
     assert not unsaid, "\n".join(unsaid)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("scale_by_trust_ratio before momentum", "clip", 1, 0.001, "one leaf", "script"),
+        Case("rprop", "decay", 2, 0.001, "one leaf", "script", 4),
+    ],
+    ids=str,
+)
+def test_what_fuller_runs_found_is_said(case):
+    assert not [one.text for one in judged(case) if one.verdict == UNSAID]
 
 
 @pytest.mark.filterwarnings("ignore")

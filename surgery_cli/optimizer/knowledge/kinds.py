@@ -19,6 +19,7 @@ from surgery_cli.optimizer.assumptions import (
     NO_EPSILON,
     SAME_ESTIMATE,
     SAME_SEARCH,
+    SAME_SIGNS,
     Assumption,
 )
 from surgery_cli.optimizer.knowledge import measured
@@ -251,8 +252,8 @@ _TOLD: Final[tuple[Kind, ...]] = (
         after=0,
         fields={
             # its steps begin at a setting, and go by the signs of gradients alone
-            "step_sizes": _SECOND,
-            "prev_updates": Field(),
+            "step_sizes": msgspec.structs.replace(_SECOND, provided=SAME_SIGNS),
+            "prev_updates": Field(provided=SAME_SIGNS),
         },
     ),
     Kind(
