@@ -15,7 +15,7 @@ import pytest
 from optax import contrib
 
 from surgery_cli import surgery
-from surgery_cli.errors import SurgeryError
+from surgery_cli.errors import PlanError, SurgeryError
 from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.insert_item import InsertItem
@@ -25,7 +25,7 @@ from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
-from surgery_cli.plan import plan_of
+from surgery_cli.plan import operation_from_options, plan_of
 
 PARAMS = {"a": {"w": (4, 3)}, "b": {"w": (3,)}}
 
@@ -258,3 +258,29 @@ def test_a_start_that_was_said_need_not_be_said_again(
     start = next(iter(said.values()))
     exact = start if isinstance(second, ResetOptimizer) else (old - start) * 16 + start
     np.testing.assert_allclose(found[slot], np.broadcast_to(exact, old.shape), rtol=1e-5)
+
+
+def test_the_slots_of_an_ensemble_are_not_taken_under_counts_that_nobody_compares(
+    tmp_path: Path,
+) -> None:
+    def ensemble(steps: tuple[int, ...]) -> Any:
+        members = []
+        for count in steps:
+            params = {"w": np.ones((4, 3), np.float32)}
+            state = optax.scale_by_adam().init(params)
+            for step in range(count):
+                grads = {"w": np.random.default_rng(step).normal(0, 0.1, (4, 3)).astype(np.float32)}
+                _, state = optax.scale_by_adam().update(grads, state)
+            members.append({"params": params, "opt_state": state})
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *members)
+
+    for name, steps in {"here": (40, 3, 5), "there": (40, 40, 40)}.items():
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            checkpointer.save(tmp_path / name, ensemble(steps))
+    fields = {"at": "params/w", "with": str(tmp_path / "there")}
+    plan = plan_of([operation_from_options("replace", fields)])
+    found = surgery.plan(str(tmp_path / "here"), plan)
+    assert found.edits[0].twins == {"warm": 2}
+    assert any("several counts" in note for note in found.notes)
+    with pytest.raises(PlanError, match="cannot go on"):
+        surgery.plan(str(tmp_path / "here"), plan, options=surgery.Options(optimizer="transform"))

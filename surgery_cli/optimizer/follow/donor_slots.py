@@ -17,6 +17,7 @@ from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, standing
 from surgery_cli.optimizer.follow.donor_numbers import Shared, shared_numbers
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.optimizer.slots import Clock, Slot
+from surgery_cli.tree.dtypes import is_integer
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import joined
@@ -45,6 +46,7 @@ class Donors:
     def __init__(self, scene: States) -> None:
         self._scene = scene
         self._known: dict[str, dict[LeafPath, list[Slot]]] = {}
+        self._several: dict[LeafPath, LeafPath] | None = None
 
     def twins(self, origin: LeafRef, slots: Sequence[Slot], draft: Draft) -> Taken:
         """Recipes for all ``slots``, from the donor's slots of the param ``origin``."""
@@ -65,6 +67,7 @@ class Donors:
         every = (c for pair in pairs for c in self._clocked(*pair, origin.source, draft))
         clocks = tuple({clock.path: clock for clock in every}.values())
         because = next((clock.sentence() for clock in clocks if not clock.agrees), "")
+        because = because or self._uncompared(slots, draft)
         because = because or self._of_another_kind(pairs, origin.source, draft)
         numbers = () if because else tuple(self._shared(pairs, origin.source, draft))
         because = because or next((one.sentence() for one in numbers if not one.agrees), "")
@@ -73,6 +76,18 @@ class Donors:
         assumed = " and ".join(f"'{node}' there is taken for {what}" for node, what in said.items())
         apart = tuple(one.sentence() for one in numbers if one.changes_steps)
         return Taken({} if because else found, because, assumed, clocks, apart)
+
+    def _uncompared(self, slots: Sequence[Slot], draft: Draft) -> str:
+        """Why counts beside these slots cannot be compared: each is several numbers, as in an ensemble."""
+        if self._several is None:
+            self._several = {
+                (path.parent.parent if path[-1] == "value" else path.parent): path
+                for path, output in draft.leaves.items()
+                if output.spec.shape and is_integer(output.spec.dtype)
+            }
+        found = (self._several.get(slot.node.parent) for slot in slots)
+        several = next((path for path in found if path is not None), None)
+        return f"'{several}' holds several counts, which are not compared" if several else ""
 
     def _shared(
         self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft
