@@ -60,6 +60,8 @@ def parts(recipe: Recipe) -> list[Recipe]:
     """Every part of an expression once, inputs before what is made of them."""
     if isinstance(recipe, Stored):
         return [recipe]
+    if len(recipe.inputs) == 1 and isinstance(recipe.inputs[0], Stored):  # most of them, by far
+        return [recipe.inputs[0], recipe]
     found: dict[int, Recipe] = {}
     _gather(recipe, found)
     return list(found.values())

@@ -149,7 +149,9 @@ def _pass_bytes(recipe: Recipe, window: Window, tile_elements: int | None) -> in
             return held - sum(reading) + max(reading) + decoding + count * sums
     if all(isinstance(kernel, Arrangement) for kernel in kernels):
         return held + decoding
-    return held + decoding + _tile_bytes(window, tile_elements if is_divisible(recipe) else None)
+    is_tile = tile_elements is not None and math.prod(window_shape(window)) <= tile_elements
+    tiles = tile_elements if is_tile or is_divisible(recipe) else None
+    return held + decoding + _tile_bytes(window, tiles)
 
 
 def _reading_bytes(recipe: Recipe, window: Window) -> tuple[int, int]:

@@ -50,7 +50,7 @@ def windows(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[Window]:
     >>> list(windows((), ())), list(windows((0,), (0,)))
     ([()], [(slice(0, 0, None),)])
     """
-    if not shape or 0 in shape:
+    if not shape or block == shape or 0 in shape:
         yield tuple(slice(0, n) for n in shape)
         return
     for start in range(0, shape[0], max(block[0], 1)):

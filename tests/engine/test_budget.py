@@ -11,7 +11,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.engine import execution
+from surgery_cli.engine import execution, measurements
 from surgery_cli.engine.budget import Budget, in_order
 from surgery_cli.engine.grid import block_shape
 from surgery_cli.errors import ValueRefusal
@@ -49,7 +49,8 @@ class Watched(Budget):
 def budgets(monkeypatch: pytest.MonkeyPatch) -> list[Budget]:
     Watched.made = []
     monkeypatch.setattr(execution, "Budget", Watched)
-    monkeypatch.setattr(execution, "block_shape", partial(block_shape, limit=2 * MIB))
+    for module in (execution, measurements):
+        monkeypatch.setattr(module, "block_shape", partial(block_shape, limit=2 * MIB))
     return Watched.made
 
 
