@@ -11,13 +11,13 @@ import msgspec
 
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.inputs.addresses import local_address
-from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.plan.edits import Fault, Misfit, build, converted
 from surgery_cli.plan.fields import fields_of
-from surgery_cli.plan.formats import FORMATS, parse
+from surgery_cli.plan.formats import parse
 from surgery_cli.plan.plan import SHARED, Origin, Plan, absolute, path_value
+from surgery_cli.plan.plan_files import file_text, format_of, standard_input
 from surgery_cli.plan.text import PlanText, nearest_fix, shown
 from surgery_cli.plan.variables import Variables
 from surgery_cli.tree.nested import Position
@@ -48,7 +48,7 @@ def read_plan(
             Standard input that is empty: an empty file may be meant, an empty pipe has failed.
     """
     if path_or_dash == "-":
-        given = _standard_input(stdin or sys.stdin)
+        given = standard_input(stdin or sys.stdin)
         if not given.strip():
             raise PlanError(
                 "it holds no plan",
@@ -60,7 +60,7 @@ def read_plan(
         directory = str(Path.cwd())
     else:
         path = Path(local_address(path_or_dash))
-        text = parse(_file_text(path), _format(path), str(path))
+        text = parse(file_text(path), format_of(path), str(path))
         directory = str(path.parent.absolute())
     if text.value is None:
         text = msgspec.structs.replace(text, value={})
@@ -87,70 +87,6 @@ def plan_from_document(document: Mapping[str, Any], *, kinds: Kinds | None = Non
     """The plan of a record, from what `Plan.document` gave. Raises as `read_plan`."""
     text = PlanText(value=document, file="surgery.json")
     return _Reader(text, "/", kinds or operations(), frozenset()).plan(document)
-
-
-def _format(path: Path) -> str:
-    found = FORMATS.get(path.suffix.lower())
-    if found is None:
-        raise PlanError(
-            f"'{path}' is not named like a plan",
-            why="its format is told by its suffix: .yaml, .yml, .toml or .json",
-            fix="rename it, or pass YAML as standard input: `… - < FILE`",
-            file=str(path),
-        )
-    return found
-
-
-def _file_text(path: Path) -> str:
-    try:
-        if path.is_dir():
-            raise PlanError(
-                f"'{path}' is a directory, not a plan",
-                why="a plan is a .yaml, .yml, .toml or .json file",
-                fix="the order is `surgery plan SRC PLAN` and `surgery apply SRC DST PLAN`",
-                file=str(path),
-            )
-        _format(path)
-        refuse_special(path, PlanError, file=str(path))
-        return _decoded(path.read_bytes(), str(path))
-    except FileNotFoundError:
-        parent = path.parent
-        beside = (
-            [f.name for f in parent.iterdir() if f.suffix in FORMATS] if parent.is_dir() else []
-        )
-        raise PlanError(
-            f"there is no plan '{path}'",
-            why="" if parent.is_dir() else f"there is no directory '{parent}'",
-            fix=nearest_fix(path.name, sorted(beside), otherwise="check its name"),
-            file=str(path),
-        ) from None
-    except OSError as error:
-        raise PlanError(
-            f"the plan '{path}' cannot be read", why=error.strerror or str(error), file=str(path)
-        ) from None
-
-
-def _standard_input(stdin: TextIO) -> str:
-    buffer = getattr(stdin, "buffer", None)
-    given = buffer.read() if buffer is not None else stdin.read()
-    return (
-        _decoded(given, "standard input")
-        if isinstance(given, bytes)
-        else str(given).removeprefix("\ufeff")
-    )
-
-
-def _decoded(content: bytes, file: str) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise PlanError(
-            f"'{file}' is not UTF-8 text",
-            why=f"the byte 0x{content[error.start]:02x} at offset {error.start}",
-            fix="save it as UTF-8, if it is a plan at all",
-            file=file,
-            line=content.count(b"\n", 0, error.start) + 1,
-        ) from None
 
 
 class _Reader:

@@ -1,0 +1,75 @@
+"""The text of a plan, from a file or standard input, and its format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TextIO
+
+from surgery_cli.errors import PlanError
+from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.plan.formats import FORMATS
+from surgery_cli.plan.text import nearest_fix
+
+
+def format_of(path: Path) -> str:
+    found = FORMATS.get(path.suffix.lower())
+    if found is None:
+        raise PlanError(
+            f"'{path}' is not named like a plan",
+            why="its format is told by its suffix: .yaml, .yml, .toml or .json",
+            fix="rename it, or pass YAML as standard input: `… - < FILE`",
+            file=str(path),
+        )
+    return found
+
+
+def file_text(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise PlanError(
+                f"'{path}' is a directory, not a plan",
+                why="a plan is a .yaml, .yml, .toml or .json file",
+                fix="the order is `surgery plan SRC PLAN` and `surgery apply SRC DST PLAN`",
+                file=str(path),
+            )
+        format_of(path)
+        refuse_special(path, PlanError, file=str(path))
+        return _decoded(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        parent = path.parent
+        beside = (
+            [f.name for f in parent.iterdir() if f.suffix in FORMATS] if parent.is_dir() else []
+        )
+        raise PlanError(
+            f"there is no plan '{path}'",
+            why="" if parent.is_dir() else f"there is no directory '{parent}'",
+            fix=nearest_fix(path.name, sorted(beside), otherwise="check its name"),
+            file=str(path),
+        ) from None
+    except OSError as error:
+        raise PlanError(
+            f"the plan '{path}' cannot be read", why=error.strerror or str(error), file=str(path)
+        ) from None
+
+
+def standard_input(stdin: TextIO) -> str:
+    buffer = getattr(stdin, "buffer", None)
+    given = buffer.read() if buffer is not None else stdin.read()
+    return (
+        _decoded(given, "standard input")
+        if isinstance(given, bytes)
+        else str(given).removeprefix("\ufeff")
+    )
+
+
+def _decoded(content: bytes, file: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PlanError(
+            f"'{file}' is not UTF-8 text",
+            why=f"the byte 0x{content[error.start]:02x} at offset {error.start}",
+            fix="save it as UTF-8, if it is a plan at all",
+            file=file,
+            line=content.count(b"\n", 0, error.start) + 1,
+        ) from None
