@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from surgery_cli.draft.effect import Effect
 from surgery_cli.draft.expression import LeafRef, Recipe
 from surgery_cli.draft.source import Source
-from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.tree.paths import LeafPath
+
+if TYPE_CHECKING:  # help needs operations, and they need no survey to be listed
+    from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 
 
 class States(Protocol):
