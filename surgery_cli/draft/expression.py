@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
@@ -56,23 +57,27 @@ def with_spec(recipe: Recipe, spec: LeafSpec) -> Recipe:
     return recipe if recipe.spec == spec else msgspec.structs.replace(recipe, spec=spec)
 
 
-def parts(recipe: Recipe) -> list[Recipe]:
-    """Every part of an expression once, inputs before what is made of them."""
+def parts(recipe: Recipe, beyond: Callable[[Made], bool] = lambda _: True) -> list[Recipe]:
+    """Every part of an expression once, inputs before what is made of them.
+
+    ``beyond``: whether what a part is made of counts, too; a part that does not pass is left out itself.
+    """
     if isinstance(recipe, Stored):
         return [recipe]
     if len(recipe.inputs) == 1 and isinstance(recipe.inputs[0], Stored):  # most of them, by far
         return [recipe.inputs[0], recipe]
     found: dict[int, Recipe] = {}
-    _gather(recipe, found)
+    pending: list[tuple[Recipe, bool]] = [(recipe, False)]
+    while pending:  # no recursion: a plan may edit one leaf a thousand times
+        part, is_ready = pending.pop()
+        if id(part) in found:
+            continue
+        if is_ready or isinstance(part, Stored):
+            found[id(part)] = part
+        elif beyond(part):
+            pending.append((part, True))
+            pending += [(each, False) for each in reversed(part.inputs)]
     return list(found.values())
-
-
-def _gather(part: Recipe, found: dict[int, Recipe]) -> None:
-    if id(part) not in found:
-        if isinstance(part, Made):
-            for each in part.inputs:
-                _gather(each, found)
-        found[id(part)] = part
 
 
 def stored_in(recipe: Recipe) -> list[Stored]:

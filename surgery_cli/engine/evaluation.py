@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from surgery_cli.engine.grid import relative, window_shape, windows
 from surgery_cli.engine.measurements import Measurements, joined, measured_parts
 from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+
+_Making: TypeAlias = Generator[tuple[Recipe, Window], Values | None, Values]
+"""A block on its way: asks for blocks of the parts that it is made of, one by one, and ends with its values."""
 
 MOST_KEPT = 3
 """So many stored leaves stand in memory together while a block is computed tile by tile. More of them (an average of
@@ -109,7 +112,22 @@ class Evaluation:
         return out
 
     def _part(self, part: Recipe, window: Window, held: _Held) -> Values:
-        """A block of a part of the expression."""
+        """A block of a part of the expression; no call within a call, as a plan may edit one leaf a thousand times."""
+        unfinished = [self._making(part, window, held)]
+        values: Values | None = None
+        while unfinished:
+            try:
+                wanted, of = unfinished[-1].send(values)
+            except StopIteration as made:
+                values = made.value
+                unfinished.pop()
+            else:
+                unfinished.append(self._making(wanted, of, held))
+                values = None
+        assert values is not None
+        return values
+
+    def _making(self, part: Recipe, window: Window, held: _Held) -> _Making:
         if isinstance(part, Stored):
             found = held.find(part, window)
             if found is None:
@@ -123,32 +141,28 @@ class Evaluation:
         values = held.made.get(key)
         if values is None:
             arranged = isinstance(part.kernel, Arrangement)
-            values = (
-                self._arranged(part, window, held)
-                if arranged
-                else self._computed(part, window, held)
-            )
+            values = yield from (self._arranged if arranged else self._computed)(part, window)
             if id(part) in self._needed_again:
                 held.made[key] = values
         return values
 
-    def _computed(self, part: Made, window: Window, held: _Held) -> Values:
+    def _computed(self, part: Made, window: Window) -> _Making:
         kernel, specs = part.kernel, tuple(one.spec for one in part.inputs)
         place = _place(part, specs, part.spec, window)
         state = kernel.begin(self._kit, place)
         for piece in kernel.pieces(window, specs, part.spec):
             source = part.inputs[piece.input]
-            block = self._kit.put(self._part(source, piece.read, held), source.spec)
+            block = self._kit.put((yield source, piece.read), source.spec)
             state = kernel.add(state, piece.input, block, self._kit, place)
         values: Values = self._kit.fetch(kernel.result(state, self._kit, place))
         return values
 
-    def _arranged(self, part: Made, window: Window, held: _Held) -> Values:
+    def _arranged(self, part: Made, window: Window) -> _Making:
         kernel, specs = part.kernel, tuple(one.spec for one in part.inputs)
         assert isinstance(kernel, Arrangement)
         values: Values | None = None
         for piece in kernel.pieces(window, specs, part.spec):
-            moved = kernel.arrange(self._part(part.inputs[piece.input], piece.read, held), piece)
+            moved = kernel.arrange((yield part.inputs[piece.input], piece.read), piece)
             if values is None:
                 values = np.zeros(window_shape(window), moved.dtype)
             values[relative(piece.write, window)] = moved
@@ -223,23 +237,18 @@ def reads(recipe: Recipe, window: Window) -> list[tuple[Stored, Window]]:
         return [(recipe, window)]
     found: list[tuple[Stored, Window]] = []
     seen: set[tuple[Any, ...]] = set()
-
-    def visit(part: Made, window: Window) -> None:
-        if isinstance(part.kernel, Measurement):
-            return
-        specs = [one.spec for one in part.inputs]
-        for piece in part.kernel.pieces(window, specs, part.spec):
-            one = part.inputs[piece.input]
-            key = (id(one), *((each.start, each.stop) for each in piece.read))
-            if key in seen:
-                continue
-            seen.add(key)
-            if isinstance(one, Stored):
-                found.append((one, piece.read))
-            else:
-                visit(one, piece.read)
-
-    visit(recipe, window)
+    pending: list[tuple[Recipe, Window]] = [(recipe, window)]
+    while pending:
+        part, out = pending.pop()
+        key = (id(part), *((each.start, each.stop) for each in out))
+        if key in seen:
+            continue
+        seen.add(key)
+        if isinstance(part, Stored):
+            found.append((part, out))
+        elif not isinstance(part.kernel, Measurement):
+            pieces = part.kernel.pieces(out, [one.spec for one in part.inputs], part.spec)
+            pending += reversed([(part.inputs[piece.input], piece.read) for piece in pieces])
     return found
 
 
@@ -268,14 +277,4 @@ def is_divisible(recipe: Recipe) -> bool:
 
 def computed_parts(recipe: Recipe) -> list[Recipe]:
     """The parts that are computed for every block: all but those that are measured, and what these are measured of."""
-    found: dict[int, Recipe] = {}
-
-    def visit(part: Recipe) -> None:
-        if id(part) in found or (isinstance(part, Made) and isinstance(part.kernel, Measurement)):
-            return
-        found[id(part)] = part
-        for one in part.inputs if isinstance(part, Made) else ():
-            visit(one)
-
-    visit(recipe)
-    return list(found.values())
+    return parts(recipe, beyond=lambda part: not isinstance(part.kernel, Measurement))

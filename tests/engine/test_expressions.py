@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,6 @@ def doubled(times: int, leaf: Any) -> Recipe:
 def test_a_leaf_added_to_itself_twenty_times_is_read_and_digested_once(size: int) -> None:
     leaf = np.random.default_rng(0).normal(size=size).astype(np.float32)
     recipe, source = doubled(20, leaf), Counted({"w": leaf})
-    began = time.process_time()
     evaluation = Evaluation(recipe, {"": source}, HostKit(), leaf.shape)
     (window,) = evaluation.windows
     np.testing.assert_array_equal(evaluation.block(window), leaf * np.float32(2**20))
@@ -64,7 +62,6 @@ def test_a_leaf_added_to_itself_twenty_times_is_read_and_digested_once(size: int
     assert read_bytes([recipe]) == leaf.nbytes
     assert working_bytes(recipe, leaf.shape, 1 << 17) < 4 * leaf.nbytes + (8 << 20)
     assert draft_digest({W: recipe}, "", {}) != draft_digest({W: doubled(19, leaf)}, "", {})
-    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("rows", [64, 12288], ids=["one block", "two blocks"])
@@ -81,3 +78,14 @@ def test_a_norm_that_serves_a_param_and_its_moments_is_measured_once(
     report = surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan)
 
     assert promised == report.bytes_read == 4 * params["w"].nbytes
+
+
+def test_a_leaf_is_edited_two_thousand_times_in_one_plan(tmp_path: Path) -> None:
+    """An expression that deep is walked without recursion, from its digest to its values."""
+    leaf = np.arange(1, 9, dtype=np.float32)
+    ocp.PyTreeCheckpointer().save(tmp_path / "a", {"w": leaf})
+    by = [2.0, 0.5] * 1000 + [3.0]
+    plan = plan_of([operation_from_options("rescale", {"at": "w", "by": one}) for one in by])
+    surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan)
+    restored = ocp.PyTreeCheckpointer().restore(tmp_path / "b")
+    np.testing.assert_array_equal(restored["w"], leaf * 3)
