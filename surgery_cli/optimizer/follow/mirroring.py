@@ -231,8 +231,9 @@ def _leaf_by_leaf(slot: Slot) -> str:
 
 
 def _name_param(node: LeafPath, param: LeafPath) -> str:
-    text = "name '{}', and its twins follow; or the whole '{}'; or say {twins: named}"
-    return worded(text, param, node)
+    return worded(
+        "name '{}', and its twins follow; or the whole '{}'; or say {twins: named}", param, node
+    )
 
 
 _COPY: Final = worded(
