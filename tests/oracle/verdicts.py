@@ -106,7 +106,9 @@ def verdict(path: LeafPath, slot: Slot, error: float, limit: float, after: Edite
 
 
 def says(note: str, slot: Slot) -> bool:
-    """True if a note names the slot's state, or its field."""
+    """True if a note names the slot's state, or its field, and not only the word that was taken for it."""
+    if note.startswith("`optimizer_kind: ") and " is used for " in note:
+        return False
     owner = slot.node.parent or slot.node
     return f"'{owner}'" in note or f"'{slot.node}'" in note
 
