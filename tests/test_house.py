@@ -81,7 +81,6 @@ TABLES = {"surgery_cli.optimizer.knowledge.kinds"}
 """Modules of data, which grow with what they know."""
 
 KNOWN_LONG = {
-    "surgery_cli.resolution.selection",
     "surgery_cli.script.user_code",
     "surgery_cli.surgery.apply.apply",
     "surgery_cli.surgery.byte_checks",

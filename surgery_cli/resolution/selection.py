@@ -1,8 +1,7 @@
-"""Which leaves an edit names, and what to say when it names none."""
+"""Which leaves an edit names."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
@@ -10,8 +9,8 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.operations.base import Operation
 from surgery_cli.optimizer.follow.mirroring import double_named
+from surgery_cli.resolution.no_match import no_match
 from surgery_cli.tree.dtypes import is_floating, is_integer
-from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import joined, worded
@@ -94,71 +93,6 @@ def _compiled(texts: Iterable[str], field: str) -> list[PathPattern]:
     return patterns
 
 
-def no_match(
-    pattern: PathPattern,
-    printed: Mapping[LeafPath, str],
-    nodes: Iterable[LeafPath],
-    field: str | None = None,
-    more: str = "",
-) -> Problem:
-    """What to say of a pattern that names none of the leaves in ``printed`` (by path, as they print).
-
-    ``nodes`` are those above the leaves; ``more`` is added to the advice where no path is near.
-    """
-    if pattern.text.strip("/") == ".":
-        return Problem(
-            "'.' matches nothing",
-            why="it is how the root prints, and no key is called so",
-            fix="write `**`, which names every leaf, also of a checkpoint that is one array",
-            field=field,
-        )
-    texts = {text: path for path, text in printed.items()}
-    for node in filter(None, nodes):
-        texts.setdefault(str(node), node)
-    keys = {key for text in texts for key in text.split("/")}
-    strange = [
-        key
-        for key in ([] if pattern.is_regex else pattern.text.strip("/").split("/"))
-        if key not in keys and not any(c in key for c in "*?[{%")
-    ]
-    if not pattern.is_regex and (glued := _glued(pattern.text)):
-        better = PathPattern(glued)
-        return Problem(
-            f"'{pattern.text}' matches nothing",
-            why="`**` spans keys only where it stands alone between slashes; elsewhere it is `*`",
-            fix=f"write '{glued}'"
-            if better.named(printed)
-            else f"`surgery inspect` lists the paths; '{glued}' matches nothing either",
-            field=field,
-        )
-    close = nearest(pattern.text, texts)
-    why = "nothing in the tree is close to it"
-    if strange and (similar := nearest(strange[0], keys)):
-        why = f"no key is called '{strange[0]}'; the nearest: {quoted(similar, _SHOWN_PATHS)}"
-    elif strange:
-        why = f"no key is called '{strange[0]}'"
-    elif pattern.text.strip("/") in texts:
-        why = "a path prints like that, but `*`, `?`, `[`, `{` are wildcards and `%2F` is a slash"
-    elif close:
-        why = "its keys exist, but not at this place"
-    return Problem(
-        f"'{pattern.text}' matches nothing",
-        why=why,
-        fix=f"the nearest paths are {quoted((texts[text].pattern for text in close), _SHOWN_PATHS)}"
-        if close
-        else worded("`surgery inspect` lists the paths{}", more),
-        field=field,
-    )
-
-
-def _glued(text: str) -> str:
-    """The pattern with `**` as keys of their own where it stands beside other characters; '' if it does nowhere."""
-    keys = text.split("/")
-    apart = [re.sub(r"^\*\*(?=[^*])", "**/", key) for key in keys]
-    apart = [re.sub(r"(?<=[^*/])\*\*$", "*/**", key) for key in apart]
-    return "/".join(apart) if apart != keys else ""
-
-
 def _remaining(
     edit: Operation,
     draft: Draft,
@@ -204,14 +138,15 @@ def _excluded(
 
 
 def _refuse_ambiguous(
-    named: Mapping[PathPattern, Mapping[LeafPath, Match]], remaining: Collection[LeafPath]
+    named: Mapping[PathPattern, Mapping[LeafPath, Match]], remaining: Iterable[LeafPath]
 ) -> None:
     """A text without wildcards must mean one place; keys with slashes can make it mean two."""
+    left = set(remaining)
     problems: list[Problem] = []
     for pattern, found in named.items():
         if not pattern.is_literal:
             continue
-        nodes = dict.fromkeys(match.node for path, match in found.items() if path in remaining)
+        nodes = dict.fromkeys(match.node for path, match in found.items() if path in left)
         if len(nodes) > 1:
             spellings = sorted((node.spelling for node in nodes), key=lambda s: "%" in s)
             other = next(s for s in reversed(spellings) if s != pattern.text)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from surgery_cli.errors import PlanError, Problem
-from surgery_cli.resolution.selection import no_match
+from surgery_cli.resolution.no_match import no_match
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.tree.paths import LeafPath, PathPattern
