@@ -13,6 +13,7 @@ from surgery_cli.proof.metadata_files import faults_beside
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
+from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, SHARDING
@@ -21,11 +22,12 @@ from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
 from surgery_cli.store.write.owners import State
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES, Costs
-from surgery_cli.words.lists import quoted
+from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.quantities import byte_text, counted
 
 SHOWN_LINKS = 3
+SHOWN_STEPS = 4
 
 
 def inference_notes(checkpoint: Checkpoint) -> list[Consequence]:
@@ -161,6 +163,21 @@ def parent_notes(destination: Path) -> list[Consequence]:
     if filesystem.exists(parent):
         return []
     return [Consequence(f"there is no directory '{parent}': it is made")]
+
+
+def replaced_notes(destination: Path, *, force: bool) -> list[Consequence]:
+    """What goes with a destination that is replaced whole: a run is more than the one step that takes its place."""
+    if not force or filesystem.is_link(destination) or not filesystem.is_folder(destination):
+        return []
+    steps = locate(str(destination.absolute())).steps if filesystem.entries(destination) else []
+    if len(steps) < 2:
+        return []
+    return [
+        Consequence(
+            f"`--force` replaces '{destination}' whole: its {len(steps)} steps"
+            f" ({listed(steps, SHOWN_STEPS)}) go, and the result is one step"
+        )
+    ]
 
 
 def leftover_notes(destination: Path, *, force: bool) -> list[Note]:

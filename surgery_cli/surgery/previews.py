@@ -30,6 +30,7 @@ from surgery_cli.surgery.notes import (
     link_notes,
     parent_notes,
     remains_notes,
+    replaced_notes,
     unchosen_notes,
     unread_notes,
 )
@@ -131,6 +132,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
     ]
     if destination is not None:
         notes += parent_notes(Path(destination))
+        notes += replaced_notes(Path(destination), force=options.force)
         notes += leftover_notes(Path(destination), force=options.force)
     return notes
 

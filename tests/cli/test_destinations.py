@@ -1,4 +1,6 @@
-"""Destinations that are there by mistake: nothing of them is lost."""
+"""Destinations that are there by mistake: nothing of them is lost, or not without a word."""
+
+import shutil
 
 import pytest
 
@@ -21,6 +23,18 @@ def test_force_replaces_a_checkpoint_but_nothing_else(surgery, checkpoint, tmp_p
     assert surgery("rescale", checkpoint, tmp_path / "new", *EDIT).code == 0
     (tmp_path / "empty").mkdir()
     assert surgery("rescale", checkpoint, tmp_path / "empty", *EDIT).code == 0
+
+
+@pytest.mark.parametrize("look", [["--dry-run"], ["-q"]])
+def test_force_names_the_steps_that_go_with_a_run(surgery, checkpoint, tmp_path, look):
+    run = shutil.copytree(checkpoint, tmp_path / "run")
+    done = surgery("rescale", checkpoint, run, *EDIT, *look)
+
+    assert done.code == 0
+    assert "replaces '" in done.out + done.err
+    assert "its 2 steps (250, 500) go" in (done.out + done.err).replace("\n", " ")
+    again = surgery("rescale", checkpoint, run, *EDIT, "-q")
+    assert (" steps (" in again.err) == (look == ["--dry-run"])  # one step is what takes its place
 
 
 @pytest.mark.parametrize(
