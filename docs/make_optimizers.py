@@ -57,7 +57,7 @@ equal ones, in the same plan after the `reinit` of the params: `delete` the copy
 Behind a trust ratio, the scale of a param or another norm of a whole leaf (LARS, Adafactor's momentum, NovoGrad), a
 power holds for one factor of the leaf. Arrays of factors, and `normalize` along an `axis`, keep such slots with a note.
 Some powers hold only where an epsilon is small beside the gradients, or an estimate for all params stays what it is
-(Prodigy): the preview names that as assumed.
+(Prodigy, DoG): the preview names that as assumed.
 
 The commonest unsure state is `optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule))`: what stands before
 Adam has no state, so that on disk a clip looks like a trust ratio or a sign. Four things settle it:

@@ -50,6 +50,6 @@ def with_outcome(
 
 def _assumption(slot: Slot, policy: str) -> Assumption | None:
     """What a slot that follows by this policy is taken for without proof."""
-    if policy in ("transform", "donor"):
+    if policy in ("transform", "donor", "carried"):
         return slot.assumed
     return slot.fresh_assumed if policy == "reset" else None

@@ -250,6 +250,20 @@ def test_slots_that_go_by_an_estimate_are_taken_from_a_state_with_the_same(surge
     assert policies(grafted(surgery, tmp_path, state, state)) == {"donor"}
 
 
+@pytest.mark.parametrize("name", ["dog", "dowg", "prodigy", "dadapt_adamw", "mechanize"])
+@pytest.mark.parametrize("policy", [[], ["--optimizer", "transform"]])
+def test_a_factor_of_some_params_says_that_an_estimate_for_all_stays(
+    surgery, tmp_path, name, policy
+):
+    run = saved(tmp_path / "run", after(BY_NUMBERS[name], 1e-2))
+    done = surgery("rescale", run, tmp_path / "new", "params/b", "--by", "0.5", *policy, "--json")
+    assert [
+        one["taken_for"]
+        for one in done.document["assumptions"]
+        if "one estimate" in one["taken_for"]
+    ]
+
+
 @pytest.mark.parametrize("settings", [{"b1": 0.0}, {"b2": 0.5}])
 def test_slots_that_were_filled_with_another_stored_decay_restart(surgery, tmp_path, settings):
     done = grafted(surgery, tmp_path, after(numbered(), 1.0), after(numbered(**settings), 1.0))

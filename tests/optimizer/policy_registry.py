@@ -110,14 +110,14 @@ CASES: Final[Mapping[str, Case]] = {
         "adam", squares=_NU, follows=("z",), error=3, why=_PLUS_STEPS
     ),
     "sam": Case(follows=("cache",)),
-    "mechanic_adam": Case("adam", squares=_NU, follows=("x0",)),
+    "mechanic_adam": Case("adam", squares=_NU, follows=("x0",), why=_RUNNING),
     "cocob": Case(
         "cocob", squares=("scale", "subgradients"), follows=("init_particles",),
     ),
     "dadapt_adamw": Case(squares=("exp_avg_sq",), error=0.03, why=_RUNNING),
     "prodigy": Case(squares=("exp_avg_sq",), follows=("params0",), error=1, why=_RUNNING),
-    "dog": Case(follows=("init_params",)),
-    "dowg": Case(follows=("init_params",)),
+    "dog": Case(follows=("init_params",), why=_RUNNING),
+    "dowg": Case(follows=("init_params",), why=_RUNNING),
     "ldog": Case(
         squares=("max_dist", "grad_sum_of_squares"), follows=("init_params",), refused=_SETTINGS,
         error=0.1, why="distances start at (1 + |p|) times a setting",

@@ -111,6 +111,8 @@ _SCALED_START: Final = msgspec.structs.replace(_SECOND, start=Start("initial_sca
 _FACTORED: Final = msgspec.structs.replace(
     _SECOND_NEAR_EPSILON, relations=("same", "one", "factored")
 )
+_FIRST_PARAMS: Final = msgspec.structs.replace(_PARAMS, provided=SAME_ESTIMATE)
+"""Params at the first step, from which a distance of all params is measured."""
 _ESTIMATED: Final = Field(provided=SAME_ESTIMATE)
 # of what no trial measures
 _FIRST: Final = Field(of_signal=1)
@@ -390,7 +392,7 @@ _TOLD: Final[tuple[Kind, ...]] = (
         name="dog",
         family="dog",
         after="unknown",
-        fields={"init_params": _PARAMS},
+        fields={"init_params": _FIRST_PARAMS},
         clocks={"is_init_step": "first_step"},
         clock_fresh={"is_init_step": 1},
         running={"sum_sq_norm_grads": 0.0},
@@ -401,7 +403,7 @@ _TOLD: Final[tuple[Kind, ...]] = (
         name="dowg",
         family="dog",
         after="unknown",
-        fields={"init_params": _PARAMS},
+        fields={"init_params": _FIRST_PARAMS},
         running={"weighted_sq_norm_grads": 0.0},
         estimates=("estim_sq_dist",),
         nonnegative=frozenset({"estim_sq_dist", "weighted_sq_norm_grads"}),
@@ -435,7 +437,7 @@ _TOLD: Final[tuple[Kind, ...]] = (
         name="mechanic",
         family="mechanic",
         after="unknown",
-        fields={"x0": _PARAMS},
+        fields={"x0": _FIRST_PARAMS},
         clocks={"count": "first_step"},
         running={"r": 0.0, "m": 0.0, "v": 0.0},
         estimates=("s",),
