@@ -27,7 +27,6 @@ def test_the_fields_of_an_edit_are_described(kind: type[LeafOperation]) -> None:
     _, components = msgspec.json.schema_components([kind])
     fields = components[kind.__name__]["properties"]
     shared = {field.encode_name for field in msgspec.structs.fields(Operation)} | {"op"}
-    assert [name for name in fields if name not in shared]
     for name in fields.keys() - shared:
         assert fields[name].get("description"), name
 
