@@ -2,7 +2,8 @@
 #   make demo     edit three real checkpoints and resume their training
 #   make test     run the tests (ARGS="tests/test_plan.py -k rename" chooses)
 #   make check    lint, format, types, then the tests: what CI runs
-#   make oracle   hold what becomes of optimizer state against training itself, for every optimizer of optax (long)
+#   make oracle   hold what becomes of optimizer state against training itself, for every optimizer of optax (long;
+#                 ARGS="--part 1/8" tries the first eighth)
 #   make powers   try every optimizer of optax out, and write what was seen to optimizer/knowledge/measured.py
 #   make check-all  make check, then the oracle, and all of that table anew
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
