@@ -148,7 +148,7 @@ class _Edit:
             is_touched = slot.path in gone or slot.param in gone
             if not is_touched or (slot.param, slot.axis, *_field(slot)) in has:
                 continue
-            stays = {path for path in (slot.path, slot.param) if path in self._after.leaves}
+            stays = {path for path in (slot.path, slot.param) if self._stays(path)}
             if stays == {slot.param}:
                 what = f"'{slot.path}' cannot go while its param '{slot.param}' stays"
             elif stays == {slot.path} and slot.path not in self._after.slots:
@@ -157,6 +157,11 @@ class _Edit:
                 continue
             fix = _name_param(slot.node, slot.param)
             yield Torn(slot, what, _leaf_by_leaf(slot), fix, slot.path, (slot.node, slot.name))
+
+    def _stays(self, path: LeafPath) -> bool:
+        """True if the same leaf stands there as before; another may, where layers change places."""
+        old, new = self._before.leaves.get(path), self._after.leaves.get(path)
+        return old is not None and new is not None and old.home == new.home
 
     def strangers(self, new: Collection[LeafPath]) -> Iterator[Torn]:
         """Leaves among params of which a state that has all others has nothing; leaves in a state that no param has."""
