@@ -118,7 +118,7 @@ def test_a_module_imports_only_from_its_floor_and_below(module):
     floor = FLOORS[room(module)]
     climbing = {
         name
-        for name in imports_of(module)
+        for name in everything_imported(module)
         if name in SOURCES and room(name) and FLOORS[room(name)] > floor
     }
     assert climbing == set()

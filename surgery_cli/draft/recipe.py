@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from surgery_cli.draft.assumptions import Assumption
 from surgery_cli.draft.digest import draft_digest
 from surgery_cli.draft.effect import Effect
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, stored_in, with_spec
 from surgery_cli.draft.kernel import Nothing
+from surgery_cli.draft.slots import Clock, Slot
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.words.notes import Note
-
-if TYPE_CHECKING:
-    from surgery_cli.optimizer.assumptions import Assumption
-    from surgery_cli.optimizer.slots import Clock, Slot
 
 SOURCE = ""
 """The name of the checkpoint that is being edited, among the sources of a draft."""

@@ -9,12 +9,12 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft.recipe import Draft
+from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.follow.moved_slots import Paths
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.lists import quoted

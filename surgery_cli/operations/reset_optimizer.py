@@ -8,14 +8,14 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from surgery_cli.draft.effect import Sets
+from surgery_cli.draft.placeholders import KIND
 from surgery_cli.draft.recipe import SOURCE, Draft, Edited, Output, is_numeric
 from surgery_cli.draft.settings import check_finite
+from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.operations.set import Set
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
-from surgery_cli.optimizer.placeholders import KIND
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafSpec

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
+from surgery_cli.draft.assumptions import Assumption
 from surgery_cli.draft.recipe import Draft, EditOutcome, Output
-from surgery_cli.optimizer.assumptions import Assumption
-from surgery_cli.optimizer.slots import Slot
+from surgery_cli.draft.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 
 

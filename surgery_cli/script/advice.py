@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from surgery_cli.optimizer.slots import Slot
+from surgery_cli.draft.slots import Slot
 from surgery_cli.script.contract import Breach, Subtree
 from surgery_cli.tree.nested import Branch
 from surgery_cli.tree.paths import LeafPath

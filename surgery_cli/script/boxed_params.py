@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from surgery_cli.optimizer.slots import Slot
+from surgery_cli.draft.slots import Slot
 from surgery_cli.script.contract import RAISES, Breach, Subtree, leaf_breach
 from surgery_cli.script.findings import Mend, Slots
 from surgery_cli.script.rename_edits import Edit, literal, spelled

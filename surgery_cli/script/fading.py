@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple
 
-from surgery_cli.optimizer.slots import Fading
+from surgery_cli.draft.slots import Fading
 from surgery_cli.script.trial_runs import Leaves, Trial, Values, numbers_of
 from surgery_cli.tree.paths import LeafPath
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from surgery_cli.optimizer.slots import Slot
+from surgery_cli.draft.slots import Slot
 from surgery_cli.script.contract import Breach
 from surgery_cli.script.rename_edits import Edit
 from surgery_cli.tree.paths import LeafPath

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from surgery_cli.draft.placeholders import slots_line
+from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
-from surgery_cli.optimizer.placeholders import slots_line
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.script.fading import UNCOUNTED
 from surgery_cli.script.optimizers import Optimizer
 from surgery_cli.script.pytrees import plain_path

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from surgery_cli.optimizer.assumptions import Assumption, seen_at, together
-from surgery_cli.optimizer.slots import Fading
+from surgery_cli.draft.assumptions import Assumption, seen_at, together
+from surgery_cli.draft.slots import Fading
 from surgery_cli.script.fading import Started, tried_starts
 from surgery_cli.script.trial_runs import (
     GRADIENTS,

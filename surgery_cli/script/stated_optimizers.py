@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from surgery_cli.draft.assumptions import PLAIN_GRADIENTS, Assumption
 from surgery_cli.errors import PlanError
-from surgery_cli.optimizer.assumptions import PLAIN_GRADIENTS, Assumption
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.detect.stated_kind import by_node, is_call
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey

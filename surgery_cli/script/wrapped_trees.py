@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from surgery_cli.optimizer.slots import Slot
+from surgery_cli.draft.slots import Slot
 from surgery_cli.script.contract import RAISES, Breach
 from surgery_cli.script.findings import Mend
 from surgery_cli.script.rename_edits import literal, spelled

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
+from surgery_cli.draft.slots import Slot
 from surgery_cli.engine.reading import read_scalar
 from surgery_cli.optimizer.detect.starts import after_steps, faded_unknown, goes_on
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.proof.records import checked, read_record
 from surgery_cli.proof.surgery_json import ChangedLeaf, Record
 from surgery_cli.store.open.checkpoint import Checkpoint

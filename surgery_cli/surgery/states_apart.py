@@ -9,11 +9,11 @@ import msgspec
 
 from surgery_cli.draft.expression import stored_in
 from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.draft.slots import Slot
 from surgery_cli.engine.reading import read_scalar
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, has_restarted
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.plan import Plan
 from surgery_cli.proof.records import checked
 from surgery_cli.store.open.checkpoint import Checkpoint

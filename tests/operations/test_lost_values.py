@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorstore as ts
 
+from surgery_cli.draft.slots import Slot
 from surgery_cli.engine.finite import check_finite
 from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.average import Average
@@ -22,7 +23,6 @@ from surgery_cli.operations.set import Set
 from surgery_cli.operations.table import operations
 from surgery_cli.optimizer.follow.initial_values import refilled
 from surgery_cli.optimizer.follow.transform import at_mean
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.dtypes import FLOATS as DTYPES
 from tests.operations.value_edits import (
     KERNEL,

@@ -6,13 +6,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from surgery_cli.draft.slots import Slot
 from surgery_cli.engine.evaluation import is_whole
 from surgery_cli.errors import PlanError, Problem, ValueRefusal
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.normalize import Normalize, NormFactor
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from tests.operations.value_edits import ArrayScene, edited, followed, made, rule, spec_of
 

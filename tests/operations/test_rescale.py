@@ -5,9 +5,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import MissingError, PlanError, ValueRefusal
 from surgery_cli.operations.rescale import Rescale
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from tests.operations.value_edits import (
     ArrayScene,

@@ -10,10 +10,10 @@ import pytest
 
 from surgery_cli.compute.kits import open_kit
 from surgery_cli.draft.kernel import Kit
+from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.optimizer.follow.initial_values import refilled
 from surgery_cli.optimizer.follow.transform import at_mean
-from surgery_cli.optimizer.slots import Slot
 from tests.operations.value_edits import KERNEL, computed, draft_of, stored
 
 SQUARES = (np.random.default_rng(0).normal(size=(6, 4)) ** 2).astype(np.float32)

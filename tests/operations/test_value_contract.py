@@ -7,6 +7,7 @@ from ruamel.yaml import YAML
 
 from surgery_cli.draft.expression import LeafRef, Stored
 from surgery_cli.draft.recipe import DraftItems
+from surgery_cli.draft.slots import Slot
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.normalize import Normalize
@@ -14,7 +15,6 @@ from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.table import operations
 from surgery_cli.optimizer.follow.transform import followed
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.plan.reading import plan_from_document
 from surgery_cli.resolution import resolve
 from tests.operations.value_edits import ArrayScene, ArraySource, draft_of, path_of, spec_of

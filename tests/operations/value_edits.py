@@ -13,13 +13,13 @@ from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, parts
 from surgery_cli.draft.kernel import Kernel, Kit
 from surgery_cli.draft.recipe import Draft
+from surgery_cli.draft.slots import Slot
 from surgery_cli.engine import measurements
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.optimizer.follow.transform import Change
 from surgery_cli.optimizer.follow.transform import followed as follow
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.resolution.selection import select
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec

@@ -9,7 +9,7 @@ import optax
 import pytest
 from optax import contrib
 
-from surgery_cli.optimizer.assumptions import ADAM_FAMILY, BY_VALUES
+from surgery_cli.draft.assumptions import ADAM_FAMILY, BY_VALUES
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.optimizer.knowledge import factories
 from surgery_cli.optimizer.knowledge.kinds import KINDS, by_name, by_signature

@@ -15,10 +15,10 @@ import orbax.checkpoint as ocp
 from surgery_cli import surgery
 from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.recipe import SOURCE, Draft, Recipe
+from surgery_cli.draft.slots import Slot
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.rescale import Rescale
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
 from surgery_cli.script.abstract_tree import abstract_tree

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import SurgeryError
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from tests.oracle.cases import Case
 from tests.oracle.editing import Edited, edited, values_of

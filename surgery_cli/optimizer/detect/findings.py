@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from surgery_cli.draft.placeholders import NODE, slots_line
 from surgery_cli.errors import Problem
 from surgery_cli.optimizer.detect.groups import Group, Signal
 from surgery_cli.optimizer.detect.mirrors import Mirror
 from surgery_cli.optimizer.knowledge.kinds import Field
-from surgery_cli.optimizer.placeholders import NODE, slots_line
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import InPlan, worded
 

@@ -7,20 +7,20 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from surgery_cli.optimizer.assumptions import (
+from surgery_cli.draft.assumptions import (
     NO_EPSILON,
     PLAIN_GRADIENTS,
     Assumption,
     together,
 )
+from surgery_cli.draft.placeholders import FACTORY, KIND, slots_line
+from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.detect.mirrors import Mirror, Pair
 from surgery_cli.optimizer.detect.shapes import relation_in_factored
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.optimizer.detect.starts import begin
 from surgery_cli.optimizer.knowledge.factories import FACTORIES, factories_of, factories_of_both
 from surgery_cli.optimizer.knowledge.kinds import Field
-from surgery_cli.optimizer.placeholders import FACTORY, KIND, slots_line
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.advice import Aside, FieldName, InPlan, Text, worded

@@ -7,10 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from surgery_cli.optimizer.assumptions import BY_VALUES, Assumption
+from surgery_cli.draft.assumptions import BY_VALUES, Assumption
+from surgery_cli.draft.slots import Faded, Slot
 from surgery_cli.optimizer.detect.starts import left_of
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
-from surgery_cli.optimizer.slots import Faded, Slot
 from surgery_cli.tree.paths import LeafPath
 
 

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from surgery_cli.draft.assumptions import ZERO_START, Assumption, usual_start
+from surgery_cli.draft.placeholders import slots_line
 from surgery_cli.draft.recipe import SOURCE, Output
-from surgery_cli.optimizer.assumptions import ZERO_START, Assumption, usual_start
+from surgery_cli.draft.slots import Faded, Slot
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
 from surgery_cli.optimizer.knowledge.kinds import Field
-from surgery_cli.optimizer.placeholders import slots_line
-from surgery_cli.optimizer.slots import Faded, Slot
 from surgery_cli.words.advice import InPlan, worded
 
 _NOTHING: Final = 1e-30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from surgery_cli.draft.placeholders import FACTORY, slots_line
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.detect.groups import LIKE_INIT, Behind, Signal
 from surgery_cli.optimizer.knowledge.factories import (
@@ -15,7 +16,6 @@ from surgery_cli.optimizer.knowledge.factories import (
     WRAPPERS,
 )
 from surgery_cli.optimizer.knowledge.kinds import Kind
-from surgery_cli.optimizer.placeholders import FACTORY, slots_line
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import worded

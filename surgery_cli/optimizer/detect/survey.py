@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from surgery_cli.draft.slots import Clock, Slot
 from surgery_cli.errors import Problem
 from surgery_cli.optimizer.detect.findings import Findings
 from surgery_cli.optimizer.detect.groups import Unsure
@@ -16,7 +17,6 @@ from surgery_cli.optimizer.detect.slot_hints import SlotHint, hints_from
 from surgery_cli.optimizer.detect.stated_kind import NamedKinds
 from surgery_cli.optimizer.detect.walk import Signal, Walk
 from surgery_cli.optimizer.knowledge.kinds import SLOW
-from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.advice import Aside, FieldName, Text

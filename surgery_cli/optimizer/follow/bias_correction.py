@@ -11,9 +11,9 @@ import msgspec
 from surgery_cli.draft.effect import Scales, Sets, keeps_size
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import SOURCE, Draft, Output
+from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted, is_fresh
 from surgery_cli.optimizer.follow.decays import Decays, decays_of
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import Text, worded
 from surgery_cli.words.quantities import counted

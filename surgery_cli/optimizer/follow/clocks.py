@@ -8,8 +8,8 @@ from typing import Final
 from surgery_cli.draft.effect import constant_after
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import Draft, Output, is_numeric
+from surgery_cli.draft.slots import Clock, Slot
 from surgery_cli.errors import PlanError, Problem
-from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted

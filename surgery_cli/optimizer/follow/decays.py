@@ -9,8 +9,8 @@ import msgspec
 
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import Draft
+from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.follow.clocks import standing
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 
 _ARGUMENTS: Final[Mapping[str, tuple[tuple[str, float], ...]]] = {

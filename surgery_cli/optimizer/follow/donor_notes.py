@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import Draft
+from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Problem
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.donor_slots import Taken
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import Text, joined, worded
 from surgery_cli.words.notes import Consequence, Note, Remark

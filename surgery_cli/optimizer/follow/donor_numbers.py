@@ -9,10 +9,10 @@ import msgspec
 
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.follow.clocks import filled_with
 from surgery_cli.optimizer.follow.states import States
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 
 _AFTERWARDS: Final = frozenset(

@@ -11,12 +11,12 @@ from surgery_cli.draft.effect import Keeps
 from surgery_cli.draft.expression import LeafRef, Stored
 from surgery_cli.draft.kernels.convert import converted
 from surgery_cli.draft.recipe import Draft, Edited, Output
+from surgery_cli.draft.slots import Clock, Slot
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, standing
 from surgery_cli.optimizer.follow.donor_numbers import Shared, shared_numbers
 from surgery_cli.optimizer.follow.states import States
-from surgery_cli.optimizer.slots import Clock, Slot
 from surgery_cli.tree.dtypes import is_integer
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec

@@ -10,8 +10,8 @@ from surgery_cli.draft.kernels.convert import converted
 from surgery_cli.draft.kernels.fill import Fill
 from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.draft.settings import check_fits
+from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import PlanError
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded

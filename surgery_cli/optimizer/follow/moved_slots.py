@@ -8,8 +8,8 @@ from typing import TypeAlias
 import msgspec
 
 from surgery_cli.draft.recipe import Draft
+from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import PlanError, Problem
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import Key, LeafPath
 
 Paths: TypeAlias = tuple[LeafPath, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from surgery_cli.draft.effect import Draws, Effect
-from surgery_cli.optimizer.slots import Slot
+from surgery_cli.draft.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from surgery_cli.draft.effect import Effect, Keeps, Rearranges, is_new
+from surgery_cli.draft.placeholders import KIND, slots_line
 from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
+from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.detect.starts import as_gathered
@@ -27,8 +29,6 @@ from surgery_cli.optimizer.follow.refusals import (
 from surgery_cli.optimizer.follow.states import Edit, States
 from surgery_cli.optimizer.follow.transform import Change, at_mean, followed
 from surgery_cli.optimizer.follow.unsure import Kept
-from surgery_cli.optimizer.placeholders import KIND, slots_line
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import InPlan, worded
 from surgery_cli.words.notes import Note

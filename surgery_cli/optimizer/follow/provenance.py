@@ -7,16 +7,16 @@ from typing import Final
 
 import msgspec
 
+from surgery_cli.draft.assumptions import together
 from surgery_cli.draft.effect import Draws, Effect, Means, Sets, Takes
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
+from surgery_cli.draft.placeholders import KIND
 from surgery_cli.draft.recipe import SOURCE, Draft, Output
-from surgery_cli.optimizer.assumptions import together
+from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.follow.clocks import has_restarted
 from surgery_cli.optimizer.follow.states import States
-from surgery_cli.optimizer.placeholders import KIND
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 
 _KNOWN: Final = (

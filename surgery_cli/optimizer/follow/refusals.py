@@ -7,10 +7,10 @@ from typing import Final
 
 from surgery_cli.draft.effect import Scales, is_new, may_be_negative
 from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.optimizer.follow.answers import Answer, answers_to
 from surgery_cli.optimizer.follow.states import Edit
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import joined, worded
 

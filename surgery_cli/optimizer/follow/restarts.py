@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from surgery_cli.draft.recipe import Draft, is_numeric
+from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.follow.bias_correction import BY_RESET, remedy_for
 from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import Text, worded
 

@@ -8,8 +8,8 @@ from surgery_cli.draft.effect import Effect, Keeps, Rearranges, Scales, Shifts
 from surgery_cli.draft.expression import Made, Recipe, Stored, made
 from surgery_cli.draft.kernels.fill import Mean, Spread
 from surgery_cli.draft.kernels.scale import FollowFactor, Scale, ScaleAboveStart, power_of
+from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import PlanError
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded

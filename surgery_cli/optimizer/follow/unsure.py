@@ -11,10 +11,10 @@ import msgspec
 from surgery_cli.draft.effect import Effect, Scales
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import Draft
+from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.follow.bias_correction import extreme_step
 from surgery_cli.optimizer.follow.clocks import standing
 from surgery_cli.optimizer.follow.decays import decays_of
-from surgery_cli.optimizer.slots import Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from surgery_cli.optimizer.assumptions import ABOVE_FLOOR, NO_MASK, Assumption
+from surgery_cli.draft.assumptions import ABOVE_FLOOR, NO_MASK, Assumption
 from surgery_cli.optimizer.knowledge import measured
 
 _ADAM: Final = ("adam",)

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from surgery_cli.optimizer.assumptions import (
+from surgery_cli.draft.assumptions import (
     FAR_FROM_START,
     NO_EPSILON,
     SAME_ESTIMATE,

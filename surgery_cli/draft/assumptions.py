@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from surgery_cli.optimizer.placeholders import KIND
+from surgery_cli.draft.placeholders import KIND
 from surgery_cli.words.lists import listed
 
 ADAM_FAMILY: Final = "Adam's family"

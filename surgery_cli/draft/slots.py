@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from surgery_cli.optimizer.assumptions import Assumption
+from surgery_cli.draft.assumptions import Assumption
 from surgery_cli.tree.paths import LeafPath
 
 Source: TypeAlias = Literal["disk", "word", "run", "record", "values", "undecided"]
