@@ -33,7 +33,7 @@ def test_a_word_joins_the_last_of_few():
 
 def test_no_other_module_counts_the_rest():
     """A cut list that says how many more there are is `listed` or a page's `rest`."""
-    own = {"words/lists.py", "cli/rendering/page.py", "errors.py"}
+    own = {"words/lists.py", "console/page.py", "errors.py"}
     counting = re.compile(r"\band \{\} more\b(?! \w)")
     found = {}
     for file in SOURCES:
@@ -44,4 +44,4 @@ def test_no_other_module_counts_the_rest():
                 if counting.search("".join(map(str, parts))):
                     found.setdefault(name, []).append(node.lineno)
     # these count what they never held: steps of a huge range, lines of a page
-    assert set(found) <= {"operations/step_ranges.py", "cli/rendering/problems.py"}, found
+    assert set(found) <= {"operations/step_ranges.py", "console/problems.py"}, found

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from surgery_cli.cli import signals
 from surgery_cli.cli.process import collect_rarely, reuse_blocks
-from surgery_cli.cli.terminal import signals
 from surgery_cli.errors import PlanError, Problem, SurgeryError
 from surgery_cli.words.lists import listed
 
@@ -141,7 +141,7 @@ def _guarded(act: Callable[[], int], is_json: bool) -> int:
 
 def _report(error: Exception, is_json: bool) -> int:
     """Say what went wrong, in its own way for each kind of error; the exit code."""
-    from surgery_cli.cli.terminal.printing import print_problems
+    from surgery_cli.console.printing import print_problems
 
     if isinstance(error, typer.Exit):
         return error.exit_code
@@ -173,7 +173,7 @@ def _refusal_of_system(error: BaseException) -> SurgeryError | None:
 
 def _report_unwritten(error: OSError) -> int:
     """For what Typer prints by itself: the help, the version."""
-    from surgery_cli.cli.terminal.printing import discard, print_problems, unwritten
+    from surgery_cli.console.printing import discard, print_problems, unwritten
 
     discard(sys.stdout)
     problem = unwritten(error)
@@ -182,7 +182,7 @@ def _report_unwritten(error: OSError) -> int:
 
 
 def _report_usage(error: typer.TyperException, is_json: bool) -> int:
-    from surgery_cli.cli.terminal.printing import print_problems
+    from surgery_cli.console.printing import print_problems
 
     context = getattr(error, "ctx", None)
     name = context.command_path if context is not None else "surgery"
@@ -218,7 +218,7 @@ def _near_options(given: str, context: Context) -> list[str]:
 
 def _report_bug(error: Exception, is_json: bool) -> int:
     from surgery_cli import __version__
-    from surgery_cli.cli.terminal.printing import print_problems
+    from surgery_cli.console.printing import print_problems
 
     traceback.print_exception(error)
     what = f"this is a bug in surgery {__version__}: {type(error).__name__}: {error}"
@@ -232,7 +232,7 @@ def _report_bug(error: Exception, is_json: bool) -> int:
 
 def _closing_pipes(act: Callable[[], int]) -> int:
     """The exit code of ``act``; a reader that went away is no error to speak of."""
-    from surgery_cli.cli.terminal.printing import discard
+    from surgery_cli.console.printing import discard
 
     try:
         code = act()

@@ -8,7 +8,7 @@ import pytest
 
 from surgery_cli import surgery as use_cases
 from surgery_cli.cli.commands.edits import SHARED_WITH_PLANS
-from surgery_cli.cli.options.arguments import Output
+from surgery_cli.console.arguments import Output
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of

@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from surgery_cli.cli import formats
-from surgery_cli.cli.formats.table import FORMATS, Format
+from surgery_cli.console import formats
+from surgery_cli.console.formats.table import FORMATS, Format
 
 KERNEL = "params/Dense_1/kernel"
 JUNIT = '''

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from surgery_cli.cli.terminal.progress import ProgressLine
+from surgery_cli.console.progress import ProgressLine
 from surgery_cli.surgery import Progress
 
 MIB = 1 << 20

@@ -6,13 +6,13 @@ import math
 import pytest
 
 from surgery_cli import reports
-from surgery_cli.cli.rendering import difference, inspection, preview, problems, verdict
-from surgery_cli.cli.rendering.page import Cell, Page, Terminal
+from surgery_cli.cli.rendering import difference, inspection, preview, verdict
 from surgery_cli.cli.rendering.statistics import sparkline
-from surgery_cli.cli.rendering.words import duration_text
+from surgery_cli.console import problems
+from surgery_cli.console.page import Cell, Page, Terminal
 from surgery_cli.errors import Problem
 from surgery_cli.proof.statistics import LeafStatistics
-from surgery_cli.words.quantities import byte_text
+from surgery_cli.words.quantities import byte_text, duration_text
 
 SHARED = (
     "shares 2 files on disk with the source, so it is no backup of it; "

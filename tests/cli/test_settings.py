@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from surgery_cli import surgery as use_cases
-from surgery_cli.cli.options.arguments import Output
+from surgery_cli.console.arguments import Output
 from surgery_cli.errors import PlanError
 from surgery_cli.plan import fields_of, schema
 from surgery_cli.probe import ProbeOptions, command

@@ -6,8 +6,8 @@ import signal
 import pytest
 
 from surgery_cli import surgery as use_cases
+from surgery_cli.cli import signals
 from surgery_cli.cli.commands import apply
-from surgery_cli.cli.terminal import signals
 from surgery_cli.store.write import staging
 
 

@@ -19,7 +19,7 @@ import pytest
 import safetensors.numpy
 
 from surgery_cli import surgery as use_cases
-from surgery_cli.cli.terminal import signals
+from surgery_cli.cli import signals
 from surgery_cli.errors import CheckpointError, SurgeryError
 from surgery_cli.plan import operation_from_options, plan_of
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from surgery_cli.cli.options.arguments import Destination, Output, PlanFile, Source
-from surgery_cli.cli.terminal.printing import print_document, print_report, progress, saying
+from surgery_cli.console.arguments import Destination, Output, PlanFile, Source
+from surgery_cli.console.printing import print_document, print_report, progress, saying
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import DryRun, Variables
 
@@ -68,7 +68,7 @@ def run_plan(
         output,
         render,
         consequences=report.consequences,
-        assumptions=report.assumptions,
+        assumptions=[taken.sentence for taken in report.assumptions],
     )
     return 0
 

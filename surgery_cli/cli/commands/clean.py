@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from surgery_cli.cli.options.arguments import Output, directory
-from surgery_cli.cli.terminal.printing import print_report
+from surgery_cli.console.arguments import Output, directory
+from surgery_cli.console.printing import print_report
 from surgery_cli.inputs.addresses import LocalAddress, local_address
 from surgery_cli.settings.declaration import Group, setting
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from surgery_cli.cli.commands.apply import run_plan
-from surgery_cli.cli.options.arguments import Destination, Output, Source
+from surgery_cli.console.arguments import Destination, Output, Source
 from surgery_cli.errors import PlanError
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import DryRun

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from surgery_cli.cli.formats.files import OutputTo, output_files, write_files
-from surgery_cli.cli.options.arguments import Output, Patterns, directory
-from surgery_cli.cli.terminal.printing import print_document, progress
+from surgery_cli.cli.options.patterns import Patterns
+from surgery_cli.console.arguments import Output, directory
+from surgery_cli.console.formats.files import OutputTo, output_files, write_files
+from surgery_cli.console.printing import print_document, progress
 from surgery_cli.inputs.addresses import LocalAddress, checkpoint_address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import Item, Step

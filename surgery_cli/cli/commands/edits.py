@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from surgery_cli.cli.commands.apply import run_plan
-from surgery_cli.cli.options.arguments import Destination, Output, Source
-from surgery_cli.cli.options.completion import complete_leaf
 from surgery_cli.cli.options.parameters import Command, option, parameter, with_options
+from surgery_cli.cli.options.patterns import complete_leaf
 from surgery_cli.cli.rendering.spelling import in_options, said_in_options
+from surgery_cli.console.arguments import Destination, Output, Source
 from surgery_cli.operations.table import operations
 from surgery_cli.settings.declaration import Group
 from surgery_cli.settings.run import Options

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from surgery_cli.cli.options.arguments import Checkpoint, Output, Patterns
-from surgery_cli.cli.terminal.printing import print_document, progress
+from surgery_cli.cli.options.patterns import Patterns
+from surgery_cli.console.arguments import Checkpoint, Output
+from surgery_cli.console.printing import print_document, progress
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import Item, Params, Step
 

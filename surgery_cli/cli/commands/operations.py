@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from surgery_cli.cli.terminal.printing import print_json
+from surgery_cli.console.printing import print_json
 from surgery_cli.settings.declaration import Group, setting
 
 
@@ -20,7 +20,7 @@ def operations(
 ) -> int:
     """List the operations, or the fields and an example of one."""
     from surgery_cli.cli.rendering import operations
-    from surgery_cli.cli.rendering.page import page_on
+    from surgery_cli.console.page import page_on
 
     described = operations.described(name)
     if json:

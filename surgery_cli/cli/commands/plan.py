@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from surgery_cli.cli.options.arguments import Output, PlanFile, Source
-from surgery_cli.cli.terminal.printing import print_document, saying
+from surgery_cli.console.arguments import Output, PlanFile, Source
+from surgery_cli.console.printing import print_document, saying
 from surgery_cli.inputs.addresses import written_address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.run import Options

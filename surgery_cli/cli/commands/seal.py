@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from surgery_cli.cli.options.arguments import Checkpoint, Output
-from surgery_cli.cli.terminal.printing import print_report, progress
+from surgery_cli.console.arguments import Checkpoint, Output
+from surgery_cli.console.printing import print_report, progress
 from surgery_cli.inputs.addresses import written_address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import Item, Step

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from surgery_cli.cli.formats.files import OutputTo, output_files, write_files
-from surgery_cli.cli.options.arguments import Checkpoint, Output
-from surgery_cli.cli.terminal.printing import print_document, progress, saying
+from surgery_cli.console.arguments import Checkpoint, Output
+from surgery_cli.console.formats.files import OutputTo, output_files, write_files
+from surgery_cli.console.printing import print_document, progress, saying
 from surgery_cli.inputs.addresses import checkpoint_address, local_address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import Item, LikeInit, Step

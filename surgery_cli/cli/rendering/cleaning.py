@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surgery_cli.cli.rendering.page import Page
+from surgery_cli.console.page import Page
 from surgery_cli.reports import Cleaning, LeftoverRow
 from surgery_cli.words.quantities import byte_text
 

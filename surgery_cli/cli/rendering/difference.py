@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from surgery_cli.cli.rendering.page import Cell, Page, Row
-from surgery_cli.cli.rendering.words import number_text, shown_path
+from surgery_cli.console.page import Cell, Page, Row
+from surgery_cli.console.printable import shown_path
 from surgery_cli.reports import Change, Difference
 from surgery_cli.words.lists import listed
-from surgery_cli.words.quantities import leaves_text
+from surgery_cli.words.quantities import leaves_text, number_text
 
 _MOST_LINES = 100
 

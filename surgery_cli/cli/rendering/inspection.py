@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from surgery_cli.cli.rendering import statistics, tree
-from surgery_cli.cli.rendering.page import Cell, Page
-from surgery_cli.cli.rendering.words import shown_path
+from surgery_cli.console.page import Cell, Page
+from surgery_cli.console.printable import shown_path
 from surgery_cli.optimizer.follow.clocks import DRIVES
 from surgery_cli.reports import Inspection, LeafRow, OptimizerState
 from surgery_cli.words.lists import listed
@@ -101,8 +101,7 @@ def _render_header(document: Inspection, page: Page) -> None:
         page.line(f"carried along, never edited: {listed(document.other_items, 5)}", indent=2)
     if document.foreign_files:
         page.line(f"files unknown to Orbax: {listed(document.foreign_files, 5)}", indent=2)
-    for note in document.notes:
-        page.line(Cell("note: ", "doubtful"), note, indent=2)
+    page.remarks("note", document.notes, indent=2)
 
 
 def _render_tree(document: Inspection, page: Page, depth: int | None) -> None:

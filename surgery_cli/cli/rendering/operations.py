@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from surgery_cli.cli.rendering.page import Cell, Page, Row
 from surgery_cli.cli.rendering.spelling import first_line
+from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations

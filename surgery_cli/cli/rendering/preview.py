@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from surgery_cli.cli.rendering.page import Cell, Page, Row
-from surgery_cli.cli.rendering.words import duration_text, shown_path
+from surgery_cli.console.page import Cell, Page, Row
+from surgery_cli.console.printable import shown_path
 from surgery_cli.draft.effect import NEW_NAMES
-from surgery_cli.reports import Assumed, ChangedLeaf, EditLine, Preview, Report
+from surgery_cli.reports import ChangedLeaf, EditLine, Preview, Report
 from surgery_cli.words.lists import listed
-from surgery_cli.words.quantities import byte_text, counted, leaves_text
+from surgery_cli.words.quantities import byte_text, counted, duration_text, leaves_text
 
 _MOST_REMOVED = 5
 _MOST_SHARED = 3
@@ -24,7 +24,8 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
         page.table([_edit_row(n, edit) for n, edit in enumerate(document.edits, 1)], indent=2)
     if document.assumptions or document.notes:
         page.line()
-        render_notes(document.assumptions, document.notes, page, indent=2)
+        page.remarks("assumed", (taken.sentence for taken in document.assumptions), indent=2)
+        page.remarks("note", document.notes, indent=2)
     if document.removed:
         page.line()
         _render_removed(document.removed, page, verbose=verbose)
@@ -36,16 +37,6 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
     if isinstance(document, Report):
         _render_outcome(document, page, verbose=verbose)
     page.line(Cell(f"draft {document.draft}", "faint"))
-
-
-def render_notes(
-    assumptions: Sequence[Assumed], notes: Sequence[str], page: Page, *, indent: int = 0
-) -> None:
-    """One line for each."""
-    for taken in assumptions:
-        page.line(Cell("assumed: ", "doubtful"), taken.sentence, indent=indent)
-    for note in notes:
-        page.line(Cell("note: ", "doubtful"), note, indent=indent)
 
 
 def _render_way(document: Preview, page: Page) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from surgery_cli.cli.rendering.page import Cell, Page
-from surgery_cli.cli.rendering.words import shown_path
+from surgery_cli.console.page import Cell, Page
+from surgery_cli.console.printable import shown_path
 from surgery_cli.reports import Seal
 from surgery_cli.words.quantities import counted, leaves_text
 
@@ -19,5 +19,4 @@ def render(document: Seal, page: Page) -> None:
     )
     for name in document.anew:
         page.line(Cell("anew: ", "doubtful"), f"{name} was on record as something else", indent=2)
-    for note in document.notes:
-        page.line(Cell("note: ", "doubtful"), note, indent=2)
+    page.remarks("note", document.notes, indent=2)

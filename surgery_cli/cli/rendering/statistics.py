@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from surgery_cli.cli.rendering.page import Cell
-from surgery_cli.cli.rendering.words import number_text
+from surgery_cli.console.page import Cell
 from surgery_cli.proof.statistics import LeafStatistics
 from surgery_cli.reports import LeafRow
-from surgery_cli.words.quantities import counted
+from surgery_cli.words.quantities import counted, number_text
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _EXPLODED: Final = 1e4

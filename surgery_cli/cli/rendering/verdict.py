@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from surgery_cli.cli.rendering.page import Cell, Page
-from surgery_cli.cli.rendering.words import shown_path
+from surgery_cli.console.page import Cell, Page
+from surgery_cli.console.printable import shown_path
 from surgery_cli.reports import Finding, Verdict
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import counted, leaves_text

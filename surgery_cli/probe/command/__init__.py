@@ -6,8 +6,8 @@ import sys
 from functools import partial
 from typing import Annotated
 
-from surgery_cli.cli.options.arguments import Checkpoint, Output
-from surgery_cli.cli.terminal.printing import print_document
+from surgery_cli.console.arguments import Checkpoint, Output
+from surgery_cli.console.printing import print_document
 from surgery_cli.probe import ProbeOptions
 from surgery_cli.probe import probe as run_probe
 from surgery_cli.settings.declaration import Group, setting

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from surgery_cli.cli.rendering.page import Cell, Page
-from surgery_cli.cli.rendering.words import number_text, shown_path
+from surgery_cli.console.page import Cell, Page
+from surgery_cli.console.printable import shown_path
 from surgery_cli.probe.interface.documents import (
     FirstNonFinite,
     Probe,
@@ -13,7 +13,7 @@ from surgery_cli.probe.interface.documents import (
     ProbeSite,
     ProbeStatistics,
 )
-from surgery_cli.words.quantities import byte_text, counted, leaves_text
+from surgery_cli.words.quantities import byte_text, counted, leaves_text, number_text
 
 _HEADINGS = ("mean", "std", "min", "max", "zeros", "")
 
@@ -32,8 +32,7 @@ def render(document: Probe, page: Page, *, verbose: bool = False) -> None:
     page.line()
     if document.params:
         _render_params(document, page)
-    for text in document.unseen:
-        page.line(Cell("not seen: ", "doubtful"), text)
+    page.remarks("not seen", document.unseen)
     for text in document.notes:
         page.line(f"note: {text}")
     _render_verdict(document, page)
@@ -137,10 +136,8 @@ def _render_comparison(found: ProbeComparison, page: Page) -> None:
     if found.gradients:
         page.line()
         _render_pairs("gradient at", found.gradients, found.first_different_gradient, page)
-    for text in found.only_in_a:
-        page.line(Cell("only here: ", "doubtful"), text)
-    for text in found.only_in_b:
-        page.line(Cell("only there: ", "doubtful"), text)
+    page.remarks("only here", found.only_in_a)
+    page.remarks("only there", found.only_in_b)
     page.line()
     page.line(
         Cell(found.why, "good" if found.agrees else "bad"),

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from surgery_cli.cli.rendering.words import duration_text, escaped
-from surgery_cli.words.quantities import byte_text
+from surgery_cli.console.printable import escaped
+from surgery_cli.words.quantities import byte_text, duration_text
 
 if TYPE_CHECKING:
-    from surgery_cli.surgery import Progress
+    from surgery_cli.engine.progress import Progress
 
 _BAR_SECONDS: Final = 0.1
 _LOG_SECONDS: Final = 10.0

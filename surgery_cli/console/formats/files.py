@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from surgery_cli.cli.formats.table import FORMATS, formats_of, text_of
+from surgery_cli.console.formats.table import FORMATS, formats_of, text_of
 from surgery_cli.errors import DestinationError, PlanError
 from surgery_cli.inputs.addresses import local_input
 from surgery_cli.settings.declaration import Group, setting

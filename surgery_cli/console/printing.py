@@ -8,14 +8,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from surgery_cli.cli.formats.table import text_of
+from surgery_cli.console.formats.table import text_of
 from surgery_cli.errors import Problem, WriteError
 
 if TYPE_CHECKING:
-    from surgery_cli.cli.options.arguments import Output
-    from surgery_cli.cli.rendering.page import Page
-    from surgery_cli.reports import Assumed
-    from surgery_cli.surgery import Listener
+    from surgery_cli.console.arguments import Output
+    from surgery_cli.console.page import Page
+    from surgery_cli.engine.progress import Listener
 
 
 def print_document(document: Any, output: Output, render: Callable[[Any, Page], None]) -> None:
@@ -23,7 +22,7 @@ def print_document(document: Any, output: Output, render: Callable[[Any, Page], 
     if output.json:
         print_json(document)
         return
-    from surgery_cli.cli.rendering.page import page_on
+    from surgery_cli.console.page import page_on
 
     with _writing():
         render(document, page_on(sys.stdout))
@@ -35,17 +34,18 @@ def print_report(
     render: Callable[[Any, Page], None],
     *,
     consequences: Sequence[str],
-    assumptions: Sequence[Assumed] = (),
+    assumptions: Sequence[str] = (),
 ) -> None:
     """Print what a command has done; with ``--quiet`` only what nobody should miss, on standard error."""
     if output.json or not output.quiet:
         print_document(document, output, render)
         return
-    from surgery_cli.cli.rendering.page import page_on
-    from surgery_cli.cli.rendering.preview import render_notes
+    from surgery_cli.console.page import page_on
 
     with _complaining():
-        render_notes(assumptions, consequences, page_on(sys.stderr))
+        page = page_on(sys.stderr)
+        page.remarks("assumed", assumptions)
+        page.remarks("note", consequences)
 
 
 def print_json(document: Any) -> None:
@@ -90,7 +90,7 @@ def print_problems(problems: Sequence[Problem], *, is_json: bool) -> None:
     What one stream does not take is said on the other; what neither takes, the exit code alone tells.
     """
     if is_json:
-        from surgery_cli.reports import Failure
+        from surgery_cli.document import Failure
 
         try:
             print_json(Failure(problems=list(problems)))
@@ -98,8 +98,8 @@ def print_problems(problems: Sequence[Problem], *, is_json: bool) -> None:
             problems = [*problems, *error.problems]
         else:
             return
-    from surgery_cli.cli.rendering.page import page_on
-    from surgery_cli.cli.rendering.problems import render
+    from surgery_cli.console.page import page_on
+    from surgery_cli.console.problems import render
 
     with _complaining():
         render(problems, page_on(sys.stderr))
@@ -123,7 +123,7 @@ def progress(output: Output) -> Iterator[Listener | None]:
     if output.quiet:
         yield None
         return
-    from surgery_cli.cli.terminal.progress import ProgressLine
+    from surgery_cli.console.progress import ProgressLine
 
     with ProgressLine(sys.stderr) as line:
         yield line
@@ -131,7 +131,7 @@ def progress(output: Output) -> Iterator[Listener | None]:
 
 def saying(output: Output) -> Callable[[str], None]:
     """Takes lines for standard error, such as what user code is imported; with ``--quiet`` consequences only."""
-    from surgery_cli.cli.rendering.words import escaped
+    from surgery_cli.console.printable import escaped
     from surgery_cli.words.notes import Consequence
 
     def say(line: str) -> None:

@@ -33,7 +33,7 @@ def say_ended(how: str) -> None:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
-        from surgery_cli.cli.rendering.words import escaped
+        from surgery_cli.console.printable import escaped
         from surgery_cli.store.write.staging import aftermath
 
         sys.stderr.write(escaped(f"{how}; {aftermath()}") + "\n")

@@ -10,7 +10,7 @@ def text_of(document: Any) -> str:
     """One JSON document, in ASCII, so that no locale can break it."""
     import msgspec
 
-    from surgery_cli.reports import as_builtins
+    from surgery_cli.document import as_builtins
 
     value = as_builtins(document)
     text = json.dumps(value, ensure_ascii=True, allow_nan=False)

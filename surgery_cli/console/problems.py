@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from surgery_cli.cli.rendering.page import Cell, Page
+from surgery_cli.console.page import Cell, Page
 from surgery_cli.errors import Problem, grouped
 
 _MOST_SAID = 20

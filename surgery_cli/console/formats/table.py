@@ -27,5 +27,5 @@ def formats_of(command: str) -> dict[str, Format]:
 
 def text_of(name: str, document: Any) -> str:
     """A document as a format says it; the format is loaded when it is first used."""
-    text: str = import_module(f"surgery_cli.cli.formats.{name}").text_of(document)
+    text: str = import_module(f"surgery_cli.console.formats.{name}").text_of(document)
     return text

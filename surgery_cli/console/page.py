@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, TextIO
 
-from surgery_cli.cli.rendering.words import escaped
+from surgery_cli.console.printable import escaped
 
 Style = str
 """A word for what the text is: ``strong``, ``faint``, ``good``, ``bad``, ``doubtful``, or nothing."""
@@ -61,6 +61,11 @@ class Page:
         for name in names[:most]:
             self.line(name, indent=indent)
         self.rest(len(names) - len(names[:most]), indent=indent)
+
+    def remarks(self, label: str, texts: Iterable[str], *, indent: int = 0) -> None:
+        """A line for each text, behind what kind of remark it is: ``note``, ``assumed``."""
+        for text in texts:
+            self.line(Cell(f"{label}: ", "doubtful"), text, indent=indent)
 
     def rest(self, count: int, *, indent: int) -> None:
         """A line that says how many more there are, if there are."""

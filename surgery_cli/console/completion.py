@@ -1,10 +1,8 @@
-"""What the shell may complete: checkpoints on disk, and the paths inside one."""
+"""What the shell may complete of a checkpoint's address."""
 
 from __future__ import annotations
 
 import os
-
-import typer
 
 
 def complete_checkpoint(incomplete: str) -> list[str]:
@@ -22,14 +20,3 @@ def complete_checkpoint(incomplete: str) -> list[str]:
         for name, is_folder in sorted(found)
         if start.startswith(".") or not name.startswith(".")
     ]
-
-
-def complete_leaf(context: typer.Context, incomplete: str) -> list[str]:
-    """Paths inside the checkpoint that was named before; none if it cannot be opened."""
-    from surgery_cli import surgery
-
-    given = context.params
-    checkpoint = next((given[n] for n in ("source", "checkpoint", "a") if given.get(n)), None)
-    if not isinstance(checkpoint, str):
-        return []
-    return surgery.complete_path(checkpoint, incomplete)

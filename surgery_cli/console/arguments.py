@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from surgery_cli.cli.options.completion import complete_checkpoint, complete_leaf
+from surgery_cli.console.completion import complete_checkpoint
 from surgery_cli.inputs.addresses import (
     LocalAddress,
     checkpoint_address,
@@ -39,15 +39,6 @@ Destination = Annotated[
 Checkpoint = Annotated[
     LocalAddress,
     directory("CKPT", "The checkpoint; `ROOT@N` is step N of a root.", checkpoint_address),
-]
-Patterns = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[AT]...",
-        help="Patterns of leaves: `params/Dense_*`, `**/kernel`; all leaves if left out.",
-        autocompletion=complete_leaf,
-        show_default=False,
-    ),
 ]
 PlanFile = Annotated[
     LocalAddress,

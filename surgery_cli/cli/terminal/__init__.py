@@ -1,1 +1,0 @@
-"""Standard output and standard error: documents, problems, progress, signals."""

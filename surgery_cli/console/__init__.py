@@ -1,0 +1,1 @@
+"""What commands are typed and printed with: arguments, pages, formats, problems, progress."""
