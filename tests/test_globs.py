@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from surgery_cli.errors import PlanError
 from surgery_cli.plan.formats import parse
 from surgery_cli.tree import globs
+from surgery_cli.tree.glob_parts import regex
+from surgery_cli.tree.linear_matching import Linear
 from surgery_cli.tree.paths import LeafPath, PathPattern
 
 PIECES = ["**/", "*", "?", "[ab]", "[!a]", "{a,ab}", "{b,*a,**/x}", "a", "b", "/", "ab", "/**"]
@@ -22,9 +24,9 @@ PIECES = ["**/", "*", "?", "[ab]", "[!a]", "{a,ab}", "{b,*a,**/x}", "a", "b", "/
 )
 def test_both_ways_of_matching_find_the_same_groups(glob, text):
     parts = globs.read(glob)
-    expression = re.compile(globs._regex(parts), re.DOTALL)
+    expression = re.compile(regex(parts), re.DOTALL)
     expected = expression.fullmatch(text)
-    found = globs._Linear(parts, expression.groups).fullmatch(text)
+    found = Linear(parts, expression.groups).fullmatch(text)
     assert (found is None) == (expected is None)
     if found is not None and expected is not None:
         assert [group or "" for group in found.groups()] == [

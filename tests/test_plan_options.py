@@ -10,6 +10,8 @@ from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of, operation_from_options, schema
 from tests.plan_operations import KINDS, Convert, Move, Norm, Put, Scale
 
+NOT_A_COUNT = "`expect` must be a whole number, at least 0 or text like `12 nodes`"
+
 
 def built(name, **fields):
     return operation_from_options(name, fields, kinds=KINDS)
@@ -87,7 +89,7 @@ def test_options_that_were_not_given_are_left_out():
             {"at": "x", "axes": "0,x", "expect": "two"},
             [
                 ("axes", '`axes` must be a list of whole numbers, but item 2 is the text "x"'),
-                ("expect", '`expect` must be a whole number, at least 0, not the text "two"'),
+                ("expect", f'{NOT_A_COUNT}, not the text "two"'),
             ],
         ),
     ],

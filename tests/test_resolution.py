@@ -148,6 +148,41 @@ def test_expect_does_not_count_empty_leaves():
     assert printed(draft) == ["b"]
 
 
+LAYERS = {f"layers_{n}": {"w": W, "b": B} for n in range(12)}
+
+
+@pytest.mark.parametrize("expect", [24, "24 leaves", "12 nodes"])
+def test_expect_counts_leaves_or_what_the_patterns_match(expect):
+    edit = Halve(at="layers_{0..11}", expect=expect)
+    assert len(named(LAYERS, edit)) == 24
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (
+            Halve(at="layers_{0..11}", expect="11 nodes"),
+            "names 12 nodes, not 11\nit names 'layers_0', 'layers_1', 'layers_2'",
+        ),
+        (Halve(at="layers_{0..11}/w", expect="1 node"), "names 12 nodes, not 1"),
+        (Halve(at="layers_{0..11}", expect="12 leaves"), "names 24 leaves, not 12"),
+        (Halve(at="layers_[0-12]"), "write `layers_{0..12}`"),
+        (Halve(at="**", except_="layers_{0..11"), "without its `}`"),
+    ],
+)
+def test_what_is_not_there_as_often_as_expected_is_an_error(edit, said):
+    assert said in message(LAYERS, edit)
+
+
+def test_a_range_does_not_pass_over_numbers_with_zeros_in_front():
+    padded = {f"layers_{n:02d}": {"w": W} for n in range(12)}
+    assert len(named(padded, Halve(at="layers_{00..11}"))) == 12
+    for edit in (Halve(at="layers_{0..11}"), Halve(at="**", except_="layers_{0..11}")):
+        said = message(padded, edit)
+        assert "does not name 'layers_00/w'" in said
+        assert "write 'layers_{00..11}'" in said
+
+
 def test_edits_of_places_name_empty_leaves_too():
     assert "d" in printed(resolved({"a": None, "b": W}, Rename(at="a", to="d")))
 

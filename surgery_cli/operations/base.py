@@ -64,8 +64,12 @@ class Operation(
         Annotated[int, Meta(ge=0)] | None, Meta(description="Only leaves with this number of axes.")
     ] = None
     expect: Annotated[
-        Annotated[int, Meta(ge=0)] | None,
-        Meta(description="Exact count of leaves that the edit must name."),
+        Annotated[int, Meta(ge=0)]
+        | Annotated[str, Meta(pattern="^[0-9]{1,18} (leaf|leaves|nodes?)$", examples=["12 nodes"])]
+        | None,
+        Meta(
+            description="Exact count of leaves that the edit must name; `12 nodes` counts what its patterns match."
+        ),
     ] = None
     optional: Annotated[bool, Meta(description="May match nothing.")] = False
     optimizer: OptimizerPolicy | None = None

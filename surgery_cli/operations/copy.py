@@ -20,7 +20,7 @@ class Copy(PlaceOperation, tag="copy"):
         str,
         Meta(
             description=r"The path of the copy; `\1`, `\2` stand for the wildcards of `at` in order, "
-            "or for the groups of a regular expression."
+            "or for the groups of a regular expression; `{1..12}` takes the numbers of the range of `at` one by one."
         ),
     ]
 

@@ -28,7 +28,7 @@ class Rename(PlaceOperation, tag="rename"):
         str,
         Meta(
             description=r"The new path; `\1`, `\2` stand for the wildcards of `at` in order, "
-            "or for the groups of a regular expression."
+            "or for the groups of a regular expression; `{1..12}` takes the numbers of the range of `at` one by one."
         ),
     ] = ""
     moves: Annotated[

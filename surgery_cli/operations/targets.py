@@ -7,12 +7,15 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from surgery_cli.errors import PlanError
+from surgery_cli.tree.number_ranges import read_range
 from surgery_cli.tree.paths import Key, LeafPath, Match, PathPattern, decode
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import counted
 
+_RANGE = re.compile(r"\{([0-9]+\.\.[0-9]+(?:\.\.[0-9]+)?)\}")
 _REFERENCE = re.compile(r"\\(?:(\d{1,2})|g<(\d{1,2})>)")
+_FILLED = re.compile(f"{_REFERENCE.pattern}|{_RANGE.pattern}")
 
 
 class Part(NamedTuple):
@@ -52,12 +55,15 @@ class Places:
 class Target:
     r"""The text of `to`: ``\1``, ``\2`` (or ``\g<1>``) stand for what the pattern captured, in order.
 
+    The numbers of a range ``{1..12}`` take the places of those of the pattern's range, one after the other.
+
     A segment that is nothing but ``\1`` takes the captured keys as they are: an index stays an index, a key with a
     slash stays one key, and ``**`` that stood for no key adds none.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text.replace("[*]", "*")
+        self._ranges = [found for part in _RANGE.findall(self.text) if (found := read_range(part))]
         self.is_spelled = re.search("%2[Ff]|%25", text) is not None
         if not text or "" in text.split("/"):
             raise PlanError(
@@ -84,17 +90,53 @@ class Target:
 
     def _parts(self, match: Match, pattern: PathPattern) -> list[Part]:
         parts: list[Part] = []
+        numbers = iter(self._numbers(match, pattern))
         for segment in self.text.split("/"):
             reference = _REFERENCE.fullmatch(segment)
             keys = match.keys(self._group(reference, match, pattern)) if reference else None
             if keys is not None:
                 parts += [Part(self._shown(str(key)), key) for key in keys]
                 continue
-            filled = _REFERENCE.sub(
-                lambda found: self._captured(match, self._group(found, match, pattern)), segment
+            if _RANGE.fullmatch(segment):
+                number, keys = next(numbers)
+                is_index = keys is not None and len(keys) == 1 and isinstance(keys[0], int)
+                parts.append(Part(number, int(number) if is_index else None))
+                continue
+            filled = _FILLED.sub(
+                lambda found: (
+                    self._captured(match, self._group(found, match, pattern))
+                    if found[3] is None
+                    else next(numbers)[0]
+                ),
+                segment,
             )
-            parts += [Part(text) for text in filled.split("/")]
+            parts += [Part(text) for text in filled.replace("[{]", "{").split("/")]
         return parts
+
+    def _numbers(self, match: Match, pattern: PathPattern) -> list[tuple[str, LeafPath | None]]:
+        """The number of each range, in the place of the pattern's, and the keys that this one covers.
+
+        Raises:
+            PlanError: the pattern has other ranges.
+        """
+        if not self._ranges:
+            return []
+        there = list(pattern.ranges.items())
+        counts = [len(numbers.numbers) for numbers in self._ranges]
+        if counts != [len(numbers.numbers) for _, numbers in there]:
+            sizes = ", ".join(f"{len(numbers.numbers):,}" for _, numbers in there)
+            raise PlanError(
+                f"the ranges of '{self.text}' are not those of '{pattern.text}'",
+                why=f"there stand {sizes} numbers, here {', '.join(f'{n:,}' for n in counts)}"
+                if there
+                else "it has no range of numbers of its own",
+                fix=r"write as many numbers on both sides, or `\1` for the number as it is; `[{]` is a brace in a name",
+                field="to",
+            )
+        return [
+            (new.text(new.numbers[old.numbers.index(int(match.groups[group]))]), match.keys(group))
+            for new, (group, old) in zip(self._ranges, there, strict=True)
+        ]
 
     def _group(self, reference: re.Match[str], match: Match, pattern: PathPattern) -> int:
         """Which group, from 0, the reference means."""

@@ -180,13 +180,23 @@ def _choices(part: types.Type) -> tuple[str, ...]:
 
 
 def _words(described: types.Type) -> str:
-    example = _example(described)
-    if example:  # says more than the regular expression that the text must match
-        return f"text like `{example}`"
-    words = dict.fromkeys(_word(part) for part in _alternatives(described))
+    words = dict.fromkeys(_spelled(described))
     if "number" in words:
         words.pop("whole number", None)
     return listed(words, word="or")
+
+
+def _spelled(described: types.Type) -> list[str]:
+    """The words for everything that a field may be, apart from left out."""
+    example = _example(described)
+    if example:  # says more than the regular expression that the text must match
+        return [f"text like `{example}`"]
+    while isinstance(described, types.Metadata):
+        described = described.type
+    if isinstance(described, types.UnionType):
+        inner = (one for one in described.types if not isinstance(one, types.NoneType))
+        return [word for one in inner for word in _spelled(one)]
+    return [_word(described)]
 
 
 def _word(part: types.Type) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from surgery_cli.errors import Problem
 from surgery_cli.tree.nearness import nearest
@@ -67,6 +67,39 @@ def no_match(
         fix=f"the nearest paths are {quoted((texts[text].pattern for text in close), _SHOWN_PATHS)}"
         if close
         else worded("`surgery inspect` lists the paths{}", more),
+        field=field,
+    )
+
+
+def zeros_missed(
+    pattern: PathPattern,
+    named: Collection[LeafPath],
+    printed: Mapping[LeafPath, str],
+    field: str | None = None,
+) -> Problem | None:
+    """What to say where a range passes over numbers that have zeros in front: `{0..11}` of `layers_00`.
+
+    ``named`` are the leaves in ``printed`` that the pattern names.
+    """
+    if all(numbers.width for numbers in pattern.ranges.values()):
+        return None
+    meant = PathPattern(pattern.text, takes_zeros=True).named(printed)
+    missed = next((path for path in meant if path not in named), None)
+    if missed is None:
+        return None
+    better = pattern.text
+    for group, numbers in pattern.ranges.items():
+        found = meant[missed].groups[group]
+        if not numbers.width and found.startswith("0") and len(found) > 1:
+            old = next(
+                iter(re.findall(rf"{{0*{numbers.first}\.\.0*{numbers.last}(?:\.\.\d+)?}}", better))
+            )
+            better = better.replace(old, numbers.padded(len(found)), 1)
+    return Problem(
+        f"'{pattern.text}' does not name '{printed[missed]}'",
+        why="its number has zeros in front, and the range's have none",
+        fix=f"write '{better}'",
+        path=printed[missed],
         field=field,
     )
 

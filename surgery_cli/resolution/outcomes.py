@@ -25,7 +25,7 @@ def with_outcome(
     twins: Counter[str] = Counter()
     staying = set()
     if not changed.keys() <= before.leaves.keys():
-        staying = {id(recipe) for path, recipe in before.leaves.items() if path in after.leaves}
+        staying = {id(out) for path, out in before.leaves.items() if after.leaves.get(path) is out}
     changed_bytes = 0
     assumed: dict[tuple[LeafPath, Assumption], None] = {}
     for path, recipe in changed.items():

@@ -9,13 +9,14 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.operations.base import Operation
 from surgery_cli.optimizer.follow.mirroring import double_named
-from surgery_cli.resolution.no_match import no_match
+from surgery_cli.resolution.no_match import no_match, zeros_missed
 from surgery_cli.tree.dtypes import is_floating, is_integer
+from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import joined, worded
 from surgery_cli.words.lists import listed, quoted
-from surgery_cli.words.quantities import leaves_text
+from surgery_cli.words.quantities import leaves_text, nodes_text
 
 _SHOWN_PATHS = 4
 _OPTIONAL = worded("; {optional: true} lets an edit match nothing")
@@ -66,7 +67,9 @@ def _named(edit: Operation, draft: Draft) -> dict[PathPattern, dict[LeafPath, Ma
     problems: list[Problem] = []
     for pattern, found in named.items() if not edit.optional else ():
         specs = [draft.leaves[path].spec for path in found]
-        if not found:
+        if missed := zeros_missed(pattern, found, draft.texts, field):
+            problems.append(missed)
+        elif not found:
             problems.append(no_match(pattern, draft.texts, draft.tree.nodes, field, _OPTIONAL))
         elif not any(map(edit.selectable, specs)):
             kinds = ", ".join(sorted({spec.type_text for spec in specs}))
@@ -121,7 +124,9 @@ def _excluded(
     for pattern in _compiled(edit.exceptions, "except"):
         found = pattern.named(texts)
         excluded.update(found)
-        if found or (edit.optional and not texts):
+        if missed := zeros_missed(pattern, found, texts, "except"):
+            problems.append(missed)
+        if missed or found or (edit.optional and not texts):
             continue
         problem = no_match(pattern, draft.texts, draft.tree.nodes, "except", _OPTIONAL)
         if pattern.named(draft.texts):
@@ -219,12 +224,16 @@ def has_dtype(spec: LeafSpec, wanted: str) -> bool:
 def _check_count(edit: Operation, selected: Selection, draft: Draft) -> None:
     if edit.expect is None or (edit.optional and not selected):
         return
-    counted = [path for path in selected if draft.leaves[path].spec.kind is not LeafKind.EMPTY]
-    if len(counted) == edit.expect:
+    leaves = [path for path in selected if draft.leaves[path].spec.kind is not LeafKind.EMPTY]
+    count, _, unit = str(edit.expect).partition(" ")
+    is_nodes = unit.startswith("node")
+    counted = selected.nodes() if is_nodes else leaves
+    if len(counted) == int(count):
         return
+    there = nodes_text(len(counted)) if is_nodes else leaves_text(len(counted))
     raise NothingNamed(
-        f"the edit names {leaves_text(len(counted))}, not {edit.expect}",
-        why=f"it names {quoted([draft.texts[path] for path in counted], _SHOWN_PATHS)}"
+        f"the edit names {there}, not {count}",
+        why=f"it names {quoted(map(str, in_listed_order(counted)), _SHOWN_PATHS)}"
         if counted
         else "",
         fix=worded("correct {expect}, or the pattern"),

@@ -15,6 +15,7 @@ from surgery_cli.proof.structure import compare
 from surgery_cli.proof.values import value_difference
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.leaf_names import document_names, named_leaves
+from surgery_cli.tree.listing import in_listed_order
 
 
 def diff(
@@ -78,7 +79,7 @@ def diff(
                 reports.Change(path=names[path], what="values", size=spec.size, **fields)
             )
         meter.advance(spec.bytes, names[path])
-    order = {names[path]: number for number, path in enumerate(left.tree)}
+    order = {names[path]: n for n, path in enumerate(in_listed_order(left.tree))}
     changed.sort(key=lambda change: order[change.path])
     return reports.Difference(
         a=str(left.location.root),
@@ -87,8 +88,8 @@ def diff(
         chosen_b=right.location.chosen,
         step_a=left.location.step,
         step_b=right.location.step,
-        only_in_a=[names[path] for path in comparison.only_in_a if path in wanted],
-        only_in_b=[names[path] for path in comparison.only_in_b if path in wanted],
+        only_in_a=[names[p] for p in in_listed_order(comparison.only_in_a) if p in wanted],
+        only_in_b=[names[p] for p in in_listed_order(comparison.only_in_b) if p in wanted],
         changed=changed,
         equal=len(both) - sum(change.what == "values" for change in changed),
         equal_by_reference=shared,

@@ -20,6 +20,7 @@ from surgery_cli.store.write.item import foreign_folders
 from surgery_cli.surgery.leaf_names import Names, containers_of, document_names, named_leaves
 from surgery_cli.surgery.notes import damage_notes, inference_notes, link_notes
 from surgery_cli.tree.dtypes import is_complex, is_floating
+from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
@@ -48,7 +49,7 @@ def inspect(
     location = checkpoint.location
     tree = checkpoint.tree
     named = named_leaves(patterns, tree)
-    chosen = [path for path in tree if path in named]
+    chosen = in_listed_order(path for path in tree if path in named)
     surveyed = survey(checkpoint.tree, params=params)
     meter = Meter(listener, "reading", sum(checkpoint.tree[path].bytes for path in chosen))
     names = document_names(tree.texts)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from surgery_cli.errors import PlanError, Problem
-from surgery_cli.resolution.no_match import no_match
+from surgery_cli.resolution.no_match import no_match, zeros_missed
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.tree.paths import LeafPath, PathPattern
@@ -55,7 +55,9 @@ def named_leaves(patterns: Sequence[str], *trees: TreeSpec) -> set[LeafPath]:
             continue
         named = pattern.named(texts)
         found.update(named)
-        if not named:
+        if missed := zeros_missed(pattern, named, texts):
+            problems.append(missed)
+        elif not named:
             nodes = [node for tree in trees for node in tree.nodes]
             problems.append(no_match(pattern, texts, nodes))
     if problems:

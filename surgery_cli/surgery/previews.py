@@ -36,6 +36,7 @@ from surgery_cli.surgery.notes import (
 )
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.space import standing_parent
+from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note
 
@@ -98,8 +99,10 @@ def previewed(
         strategy="compact" if any(prepared.compact.values()) else "copy-on-write",
         strategy_reason=prepared.reason,
         edits=edit_lines(draft, plan),
-        leaves=[changed_leaf(draft, path, names, sources) for path in draft.changed],
-        removed=[sources[path] for path in draft.removed],
+        leaves=[
+            changed_leaf(draft, path, names, sources) for path in in_listed_order(draft.changed)
+        ],
+        removed=[sources[path] for path in in_listed_order(draft.removed)],
         by_reference=sum(
             leaf.way in (Way.KEEP, Way.MOVE, Way.GRAFT)
             for item in prepared.plans.values()

@@ -2,85 +2,70 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final
+
+from surgery_cli.errors import PlanError
+from surgery_cli.tree.glob_parts import (
+    Choice,
+    Group,
+    Look,
+    Many,
+    One,
+    Optional,
+    Part,
+    Text,
+    every,
+    regex,
+)
+from surgery_cli.tree.linear_matching import Expression, Linear
+from surgery_cli.tree.number_ranges import NumberRange, numbers_part, read_range
 
 _MOST_REPEATS: Final = 3
 """With more wildcards than this, a regular expression may try too many ways to share a text among them."""
-
-
-class Text(NamedTuple):
-    """These very characters."""
-
-    text: str
-
-
-class One(NamedTuple):
-    """One character that the regular expression ``test`` matches."""
-
-    test: str
-
-
-class Many(NamedTuple):
-    """As many characters as possible; none of them a slash, unless ``over_slashes``."""
-
-    over_slashes: bool
-
-
-class Group(NamedTuple):
-    """What is captured."""
-
-    parts: Sequence[Part]
-
-
-class Optional(NamedTuple):
-    """What is there if it can be."""
-
-    parts: Sequence[Part]
-
-
-class Choice(NamedTuple):
-    """The first of the alternatives that fits."""
-
-    alternatives: Sequence[Sequence[Part]]
-
-
-Part: TypeAlias = Text | One | Many | Group | Optional | Choice
-
-
-class Found(Protocol):
-    """How a text was matched; groups count from 1, as in `re`."""
-
-    def groups(self) -> tuple[str | None, ...]: ...
-    def span(self, group: int, /) -> tuple[int, int]: ...
-
-
-class Expression(Protocol):
-    """What matches whole texts: a compiled regular expression, or what stands in for one."""
-
-    @property
-    def groups(self) -> int: ...
-    def fullmatch(self, text: str, /) -> Found | None: ...
+_MOST_CHOICES: Final = 10_000
+"""Likewise with more ways than this to choose from braces."""
+SPECIAL: Final = "*?[{}"
+"""Characters that stand for themselves only in brackets."""
 
 
 @cache
-def compiled(glob: str) -> Expression:
+def compiled(glob: str, *, takes_zeros: bool = False) -> Expression:
     """What matches the texts that the glob names; every wildcard is a group, in order.
 
+    ``takes_zeros``: numbers of a range may have zeros in front that it does not say.
+
     Raises:
+        PlanError: braces or brackets are wrong.
         re.error: a range of characters is none.
         RecursionError: braces are nested too deeply.
     """
-    parts = read(glob)
-    expression = re.compile(_regex(parts), re.DOTALL)
-    repeats = sum(isinstance(part, Many) for part in _every(parts))
-    return expression if repeats <= _MOST_REPEATS else _Linear(parts, expression.groups)
+    parts = read(glob, takes_zeros=takes_zeros)
+    expression = re.compile(regex(parts), re.DOTALL)
+    inner = list(every(parts))
+    repeats = sum(isinstance(part, Many) for part in inner)
+    choices = math.prod(
+        part.ways or len(part.alternatives) for part in inner if isinstance(part, Choice)
+    )
+    if repeats <= _MOST_REPEATS and choices <= _MOST_CHOICES:
+        return expression
+    return Linear(parts, expression.groups)
 
 
-def read(glob: str, *, is_capturing: bool = True) -> list[Part]:
-    """The parts of a glob; every wildcard is a group, in order."""
+def read(
+    glob: str,
+    *,
+    is_capturing: bool = True,
+    takes_zeros: bool = False,
+    beside: tuple[str, str] = ("", ""),
+) -> list[Part]:
+    """The parts of a glob; every wildcard is a group, in order.
+
+    ``beside``: the characters before and after it, where it stands between braces.
+    """
 
     def wildcard(*parts: Part) -> list[Part]:
         return [Group(parts)] if is_capturing else list(parts)
@@ -93,33 +78,83 @@ def read(glob: str, *, is_capturing: bool = True) -> list[Part]:
         was_after_keys, after_keys = after_keys, False
         size = 1
         if rest == "**" and starts_key:
-            found += wildcard(Many(True))
+            found += wildcard(Many("."))
             size = 2
         elif rest.startswith("**/") and starts_key:
             # of several one after the other the first takes all that there is
-            keys = [*wildcard(Many(True)), Text("/")]
+            keys = [*wildcard(Many(".")), Text("/")]
             found += wildcard() if was_after_keys else [Optional(keys)]
             size, after_keys = 3, True
         elif rest == "/**":
-            found.append(Optional([Text("/"), *wildcard(Many(True))]))
+            found.append(Optional([Text("/"), *wildcard(Many("."))]))
             size = 3
         elif rest.startswith("*"):
-            found += wildcard(Many(False))
+            found += wildcard(Many("[^/]"))
             size = len(rest) - len(rest.lstrip("*"))
         elif rest.startswith("?"):
             found += wildcard(One("[^/]"))
         elif (inner := _bracketed(rest)) is not None:
             # `[*]` is how a star that is part of a name is written: a literal, not a wildcard
-            is_escape = len(inner) == 1 and inner in "*?[{"
-            found += [Text(inner)] if is_escape else wildcard(One(_character_class(inner)))
+            is_escape = len(inner) == 1 and inner in SPECIAL
+            found += [Text(inner)] if is_escape else wildcard(One(_character_class(inner, glob)))
             size = len(inner) + 2
-        elif (choices := _choices(rest)) is not None:
-            found += wildcard(Choice([read(choice, is_capturing=False) for choice in choices]))
+        elif rest[0] in "{}":
+            choices = _choices(rest)
+            if choices is None:
+                raise _unbalanced(rest[0], glob)
             size = len(",".join(choices)) + 2
+            around = (glob[at - 1] if at else beside[0], (glob + beside[1])[at + size :][:1])
+            found += _braces(
+                [_alternative(choice, around, takes_zeros) for choice in choices], wildcard
+            )
         else:
             found.append(Text(rest[0]))
         at += size
     return found
+
+
+def _braces(
+    alternatives: Sequence[Sequence[Part]], wildcard: Callable[..., list[Part]]
+) -> list[Part]:
+    """A choice of alternatives; of a range of numbers, what only looks at its neighbours stays outside of the group."""
+    only = alternatives[0]
+    if len(alternatives) == 1 and only and isinstance(only[0], Look):
+        return [only[0], *wildcard(*only[1:-1]), only[-1]]
+    return wildcard(Choice(alternatives))
+
+
+def ranges(glob: str) -> dict[int, NumberRange]:
+    """The ranges of numbers in a glob that are a wildcard of their own, by the number of its group, from 0."""
+    found: dict[int, NumberRange] = {}
+    group = at = 0
+    while at < len(glob):
+        choices = _choices(glob[at:])
+        inner = _bracketed(glob[at:])
+        size = len(",".join(choices)) + 2 if choices else len(inner) + 2 if inner is not None else 0
+        if choices and len(choices) == 1 and (numbers := read_range(choices[0])):
+            group = sum(isinstance(part, Group) for part in every(read(glob[:at])))
+            found[group] = numbers
+        at += size or 1
+    return found
+
+
+def _alternative(text: str, around: tuple[str, str], takes_zeros: bool) -> list[Part]:
+    """One of the texts between braces: a range of numbers, or a glob.
+
+    A range stands for whole numbers: `{0..3}*` does not take the 1 of `12`. Digits, classes and braces right beside
+    it are a part of what is asked for: `1{0..3}`.
+    """
+    numbers = read_range(text)
+    if numbers is None:
+        return read(text, is_capturing=False, takes_zeros=takes_zeros, beside=around)
+    before, after = around
+    zeros = [Many("0")] if takes_zeros and not numbers.width else []
+    return [
+        Look("" if before and before in "0123456789}]" else "(?<![0-9])"),
+        *zeros,
+        numbers_part(numbers),
+        Look("" if after and after in "0123456789{[" else "(?![0-9])"),
+    ]
 
 
 def _bracketed(rest: str) -> str | None:
@@ -132,19 +167,49 @@ def _bracketed(rest: str) -> str | None:
     return rest[1:end] if end > 0 else None
 
 
-def _character_class(inner: str) -> str:
-    """The regular expression of ``[inner]``; never matches a slash."""
+_LIKE_NUMBERS: Final = re.compile(r"([!^]?)([0-9]+-[0-9]+(?:,[0-9]+(?:-[0-9]+)?)*)")
+
+
+def _character_class(inner: str, glob: str) -> str:
+    """The regular expression of ``[inner]``; never matches a slash.
+
+    Raises:
+        PlanError: it looks like a range of numbers.
+    """
+    meant = _LIKE_NUMBERS.fullmatch(inner)
+    if meant and re.search("[0-9]{2}", inner):
+        braces = "{" + meant[2].replace("-", "..") + "}"
+        raise PlanError(
+            f"`[{inner}]` in '{glob}' looks like a range of numbers",
+            why=f"brackets stand for one character{_characters(meant[2])}",
+            fix=f"name everything, and leave out `{braces}` as an exception"
+            if meant[1]
+            else f"write `{glob.replace(f'[{inner}]', braces)}`",
+        )
     is_negated = len(inner) > 1 and inner[0] in "!^"
     body = re.sub(r"([\\\[\]^&~|])", r"\\\1", inner[is_negated:]).replace("--", r"-\-")
     return f"(?!/)[{'^' if is_negated else ''}{body}]"
+
+
+def _characters(inner: str) -> str:
+    """The digits of a class, for people: `: 0, 1 or 2`."""
+    try:
+        digits = re.findall(f"[{inner}]", "0123456789")
+    except re.error:
+        return ""
+    return f": {', '.join(digits[:-1])} or {digits[-1]}" if digits[1:] else ""
 
 
 def _choices(rest: str) -> list[str] | None:
     """The alternatives of ``{a,b}`` at the start of ``rest``, which may nest."""
     if not rest.startswith("{"):
         return None
-    choices, depth = [""], 0
-    for character in rest[1:]:
+    choices, depth, at = [""], 0, 1
+    while at < len(rest):
+        character = rest[at]
+        inner = _bracketed(rest[at:]) if character == "[" else None
+        if inner is not None:
+            character = f"[{inner}]"
         if character == "}" and depth == 0:
             return choices
         depth += {"{": 1, "}": -1}.get(character, 0)
@@ -152,134 +217,14 @@ def _choices(rest: str) -> list[str] | None:
             choices.append("")
         else:
             choices[-1] += character
+        at += len(character)
     return None
 
 
-def _every(parts: Sequence[Part]) -> Iterator[Part]:
-    for part in parts:
-        yield part
-        if isinstance(part, Group | Optional):
-            yield from _every(part.parts)
-        elif isinstance(part, Choice):
-            for alternative in part.alternatives:
-                yield from _every(alternative)
-
-
-def _regex(parts: Sequence[Part]) -> str:
-    """The regular expression of the parts."""
-    found = []
-    for part in parts:
-        match part:
-            case Text(text):
-                found.append(re.escape(text))
-            case One(test):
-                found.append(test)
-            case Many(over_slashes):
-                found.append(".*" if over_slashes else "[^/]*")
-            case Group(inner):
-                found.append(f"({_regex(inner)})")
-            case Optional(inner):
-                found.append(f"(?:{_regex(inner)})?")
-            case Choice(alternatives):
-                found.append(f"(?:{'|'.join(map(_regex, alternatives))})")
-    return "".join(found)
-
-
-class _Linear:
-    """Matches as the regular expression of the same parts would, and comes to no state twice.
-
-    Source: Russ Cox, "Regular Expression Matching: the Virtual Machine Approach": backtracking with a memory.
-    """
-
-    def __init__(self, parts: Sequence[Part], groups: int) -> None:
-        self.groups = groups
-        self._steps: list[tuple[str, object, int]] = []
-        """What to do, with what, and where else to go on: `one` test, `either` next or there, `go`, `mark` a place."""
-        self._marks = 0
-        self._add(parts)
-
-    def _add(self, parts: Sequence[Part]) -> None:
-        steps = self._steps
-        for part in parts:
-            match part:
-                case Text(text):
-                    steps += [("one", re.compile(re.escape(c), re.DOTALL), 0) for c in text]
-                case One(test):
-                    steps.append(("one", re.compile(test, re.DOTALL), 0))
-                case Many(over_slashes):
-                    each = re.compile("." if over_slashes else "[^/]", re.DOTALL)
-                    at = len(steps)
-                    steps += [("either", None, at + 3), ("one", each, 0), ("go", None, at)]
-                case Group(inner):
-                    mark = self._marks
-                    self._marks += 2
-                    steps.append(("mark", mark, 0))
-                    self._add(inner)
-                    steps.append(("mark", mark + 1, 0))
-                case Optional(inner):
-                    at = len(steps)
-                    steps.append(("either", None, 0))
-                    self._add(inner)
-                    steps[at] = ("either", None, len(steps))
-                case Choice(alternatives):
-                    self._add_choice(alternatives)
-
-    def _add_choice(self, alternatives: Sequence[Sequence[Part]]) -> None:
-        steps, ends = self._steps, []
-        for alternative in alternatives[:-1]:
-            at = len(steps)
-            steps.append(("either", None, 0))
-            self._add(alternative)
-            ends.append(len(steps))
-            steps.append(("go", None, 0))
-            steps[at] = ("either", None, len(steps))
-        self._add(alternatives[-1])
-        for end in ends:
-            steps[end] = ("go", None, len(steps))
-
-    def fullmatch(self, text: str, /) -> Found | None:
-        steps, done = self._steps, len(self._steps)
-        seen: set[tuple[int, int]] = set()
-        # where to go on: the step, the place in the text, and the marks so far, newest first
-        waiting: list[tuple[int, int, object]] = [(0, 0, None)]
-        while waiting:
-            at, place, marks = waiting.pop()
-            while (at, place) not in seen:
-                seen.add((at, place))
-                if at == done:
-                    if place == len(text):
-                        return _Spans(text, marks, self.groups)
-                    break
-                kind, what, other = steps[at]
-                at += 1
-                if kind == "one":
-                    if not (isinstance(what, re.Pattern) and what.match(text, place)):
-                        break
-                    place += 1
-                elif kind == "either":
-                    waiting.append((other, place, marks))
-                elif kind == "go":
-                    at = other
-                else:
-                    marks = (what, place, marks)
-        return None
-
-
-class _Spans:
-    """The places of groups in a text, from the marks that were set on the way to its end."""
-
-    def __init__(self, text: str, marks: object, groups: int) -> None:
-        self._text = text
-        self._places = [-1] * (2 * groups)
-        while isinstance(marks, tuple):
-            mark, place, marks = marks
-            if self._places[mark] < 0:
-                self._places[mark] = place
-
-    def span(self, group: int, /) -> tuple[int, int]:
-        begin, end = self._places[2 * group - 2 : 2 * group]
-        return begin, end
-
-    def groups(self) -> tuple[str | None, ...]:
-        spans = map(self.span, range(1, len(self._places) // 2 + 1))
-        return tuple(None if begin < 0 else self._text[begin:end] for begin, end in spans)
+def _unbalanced(brace: str, glob: str) -> PlanError:
+    other = "}" if brace == "{" else "{"
+    return PlanError(
+        f"'{glob}' has a `{brace}` without its `{other}`",
+        why="braces hold alternatives, `{a,b}`, or a range of numbers, `{0..11}`",
+        fix=f"add the `{other}`, or write `[{brace}]` for a brace that is part of a name",
+    )

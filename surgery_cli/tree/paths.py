@@ -12,7 +12,8 @@ import msgspec
 from surgery_cli.errors import PlanError
 
 if TYPE_CHECKING:
-    from surgery_cli.tree.globs import Expression
+    from surgery_cli.tree.linear_matching import Expression
+    from surgery_cli.tree.number_ranges import NumberRange
 
 Key: TypeAlias = str | int
 """A dict key (``str``, also for attributes and NamedTuple fields) or a sequence index (``int``)."""
@@ -50,7 +51,7 @@ class LeafPath(tuple[Key, ...]):
         text = str(self)
         if _SPELLED.search(text):
             text = self.spelling
-        return "".join(f"[{c}]" if c in "*?[{" else c for c in text)
+        return "".join(f"[{c}]" if c in "*?[{}" else c for c in text)
 
     @property
     def parent(self) -> LeafPath:
@@ -118,9 +119,9 @@ class Match(msgspec.Struct, frozen=True):
 class PathPattern:
     """A glob (or ``re:`` regular expression) over printed paths.
 
-    ``*`` is anything within one printed key, ``**`` zero or more keys; ``?``, ``[0-9]``, ``{a,b}``; a special
-    character in brackets (``[*]``) stands for itself. A leaf is named if it, or a node above it, matches; a regular
-    expression must match the leaf. Of several nodes that match, the deepest counts.
+    ``*`` is anything within one printed key, ``**`` zero or more keys; ``?``, ``[0-9]``, ``{a,b}``, ``{0..11}``; a
+    special character in brackets (``[*]``) stands for itself. A leaf is named if it, or a node above it, matches; a
+    regular expression must match the leaf. Of several nodes that match, the deepest counts.
 
     >>> path = LeafPath(("params", "Dense_1", "kernel"))
     >>> PathPattern("params/Dense_?").match(path).groups
@@ -129,7 +130,8 @@ class PathPattern:
     True
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, takes_zeros: bool = False) -> None:
+        """``takes_zeros``: numbers of a range may have zeros in front that it does not say."""
         from surgery_cli.tree import globs
 
         self.text = text
@@ -141,7 +143,9 @@ class PathPattern:
             )
         try:
             self._expression: Expression = (
-                re.compile(text[3:], re.DOTALL) if self.is_regex else globs.compiled(glob)
+                re.compile(text[3:], re.DOTALL)
+                if self.is_regex
+                else globs.compiled(glob, takes_zeros=takes_zeros)
             )
         except RecursionError:
             raise PlanError("the pattern is nested too deeply", fix="use fewer braces") from None
@@ -153,6 +157,10 @@ class PathPattern:
             ) from None
         self.is_spelled = not self.is_regex and _SPELLED.search(text) is not None
         self.is_literal = not self.is_regex and self._expression.groups == 0
+        self.ranges: Mapping[int, NumberRange] = (
+            {} if self.is_regex or ".." not in glob else globs.ranges(glob)
+        )
+        """The ranges of numbers that are a group of their own, by the number of the group, from 0."""
         self._head = "" if self.is_regex else _literal_head(glob)
 
     def __repr__(self) -> str:

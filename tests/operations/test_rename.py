@@ -5,6 +5,7 @@ import pytest
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.rename import Rename
+from surgery_cli.tree.paths import LeafPath
 from tests.hand_built_trees import COUNT, B, HandBuilt, W, adam, moved, origins, printed, resolved
 
 DENSE = {"Dense_0": {"kernel": W, "bias": B}, "Dense_1": {"kernel": W, "bias": B}}
@@ -57,6 +58,48 @@ def test_the_slots_of_the_draft_stand_at_the_new_paths():
     slots = {str(path): str(slot.param) for path, slot in draft.slots.items()}
     assert slots["opt_state/0/mu/Dense_1/b"] == "params/Dense_1/b"
     assert "opt_state/0/mu/Dense_1/bias" not in slots
+
+
+@pytest.mark.parametrize(
+    ("at", "to", "new"),
+    [
+        ("params/l_{0..11}", "params/l_{1..12}", lambda n: f"l_{n + 1}"),
+        ("params/l_{0..11}", "params/l_{11..0}", lambda n: f"l_{11 - n}"),
+        ("params/l_{0..11}", "params/block/{00..22..2}_x", lambda n: f"block/{2 * n:02d}_x"),
+        ("params/{l_,k}{0..11}", r"params/\1{100..111}", lambda n: f"l_{n + 100}"),
+        ("params/l_{0..11}", r"params/\1[{]0..11}", lambda n: f"{n}{{0..11}}"),
+    ],
+)
+def test_the_numbers_of_a_range_take_the_places_of_others(at, to, new):
+    tree = adam({f"l_{n}": {"w": W} for n in range(12)})
+    draft = resolved(tree, Rename(at=at, to=to))
+    for root in ("params", "opt_state/0/mu", "opt_state/0/nu"):
+        for n in range(12):
+            stands = LeafPath((*root.split("/"), *new(n).split("/"), "w"))
+            stands = next(path for path in draft.leaves if str(path) == str(stands))
+            assert str(draft.leaves[stands].home.path) == f"{root}/l_{n}/w"
+    assert draft.outcomes[0].twins == {"moved": 24}
+
+
+def test_a_range_in_a_list_gives_indices():
+    draft = resolved({"l": [{"w": W}] * 3}, Rename(at="l/{0..2}", to="l/{2..0}"))
+    assert origins(draft) == {("l", n, "w"): f"l/{2 - n}/w" for n in range(3)}
+    draft = resolved({"l": [{"w": W}] * 3}, Rename(at="l/{0..2}", to="new/{0..2}"))
+    assert origins(draft) == {("new", n, "w"): f"l/{n}/w" for n in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("at", "to", "why"),
+    [
+        ("params/l_{0..11}", "params/l_{1..11}", "there stand 12 numbers, here 11"),
+        ("params/l_*", "params/m_{1..12}", "it has no range of numbers of its own"),
+        ("params/l_{0..11}", "params/{0..1}/{0..11}", "there stand 12 numbers, here 2, 12"),
+    ],
+)
+def test_ranges_of_other_sizes_are_refused(at, to, why):
+    said = failure(adam({f"l_{n}": {"w": W} for n in range(12)}), Rename(at=at, to=to))
+    assert why in said
+    assert r"`\1`" in said
 
 
 def test_two_renames_in_a_row_carry_twins_both_times():

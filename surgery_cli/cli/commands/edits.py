@@ -105,7 +105,7 @@ def _metavar(field: Field) -> str:
     text = field.type_text
     if field.is_list and "number" in text:
         return "N,..."
-    if "number" in text and "text" in text:
+    if "number" in text and "text" in text and "text like" not in text:
         return "VALUE"
     if "whole number" in text:
         return "N"
