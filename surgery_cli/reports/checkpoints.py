@@ -127,7 +127,7 @@ class Difference(Document, kw_only=True, frozen=True):
     """Items of either side that are no trees of leaves, or were not chosen; none where patterns say what to compare."""
 
 
-class Finding(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that ``verify`` found: a damaged leaf, or a disagreement with what it was held against."""
 
     path: str

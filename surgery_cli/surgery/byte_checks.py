@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
-
-import msgspec
 
 from surgery_cli import reports
 from surgery_cli.engine.budget import in_order
@@ -14,25 +11,20 @@ from surgery_cli.engine.digests import LeafDigest, leaf_digest
 from surgery_cli.engine.finite import NonFinite, count_non_finite
 from surgery_cli.engine.forecast import reading_bytes
 from surgery_cli.engine.progress import Listener, Meter
-from surgery_cli.errors import CheckpointError, PlanError
-from surgery_cli.inputs.json_decoding import decode_json
-from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.files import file_digests, files_of
 from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.records import (
-    chosen_digests,
-    read_record,
-    record_key,
     record_path,
     recorded_place,
 )
 from surgery_cli.proof.sharding_file import device_notes
-from surgery_cli.proof.surgery_json import Record, decoded
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.surgery.expected_digests import Expected, sort_of
 from surgery_cli.surgery.leaf_names import containers_of
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, TreeSpec
+from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.lists import listed
 
 _NOT_SEALED: Final = (
@@ -42,108 +34,9 @@ _NOT_SEALED: Final = (
 _MOST_NAMED: Final = 10
 
 
-class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """Digests that a checkpoint is held against, and where they stand."""
-
-    source: str = "nothing: no digests are on record"
-    digests: Mapping[str, LeafDigest] = {}
-    key_of: Callable[[LeafPath], str] = lambda path: path.spelling
-    """How ``digests`` name a leaf."""
-    files: Mapping[str, str] = {}
-    sorts: Mapping[str, str] = {}
-    """What else is known of the leaves, as ``_sort`` says it."""
-    containers: Mapping[str, str] | None = None
-    """The nodes that are no dicts; None where nothing is known of nodes."""
-    is_complete: bool = False
-    """What the digests do not name is a finding."""
-
-
-def on_record(checkpoint: Checkpoint) -> tuple[Expected, Sequence[reports.Finding]]:
-    """The digests in the checkpoint's own record; damage of the record is a finding."""
-    try:
-        record = read_record(checkpoint)
-    except CheckpointError as error:
-        return Expected(), [_of_problem(record_path(checkpoint).name, "record", error)]
-    if record is None:
-        return Expected(), []
-    return _recorded(checkpoint, record, record_path(checkpoint).name), []
-
-
-def manifest(checkpoint: Checkpoint, path: Path) -> Expected:
-    """The digests in a file: of ``seal --to``, or the document of ``inspect --digests --json``.
-
-    Raises:
-        PlanError: the file cannot be read, or is neither.
-        CheckpointError: it is a record, and damaged.
-    """
-    refuse_special(path, PlanError)
-    try:
-        raw = filesystem.read(path)
-        fields = decode_json(raw, type=dict[str, msgspec.Raw])
-        if "digests" in fields:
-            return _recorded(checkpoint, decoded(raw, path), str(path))
-        found = decode_json(raw, type=_Manifest)
-    except OSError as error:
-        raise PlanError(
-            f"the manifest '{path}' cannot be read", why=error.strerror or str(error)
-        ) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise PlanError(
-            f"'{path}' is not a manifest",
-            why=str(error),
-            fix="make one with `surgery seal CKPT --to FILE`",
-        ) from None
-    digests = {leaf.spelling or leaf.path: leaf for leaf in found.leaves}
-    sorts = {key: _sort(leaf.kind, leaf.type_text) for key, leaf in digests.items() if leaf.kind}
-    return Expected(
-        source=str(path),
-        digests=digests,
-        sorts=sorts,
-        containers=found.containers,
-        is_complete=True,
-    )
-
-
-def _sort(kind: str, type_text: str) -> str:
-    """What the values of a leaf do not tell and a restore depends on: a number is no array, a key no bits.
-
-    Whether an array is NumPy's is left out: it differs between formats that hold the same.
-    """
-    if kind in (LeafKind.ARRAY, LeafKind.NUMPY):
-        return "an array"
-    return type_text if kind in (LeafKind.KEY, LeafKind.EMPTY) else kind
-
-
-class _ManifestLeaf(LeafDigest, frozen=True, kw_only=True):
-    """A leaf of a manifest, with its digest."""
-
-    path: str
-    spelling: str = ""
-    kind: str = ""
-    type_text: str = ""
-
-
-class _Manifest(msgspec.Struct, frozen=True):
-    """What of the document of ``inspect --digests --json`` is a manifest."""
-
-    leaves: list[_ManifestLeaf]
-    containers: dict[str, str] | None = None
-    """Missing in manifests of before."""
-
-
-def _recorded(checkpoint: Checkpoint, record: Record, source: str) -> Expected:
-    return Expected(
-        source=f"digests in {source}",
-        digests=chosen_digests(checkpoint, record),
-        key_of=lambda path: record_key(checkpoint, path),
-        files=record.files,
-    )
-
-
 def check_bytes(
     checkpoint: Checkpoint,
     expected: Expected,
-    damage: Sequence[reports.Finding] = (),
     *,
     allow_non_finite: bool,
     listener: Listener | None,
@@ -151,7 +44,7 @@ def check_bytes(
     """Read every leaf, and every file of a seal, and say what differs and what nothing could be held against."""
     seen = _Leaves(checkpoint, expected)
     seen.read(listener)
-    findings = [*damage, *(_metadata_findings(checkpoint)), *seen.findings]
+    findings = [*expected.damage, *_metadata_findings(checkpoint), *seen.findings]
     findings += _container_findings(checkpoint, expected)
     notes = device_notes(checkpoint)
     if allow_non_finite:
@@ -199,7 +92,7 @@ class _Leaves:
             present.add(key)
             self._judge(path, digests.get(key), found)
             meter.advance(tree[path].bytes, tree.texts[path])
-        self.findings += [_finding(key, "missing") for key in digests if key not in present]
+        self.findings += [reports.Finding(key, "missing") for key in digests if key not in present]
         found_in = self.non_finite  # leaves are read side by side, and told in stored order
         self.non_finite = {text: found_in[text] for text in tree.texts.values() if text in found_in}
 
@@ -233,16 +126,18 @@ class _Leaves:
         text, spec = self._checkpoint.tree.texts[path], self._checkpoint.tree[path]
         if isinstance(found, CheckpointError):
             problem = found.problems[0]
-            self.findings.append(_finding(text, "unreadable", here=problem.why or problem.what))
+            self.findings.append(
+                reports.Finding(text, "unreadable", here=problem.why or problem.what)
+            )
         elif expected is None and self._expected.is_complete:
-            self.findings.append(_finding(text, "extra", here=spec.type_text))
+            self.findings.append(reports.Finding(text, "extra", here=spec.type_text))
         elif expected is not None:
             self.checked += 1
             if found is None:
-                self.findings.append(_finding(text, "shape", here=spec.type_text))
+                self.findings.append(reports.Finding(text, "shape", here=spec.type_text))
             elif found.digest != expected.digest:
                 self.findings.append(
-                    _finding(text, "values", here=found.digest, there=expected.digest)
+                    reports.Finding(text, "values", here=found.digest, there=expected.digest)
                 )
             else:
                 self._judge_sort(path)
@@ -250,15 +145,15 @@ class _Leaves:
     def _judge_sort(self, path: LeafPath) -> None:
         """Hold what the digest does not tell of a leaf against what is known of it."""
         text, spec = self._checkpoint.tree.texts[path], self._checkpoint.tree[path]
-        here = _sort(spec.kind, spec.type_text)
+        here = sort_of(spec.kind, spec.type_text)
         there = self._expected.sorts.get(self._expected.key_of(path), here)
         if here != there:
-            self.findings.append(_finding(text, "kind", here=here, there=there))
+            self.findings.append(reports.Finding(text, "kind", here=here, there=there))
 
 
 def _metadata_findings(checkpoint: Checkpoint) -> list[reports.Finding]:
     return [
-        reports.Finding(path=file, what="metadata", detail=detail)
+        reports.Finding(file, "metadata", detail=detail)
         for file, detail in metadata_faults(checkpoint)
     ]
 
@@ -274,7 +169,7 @@ def _container_findings(checkpoint: Checkpoint, expected: Expected) -> Iterator[
     for node in sorted(nodes & (found.keys() | expected.containers.keys())):
         here, there = found.get(node, "dict"), expected.containers.get(node, "dict")
         if here != there:
-            yield _finding(node or ".", "container", here=here, there=there)
+            yield reports.Finding(node or ".", "container", here=here, there=there)
 
 
 def _nan_findings(
@@ -284,7 +179,7 @@ def _nan_findings(
         if text in counts and counts[text].nan:
             detail = f"{counts[text].nan:,} of {checkpoint.tree[path].size:,} values are NaN"
             fix = "`--allow-non-finite` passes them, where they are meant"
-            yield reports.Finding(path=text, what="NaN", detail=detail, fix=fix)
+            yield reports.Finding(text, "NaN", detail=detail, fix=fix)
 
 
 def _file_findings(
@@ -297,12 +192,13 @@ def _file_findings(
     findings = []
     for key, digest in file_digests(files, meter.advance).items():
         if isinstance(digest, CheckpointError):
-            findings.append(_of_problem(key, "file unreadable", digest))
+            why = digest.problems[0].why or digest.problems[0].what
+            findings.append(reports.Finding(key, "file unreadable", detail=why))
         elif key not in expected:
-            findings.append(_finding(key, "file added"))
+            findings.append(reports.Finding(key, "file added"))
         elif digest != expected[key]:
-            findings.append(_finding(key, "file changed", here=digest, there=expected[key]))
-    return findings + [_finding(key, "file missing") for key in expected if key not in files]
+            findings.append(reports.Finding(key, "file changed", here=digest, there=expected[key]))
+    return findings + [reports.Finding(key, "file missing") for key in expected if key not in files]
 
 
 def _named(what: str, counts: Mapping[str, int]) -> list[str]:
@@ -311,12 +207,3 @@ def _named(what: str, counts: Mapping[str, int]) -> list[str]:
     if not named:
         return []
     return [f"{what} in {listed(named, _MOST_NAMED)}"]
-
-
-def _finding(path: str, what: str, *, here: str = "", there: str = "") -> reports.Finding:
-    return reports.Finding(path=path, what=what, here=here, there=there)
-
-
-def _of_problem(path: str, what: str, error: CheckpointError) -> reports.Finding:
-    problem = error.problems[0]
-    return reports.Finding(path=path, what=what, detail=problem.why or problem.what)

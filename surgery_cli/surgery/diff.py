@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -14,8 +14,9 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.proof.structure import compare
 from surgery_cli.proof.values import value_difference
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
-from surgery_cli.surgery.leaf_names import document_names, named_leaves
+from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves
 from surgery_cli.tree.listing import in_listed_order
+from surgery_cli.tree.paths import LeafPath
 
 
 def diff(
@@ -53,32 +54,11 @@ def diff(
         for path in left.tree
         if path in right.tree and path in wanted and path not in different
     ]
-    shared = 0
-    unread = []
-    for path in both:
-        identity = left.identity(path)
-        if structure or (identity is not None and identity == right.identity(path)):
-            shared += not structure
-        else:
-            unread.append(path)
-    meter = Meter(listener, "comparing", sum(left.tree[path].bytes for path in unread))
-    grids = {p: block_shape(left.tree[p], left.tree[p].write_shape) for p in unread}
-    held = (
-        (path, sum(reading_bytes(side.tree[path], grids[path]) for side in (left, right)))
-        for path in unread
+    shared = set() if structure else {path for path in both if _is_same_bytes(path, left, right)}
+    unread = [] if structure else [path for path in both if path not in shared]
+    changed += _changed_values(
+        left, right, {path: names[path] for path in unread}, listener, rtol, atol
     )
-    differences = in_order(
-        lambda path: value_difference(path, left.tree[path], left, right, rtol=rtol, atol=atol),
-        held,
-    )
-    for path, found in zip(unread, differences, strict=True):
-        spec = left.tree[path]
-        if found is not None:
-            fields = msgspec.structs.asdict(found)
-            changed.append(
-                reports.Change(path=names[path], what="values", size=spec.size, **fields)
-            )
-        meter.advance(spec.bytes, names[path])
     order = {names[path]: n for n, path in enumerate(in_listed_order(left.tree))}
     changed.sort(key=lambda change: order[change.path])
     return reports.Difference(
@@ -92,10 +72,43 @@ def diff(
         only_in_b=[names[p] for p in in_listed_order(comparison.only_in_b) if p in wanted],
         changed=changed,
         equal=len(both) - sum(change.what == "values" for change in changed),
-        equal_by_reference=shared,
+        equal_by_reference=len(shared),
         structure_only=structure,
         not_compared=[] if patterns else _beside(left, right),
     )
+
+
+def _is_same_bytes(path: LeafPath, left: Checkpoint, right: Checkpoint) -> bool:
+    """True if both refer to the same stored bytes."""
+    identity = left.identity(path)
+    return identity is not None and identity == right.identity(path)
+
+
+def _changed_values(
+    left: Checkpoint,
+    right: Checkpoint,
+    names: Names,
+    listener: Listener | None,
+    rtol: float,
+    atol: float,
+) -> Iterator[reports.Change]:
+    """The leaves of ``names`` whose values differ; all are read, on both sides."""
+    meter = Meter(listener, "comparing", sum(left.tree[path].bytes for path in names))
+    grids = {p: block_shape(left.tree[p], left.tree[p].write_shape) for p in names}
+    held = (
+        (path, sum(reading_bytes(side.tree[path], grids[path]) for side in (left, right)))
+        for path in names
+    )
+    differences = in_order(
+        lambda path: value_difference(path, left.tree[path], left, right, rtol=rtol, atol=atol),
+        held,
+    )
+    for (path, name), found in zip(names.items(), differences, strict=True):
+        spec = left.tree[path]
+        if found is not None:
+            fields = msgspec.structs.asdict(found)
+            yield reports.Change(path=name, what="values", size=spec.size, **fields)
+        meter.advance(spec.bytes, name)
 
 
 def _beside(*sides: Checkpoint) -> list[str]:

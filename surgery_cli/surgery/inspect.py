@@ -51,22 +51,10 @@ def inspect(
     named = named_leaves(patterns, tree)
     chosen = in_listed_order(path for path in tree if path in named)
     surveyed = survey(checkpoint.tree, params=params)
-    meter = Meter(listener, "reading", sum(checkpoint.tree[path].bytes for path in chosen))
     names = document_names(tree.texts)
     rows = [_row(checkpoint, path, surveyed, names) for path in chosen]
-
-    def add_values(number: int) -> None:
-        row, path = rows[number], chosen[number]
-        if stats:
-            _add_statistics(row, checkpoint, path)
-        if digests:
-            digest = leaf_digest(checkpoint, path, checkpoint.tree[path])
-            row.digest, row.grid = digest.digest, digest.grid
-
     if stats or digests:
-        costs = (reading_bytes(checkpoint.tree[path]) for path in chosen)
-        for row, _ in zip(rows, in_order(add_values, enumerate(costs)), strict=True):
-            meter.advance(row.bytes, row.path)
+        _add_values(dict(zip(chosen, rows, strict=True)), checkpoint, stats, digests, listener)
     if optimizer:
         for row, path in zip(rows, chosen, strict=True):
             if path in surveyed.clocks or path in surveyed.hyperparams:
@@ -141,6 +129,28 @@ def _states(surveyed: OptimizerSurvey, named: Collection[LeafPath]) -> list[repo
 def _questions(surveyed: OptimizerSurvey) -> list[str]:
     """What an edit of params would need to be told first."""
     return [". ".join(filter(None, (p.what, p.why, p.fix))) for p in surveyed.questions]
+
+
+def _add_values(
+    rows: dict[LeafPath, reports.LeafRow],
+    checkpoint: Checkpoint,
+    stats: bool,
+    digests: bool,
+    listener: Listener | None,
+) -> None:
+    """Read every leaf of the rows for statistics, digests, or both."""
+    meter = Meter(listener, "reading", sum(row.bytes for row in rows.values()))
+
+    def add(path: LeafPath) -> None:
+        if stats:
+            _add_statistics(rows[path], checkpoint, path)
+        if digests:
+            digest = leaf_digest(checkpoint, path, checkpoint.tree[path])
+            rows[path].digest, rows[path].grid = digest.digest, digest.grid
+
+    costs = ((path, reading_bytes(checkpoint.tree[path])) for path in rows)
+    for row, _ in zip(rows.values(), in_order(add, costs), strict=True):
+        meter.advance(row.bytes, row.path)
 
 
 def _add_statistics(row: reports.LeafRow, checkpoint: Checkpoint, path: LeafPath) -> None:

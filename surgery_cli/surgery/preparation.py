@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -79,18 +80,8 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         SurgeryError: everything that is wrong, as far as metadata shows.
     """
     checkpoint = open_checkpoint(source, step=options.step, item=options.item)
-    if options.as_step is not None and options.as_step < 0:
-        raise PlanError(
-            f"`--as-step {options.as_step}` is no step",
-            why="steps are counted from 0",
-            fix="give a number that is not negative",
-        )
-    if options.as_step is not None and checkpoint.location.shape != "root":
-        raise PlanError(
-            f"'{source}' has no step to rename",
-            why="`--as-step` gives the step inside a root another number; this is no root",
-            fix="name the destination as the step is to be called",
-        )
+    if options.as_step is not None:
+        _check_step(options.as_step, checkpoint, source)
     opened: dict[str, Checkpoint | ArrayFile] = {}
 
     def open_by_path(text: str) -> Checkpoint | ArrayFile:
@@ -124,28 +115,46 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         from surgery_cli.surgery.like_init import check_draft
 
         looked += [Look(note) for note in check_draft(script, draft, plan, checkpoint, drafted)]
+    donors = [name for name in draft.fingerprints if name != SOURCE]
     sources: dict[str, Any] = {SOURCE: checkpoint}
-    for name in draft.fingerprints:
-        if name != SOURCE:
-            sources[name] = open_by_path(plan.sources.get(name, name))
-    looked += apart.look_at_donors_clocks(draft, sources)
-    looked += apart.look_at_mixed_slots(draft, sources)
-    looked += apart.looks
+    sources |= {name: open_by_path(plan.sources.get(name, name)) for name in donors}
+    looked += apart.looks_at(draft, sources)
     plans = plan_items(checkpoint, draft, sources)
     boundary = Boundary(opened.place_on_disk for opened in sources.values())
     references = {name: costs_of_references(item, boundary) for name, item in plans.items()}
     choices = {
         name: is_compact(item, references[name], options.compact) for name, item in plans.items()
     }
-    reason = next((text for chosen, text in choices.values() if chosen), "") or next(
-        (text for _, text in choices.values() if text), "the format is one file, written anew"
-    )
     compact = {name: chosen for name, (chosen, _) in choices.items()}
+    reason = _main_reason(choices.values())
     need = most_at_once(plans, compact, options.device)
     check_memory(need)
     return Prepared(
         checkpoint, draft, sources, boundary, plans, references, compact, reason, looked, need
     )
+
+
+def _main_reason(choices: Collection[tuple[bool, str]]) -> str:
+    """Why items are written as they are: of one that is written anew, if there is one."""
+    anew = (text for chosen, text in choices if chosen)
+    others = (text for _, text in choices if text)
+    return next(anew, "") or next(others, "the format is one file, written anew")
+
+
+def _check_step(step: int, checkpoint: Checkpoint, source: str) -> None:
+    """Refuse a number that the step of the result cannot have."""
+    if step < 0:
+        raise PlanError(
+            f"`--as-step {step}` is no step",
+            why="steps are counted from 0",
+            fix="give a number that is not negative",
+        )
+    if checkpoint.location.shape != "root":
+        raise PlanError(
+            f"'{source}' has no step to rename",
+            why="`--as-step` gives the step inside a root another number; this is no root",
+            fix="name the destination as the step is to be called",
+        )
 
 
 def open_source(text: str) -> Checkpoint | ArrayFile:

@@ -98,7 +98,12 @@ class Comparison:
             self._numbers[key] = float(value) if isinstance(value, int | float) else None
         return self._numbers[key]
 
-    def look_at_donors_clocks(self, draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
+    def looks_at(self, draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
+        """What is to be said of the states of all sources, and what was read to know it."""
+        said = [*self._donors_clocks(draft, sources), *self._mixed_slots(draft, sources)]
+        return said + self._reads()
+
+    def _donors_clocks(self, draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
         """What becomes of slots that go on under a clock which was itself taken from a donor."""
         found = []
         for path, clock in draft.clocks.items():
@@ -117,7 +122,7 @@ class Comparison:
                 found.append(Look(Consequence(said)))
         return found
 
-    def look_at_mixed_slots(self, draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
+    def _mixed_slots(self, draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
         """What becomes of slots that an edit by name averages with those of others, or takes from them."""
         found: dict[tuple[LeafPath, tuple[str, ...]], list[Slot]] = {}
         for slot in (draft.slots[path] for path in draft.changed if path in draft.slots):
@@ -150,8 +155,7 @@ class Comparison:
         ours, theirs = (self.survey(s).slots.get(slot.path) for s in (self._checkpoint, other))
         return ours is not None and theirs is not None and ours.power != theirs.power
 
-    @property
-    def looks(self) -> list[Look]:
+    def _reads(self) -> list[Look]:
         """What was read, for the preview."""
         if all(source == id(self._checkpoint) for source, _ in self._numbers):
             return [*self._looks, Look(None, self._number_bytes)] if self._numbers else self._looks

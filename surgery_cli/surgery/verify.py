@@ -10,7 +10,8 @@ from surgery_cli.errors import PlanError
 from surgery_cli.proof.structure import compare
 from surgery_cli.script.user_code import Say
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
-from surgery_cli.surgery.byte_checks import check_bytes, manifest, on_record
+from surgery_cli.surgery.byte_checks import check_bytes
+from surgery_cli.surgery.expected_digests import manifest, on_record
 from surgery_cli.words.lists import listed
 
 
@@ -51,14 +52,10 @@ def verify(
         return verdict(checkpoint, argument, like_init, say)
     if like is not None:
         return _like(checkpoint, open_checkpoint(like))
-    expected, damage = (
-        on_record(checkpoint)
-        if like_manifest is None
-        else (manifest(checkpoint, like_manifest), ())
+    expected = (
+        on_record(checkpoint) if like_manifest is None else manifest(checkpoint, like_manifest)
     )
-    return check_bytes(
-        checkpoint, expected, damage, allow_non_finite=allow_non_finite, listener=listener
-    )
+    return check_bytes(checkpoint, expected, allow_non_finite=allow_non_finite, listener=listener)
 
 
 def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
@@ -66,11 +63,14 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
     comparison = compare(checkpoint.tree, other.tree)
     findings = [
         *(
-            _finding(str(p), "extra", here=checkpoint.tree[p].type_text)
+            reports.Finding(str(p), "extra", here=checkpoint.tree[p].type_text)
             for p in comparison.only_in_a
         ),
-        *(_finding(str(p), "missing", there=other.tree[p].type_text) for p in comparison.only_in_b),
-        *(_finding(str(d.path), d.what, here=d.a, there=d.b) for d in comparison.changed),
+        *(
+            reports.Finding(str(p), "missing", there=other.tree[p].type_text)
+            for p in comparison.only_in_b
+        ),
+        *(reports.Finding(str(d.path), d.what, here=d.a, there=d.b) for d in comparison.changed),
     ]
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
@@ -80,7 +80,3 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
         checked=len(checkpoint.tree),
         unchecked=0,
     )
-
-
-def _finding(path: str, what: str, *, here: str = "", there: str = "") -> reports.Finding:
-    return reports.Finding(path=path, what=what, here=here, there=there)

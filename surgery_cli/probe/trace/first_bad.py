@@ -18,7 +18,7 @@ from surgery_cli.probe.trace.forward import Forward, Site, arguments, by_slot
 from surgery_cli.probe.trace.points import Point, is_opened, points, size
 from surgery_cli.probe.trace.replay import Replay
 from surgery_cli.probe.trace.statistics import bad_counts, is_numeric
-from surgery_cli.script.user_code import is_user_file, source_line
+from surgery_cli.script.user_errors import is_user_file, source_line
 
 
 class Operation(msgspec.Struct, frozen=True):

@@ -1,0 +1,196 @@
+"""The new checkpoint in its staging directory: written, verified, probed, and put on record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from surgery_cli import reports
+from surgery_cli.draft.recipe import SOURCE
+from surgery_cli.engine.checked_source import Recorded
+from surgery_cli.engine.digests import LeafDigest
+from surgery_cli.engine.execution import Executed, Execution
+from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.plan import Plan
+from surgery_cli.proof.records import (
+    digests_after,
+    history_after,
+    record_path,
+    write_record,
+)
+from surgery_cli.proof.result import verify_result
+from surgery_cli.proof.surgery_json import Record, Verified, new_record
+from surgery_cli.settings.run import Options
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.links import Linker
+from surgery_cli.store.filesystem.modes import follow_modes
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.item_plan import Way
+from surgery_cli.store.write.step import StepWriter
+from surgery_cli.surgery.gate import Gate, Passed
+from surgery_cli.surgery.leaf_names import document_names
+from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.seal import seal_written
+from surgery_cli.surgery.source_and_destination import check_unchanged
+from surgery_cli.surgery.state_kinds import settled_after
+from surgery_cli.words.notes import Remark
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written, from what, and with what."""
+
+    prepared: Prepared
+    plan: Plan
+    """With what options say above it."""
+    options: Options
+    preview: reports.Preview
+    """Becomes the report."""
+    kit: Any
+    gate: Gate | None
+    linker: Linker
+    memory_bytes: int
+    recorded: dict[str, Recorded]
+
+
+def write(run: Run, directory: Path, listener: Listener | None) -> reports.Report:
+    """Write the result into ``directory`` and prove it; it may appear then.
+
+    Raises:
+        SurgeryError: it is not what the draft says, a source has changed meanwhile, or the gate does not let it pass.
+    """
+    prepared, options, draft = run.prepared, run.options, run.prepared.draft
+    writer = StepWriter(
+        prepared.checkpoint,
+        prepared.plans,
+        directory,
+        run.linker,
+        compact=prepared.compact,
+        made=draft.items.made,
+        as_step=options.as_step,
+    )
+    writer.begin()
+    execution = Execution(
+        prepared.sources,
+        run.kit,
+        memory_bytes=run.memory_bytes,
+        meter=Meter(listener, "writing", _value_bytes(prepared)),
+        allow_non_finite=options.allow_non_finite,
+        recorded=run.recorded,
+    )
+    done = execution.run(list(writer.items.values()))
+    writer.finish()
+    sources_checked = execution.check_sources()
+    check_unchanged(prepared)
+    written = verify_result(
+        directory,
+        draft,
+        done.digests,
+        prepared.plans,
+        item=None if draft.items.made else options.item,
+        prefix_items=draft.items.is_prefixed,
+        memory_bytes=run.memory_bytes,
+        listener=listener,
+        before=writer.read_before,
+    )
+    probed = run.gate.check(written) if run.gate is not None else None
+    report = _report(run, writer, done, execution.read_bytes, sources_checked, probed)
+    digests = digests_after(prepared.checkpoint, written, draft, done.digests, run.recorded)
+    record = _record(run, digests, report, written, probed)
+    if options.seal:
+        record, count = seal_written(
+            prepared.checkpoint, written, record, list(done.digests), listener
+        )
+        report = replace(
+            report, bytes_read=report.bytes_read + count, sealed_files=len(record.files)
+        )
+    write_record(record_path(written), record)
+    _follow_modes(prepared, writer, record_path(written))
+    return report
+
+
+def _value_bytes(prepared: Prepared) -> int:
+    return sum(leaf.spec.bytes for plan in prepared.plans.values() for leaf in plan.of(Way.ENCODE))
+
+
+def _report(
+    run: Run,
+    writer: StepWriter,
+    done: Executed,
+    values_read: int,
+    sources_checked: int,
+    probed: Passed | None,
+) -> reports.Report:
+    """What was done, in the place of what would be."""
+    preview, linker = run.preview, run.linker
+    names = document_names(run.prepared.draft.texts)
+    digests = {names[path]: digest.digest for path, digest in done.digests.items()}
+    raw_bytes = sum(item.raw_bytes for item in writer.items.values())
+    looked_at = sum(look.bytes for look in run.prepared.looked)
+    # some links were only needed while references were copied
+    kept = (path for path in linker.carried.shared if filesystem.exists(path))
+    shared = sorted(str(path.relative_to(writer.new)) for path in kept)
+    return reports.Report.of(
+        preview,
+        notes=[*preview.notes, *([Remark(probed.note)] if probed else [])],
+        leaves=[replace(leaf, digest=digests.get(leaf.path)) for leaf in preview.leaves],
+        bytes_read=values_read + looked_at + (probed.bytes_read if probed else 0) + raw_bytes,
+        bytes_written=done.written_bytes + raw_bytes,
+        bytes_linked=linker.carried.linked_bytes,
+        bytes_copied=linker.carried.copied_bytes,
+        verified=True,
+        digests=digests,
+        seconds=0.0,
+        shared_files=len(shared),
+        shared=shared,
+        checked=len(done.digests),
+        sources_checked=sources_checked,
+    )
+
+
+def _record(
+    run: Run,
+    digests: Mapping[str, LeafDigest],
+    report: reports.Report,
+    written: Checkpoint,
+    probed: Passed | None,
+) -> Record:
+    """What ``surgery.json`` says of this run; the source's own record goes into the history."""
+    checkpoint, draft = run.prepared.checkpoint, run.prepared.draft
+    return new_record(
+        source=str(checkpoint.location.root),
+        source_fingerprint=checkpoint.fingerprint,
+        donors={name: mark for name, mark in draft.fingerprints.items() if name != SOURCE},
+        draft=draft.digest,
+        plan=run.plan.document(),
+        leaves=report.leaves,
+        removed=report.removed,
+        notes=list(map(str, draft.notes)),
+        assumptions=report.assumptions,
+        slots=settled_after(checkpoint, written, draft),
+        verified=Verified(
+            structure=len(draft.leaves),
+            read_back=report.checked,
+            sources_checked=report.sources_checked,
+            probe=probed.note if probed else UNSET,
+        ),
+        digests=dict(digests),
+        history=history_after(checkpoint, digests),
+    )
+
+
+def _follow_modes(prepared: Prepared, writer: StepWriter, record: Path) -> None:
+    """Who may not read the source, or a donor, may not read the result and its record either."""
+    follow_modes(
+        writer.new,
+        prepared.checkpoint.location.root,
+        renamed=writer.renamed,
+        donors=[
+            opened.place_on_disk for name, opened in prepared.sources.items() if name != SOURCE
+        ],
+        beside=[] if record.is_relative_to(writer.new) else [record],
+    )
