@@ -228,7 +228,7 @@ def test_no_file_names_a_folder_of_somebodys_machine():
     assert found == {}
 
 
-def test_an_edit_on_the_host_loads_neither_jax_nor_orbax(tmp_path):
+def test_an_edit_on_the_host_loads_neither_jax_nor_orbax_nor_pydantic(tmp_path):
     script = (
         "import sys\n"
         "from surgery_cli.cli.main import run\n"
@@ -245,4 +245,4 @@ def test_an_edit_on_the_host_loads_neither_jax_nor_orbax(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.rsplit("LOADED", 1)[1].split())
-    assert not loaded & {"flax", "jax", "jaxlib", "optax", "orbax", "matplotlib"}
+    assert not loaded & {"flax", "jax", "jaxlib", "matplotlib", "optax", "orbax", "pydantic"}

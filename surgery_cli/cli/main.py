@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from surgery_cli import __version__
 from surgery_cli.cli import edge
 from surgery_cli.cli.commands.table import COMMANDS, command_of, example_of
+from surgery_cli.cli.options.conversion import convert_directly
 from surgery_cli.cli.options.help import GroupedHelp
 from surgery_cli.cli.rendering.spelling import first_line
 from surgery_cli.errors import PlanError
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 class Commands(TyperGroup):
     """All commands; each is built when it is asked for, so that start-up stays short."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        convert_directly(self.get_params(ctx))
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Context) -> list[str]:
         return [*COMMANDS, *operations()]

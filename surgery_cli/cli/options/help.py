@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from typer.core import TyperArgument, TyperCommand
 
+from surgery_cli.cli.options.conversion import convert_directly
 from surgery_cli.settings.declaration import Group
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ class GroupedHelp(TyperCommand):
 
     example: Callable[[], str]
     """Made only when it is shown: an edit's is read from YAML."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        convert_directly(self.get_params(ctx))
+        return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Context) -> list[str]:
         return [*(str(p.metavar) for p in self._arguments(ctx)), "[OPTIONS]"]
