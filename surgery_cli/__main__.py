@@ -8,8 +8,10 @@ def main() -> None:
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from surgery_cli.cli.process import collect_rarely, leave
+
+    collect_rarely()
     from surgery_cli.cli.main import run
-    from surgery_cli.cli.process import leave
 
     signal.signal(signal.SIGINT, handler)
     try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from surgery_cli.cli import signals
-from surgery_cli.cli.process import collect_rarely, reuse_blocks
+from surgery_cli.cli.process import reuse_blocks
 from surgery_cli.errors import PlanError, Problem, SurgeryError
 from surgery_cli.words.lists import listed
 
@@ -77,7 +77,6 @@ def _invoke(command: Command, arguments: Sequence[str]) -> int:
     with command.make_context("surgery", list(arguments)) as context:
         _check_address_space()
         reuse_blocks()
-        collect_rarely()
         result = command.invoke(context)
     sys.stdout.flush()
     return result if isinstance(result, int) else 0
