@@ -13,12 +13,14 @@ from surgery_cli.engine.grid import block_shape
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.proof.structure import compare
 from surgery_cli.proof.values import value_difference
+from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
 
 
+@reads
 def diff(
     a: str,
     b: str,

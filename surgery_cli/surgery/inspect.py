@@ -14,6 +14,7 @@ from surgery_cli.engine.reading import read_scalar, read_values, value_blocks
 from surgery_cli.errors import SurgeryError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.proof.statistics import statistics
+from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.item import foreign_folders
@@ -25,6 +26,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 
+@reads
 def inspect(
     argument: str,
     patterns: Sequence[str] = (),

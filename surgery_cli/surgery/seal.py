@@ -12,7 +12,7 @@ from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.digests import LeafDigest, leaf_digest
 from surgery_cli.engine.forecast import reading_bytes
 from surgery_cli.engine.progress import Listener, Meter
-from surgery_cli.errors import CheckpointError, Problem
+from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.proof.files import file_digests, files_of
 from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.record_files import check_record_target, gone, put_record
@@ -20,6 +20,7 @@ from surgery_cli.proof.records import read_record, record_key, record_path, reco
 from surgery_cli.proof.sealed_files import check_taken_files
 from surgery_cli.proof.surgery_json import Record, encoded, new_record, now
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 
@@ -28,6 +29,7 @@ _Stamp = tuple[int, int, int]
 """Of a file: its inode, size and time of change."""
 
 
+@reads
 def seal(
     argument: str,
     *,
@@ -48,10 +50,10 @@ def seal(
     """
     checkpoint = open_checkpoint(argument, step=step, item=item)
     place = recorded_place(checkpoint)
-    target = record_path(checkpoint) if to is None else to.absolute()
-    check_record_target(target, place, is_own=to is None)
     stamps: dict[Path, _Stamp] = {}
     try:
+        target = record_path(checkpoint) if to is None else to.absolute()
+        check_record_target(target, place, is_own=to is None)
         files = files_of(place, target)
         stamps |= {path: _stamp(path) for path in files.values()}
         count = checkpoint.tree.bytes + sum(stamp[1] for stamp in stamps.values())
@@ -59,14 +61,16 @@ def seal(
         old = read_record(checkpoint)
         digests = _leaf_digests(checkpoint, old.digests if old is not None else {}, meter)
         hashes = _file_hashes(files, meter)
-    except (OSError, CheckpointError):
+        faults = metadata_faults(checkpoint)
+        first = old or _first_record(checkpoint)
+    except (OSError, SurgeryError):
         _check_standing(place, stamps)  # what is gone may have been taken for damage
         raise
     _check_standing(place, stamps)
     changed = _changed(old, digests, hashes)
     if changed and not anew:
         raise _does_not_hold(checkpoint, changed)
-    sealed = sealed_record(old or _first_record(checkpoint), digests, hashes, changed)
+    sealed = sealed_record(first, digests, hashes, changed)
     put_record(target, encoded(sealed), lambda: _check_standing(place, stamps))
     return reports.Seal(
         checkpoint=str(checkpoint.location.root),
@@ -76,7 +80,7 @@ def seal(
         files=len(hashes),
         bytes_read=count,
         anew=changed,
-        notes=[f"sealed as it is: '{file}': {why}" for file, why in metadata_faults(checkpoint)],
+        notes=[f"sealed as it is: '{file}': {why}" for file, why in faults],
     )
 
 

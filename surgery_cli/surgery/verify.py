@@ -9,12 +9,14 @@ from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import PlanError
 from surgery_cli.proof.structure import compare
 from surgery_cli.script.user_code import Say
+from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.surgery.byte_checks import check_bytes
 from surgery_cli.surgery.expected_digests import manifest, on_record
 from surgery_cli.words.lists import listed
 
 
+@reads
 def verify(
     argument: str,
     *,

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.protocol import Entry
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 STAGING_MARK: Final = ".surgery-tmp-"
 """In the name of a directory in which surgery builds: ``.<name>.surgery-tmp-<random>``."""
@@ -204,6 +208,17 @@ def reading(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise unreadable(Path(os.fsdecode(error.filename or place)), error) from error
+
+
+def reads(use_case: Callable[P, R]) -> Callable[P, R]:
+    """For what only reads, first of all the checkpoint that its first argument names: see ``reading``."""
+
+    @wraps(use_case)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        with reading(Path(str(next(iter((*args, *kwargs.values())), "")))):
+            return use_case(*args, **kwargs)
+
+    return guarded
 
 
 def unreadable(path: Path, error: OSError) -> CheckpointError:

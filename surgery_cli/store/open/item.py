@@ -252,7 +252,8 @@ class PytreeItem:
         names += [f"{ARRAY_METADATAS}/{file}" for file in self.sidecars.array_metadata_files]
         for name in names:
             path = self.directory / name
-            if filesystem.is_file(path):
+            # what was read must still be there: a fingerprint without it would be that of another checkpoint
+            if name in self.sidecars.found or filesystem.is_file(path):
                 with filesystem.reader(path) as stream:
                     yield f"{name}\0".encode() + hashlib.file_digest(stream, "sha256").digest()
         if isinstance(self.store, OcdbtStore):

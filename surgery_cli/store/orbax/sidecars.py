@@ -74,6 +74,8 @@ class Sidecars:
         self._known = known
         self._tree: msgspec.Raw | None = None
         self._damaged: dict[str, str] = {}
+        self.found: set[str] = set()
+        """The names of the files that were read."""
         self.metadata: dict[str, Any] | None = self._metadata_without_tree()
         """``_METADATA`` but for its tree, of which ``values`` are what is needed."""
         self.sharding: dict[str, str] | None = self._expendable(SHARDING)
@@ -116,6 +118,7 @@ class Sidecars:
         if not filesystem.is_file(path):
             refuse_special(path)
             return None
+        self.found.add(name)
         with _damage(path):
             size = filesystem.size(path)
             if size > MAX_SIDECAR_BYTES:

@@ -1,0 +1,108 @@
+"""What is read may go at any moment, as old steps of a run do: whenever that is, it is said so, and nothing is left."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.errors import CheckpointError, MissingError
+from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.local_disk import LocalDisk
+
+TREE = {"params": {"w": np.ones((30, 30), np.float32), "b": np.ones(3, np.float32)}, "s": "hi"}
+CALLS = (
+    "entries",
+    "below",
+    "status",
+    "real",
+    "is_link",
+    "open",
+    "copy",
+    "clone",
+    "link",
+    "kvstore",
+)
+
+
+class Vanishing(LocalDisk):
+    """A disk from which something is taken right before its ``at``-th call: the step, or what that call is about."""
+
+    def __init__(self, step: Path, aside: Path, at: int, what: str) -> None:
+        self.step, self.aside, self.at, self.what = step, aside, at, what
+        self.calls = 0
+        self.taken: Path | None = None
+
+    def count(self, place: object) -> None:
+        self.calls += 1
+        victim = self.step if self.what == "step" else Path(str(place))
+        if self.calls == self.at and victim.is_relative_to(self.step) and victim.exists():
+            victim.rename(self.aside)
+            self.taken = victim
+
+    def put_back(self) -> None:
+        if self.taken is not None:
+            self.aside.rename(self.taken)
+
+
+def _counted(name: str):
+    own = getattr(LocalDisk, name)
+
+    def call(self, place, *rest):
+        self.count(place)
+        return own(self, place, *rest)
+
+    return call
+
+
+for _name in CALLS:
+    setattr(Vanishing, _name, _counted(_name))
+
+PLAN = plan_of([operation_from_options("rescale", {"at": "**/w", "by": 2.0})])
+USES = {
+    "seal": lambda step, _: surgery.seal(step),
+    "inspect": lambda step, _: surgery.inspect(step),
+    "statistics": lambda step, _: surgery.inspect(step, stats=True, digests=True),
+    "verify": lambda step, _: surgery.verify(step),
+    "diff": lambda step, other: surgery.diff(step, f"{other}-copy"),
+    "plan": lambda step, _: surgery.plan(step, PLAN),
+    "apply": lambda step, other: surgery.apply(step, f"{other}-out", PLAN),
+}
+STRIDE = {"apply": 5}
+"""Of a use that takes longest, every so manieth call."""
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("what", ["step", "file"])
+@pytest.mark.parametrize("use_ocdbt", [True, False], ids=["ocdbt", "leaves"])
+def test_what_vanishes_is_said_to_be_gone_whenever_it_goes(use, what, use_ocdbt, tmp_path, monkeypatch):  # fmt: skip
+    step, other = tmp_path / "run" / "1", tmp_path / "other"
+    with ocp.PyTreeCheckpointer(use_ocdbt=use_ocdbt) as checkpointer:
+        checkpointer.save(step, TREE)
+    shutil.copytree(step, f"{other}-copy")
+    untouched = sorted(step.rglob("*"))
+    for at in count(1, STRIDE.get(use, 1)):
+        disk = Vanishing(step, tmp_path / "aside", at, what)
+        monkeypatch.setattr(filesystem, "_DISK", disk)
+        try:
+            USES[use](str(step), str(other))
+        except (
+            CheckpointError,
+            MissingError,
+        ):  # it was gone meanwhile, or before anything was opened
+            assert not Path(f"{other}-out").exists()
+        monkeypatch.undo()
+        disk.put_back()
+        if disk.calls < at:
+            break
+        for made in (step / "surgery.json", step.with_name("1.surgery.json")):
+            made.unlink(missing_ok=True)
+        shutil.rmtree(f"{other}-out", ignore_errors=True)
+        assert sorted(step.rglob("*")) == untouched
+        assert [path.name for path in step.parent.iterdir()] == ["1"]
