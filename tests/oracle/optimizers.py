@@ -133,7 +133,7 @@ class Optimizer(NamedTuple):
     """A transformation, and what is needed to train with it.
 
     ``names`` are all factories in it; ``kind`` is the word that names it to surgery. ``is_exact`` if no epsilon is
-    in it.
+    in it, and float32 loses little of its slots.
     """
 
     transformation: Any
@@ -258,7 +258,7 @@ def drawn(name: str, surrounding: str, size: float, draws: Draws) -> Optimizer:
     if name in factories.FACTORIES:
         given = arguments(name, draws)
         made, kind = factory_of(name), name
-        is_exact = given.get("eps", 0) == 0 and given.get("eps_root", 0) == 0 and "eps" in given
+        is_exact = _is_exact(name, given)
     else:
         given, is_exact = {"learning_rate": 0.0}, False
         before, _, behind = name.partition(" before ")
@@ -277,6 +277,18 @@ def drawn(name: str, surrounding: str, size: float, draws: Draws) -> Optimizer:
         return Optimizer(optax.lookahead(inner, 3, 0.5), names, kind)
     own = made(**given)
     return Optimizer(_surrounded(own, surrounding, size, draws), names, kind, is_exact)
+
+
+def _is_exact(name: str, given: Mapping[str, Any]) -> bool:
+    """No epsilon stands between a gradient and a slot, nor does float32 blur the truth itself.
+
+    Simplified AdEMAMix averages as g² + b2 · (n − g²). From n = 0 and with b2 = 0.9999 that leaves a ten-thousandth of
+    two numbers that are nearly equal, and of float32's digits as many fewer: two trainings are 4e-4 apart that in
+    float64 are 7e-13 apart.
+    """
+    if "simplified_ademamix" in name and given["b2"] > 0.99:
+        return False
+    return given.get("eps", 0) == 0 and given.get("eps_root", 0) == 0 and "eps" in given
 
 
 def _static(made: Callable[..., Any], given: Mapping[str, Any]) -> tuple[str, ...]:
