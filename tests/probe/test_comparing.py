@@ -3,12 +3,19 @@
 import jax
 import jax.numpy as jnp
 import ml_dtypes
+import msgspec
 import numpy as np
 import pytest
 
 from surgery_cli import surgery
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.trace.comparing import _deviation, _distance, default_tolerance
+from surgery_cli.probe.trace.comparing import (
+    OutputDeviation,
+    _deviation,
+    _distance,
+    _moved,
+    default_tolerance,
+)
 from tests.probe import edited_models as own
 from tests.probe.conftest import X, save
 from tests.probe.looking import HERE
@@ -176,6 +183,48 @@ def test_a_non_finite_value_on_the_other_side_is_found_there(saved, batch, param
     assert found.comparison.other_first_non_finite.bad_leaves == ["params/out/kernel: 1 NaN"]
     assert found.comparison.sites[1].relative == float("inf")
     assert not found.is_sound
+
+
+@pytest.mark.parametrize("ratio", [1e4, 1e8])
+@pytest.mark.parametrize(("change", "tolerance"), [(1.05, None), (2.0, 1e-3), (1.5, 0.1)])
+def test_a_change_of_small_outputs_does_not_hide_beside_large_ones(
+    saved, batch, params, tmp_path, ratio, change, tolerance
+):
+    large, changed = (np.array([ratio, 1, 1], np.float32), np.array([1, change, 1], np.float32))
+    kernel = np.asarray(params["out"]["kernel"])
+    sides = [
+        save(tmp_path / name, {"params": params | {"out": {"kernel": kernel * large * by}}})
+        for name, by in (("a", np.float32(1)), ("b", changed))
+    ]
+    found = against(*sides, batch, tolerance=tolerance).comparison
+
+    assert found.outputs[0].relative <= found.tolerance
+    assert (found.agrees, found.outputs[0].moved) == (False, 4)
+    assert found.why.startswith("the outputs differ where they are small: ")
+    assert (
+        f"but 4 of 12 values moved by more than {'10%' if tolerance == 0.1 else '1%'} of"
+        in found.why
+    )
+
+
+@pytest.mark.parametrize("size", [1, 10, 5_000])
+def test_what_rounding_leaves_of_small_values_is_no_change(size):
+    """Values of one scale and noise of one scale, as rounding before a sum: the smallest values are noise alone."""
+    measured = jax.jit(jax.vmap(lambda a, b: (_distance(a, b), _moved(a, b, 0.01))))
+    draws = np.random.default_rng(size)
+    a = draws.normal(size=(100, size)).astype(np.float32)
+    for noise in (1e-7, 1e-5, 1e-3, 1e-2):
+        b = (a + noise * draws.normal(size=a.shape)).astype(np.float32)
+        hidden = sum(
+            OutputDeviation(
+                *msgspec.structs.astuple(_deviation(apart, 0.0)),
+                moved=int(moved),
+                size=size,
+                move=0.01,
+            ).hides_a_change
+            for apart, moved in zip(*measured(a, b), strict=True)
+        )
+        assert hidden <= 2
 
 
 def test_the_tolerance_follows_the_coarsest_dtype(saved, batch, params, tmp_path):

@@ -95,7 +95,8 @@ class FirstNonFinite(msgspec.Struct, kw_only=True, omit_defaults=True):
 class ProbePair(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An array of one run beside its counterpart of another; ``a`` and ``b`` are the places in words.
 
-    ``relative`` is the norm of the difference over the larger of both norms, ``max_abs`` the largest difference.
+    ``relative`` is the norm of the difference over the larger of both norms, ``max_abs`` the largest difference. Of an
+    output, ``moved`` counts the values that changed by more than the tolerance, and a hundredth, of themselves.
     """
 
     a: str
@@ -109,6 +110,7 @@ class ProbePair(msgspec.Struct, kw_only=True, omit_defaults=True):
     rms_b: float
     gradient_rms_a: float | None = None
     gradient_rms_b: float | None = None
+    moved: int | None = None
 
 
 class ProbeComparison(msgspec.Struct, kw_only=True):
@@ -119,7 +121,7 @@ class ProbeComparison(msgspec.Struct, kw_only=True):
     other_bound: dict[str, str]
     tolerance: float
     agrees: bool
-    """True if every output agrees within the tolerance."""
+    """True if every output agrees within the tolerance, and no change is hidden beside larger values."""
     why: str
     """What decided, in a sentence."""
     outputs: list[ProbePair]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -27,6 +28,9 @@ NOISE: Final = 1e-6
 
 TOLERANCES: Final = {"float32": 1e-5, "bfloat16": 2e-2, "float16": 2e-3}
 
+_LEAST_MOVE: Final = 0.01
+_SURPRISE: Final = -math.log(1e-3)
+
 
 class Deviation(msgspec.Struct, frozen=True):
     """How far two arrays are apart.
@@ -39,6 +43,27 @@ class Deviation(msgspec.Struct, frozen=True):
     max_abs: float
     rms_a: float
     rms_b: float
+
+
+class OutputDeviation(Deviation, frozen=True, kw_only=True):
+    """Of an output: how many of its ``size`` values ``moved`` by more than ``move`` of themselves."""
+
+    moved: int
+    size: int
+    move: float
+
+    @property
+    def hides_a_change(self) -> bool:
+        """True if small values moved beside large ones, which alone make the norm.
+
+        Rounding moves small values too, those that are what large ones leave of each other: noise of ``relative`` moves
+        about ``relative / move`` of the values so far. Four times as many are let be, and what of them may be chance,
+        by Chernoff's bound for rare events.
+        """
+        expected = max(4 * self.size * self.relative / self.move, 1e-300)
+        if self.moved <= expected:
+            return False
+        return self.moved * math.log(self.moved / expected) - self.moved + expected > _SURPRISE
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -54,12 +79,15 @@ def default_tolerance(dtypes: Sequence[str]) -> float:
 
 
 def compare_runs(
-    a: Run, b: Run, arrays: Sequence[Any], pairs: Pairs
-) -> tuple[list[Deviation], list[Deviation] | None]:
+    a: Run, b: Run, arrays: Sequence[Any], pairs: Pairs, tolerance: float
+) -> tuple[list[Deviation], list[OutputDeviation] | None]:
     """The deviation of each pair in order, and of each output; None for outputs that do not correspond.
+
+    A value moved that changed by more than ``tolerance`` of itself, and by more than a hundredth.
 
     Everything is compared on the device; only the deviations are returned.
     """
+    move = max(tolerance, _LEAST_MOVE)
 
     def run(held_a: dict[str, Any], held_b: dict[str, Any], inputs: list[Any]) -> Any:
         out_a, seen_a = _captured(a.trace, [h for h, _ in pairs.both], held_a, inputs)
@@ -68,7 +96,7 @@ def compare_runs(
         outputs = None
         if [o.shape for o in out_a] == [o.shape for o in out_b]:
             outputs = [
-                _distance(x, y)
+                (_distance(x, y), _moved(x, y, move), x.size)
                 for x, y in zip(out_a, out_b, strict=True)
                 if is_numeric(x.dtype) and is_numeric(y.dtype)
             ]
@@ -79,7 +107,17 @@ def compare_runs(
     )
     return (
         _above_noise(sites),
-        None if outputs is None else [_deviation(found, 0.0) for found in outputs],
+        None
+        if outputs is None
+        else [
+            OutputDeviation(
+                *msgspec.structs.astuple(_deviation(found, 0.0)),
+                moved=int(moved),
+                size=int(size),
+                move=move,
+            )
+            for found, moved, size in outputs
+        ],
     )
 
 
@@ -148,17 +186,28 @@ def _distance(a: Any, b: Any) -> Any:
 
     Equal values have no difference, infinities and NaN among them; where only one side is not finite it is infinite.
     """
+    a, b, difference = _apart(a, b)
+    return jnp.stack(
+        [_rms(difference), _rms(jnp.where(jnp.isfinite(a), a, 0)),
+         _rms(jnp.where(jnp.isfinite(b), b, 0)), difference.max(initial=0)]
+    )  # fmt: skip
+
+
+def _moved(a: Any, b: Any, move: float) -> Any:
+    """How many values are apart by more than ``move`` of the larger of both."""
+    a, b, difference = _apart(a, b)
+    return (difference > move * jnp.maximum(jnp.abs(a), jnp.abs(b))).sum()
+
+
+def _apart(a: Any, b: Any) -> tuple[Any, Any, Any]:
+    """Both sides as float32, parts of complex numbers side by side, and by how much their values are apart."""
     if jnp.issubdtype(a.dtype, jnp.complexfloating) or jnp.issubdtype(b.dtype, jnp.complexfloating):
         a = jnp.stack([jnp.real(a), jnp.imag(a)])
         b = jnp.stack([jnp.real(b), jnp.imag(b)])
     a, b = a.astype(jnp.float32), b.astype(jnp.float32)
     is_same = (a == b) | (jnp.isnan(a) & jnp.isnan(b))
     difference = jnp.where(is_same, 0, a - b)
-    difference = jnp.where(jnp.isnan(difference), jnp.inf, jnp.abs(difference))
-    return jnp.stack(
-        [_rms(difference), _rms(jnp.where(jnp.isfinite(a), a, 0)),
-         _rms(jnp.where(jnp.isfinite(b), b, 0)), difference.max(initial=0)]
-    )  # fmt: skip
+    return a, b, jnp.where(jnp.isnan(difference), jnp.inf, jnp.abs(difference))
 
 
 def _rms(x: Any) -> Any:

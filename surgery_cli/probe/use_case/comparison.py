@@ -8,6 +8,7 @@ from typing import Any, Final
 from surgery_cli.probe.interface import documents
 from surgery_cli.probe.trace.comparing import (
     Deviation,
+    OutputDeviation,
     Run,
     compare_gradients,
     compare_runs,
@@ -36,7 +37,6 @@ def compare_probed(
     renames = _renames(a.session, b.session)
     pairs = pair(a.wanted, b.wanted, renames)
     sides = Run(a.session.trace, a.variables), Run(b.session.trace, b.variables)
-    deviations, outputs = compare_runs(*sides, a.session.call.arrays, pairs)
     if tolerance is None:
         tolerance = default_tolerance(
             [
@@ -45,6 +45,7 @@ def compare_probed(
                 for v in [*probed.variables.values(), *probed.forward.outputs]
             ]
         )
+    deviations, outputs = compare_runs(*sides, a.session.call.arrays, pairs, tolerance)
     rows = [
         _pair_row(halves, found, a.gradients, b.gradients)
         for halves, found in zip(pairs.both, deviations, strict=True)
@@ -55,6 +56,7 @@ def compare_probed(
             b=f"output {number + 1}",
             shape=tuple(a.forward.outputs[number].shape),
             dtype=str(a.forward.outputs[number].dtype),
+            moved=found.moved,
             **_fields(found),
         )
         for number, found in enumerate(outputs or [])
@@ -82,7 +84,7 @@ def compare_probed(
 
 
 def _verdict(
-    a: Probed, b: Probed, outputs: list[Deviation] | None, tolerance: float
+    a: Probed, b: Probed, outputs: list[OutputDeviation] | None, tolerance: float
 ) -> tuple[bool, str]:
     """Whether the outputs agree, and a sentence that says why."""
     if outputs is None:
@@ -94,11 +96,16 @@ def _verdict(
     largest = max(found.max_abs for found in outputs)
     if worst == 0:
         return True, "the outputs are equal, bit for bit in float32"
-    word = "agree" if worst <= tolerance else "differ"
-    return (
-        worst <= tolerance,
-        f"the outputs {word}: {worst:.3g} apart, at most {largest:.3g} in a value",
+    apart = f"{worst:.3g} apart, at most {largest:.3g} in a value"
+    if not worst <= tolerance:
+        return False, f"the outputs differ: {apart}"
+    moved, size = sum(found.moved for found in outputs), sum(found.size for found in outputs)
+    of_themselves = (
+        f"{moved:,} of {size:,} values moved by more than {outputs[0].move:.0%} of themselves"
     )
+    if any(found.hides_a_change for found in outputs):
+        return False, f"the outputs differ where they are small: {apart}, but {of_themselves}"
+    return True, f"the outputs agree: {apart}" + (f"; {of_themselves}" if moved else "")
 
 
 def _pair_row(

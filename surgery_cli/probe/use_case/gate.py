@@ -68,11 +68,12 @@ class Gate(msgspec.Struct, frozen=True):
                 raise _refusal(bad)
             found = compare_probed(before, after, self.options.tolerance)
         if self.options.tolerance is not None and not found.agrees:
+            is_far = any(not output.relative <= found.tolerance for output in found.outputs)
+            limit = f", above `--tolerance {found.tolerance:g}`" if is_far else ""
             place = f"; the first call that differs is '{found.first_different}'"
             raise ValueRefusal(
                 "the result does not compute what the source computes",
-                why=f"{found.why}, above `--tolerance {found.tolerance:g}`"
-                + (place if found.first_different else ""),
+                why=f"{found.why}{limit}" + (place if found.first_different else ""),
                 fix=worded("{}; change the edit, or allow more with `--tolerance`", NOTHING_LEFT),
             )
         return Passed(
