@@ -258,6 +258,16 @@ def test_a_record_that_was_changed_by_hand_is_refused(flat, tmp_path):
     assert findings(tmp_path / "out") == [("surgery.json", "record")]
 
 
+def test_a_seal_that_no_longer_holds_is_said_first(flat):
+    surgery.seal(str(flat))
+    file = flat / "surgery.json"
+    file.write_text(file.read_text().replace('"leaves": ', '"leaves":  '))
+    verdict = surgery.verify(str(flat))
+    assert verdict.against == f"nothing: '{file}' is not what was sealed"
+    assert (verdict.agrees, verdict.checked, verdict.has_lost_digests) == (False, 0, True)
+    assert findings(flat) == [("surgery.json", "record")]
+
+
 def test_nan_is_a_finding_and_infinities_are_named(tmp_path):
     tree = {
         "nan": np.array([[1, np.nan], [np.nan, 2]], np.float32),

@@ -156,7 +156,7 @@ def decoded(raw: bytes, path: Path) -> Record:
     is_as_written = _sha256(blank) == record.content if record.content else not record.files
     if not is_as_written:
         raise CheckpointError(
-            f"'{path}' is not what was written",
+            f"'{path}' is not what was {'sealed' if record.sealed else 'written'}",
             why="it does not agree with the digest of its own content: damage, or a change by hand",
             fix="copy it again from where it is whole, or remove it to go on without the digests on record",
         )

@@ -163,6 +163,8 @@ class Verdict(Document, kw_only=True, frozen=True):
     """How many values of a leaf are infinite, for those that have any."""
     reads_values: bool = False
     """True where values were held against digests; else it was the structure against another's."""
+    has_lost_digests: bool = False
+    """True where there is a record of digests, and it does not hold itself."""
     notes: list[str] = []
 
 

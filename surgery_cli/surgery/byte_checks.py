@@ -67,6 +67,7 @@ def check_bytes(
         files_checked=len(expected.files),
         infinities=infinite,
         reads_values=True,
+        has_lost_digests=bool(expected.damage),
         notes=notes,
     )
 

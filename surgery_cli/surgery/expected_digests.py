@@ -44,8 +44,9 @@ def on_record(checkpoint: Checkpoint) -> Expected:
     try:
         record = read_record(checkpoint)
     except CheckpointError as error:
-        why = error.problems[0].why or error.problems[0].what
-        return Expected(damage=[reports.Finding(name, "record", detail=why)])
+        problem = error.problems[0]
+        found = reports.Finding(path=name, what="record", detail=problem.why or problem.what)
+        return Expected(source=f"nothing: {problem.what}", damage=[found])
     return Expected() if record is None else _recorded(checkpoint, record, name)
 
 

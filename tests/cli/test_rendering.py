@@ -335,8 +335,26 @@ def test_a_difference_names_each_leaf_and_how_far_it_is_off():
         "  p/b  dtype   float32 → bfloat16\n"
         "\n"
         "5 leaves differ; 4 leaves equal in structure and values "
-        "(3 are the same stored bytes, not read)\n"
+        "(3 of them are the same stored bytes, not read)\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("equal", "shared", "text"),
+    [
+        (1, 1, "1 leaf equal in structure and values (the same stored bytes, not read)"),
+        (4, 4, "4 leaves equal in structure and values (the same stored bytes, not read)"),
+        (4, 1, "4 leaves equal in structure and values (1 of them is the same stored bytes, not read)"),
+        (4, 2, "4 leaves equal in structure and values (2 of them are the same stored bytes, not read)"),
+        (1, 0, "1 leaf equal in structure and values"),
+    ],
+)  # fmt: skip
+def test_how_many_leaves_were_not_read_reads_right(equal, shared, text):
+    document = reports.Difference(
+        a="/a", b="/b", chosen_a="", chosen_b="", step_a=None, step_b=None, only_in_a=[], only_in_b=[],
+        changed=[], equal=equal, equal_by_reference=shared, structure_only=False,
+    )  # fmt: skip
+    assert plain(difference.render, document).splitlines()[-1] == f"no difference: {text}"
 
 
 def test_a_verdict_begins_with_the_counts_and_lists_every_finding():

@@ -55,7 +55,7 @@ def _render_agreement(document: Difference, page: Page) -> None:
     differing = len(document.only_in_a) + len(document.only_in_b) + len(document.changed)
     reference = ""
     if document.equal_by_reference:
-        reference = f" ({document.equal_by_reference:,} are the same stored bytes, not read)"
+        reference = f" ({_of_them(document)}the same stored bytes, not read)"
     equal = f"{leaves_text(document.equal)} equal in {scope}{reference}"
     if differing:
         verb = "differs" if differing == 1 else "differ"
@@ -64,3 +64,11 @@ def _render_agreement(document: Difference, page: Page) -> None:
         page.line(Cell("no difference", "good"), f": {equal}")
     if document.not_compared:
         page.line(Cell(f"not compared: {listed(document.not_compared, 5)}", "faint"))
+
+
+def _of_them(document: Difference) -> str:
+    """How many of the leaves that are equal; nothing where it is all of them."""
+    count = document.equal_by_reference
+    if count == document.equal:
+        return ""
+    return f"{count:,} of them {'is' if count == 1 else 'are'} "

@@ -34,6 +34,8 @@ def _checked(document: Verdict) -> str:
 
 def _unchecked(document: Verdict) -> str:
     """What was not proved."""
+    if document.has_lost_digests:
+        return f"{document.unchecked:,} unchecked, as their record does not hold"
     if not document.unchecked or not document.reads_values:
         return f"{document.unchecked:,} unchecked"
     have = "has" if document.unchecked == 1 else "have"
