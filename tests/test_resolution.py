@@ -44,7 +44,7 @@ class Everything(LeafOperation, tag="everything"):
         return spec
 
     def kernel(self, path, spec, scene):
-        return Scale(1.0)
+        return Scale(2.0)
 
 
 class Graft(LeafOperation, tag="graft"):

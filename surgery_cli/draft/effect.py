@@ -22,11 +22,13 @@ class Scales(msgspec.Struct, frozen=True):
     """The values are multiplied: ``by`` a number, or an array, or what is measured of the leaf.
 
     None where it is an array of which nothing is said: of an edit as a whole, whose leaves have each their own.
-    ``is_positive``: no factor of the array is 0 or below.
+    ``is_positive``: no factor of the array is 0 or below. ``above``: of slots, what is left in them of their start,
+    which stays; only what they have gathered above it is multiplied.
     """
 
     by: float | Recipe | None = None
     is_positive: bool = False
+    above: float = 0.0
 
 
 class Sets(msgspec.Struct, frozen=True):
@@ -54,9 +56,12 @@ class Shifts(msgspec.Struct, frozen=True):
 
 
 class Rearranges(msgspec.Struct, frozen=True):
-    """Elements change their places, and the leaf perhaps its shape, by ``map``."""
+    """Elements change their places, and the leaf perhaps its shape, by ``map``.
 
-    map: Arrangement
+    None: of an edit as a whole, whose leaves have each their own.
+    """
+
+    map: Arrangement | None = None
 
 
 Effect: TypeAlias = Keeps | Scales | Sets | Draws | Takes | Means | Shifts | Rearranges
@@ -73,9 +78,6 @@ def name_of(effect: Effect) -> str:
 
 _NEW: Final = (Sets, Draws, Takes)
 
-NEW_NAMES: Final = frozenset(kind.__name__.lower() for kind in _NEW)
-"""The effects, by ``name_of``, after which values do not depend on what they were."""
-
 
 def is_new(effect: Effect) -> bool:
     """True if the values do not depend on what they were."""
@@ -85,6 +87,21 @@ def is_new(effect: Effect) -> bool:
 def keeps_size(effect: Effect) -> bool:
     """True if the values stay about as large as they were."""
     return isinstance(effect, Keeps | Means | Rearranges)
+
+
+def keeps_start(effect: Effect, left: float) -> bool:
+    """True if what is left of a slot's start, ``left``, is the same after an edit of the slot, to the last bits.
+
+    >>> keeps_start(Scales(0.5), 0.0), keeps_start(Scales(0.5), 0.1), keeps_start(Scales(0.5, above=0.1), 0.1)
+    (True, False, True)
+    """
+    match effect:
+        case Scales(above=start):
+            return start == left
+        case Rearranges():
+            return True
+        case _:
+            return False
 
 
 def may_be_negative(effect: Effect) -> bool:
@@ -111,9 +128,9 @@ def constant_after(effect: Effect, before: float | None) -> float | None:
             return number
         case Keeps() | Rearranges():
             return before
-        case Scales(by=float() | int() as factor) if before is not None or factor == 0:
-            return factor * (before or 0)
-        case Scales():
-            return before if before == 0 else None
+        case Scales(by=float() | int() as factor, above=start) if before is not None or factor == 0:
+            return start + factor * ((before or 0) - start)
+        case Scales(above=start):
+            return before if before == start else None
         case _:
             return None

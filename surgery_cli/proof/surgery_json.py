@@ -24,7 +24,10 @@ PACKAGES = ("orbax-checkpoint", "tensorstore", "numpy", "jax", "flax", "optax")
 class ChangedLeaf(
     msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, rename={"from_": "from"}
 ):
-    """An output leaf that is not an untouched copy. ``before`` and ``after`` are like ``float32[3,4]``."""
+    """An output leaf that is not an untouched copy. ``before`` and ``after`` are like ``float32[3,4]``.
+
+    ``keeps_start``: of a slot, that its edits left in it what was left of its start.
+    """
 
     path: str
     from_: str | None
@@ -34,6 +37,7 @@ class ChangedLeaf(
     policy: str | None = None
     twin_of: str | None = None
     moved: bool = False
+    keeps_start: bool = False
     digest: str | None = None
 
 

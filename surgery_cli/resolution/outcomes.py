@@ -30,7 +30,7 @@ def with_outcome(
     assumed: dict[tuple[LeafPath, Assumption], None] = {}
     for path, recipe in changed.items():
         old = before.leaves.get(path)
-        if recipe.edits if old is None else recipe.edits is not old.edits:
+        if recipe.edits if old is None else _has_new_values(recipe, old):
             changed_bytes += recipe.spec.bytes
         if path not in after.slots:
             continue
@@ -46,6 +46,11 @@ def with_outcome(
     told = {policy: n for policy, n in twins.items() if n}
     outcome = EditOutcome(len(chosen), told, changed_bytes, tuple(assumed))
     return after.replaced(outcomes=(*after.outcomes, outcome))
+
+
+def _has_new_values(leaf: Output, old: Output) -> bool:
+    """True if edits gave the leaf other values; where they come to nothing, it is what it was."""
+    return leaf.edits is not old.edits and leaf.recipe is not old.recipe
 
 
 def _assumption(slot: Slot, policy: str) -> Assumption | None:

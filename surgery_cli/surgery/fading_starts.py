@@ -9,7 +9,7 @@ import msgspec
 
 from surgery_cli.draft.slots import Slot
 from surgery_cli.engine.reading import read_scalar
-from surgery_cli.optimizer.detect.starts import after_steps, faded_unknown, goes_on
+from surgery_cli.optimizer.detect.starts import after_steps, faded_unknown
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.proof.records import checked, read_record
 from surgery_cli.proof.surgery_json import ChangedLeaf, Record
@@ -84,5 +84,4 @@ def _changes_slots(record: Record, clocks: Collection[str]) -> bool:
 def _goes_on(leaf: ChangedLeaf, donors: tuple[str, ...]) -> bool:
     if donors and str(leaf.from_).startswith(donors):
         return False
-    names = leaf.operations
-    return not names or (leaf.policy == "transform" and goes_on(names))
+    return leaf.keeps_start or not leaf.operations

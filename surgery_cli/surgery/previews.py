@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from surgery_cli import reports
-from surgery_cli.draft.effect import name_of
+from surgery_cli.draft.effect import keeps_start, name_of
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.forecast import read_bytes
@@ -196,4 +196,7 @@ def changed_leaf(draft: Draft, path: LeafPath, names: Names, sources: Names) -> 
         policy=recipe.policy or None,
         twin_of=names.get(slot.param, str(slot.param)) if slot else None,
         moved=origin is not None and (origin.source != SOURCE or origin.path != path),
+        keeps_start=slot is not None
+        and bool(recipe.edits)
+        and all(keeps_start(edit.effect, slot.start or 0.0) for edit in recipe.edits),
     )

@@ -89,6 +89,7 @@ def preview_of(kind=reports.Preview, **more):
                 leaves=3,
                 twins={"transform": 6},
                 bytes=2048,
+                effect="scales",
             ),
             reports.EditLine(operation="delete", summary="ema", leaves=1),
         ],
@@ -230,6 +231,24 @@ def test_a_sparkline_tells_an_empty_bin_from_a_nearly_empty_one():
         ("replace", "takes", {"donor": 2}, "2 donor (taken with their params)"),
         ("reinit", "draws", {"reset": 2}, "2 reset (as the optimizer starts them)"),
         ("rename", "", {"moved": 1200}, "twins: 1,200 moved\n"),
+        (
+            "transpose",
+            "rearranges",
+            {"transform": 2},
+            "2 transform (rearranged with their params)",
+        ),
+        (
+            "transpose",
+            "rearranges",
+            {"keep": 2},
+            "2 keep (as they were, rearranged with their params)",
+        ),
+        (
+            "transpose",
+            "rearranges",
+            {"warm": 2},
+            "2 warm (first moments 0, second moments rearranged with their params)",
+        ),
     ],
 )
 def test_a_preview_says_what_becomes_of_twins(operation, effect, twins, said):

@@ -1,10 +1,13 @@
 """Rescale: factors that are numbers or arrays, and what they mean for twins."""
 
+from typing import Any
+
 import ml_dtypes
 import msgspec
 import numpy as np
 import pytest
 
+from surgery_cli.draft.expression import Made, Stored
 from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import MissingError, PlanError, ValueRefusal
 from surgery_cli.operations.rescale import Rescale
@@ -36,6 +39,33 @@ def slot(power: int | None, *, even: bool = False, relation: str = "same") -> Sl
 
 def test_a_number_multiplies_in_float32() -> None:
     np.testing.assert_array_equal(edited(Rescale(by=0.1), KERNEL), KERNEL * np.float32(0.1))
+
+
+def test_a_factor_of_one_leaves_the_stored_leaf_as_it_is() -> None:
+    assert isinstance(made(Rescale(by=1.0), KERNEL), Stored)
+    assert isinstance(made(Rescale(by=-1.0), KERNEL), Made)
+
+
+@pytest.mark.parametrize(
+    ("by", "fields", "is_written"),
+    [
+        (-1.0, {"power": -2, "even": True}, False),
+        (-1.0, {"power": -1}, True),
+        (0.5, {"power": 0, "even": True}, False),
+        (-0.5, {"power": 0}, True),
+    ],
+)
+def test_a_slot_that_a_power_leaves_as_it_is_is_not_written(
+    by: float, fields: dict[str, Any], is_written: bool
+) -> None:
+    (change,) = rule(Rescale(by=by), slot(**fields)) or ()
+    assert isinstance(change.recipe, Made) is is_written
+    arrays = ArrayScene(by=ArraySource({"": np.full((4,), by)}))
+    (change,) = rule(Rescale(by="by"), slot(**fields), scene=arrays) or ()
+    is_same = fields["power"] == 0 and "even" in fields
+    second = msgspec.structs.replace(slot(**fields), is_second_moment=True)
+    (change,) = rule(Rescale(by="by"), second, scene=arrays) or ()
+    assert isinstance(change.recipe, Stored) is is_same
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])

@@ -20,6 +20,7 @@ from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.plan import plan_of
 from surgery_cli.surgery import Options
+from tests.operations.transposing import Transpose
 
 STEPS = 4
 
@@ -280,6 +281,24 @@ def test_a_later_run_takes_what_is_left_from_the_record(tmp_path: Path) -> None:
     surgery.apply(str(tmp_path / "one"), str(tmp_path / "two"), plan)
     expected = fed(code, STEPS, 0.1, 0.01)["opt_state"][0].nu["w"]
     np.testing.assert_allclose(result(tmp_path / "two", "nu"), expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_values_that_only_move_keep_what_is_left_of_their_start(runs: int, tmp_path: Path) -> None:
+    code, source = FADING["rmsprop"], tmp_path / "source"
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(source, fed(code, STEPS, 0.1, 1.0))
+    turn = Transpose(at="params/w", axes=(1, 0))
+    edits: list[LeafOperation] = [turn, turn, EDITS["rescale"]]
+    if runs == 1:
+        edits = [turn, EDITS["rescale"], turn]
+    options, place = with_script(code, tmp_path), source
+    for number, some in enumerate([edits] if runs == 1 else [edits[:2], edits[2:]]):
+        goal = tmp_path / str(number)
+        surgery.apply(str(place), str(goal), plan_of(some), options=options)
+        place = goal
+    expected = fed(code, STEPS, 0.1, 0.1)["opt_state"][0].nu["w"]
+    np.testing.assert_allclose(result(place, "nu"), expected, rtol=1e-3)
 
 
 def test_what_a_start_hides_is_refused(tmp_path: Path) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
-from surgery_cli.draft.effect import NEW_NAMES
+from surgery_cli.optimizer.follow.answers import meaning
 from surgery_cli.reports import ChangedLeaf, EditLine, Preview, Report
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import byte_text, counted, duration_text, leaves_text
@@ -50,24 +49,12 @@ def _render_way(document: Preview, page: Page) -> None:
         page.line("no edits: a plain copy", indent=2)
 
 
-_MEANINGS: Final = {
-    "transform": "scaled to match",
-    "keep": "as they were",
-    "reset": "as the optimizer starts them",
-    "carried": "edited like their params",
-    "donor": "taken with their params",
-}
-"""What becomes of twins, for those policies whose names do not say it."""
-
-
 def _meaning(policy: str, effect: str, taken_for: Sequence[str]) -> str:
     """What the policy does to twins under this edit, in brackets; '' where its name says it."""
-    if policy == "warm":
-        second = "at their mean" if effect in NEW_NAMES else "kept"
-        return f" (first moments 0, second moments {second})"
-    if policy in ("transform", "reset") and taken_for:
-        return f" ({_MEANINGS[policy]}, taken for {listed(taken_for, word='and')})"
-    return f" ({_MEANINGS[policy]})" if policy in _MEANINGS else ""
+    said = meaning(policy, effect)
+    if said and policy in ("transform", "reset") and taken_for:
+        said = f"{said}, taken for {listed(taken_for, word='and')}"
+    return f" ({said})" if said else ""
 
 
 def _edit_row(number: int, edit: EditLine) -> Row:

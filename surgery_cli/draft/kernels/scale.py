@@ -9,12 +9,16 @@ from typing import Any, ClassVar
 from surgery_cli.draft.kernel import Kernel, Kit, Place
 from surgery_cli.draft.kernels.left_of_start import left_of_start
 from surgery_cli.draft.kernels.lost_values import may_lose, refuse_lost_products
+from surgery_cli.tree.specs import LeafSpec
 
 
 class Scale(Kernel, frozen=True, tag="scale"):
     """A leaf times a number."""
 
     by: float
+
+    def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
+        return self.by == 1
 
     def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
         (block,) = blocks
@@ -59,6 +63,9 @@ class FollowFactor(Kernel, frozen=True, tag="follow_factor"):
     blur: float = 0.0
     fresh: float | None = None
 
+    def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
+        return self.power == 0 and self.is_even and self.fresh is None
+
     def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
         block, base = blocks
         left = left_of_start(block, self.start, self.blur, kit, at, even=self.is_even)
@@ -89,6 +96,9 @@ class ScaleAboveStart(Kernel, frozen=True, tag="scale_above_start"):
     start: float
     is_even: bool
     blur: float = 0.0
+
+    def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
+        return self.by == 1
 
     def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
         (block,) = blocks

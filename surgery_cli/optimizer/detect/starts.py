@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from surgery_cli.draft.assumptions import ZERO_START, Assumption, usual_start
+from surgery_cli.draft.effect import keeps_start
 from surgery_cli.draft.placeholders import slots_line
 from surgery_cli.draft.recipe import SOURCE, Output
 from surgery_cli.draft.slots import Faded, Slot
@@ -18,10 +19,6 @@ from surgery_cli.words.advice import InPlan, worded
 
 _NOTHING: Final = 1e-30
 """What no moment is felt beside."""
-_FOLLOWING: Final = frozenset(
-    {"rescale", "scale_above_start", "scale_by_measured", "scale_by_power"}
-)
-"""What slots follow factors by; a start of which nothing is left follows as the rest does."""
 
 
 class Beginning(NamedTuple):
@@ -71,14 +68,10 @@ def left_of(fresh: float | None, *, stays: bool) -> float | None:
 def as_gathered(slot: Slot, recipe: Output) -> Slot:
     """The slot as it is after the edits so far: where they filled it anew, its count tells nothing of its start."""
     is_own = recipe.home is not None and recipe.home.source == SOURCE
-    if slot.faded is None or (is_own and goes_on(edit.name for edit in recipe.edits)):
+    left = slot.start or 0.0
+    if slot.faded is None or (is_own and all(keeps_start(e.effect, left) for e in recipe.edits)):
         return slot
     return faded_unknown(slot, "an edit before changed its values, while its count went on")
-
-
-def goes_on(operations: Iterable[str]) -> bool:
-    """True if operations of these names leave in a slot what is left of its start, to the last bits."""
-    return _FOLLOWING.issuperset(operations)
 
 
 def faded_unknown(slot: Slot, because: str) -> Slot:

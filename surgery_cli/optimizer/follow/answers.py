@@ -16,6 +16,7 @@ from surgery_cli.draft.effect import (
     Sets,
     Shifts,
     Takes,
+    name_of,
 )
 
 
@@ -53,6 +54,8 @@ class Answers(NamedTuple):
         return self.keep if policy == "keep" else self.transform
 
 
+POLICIES: Final = ("keep", "transform", "reset", "warm")
+
 _STAYS, _MEAN, _FOLLOWS, _REFUSED = Answer.STAYS, Answer.MEAN, Answer.FOLLOWS, Answer.REFUSED
 
 _TABLE: Final[Mapping[type, Answers]] = {
@@ -66,6 +69,8 @@ _TABLE: Final[Mapping[type, Answers]] = {
     Rearranges: Answers(_FOLLOWS, _FOLLOWS, _FOLLOWS, "transform"),
 }
 
+_BY_NAME: Final = {kind.__name__.lower(): answers for kind, answers in _TABLE.items()}
+
 _BY_ZERO: Final = Answers(_STAYS, _REFUSED, _REFUSED, "reset")
 """Of a factor of 0, which leaves nothing to follow."""
 
@@ -77,6 +82,42 @@ def answers_to(effect: Effect) -> Answers:
     ('MEAN', 'reset')
     """
     return _BY_ZERO if effect == Scales(0) else _TABLE[type(effect)]
+
+
+_FOLLOWING: Final[Mapping[str, str]] = {
+    name_of(Scales()): "scaled to match",
+    name_of(Rearranges()): "rearranged with their params",
+}
+"""What it is for slots to follow an effect, in words."""
+
+_SAID: Final = {
+    Answer.STAYS: "as they were",
+    Answer.FRESH: "as the optimizer starts them",
+    Answer.MEAN: "at their mean",
+}
+
+_PLACES: Final = {"carried": "edited like their params", "donor": "taken with their params"}
+"""What becomes of slots for which no policy is asked."""
+
+
+def meaning(policy: str, effect: str) -> str:
+    """What a policy does to slots under an effect, by their names, in words; '' where the policy's name says it.
+
+    >>> meaning("transform", "scales"), meaning("keep", "shifts"), meaning("moved", "")
+    ('scaled to match', 'as they were', '')
+    >>> meaning("warm", "rearranges")
+    'first moments 0, second moments rearranged with their params'
+    """
+    if policy not in POLICIES:
+        return _PLACES.get(policy, "")
+    answers = _BY_NAME.get(effect)
+    if answers is None:
+        return _SAID[Answer.FRESH] if policy == "reset" else ""
+    answer = answers.of(policy, is_second_moment=policy == "warm")
+    said = _SAID.get(answer) or _FOLLOWING.get(effect, "")
+    if policy == "warm":
+        return f"first moments 0, second moments {'kept' if answer is Answer.STAYS else said}"
+    return f"as they were, {said}" if policy == "keep" and answer is Answer.FOLLOWS else said
 
 
 def default_policy(effect: Effect) -> str:

@@ -130,7 +130,7 @@ class _Carrying:
         }
         following = [slot for slot in slots if answers[slot.path] is Answer.FOLLOWS]
         if following:
-            self._transform(following, effect)
+            self._transform(following, effect, policy)
         for slot in slots:
             recipe = self._draft.leaves[slot.path].recipe
             match answers[slot.path]:
@@ -141,7 +141,7 @@ class _Carrying:
                 case Answer.FRESH:
                     self._reset(slot, policy, effect)
 
-    def _transform(self, slots: list[Slot], effect: Effect) -> None:
+    def _transform(self, slots: list[Slot], effect: Effect, policy: str) -> None:
         slots = [as_gathered(slot, self._draft.leaves[slot.path]) for slot in slots]
         leaves = self._draft.leaves
         steps = {slot.path: followed(slot, leaves[slot.path].recipe, effect) for slot in slots}
@@ -164,7 +164,7 @@ class _Carrying:
                 self._keep(slot)
                 self._note_unsure(slot, stuck)
             else:
-                self._apply(slot, changes, "transform")
+                self._apply(slot, changes, policy)
 
     def raise_refusals(self) -> None:
         """Raise what an explicit ``transform`` cannot do, once for each field of a state."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from surgery_cli.draft.effect import Effect, Keeps, Rearranges, Scales, Shifts
+from surgery_cli.draft.effect import Effect, Keeps, Rearranges, Scales
 from surgery_cli.draft.expression import Made, Recipe, Stored, made
+from surgery_cli.draft.kernel import Arrangement
 from surgery_cli.draft.kernels.fill import Mean, Spread
 from surgery_cli.draft.kernels.scale import FollowFactor, Scale, ScaleAboveStart, power_of
 from surgery_cli.draft.slots import Slot
@@ -40,7 +41,7 @@ def followed(slot: Slot, recipe: Recipe, effect: Effect) -> tuple[Change, ...] |
             return _by_number(slot, recipe, factor)
         case Scales(by=Stored() | Made() as factor):
             return _by_array(slot, recipe, factor, is_positive=effect.is_positive)
-        case Rearranges(map=kernel) if slot.relation == "same":
+        case Rearranges(map=Arrangement() as kernel) if slot.relation == "same":
             spec = kernel.output(recipe.spec)
             return (Change(kernel.name, effect, made(kernel, (recipe,), spec, slot.path)),)
         case Rearranges() if slot.relation == "scalar":
@@ -56,10 +57,10 @@ def _by_number(slot: Slot, recipe: Recipe, by: float) -> tuple[Change, ...] | No
         return None
     if slot.start:
         above = ScaleAboveStart(factor, slot.start, slot.is_even, slot.blur)
-        follower = Made(above, (recipe,), recipe.spec, slot.path)
-        return (Change("scale_above_start", Shifts(), follower),)
+        follower = made(above, (recipe,), recipe.spec, slot.path)
+        return (Change("scale_above_start", Scales(factor, above=slot.start), follower),)
     return (
-        Change("rescale", Scales(factor), Made(Scale(factor), (recipe,), recipe.spec, slot.path)),
+        Change("rescale", Scales(factor), made(Scale(factor), (recipe,), recipe.spec, slot.path)),
     )
 
 
@@ -79,13 +80,13 @@ def _by_array(
             fix=worded("use {optimizer: keep} or `reset`"),
         )
     never_zero = is_positive or slot.is_second_moment or slot.is_params_like
+    start = slot.start or 0.0
     kernel = FollowFactor(
-        slot.power, slot.is_even, slot.start or 0.0, slot.blur, None if never_zero else slot.fresh
+        slot.power, slot.is_even, start, slot.blur, None if never_zero else slot.fresh
     )
     name = "scale_by_measured" if is_positive else "scale_by_power"
-    return (
-        Change(name, Scales(by, is_positive), Made(kernel, (recipe, by), recipe.spec, slot.path)),
-    )
+    scales = Scales(by, is_positive, start)
+    return (Change(name, scales, made(kernel, (recipe, by), recipe.spec, slot.path)),)
 
 
 def at_mean(slot: Slot, recipe: Recipe) -> tuple[Change, ...]:
