@@ -13,7 +13,7 @@ from surgery_cli.draft.effect import Effect, Means
 from surgery_cli.draft.expression import LeafRef, Recipe, Stored
 from surgery_cli.draft.kernel import Kernel, Kit, Place
 from surgery_cli.draft.kernels.lost_values import may_lose, refuse_lost
-from surgery_cli.draft.recipe import Draft
+from surgery_cli.draft.recipe import Draft, is_numeric
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.averaged_state import state_notes
 from surgery_cli.operations.base import LeafOperation, Scene
@@ -33,7 +33,7 @@ from surgery_cli.operations.step_ranges import PATTERN as STEPS
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 
@@ -41,7 +41,8 @@ from surgery_cli.words.lists import listed
 class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
     """Average leaves over several checkpoints; without a pattern, every floating leaf, optimizer state included.
 
-    The checkpoint that is edited is the first member, and everything that is not averaged comes from it. The others
+    Complex leaves and Python floats count as floating. The checkpoint that is edited is the first member, and
+    everything that is not averaged comes from it; the preview names what may differ in the others. The others
     follow in the order of `with`, or of their steps; the preview names them all, with their weights. None may stand
     twice. Negative weights are refused for what an optimizer takes the root of. Sums are taken in float64 and rounded
     once, to the leaf's own dtype. Memory holds one block of one member at a time.
@@ -78,7 +79,7 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
     def selectable(self, spec: LeafSpec) -> bool:
         if self.patterns:
             return super().selectable(spec)
-        return is_floating(spec.dtype) and spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
+        return is_numeric(spec)
 
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
         others = self._others(scene)
@@ -113,7 +114,7 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
         return after.noting(
             members_note(others, self.weights, self.steps, scene),
             *copies_notes(others, self.steps, scene),
-            *state_notes(averaged, self.patterns, others, draft, scene),
+            *state_notes(averaged, self, others, draft, scene),
         )
 
     def _is_averaged(self, path: LeafPath, before: Draft, after: Draft) -> bool:

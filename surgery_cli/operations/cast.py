@@ -10,8 +10,9 @@ from msgspec import Meta
 from surgery_cli.draft.effect import Effect, Keeps
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.kernels.convert import Convert
+from surgery_cli.draft.recipe import Draft, is_numeric
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.base import LeafOperation
+from surgery_cli.operations.base import LeafOperation, Scene
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import (
     COMPLEX_PARTS,
@@ -27,11 +28,13 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
+from surgery_cli.words.notes import Consequence
 
 _UNSTORABLE = ("float8_e4m3", "float6_e2m3fn", "float6_e3m2fn", "uint4", "uint2")
 """What NumPy has with ml_dtypes, and TensorStore does not."""
 _NO_NUMBERS = ("float8_e8m0fnu", "float4_e2m1fn", "int2")
 """What holds scales of other numbers, or so few numbers that a cast leaves nothing."""
+_MOST_NAMED = 6
 _NAMES = tuple(
     name
     for name in (*FLOATS, *COMPLEX_PARTS, *INTEGER_BITS)
@@ -95,6 +98,23 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
     @property
     def effect(self) -> Effect:
         return Keeps()
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        after = super().rewrite(draft, scene)
+        if self.patterns or self.where_dtype:
+            return after
+        excluded = scene.select(self, draft).excluded if self.exceptions else ()
+        left = {
+            str(path): output.spec.type_text
+            for path, output in draft.leaves.items()
+            if is_numeric(output.spec) and not self.selectable(output.spec)
+            if path not in excluded
+        }
+        if not left:
+            return after
+        named = listed([f"'{path}' ({what})" for path, what in left.items()], _MOST_NAMED)
+        said = "these are not cast, being complex or Python numbers, and stay as they are"
+        return after.noting(Consequence(f"{said}: {named}"))
 
     def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
         return Convert(keeps_zeros=self.underflow == "keep")

@@ -82,6 +82,44 @@ def test_twenty_members_are_summed_in_float64_and_rounded_once(
     assert report.bytes_read == 20 * (40 * 30 * 4 + 30 * 2)
 
 
+def test_complex_leaves_and_python_floats_are_averaged_and_what_is_not_is_named(
+    tmp_path: Path,
+) -> None:
+    def state(seed: int) -> dict[str, Any]:
+        random = np.random.default_rng(seed)
+        parts = random.standard_normal((2, 3, 4))
+        return {
+            "wide": (parts[0] + 1j * parts[1]).astype(np.complex128),
+            "params": {"w": (parts[0] - 1j * parts[1]).astype(np.complex64)},
+            "temperature": float(parts[0, 0, 0]),
+            "codes": random.integers(-9, 9, (3, 4), np.int8),
+            "step": np.int32(seed),
+            "same": np.int32(5),
+            "flag": np.array(seed > 0),
+        }
+
+    states = [state(seed) for seed in range(3)]
+    paths = [_save(tmp_path / str(seed), one) for seed, one in enumerate(states)]
+    report = _apply(paths[0], tmp_path / "mean", with_=list(map(str, paths[1:])))
+
+    found = _restored(tmp_path / "mean")
+    for read in (
+        lambda one: one["params"]["w"],
+        lambda one: one["wide"],
+        lambda one: np.float64(one["temperature"]),
+    ):
+        mean = np.mean([np.asarray(read(one), np.complex128) for one in states], axis=0)
+        dtype = read(states[0]).dtype
+        exact = mean if np.issubdtype(dtype, np.complexfloating) else mean.real
+        np.testing.assert_array_equal(read(found), exact.astype(dtype))
+    np.testing.assert_array_equal(found["codes"], states[0]["codes"])
+    (note,) = [str(note) for note in report.notes if "not averaged" in str(note)]
+    assert "'codes' (int8[3,4])" in note
+    assert "'step' (0, 1, 2)" in note
+    assert "'same'" not in note
+    assert "'flag' (0, 1, 1)" in note
+
+
 def test_everything_that_is_not_averaged_comes_from_the_first_member(
     members: list[Path], tmp_path: Path
 ) -> None:
