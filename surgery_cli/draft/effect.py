@@ -37,6 +37,15 @@ class Sets(msgspec.Struct, frozen=True):
     to: float
 
 
+class Masks(msgspec.Struct, frozen=True):
+    """Elements become 0 where ``by`` is 0 or false, and stay what they were elsewhere.
+
+    None of an edit as a whole, whose leaves have a mask each.
+    """
+
+    by: Recipe | None = None
+
+
 class Draws(msgspec.Struct, frozen=True):
     """Every element is random, whatever it was; each path has random values of its own."""
 
@@ -52,7 +61,12 @@ class Means(msgspec.Struct, frozen=True):
 
 
 class Shifts(msgspec.Struct, frozen=True):
-    """The values change by something else than a factor: no gradient follows from that."""
+    """The values change by something else than a factor: no gradient follows from that.
+
+    ``keeps_signs``: what is not negative stays so.
+    """
+
+    keeps_signs: bool = False
 
 
 class Rearranges(msgspec.Struct, frozen=True):
@@ -64,7 +78,7 @@ class Rearranges(msgspec.Struct, frozen=True):
     map: Arrangement | None = None
 
 
-Effect: TypeAlias = Keeps | Scales | Sets | Draws | Takes | Means | Shifts | Rearranges
+Effect: TypeAlias = Keeps | Scales | Sets | Masks | Draws | Takes | Means | Shifts | Rearranges
 
 
 def name_of(effect: Effect) -> str:
@@ -111,8 +125,8 @@ def may_be_negative(effect: Effect) -> bool:
             return number < 0
         case Draws(is_nonnegative=never):
             return not never
-        case Shifts():
-            return True
+        case Shifts(keeps_signs=never):
+            return not never
         case _:
             return False
 
@@ -132,5 +146,7 @@ def constant_after(effect: Effect, before: float | None) -> float | None:
             return start + factor * ((before or 0) - start)
         case Scales(above=start):
             return before if before == start else None
+        case Masks():
+            return before if before == 0 else None
         case _:
             return None

@@ -194,6 +194,36 @@ class Measurement(Kernel, frozen=True):
         return measured
 
 
+class Search(Measurement, frozen=True):
+    """What is found among the elements of all inputs, in passes, each of which narrows down what the next looks for.
+
+    Whole numbers are counted, so that neither the blocks nor their order matter.
+    """
+
+    def passes(self, inputs: Sequence[LeafSpec]) -> int:
+        """How many passes it usually takes; for the forecast."""
+        return 1
+
+    def start(self, inputs: Sequence[LeafSpec]) -> Any:
+        """What is known before the first pass."""
+        raise NotImplementedError
+
+    def count_in(self, known: Any, number: int, block: Any, kit: Kit, at: Place) -> Any:
+        """The counts of a block of an input, by its number: integers, of one shape for a whole pass.
+
+        ``at`` is where the block stands in its input, ``at.output``; ``at.path`` where that stands.
+        """
+        raise NotImplementedError
+
+    def narrowed(self, known: Any, counts: Any, inputs: Sequence[LeafSpec]) -> Any:
+        """What is known after a pass, from the counts of all its blocks."""
+        raise NotImplementedError
+
+    def found(self, known: Any) -> Any:
+        """The result, once what is known tells it; else None."""
+        raise NotImplementedError
+
+
 class Arrangement(Kernel, frozen=True):
     """Elements move and nothing is computed: every piece is arranged on the host, in the leaf's own dtype."""
 

@@ -15,12 +15,20 @@ from surgery_cli.draft.kernel import (
     Kit,
     Measurement,
     Place,
+    Search,
     Window,
     broadcast_window,
 )
 from surgery_cli.engine.grid import relative, window_shape, windows
-from surgery_cli.engine.measurements import Measurements, joined, measured_parts
+from surgery_cli.engine.measurements import (
+    Block,
+    Measurements,
+    Taking,
+    joined,
+    measured_parts,
+)
 from surgery_cli.engine.reading import Readable, Values, read_values
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 _Making: TypeAlias = Generator[tuple[Recipe, Window], Values | None, Values]
@@ -68,23 +76,31 @@ class Evaluation:
             self._held = _Held()
         return np.ascontiguousarray(values).reshape(window_shape(window))
 
-    def share(self, part: Made, window: Window) -> Values:
-        """What one block of the first input adds to a measurement."""
-        kernel, specs = part.kernel, tuple(one.spec for one in part.inputs)
-        assert isinstance(kernel, Measurement)
-        first, *others = part.inputs
-        is_all = window_shape(window) == first.spec.shape
+    def share(self, taking: Taking, block: Block) -> Values:
+        """What one block adds to a measurement, or to a pass of a search."""
+        kernel, specs, source = taking.part.kernel, taking.specs, taking.part.inputs[block.input]
+        is_all = len(taking.blocks) == 1
         held = self._held if self._held is not None and is_all else _Held()
-        values = self._values(first, window, held)
-        shares = []
-        for tile in self._tiles(window, is_whole=kernel.is_whole):
-            blocks = [self._kit.put(values[relative(tile, window)], specs[0])]
-            for other in others:
-                beside = self._part(other, broadcast_window(other.spec.shape, tile), _Held())
-                blocks.append(self._kit.put(beside, other.spec))
-            place = _place(part, specs, specs[0], tile)
-            shares.append((tile, self._kit.fetch(kernel.measure(blocks, self._kit, place))))
-        return joined(kernel, shares, window)
+        values = self._values(source, block.window, held)
+        shares: list[tuple[Window, Values]] = []
+        for tile in self._tiles(block.window, is_whole=kernel.is_whole):
+            one = self._kit.put(values[relative(tile, block.window)], source.spec)
+            if isinstance(kernel, Search):
+                path = source.ref.path if isinstance(source, Stored) else source.path
+                place = _place(path, specs, source.spec, tile)
+                share = kernel.count_in(taking.known, block.input, one, self._kit, place)
+            else:
+                assert isinstance(kernel, Measurement)
+                place = _place(taking.part.path, specs, source.spec, tile)
+                beside = [self._beside(other, tile) for other in taking.part.inputs[1:]]
+                share = kernel.measure([one, *beside], self._kit, place)
+            shares.append((tile, self._kit.fetch(share)))
+        return joined(kernel, shares, block.window)
+
+    def _beside(self, other: Recipe, tile: Window) -> Any:
+        """What broadcasts to a tile that is measured, on the device."""
+        values = self._part(other, broadcast_window(other.spec.shape, tile), _Held())
+        return self._kit.put(values, other.spec)
 
     def _values(self, recipe: Recipe, window: Window, held: _Held) -> Values:
         """A block of the values of an expression.
@@ -148,7 +164,7 @@ class Evaluation:
 
     def _computed(self, part: Made, window: Window) -> _Making:
         kernel, specs = part.kernel, tuple(one.spec for one in part.inputs)
-        place = _place(part, specs, part.spec, window)
+        place = _place(part.path, specs, part.spec, window)
         state = kernel.begin(self._kit, place)
         for piece in kernel.pieces(window, specs, part.spec):
             source = part.inputs[piece.input]
@@ -211,9 +227,9 @@ class _Held:
         return values[relative(window, held)] if is_inside else None
 
 
-def _place(part: Made, inputs: tuple[LeafSpec, ...], output: LeafSpec, window: Window) -> Place:
+def _place(path: LeafPath, inputs: tuple[LeafSpec, ...], output: LeafSpec, window: Window) -> Place:
     start = tuple(one.start for one in window)
-    return Place(part.path, inputs, output, start, window_shape(window))
+    return Place(path, inputs, output, start, window_shape(window))
 
 
 def needed_again(recipe: Recipe) -> frozenset[int]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import ThreadPoolExecutor as Pool
 from functools import partial
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from surgery_cli.draft.expression import Made, Recipe
+from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Kit, Window
 from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.engine.budget import WORKERS, Budget
@@ -21,7 +22,7 @@ from surgery_cli.engine.evaluation import Evaluation, moves_elements, reads
 from surgery_cli.engine.finite import all_finite, check_finite
 from surgery_cli.engine.forecast import pending_bytes, working_bytes
 from surgery_cli.engine.grid import block_shape, windows
-from surgery_cli.engine.measurements import Measurements, measured_windows
+from surgery_cli.engine.measurements import Block, Measurements, Taking
 from surgery_cli.engine.progress import Meter
 from surgery_cli.engine.reading import CountedSource, Readable
 from surgery_cli.store.write.item import ItemWriter
@@ -108,8 +109,8 @@ class Execution:
             WriteError: the new checkpoint cannot be written.
         """
         with (
-            ThreadPoolExecutor(WORKERS, thread_name_prefix="surgery") as pool,
-            ThreadPoolExecutor(1, thread_name_prefix="surgery-commit") as committer,
+            Pool(WORKERS, thread_name_prefix="surgery") as pool,
+            Pool(1, thread_name_prefix="surgery-commit") as committer,
         ):
             for writer in writers:
                 self._inline_values(writer)
@@ -150,9 +151,8 @@ class Execution:
 
     def _whole_value(self, leaf: PlannedLeaf) -> np.ndarray[Any, Any]:
         shape = leaf.spec.shape
-        evaluation = self._evaluation(leaf, shape)
         window = tuple(slice(0, n) for n in shape)
-        values = self._checked_block(leaf, evaluation, window)
+        values = self._checked_block(leaf, self._evaluation(leaf, shape), window)
         grid = block_shape(leaf.spec, leaf.spec.write_shape)
         digester = Digester(leaf.spec, grid)
         for part in windows(shape, grid):
@@ -164,8 +164,8 @@ class Execution:
         self,
         writer: ItemWriter,
         planned: PlannedLeaf,
-        pool: ThreadPoolExecutor,
-        committer: ThreadPoolExecutor,
+        pool: Pool,
+        committer: Pool,
     ) -> None:
         """Submit every block of a leaf, as the budget lets it."""
         evaluation = self._evaluation(planned, block_shape(planned.spec, write_shape(planned)))
@@ -185,25 +185,25 @@ class Execution:
             if self._batch.held_bytes >= self._batch_bytes:
                 self._close(committer)
 
-    def _measure(
-        self, leaf: _Leaf, pool: ThreadPoolExecutor, committer: ThreadPoolExecutor
-    ) -> None:
-        """The first pass over leaves of several blocks; others are measured when a block first needs it."""
+    def _measure(self, leaf: _Leaf, pool: Pool, committer: Pool) -> None:
+        """The passes before a leaf of several blocks is written; others are measured when a block first needs it."""
         for part in leaf.evaluation.measured:
-            is_new = self._measurements.assign(part, leaf.evaluation)
-            if not is_new or len(measured_windows(part)) == 1:
+            taking = self._measurements.assign(part, leaf.evaluation)
+            if taking.owner is not leaf.evaluation or len(taking.blocks) == 1:
                 continue
-            shares: list[Future[Any]] = []
-            for window in measured_windows(part):
-                self._take(leaf.working_bytes, committer)
-                share = pool.submit(self._share, leaf, part, window)
-                shares.append(share)
-                self._start(share)
-            self._measurements.conclude(part, [share.result() for share in shares])
+            taking.is_begun = True
+            for blocks in taking.passes():
+                shares: list[Future[None]] = []
+                for block in blocks:
+                    self._take(leaf.working_bytes, committer)
+                    shares.append(pool.submit(self._share, leaf, taking, block))
+                    self._start(shares[-1])
+                for share in shares:
+                    share.result()
 
-    def _share(self, leaf: _Leaf, part: Made, window: Window) -> Any:
+    def _share(self, leaf: _Leaf, taking: Taking, block: Block) -> None:
         try:
-            return leaf.evaluation.share(part, window)
+            taking.add(block, leaf.evaluation.share(taking, block))
         finally:
             self.budget.give(leaf.working_bytes)
 
@@ -255,7 +255,7 @@ class Execution:
         )
         return None if all(map(all_finite, read)) else values
 
-    def _take(self, count: int, committer: ThreadPoolExecutor) -> None:
+    def _take(self, count: int, committer: Pool) -> None:
         """Wait until the budget has room for ``count`` bytes; what is larger than all of it goes alone."""
         while not self.budget.take(count):
             if not self._running:
@@ -272,7 +272,7 @@ class Execution:
         for task in done:
             task.result()
 
-    def _close(self, committer: ThreadPoolExecutor) -> None:
+    def _close(self, committer: Pool) -> None:
         """Let the filling transaction be committed, once its blocks are there."""
         if self._batch is not None:
             commit = committer.submit(self._commit, self._batch)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from surgery_cli.draft.expression import Made, Recipe, Stored
-from surgery_cli.draft.kernel import Arrangement, Window
+from surgery_cli.draft.kernel import Arrangement, Search, Window
 from surgery_cli.engine.evaluation import (
     MOST_KEPT,
     computed_parts,
@@ -17,7 +17,7 @@ from surgery_cli.engine.evaluation import (
     reads,
 )
 from surgery_cli.engine.grid import block_shape, window_shape, windows
-from surgery_cli.engine.measurements import measured_parts, measured_windows
+from surgery_cli.engine.measurements import Block, measured_blocks, measured_parts
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.tree.dtypes import is_complex, item_bytes
@@ -48,11 +48,14 @@ def _bytes_read(recipe: Recipe, measured: set[int]) -> int:
     again = needed_again(recipe) if new else frozenset()
     for part in new:
         measured.add(id(part))
-        for window in measured_windows(part):
-            for stored, read in _inputs(part, window):
-                total += _window_bytes(stored, read)
-                is_all = window_shape(read) == stored.spec.shape
-                if len(blocks) == 1 and is_all and id(stored) in again:
+        over = measured_blocks(part)
+        is_all = len(over) == len(blocks) == 1
+        for block in over:
+            for stored, read in _inputs(part, block):
+                is_held = is_all and id(stored) in again
+                if id(stored) not in held:
+                    total += _window_bytes(stored, read) * (1 if is_held else _passes(part))
+                if is_held:
                     held.add(id(stored))
     for window in blocks:
         total += sum(
@@ -69,12 +72,16 @@ def _blocks(recipe: Recipe) -> list[Window]:
     return list(windows(shape, block))
 
 
-def _inputs(part: Made, window: Window) -> Iterator[tuple[Stored, Window]]:
+def _inputs(part: Made, block: Block) -> Iterator[tuple[Stored, Window]]:
     """What is read for one block of a measurement."""
-    first, *others = part.inputs
-    yield from reads(first, window)
-    for other in others:
+    yield from reads(part.inputs[block.input], block.window)
+    for other in () if isinstance(part.kernel, Search) else part.inputs[1:]:
         yield from reads(other, tuple(slice(0, n) for n in other.spec.shape))
+
+
+def _passes(part: Made) -> int:
+    kernel = part.kernel
+    return kernel.passes([one.spec for one in part.inputs]) if isinstance(kernel, Search) else 1
 
 
 def _window_bytes(part: Stored, window: Window) -> int:
@@ -122,9 +129,14 @@ def working_bytes(recipe: Recipe, block: tuple[int, ...], tile_elements: int | N
 
 def _measuring_bytes(part: Made, tile_elements: int | None) -> int:
     """Bytes in memory while a block of a measurement is taken."""
-    leaf, window = part.inputs[0], measured_windows(part)[0]
     if not part.kernel.is_whole:
-        return _pass_bytes(leaf, window, tile_elements) + _tile_bytes(window, tile_elements)
+        firsts = {block.input: block.window for block in reversed(measured_blocks(part))}
+        return max(
+            _pass_bytes(part.inputs[number], window, tile_elements)
+            + _tile_bytes(window, tile_elements)
+            for number, window in firsts.items()
+        )
+    leaf, window = part.inputs[0], measured_blocks(part)[0].window
     held, decoding = _reading_bytes(leaf, window)
     known = part.kernel.temporary_bytes(leaf.spec)
     return held + max(decoding, leaf.spec.size * TEMPORARY_BYTES if known is None else known)

@@ -3,70 +3,113 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from typing import NamedTuple
 
 import numpy as np
 
 from surgery_cli.draft.expression import Made, Recipe, parts
-from surgery_cli.draft.kernel import Measurement, Place, Window
+from surgery_cli.draft.kernel import Kernel, Measurement, Place, Search, Window
 from surgery_cli.engine.grid import block_shape, window_shape, windows
 from surgery_cli.engine.reading import Values
+
+
+class Block(NamedTuple):
+    """A block over which a measurement is taken: of which input, by its number, and where in it."""
+
+    input: int
+    window: Window
+
+
+class Taking:
+    """A measurement in the making: shares of blocks, in any order, from any thread; of a search, pass after pass."""
+
+    def __init__(self, part: Made, owner: object) -> None:
+        self.part = part  # whose identity it goes by, and which is kept alive
+        self.owner = owner
+        self.blocks = measured_blocks(part)
+        self.is_begun = False
+        self.value: Future[Values] = Future()
+        kernel = part.kernel
+        self.specs = tuple(one.spec for one in part.inputs)
+        self.known = kernel.start(self.specs) if isinstance(kernel, Search) else None
+        self._shares: list[tuple[Window, Values]] = []
+        self._counts: Values | None = None
+        self._lock = threading.Lock()
+        self._end_if_found()
+
+    def passes(self) -> Iterator[list[Block]]:
+        """Pass after pass, the blocks whose shares are to be added before the next is asked for."""
+        while not self.value.done():
+            yield self.blocks
+            self._end_pass()
+
+    def add(self, block: Block, share: Values) -> None:
+        """The share of one of the ``blocks``."""
+        with self._lock:
+            if not isinstance(self.part.kernel, Search):
+                self._shares.append((block.window, share))
+            else:
+                self._counts = share if self._counts is None else self._counts + share
+
+    def _end_pass(self) -> None:
+        """All shares are there: the measurement is done, or narrowed down to what the next pass looks for."""
+        kernel = self.part.kernel
+        if isinstance(kernel, Search):
+            self.known = kernel.narrowed(self.known, self._counts, self.specs)
+            self._counts = None
+            self._end_if_found()
+            return
+        assert isinstance(kernel, Measurement)
+        leaf = self.specs[0]
+        whole = tuple(slice(0, n) for n in leaf.shape)
+        in_order = sorted(self._shares, key=lambda share: [part.start for part in share[0]])
+        at = Place(self.part.path, self.specs, leaf, (0,) * len(whole), leaf.shape)
+        value = kernel.finish(joined(kernel, in_order, whole), at)
+        self.value.set_result(value.reshape(self.part.spec.shape))
+
+    def _end_if_found(self) -> None:
+        kernel = self.part.kernel
+        found = kernel.found(self.known) if isinstance(kernel, Search) else None
+        if found is not None:
+            self.value.set_result(np.asarray(found, self.part.spec.dtype))
 
 
 class Measurements:
     """The measurements of a run, by the part of an expression that they are the values of."""
 
     def __init__(self) -> None:
-        self._known: dict[int, _Entry] = {}
+        self._known: dict[int, Taking] = {}
         self._lock = threading.Lock()
 
-    def assign(self, part: Made, to: object) -> bool:
-        """Let one evaluation take a measurement, unless another has it already; True if it is this one's."""
+    def assign(self, part: Made, to: object) -> Taking:
+        """The measurement, which this evaluation is to take unless another one has it already."""
         with self._lock:
-            return self._known.setdefault(id(part), _Entry(part, to)).owner is to
+            if id(part) not in self._known:
+                self._known[id(part)] = Taking(part, to)
+            return self._known[id(part)]
 
-    def take(self, part: Made, by: object, share: Callable[[Made, Window], Values]) -> None:
+    def take(self, part: Made, by: object, share: Callable[[Taking, Block], Values]) -> None:
         """See that a measurement is there: take it, or wait for who does, which was asked to before."""
-        self.assign(part, by)
-        entry = self._known[id(part)]
+        taking = self.assign(part, by)
         with self._lock:
-            is_mine = entry.owner is by and not entry.is_begun
-            entry.is_begun |= is_mine
+            is_mine = taking.owner is by and not taking.is_begun
+            taking.is_begun |= is_mine
         if not is_mine:
-            entry.value.result()
+            taking.value.result()
             return
         try:
-            self.conclude(part, [share(part, window) for window in measured_windows(part)])
+            for blocks in taking.passes():
+                for block in blocks:
+                    taking.add(block, share(taking, block))
         except BaseException as error:
-            entry.value.set_exception(error)
+            taking.value.set_exception(error)
             raise
-
-    def conclude(self, part: Made, shares: Sequence[Values]) -> None:
-        """Join the shares of ``measured_windows``, in their order, and let the kernel look at the whole."""
-        kernel, leaf = part.kernel, part.inputs[0].spec
-        assert isinstance(kernel, Measurement)
-        whole = tuple(slice(0, n) for n in leaf.shape)
-        taken = list(zip(measured_windows(part), shares, strict=True))
-        specs = tuple(one.spec for one in part.inputs)
-        at = Place(part.path, specs, leaf, (0,) * len(whole), leaf.shape)
-        self._known[id(part)].is_begun = True
-        value = kernel.finish(joined(kernel, taken, whole), at).reshape(part.spec.shape)
-        self._known[id(part)].value.set_result(value)
 
     def value(self, part: Made) -> Values:
         """What was measured."""
         return self._known[id(part)].value.result()
-
-
-class _Entry:
-    """A measurement, and whose it is to take; it keeps the part, whose identity it goes by, alive."""
-
-    def __init__(self, part: Made, owner: object) -> None:
-        self.part = part
-        self.owner = owner
-        self.is_begun = False
-        self.value: Future[Values] = Future()
 
 
 def measured_parts(recipe: Recipe) -> list[Made]:
@@ -75,17 +118,29 @@ def measured_parts(recipe: Recipe) -> list[Made]:
     return [part for part in every if isinstance(part.kernel, Measurement)]
 
 
-def measured_windows(part: Made) -> list[Window]:
-    """The blocks of the first input over which a measurement is taken."""
-    leaf = part.inputs[0].spec
+def measured_blocks(part: Made) -> list[Block]:
+    """The blocks over which a measurement is taken: of the first input, or of all."""
+    count = len(part.inputs) if isinstance(part.kernel, Search) else 1
+    return [Block(n, window) for n in range(count) for window in measured_windows(part, n)]
+
+
+def measured_windows(part: Made, number: int) -> list[Window]:
+    """The blocks of an input over which a measurement is taken."""
+    leaf = part.inputs[number].spec
     shape = leaf.shape if part.kernel.is_whole else block_shape(leaf, leaf.write_shape)
     return list(windows(leaf.shape, shape))
 
 
-def joined(kernel: Measurement, shares: Sequence[tuple[Window, Values]], whole: Window) -> Values:
-    """The measurement of ``whole`` from those of its parts: [its shape, reduced axes of size 1]."""
+def joined(kernel: Kernel, shares: Sequence[tuple[Window, Values]], whole: Window) -> Values:
+    """The measurement of ``whole`` from those of its parts: [its shape, reduced axes of size 1]; counts of a search."""
     if len(shares) == 1:
         return shares[0][1]
+    if isinstance(kernel, Search):
+        counts = shares[0][1].copy()
+        for _, share in shares[1:]:
+            counts += share
+        return counts
+    assert isinstance(kernel, Measurement)
     join = getattr(np, kernel.combine)
     axes = kernel.axes(len(whole))
     shape = tuple(1 if i in axes else n for i, n in enumerate(window_shape(whole)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Protocol
 
 import msgspec
@@ -193,6 +193,12 @@ class LeafOperation(Operation):
             PlanError: something is wrong with the edit as a whole.
         """
 
+    def maker(
+        self, named: Sequence[LeafPath], draft: Draft, scene: Scene
+    ) -> Callable[[LeafPath, Recipe], Recipe]:
+        """What makes the new leaves, one by one; for edits that look at all of them first, or at other leaves."""
+        return lambda path, recipe: self.made(path, recipe, scene)
+
     def made(self, path: LeafPath, recipe: Recipe, scene: States) -> Recipe:
         """What the edit makes of a leaf. Raises as ``output``."""
         after = self.output(recipe.spec)
@@ -204,6 +210,7 @@ class LeafOperation(Operation):
         selected = scene.select(self, draft)
         if selected:
             self.check(selected, draft, scene)
+        make = self.maker(selected, draft, scene)
         changed: dict[LeafPath, Output] = {}
         gathering = Gathering()
         for path in selected:
@@ -211,7 +218,7 @@ class LeafOperation(Operation):
             if self.leaves_alone(output.spec):
                 continue
             with gathering.catching(path=str(path)):
-                recipe = self.made(path, output.recipe, scene)
+                recipe = make(path, output.recipe)
                 changed[path] = output.then(recipe, Edited(self.name, self.effect_on(recipe)))
         gathering.raise_if_any()
         return scene.carried(draft.with_leaves(changed), self, selected, draft)

@@ -1,4 +1,4 @@
-"""Factors that are arrays: finding them among the sources, and what they mean for a twin of the leaf."""
+"""Factors and masks that are arrays: finding them among the sources."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def find_leaf(text: str, source: Source, wanted: str, *, field: str) -> LeafPath
     )
 
 
-def _open_factor(file: str, scene: States) -> tuple[str, Source]:
+def _open_array(file: str, scene: States, taken: str) -> tuple[str, Source]:
     """What ``by`` names.
 
     Raises:
@@ -71,46 +71,58 @@ def _open_factor(file: str, scene: States) -> tuple[str, Source]:
     except MissingError as error:
         if file.endswith(_ARRAY_FILES):
             raise
+        kinds = "a `.npy`, `.npz` or `.safetensors` file"
         raise PlanError(
-            worded("{by} takes a number or an array file; '{}' is neither", file),
+            worded(
+                "{by} takes {}; '{}' is {}", taken, file, "neither" if " or " in taken else "none"
+            ),
             why=error.problems[0].what,
-            fix="give a number, or a `.npy`, `.npz` or `.safetensors` file",
+            fix=f"give a number, or {kinds}" if " or " in taken else f"give {kinds}",
             field="by",
         ) from None
 
 
 def find_factor(text: str, path: LeafPath, spec: LeafSpec, scene: States) -> Stored:
+    """The array by which ``text`` says that a leaf is multiplied. Raises as ``find_array``."""
+    return find_array(text, path, spec, scene, "factor", "a number or an array file")
+
+
+def find_array(
+    text: str, path: LeafPath, spec: LeafSpec, scene: States, word: str, taken: str
+) -> Stored:
     """The array that ``text`` names, for a leaf: the entry, else the only leaf, else the one at the same path.
+
+    ``word`` is what it is to the leaf, ``taken`` what the edit takes for it.
 
     Raises:
         PlanError: there is none, it holds no numbers, or it does not broadcast to the leaf.
     """
     file, entry = split_entry(text)
-    name, source = _open_factor(file, scene)
+    name, source = _open_array(file, scene, taken)
     if entry is None and len(source.tree) == 1:
         found = next(iter(source.tree))
     else:
         found = find_leaf(file, source, entry or str(path), field="by")
-    factor = source.tree[found]
-    is_number = is_numeric(factor) or is_integer(factor.dtype) or factor.dtype == "bool"
-    if factor.kind is LeafKind.KEY or not is_number or _is_complex_for_real(factor, spec):
+    array = source.tree[found]
+    is_number = is_numeric(array) or is_integer(array.dtype) or array.dtype == "bool"
+    if array.kind is LeafKind.KEY or not is_number or _is_complex_for_real(array, spec):
         raise PlanError(
-            f"'{text}' is no factor for {spec.type_text}",
-            why=f"it holds {factor.type_text}",
+            f"'{text}' is no {word} for {spec.type_text}",
+            why=f"it holds {array.type_text}",
             field="by",
         )
-    if not broadcasts(factor.shape, spec.shape):
+    if not broadcasts(array.shape, spec.shape):
         raise PlanError(
             f"'{text}' does not broadcast to '{path}'",
-            why=f"the factor has shape {list(factor.shape)}, the leaf {list(spec.shape)}",
+            why=f"the {word} has shape {list(array.shape)}, the leaf {list(spec.shape)}",
             fix="every axis, counted from the last, must be 1 or as long as the leaf's",
             field="by",
         )
-    return Stored(LeafRef(name, found), factor)
+    return Stored(LeafRef(name, found), array)
 
 
-def _is_complex_for_real(factor: LeafSpec, spec: LeafSpec) -> bool:
-    return is_complex(factor.dtype) and not is_complex(spec.dtype)
+def _is_complex_for_real(array: LeafSpec, spec: LeafSpec) -> bool:
+    return is_complex(array.dtype) and not is_complex(spec.dtype)
 
 
 def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:

@@ -12,7 +12,9 @@ from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.extract_item import ExtractItem
 from surgery_cli.operations.insert_item import InsertItem
 from surgery_cli.operations.keep import Keep
+from surgery_cli.operations.mask import Mask
 from surgery_cli.operations.normalize import Normalize
+from surgery_cli.operations.prune import Prune
 from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.replace import Replace
@@ -30,6 +32,8 @@ def operations() -> dict[str, type[Operation]]:
         Replace,
         Reinit,
         Average,
+        Prune,
+        Mask,
         Cast,
         Set,
         ResetOptimizer,

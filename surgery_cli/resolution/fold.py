@@ -204,7 +204,8 @@ class Stage:
                 self._arrivals.see(draft, after, changed)
                 came = came_from_elsewhere(changed, after)
                 after = after_values_from_elsewhere(after, Takes(), came, self)
-            return with_outcome(after, draft, changed, self._named)
+            effect = edit.effect if isinstance(edit, LeafOperation) else None
+            return with_outcome(after, draft, changed, self._named, effect)
         except Consequence:
             self._is_shaken |= not isinstance(edit, LeafOperation)
             return draft

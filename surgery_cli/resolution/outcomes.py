@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from surgery_cli.draft.assumptions import Assumption
+from surgery_cli.draft.effect import Effect, Masks
 from surgery_cli.draft.recipe import Draft, EditOutcome, Output
 from surgery_cli.draft.slots import Slot
 from surgery_cli.tree.paths import LeafPath
@@ -16,10 +17,12 @@ def with_outcome(
     before: Draft,
     changed: Mapping[LeafPath, Output],
     named: Collection[LeafPath] | None,
+    effect: Effect | None = None,
 ) -> Draft:
     """``after`` with one more outcome: its difference to ``before``, whose leaves are other ones where ``changed``.
 
-    ``named``: what the edit's patterns select; None if it selects nothing, but puts leaves somewhere.
+    ``named``: what the edit's patterns select; None if it selects nothing, but puts leaves somewhere. ``effect``: that
+    of an edit of values.
     """
     chosen = set(changed if named is None else named)
     twins: Counter[str] = Counter()
@@ -38,7 +41,7 @@ def with_outcome(
             arrived = "copied" if id(recipe) in staying else "moved"
             twins[arrived if old is None else recipe.policy or "moved"] += 1
         if old is not None:
-            taken = _assumption(after.slots[path], recipe.policy)
+            taken = _assumption(after.slots[path], recipe.policy, effect)
             assumed |= {} if taken is None else {(after.slots[path].state, taken): None}
     deleted = len(before.slots.keys() - after.leaves.keys() - chosen) - twins["moved"]
     if deleted > 0:
@@ -53,8 +56,11 @@ def _has_new_values(leaf: Output, old: Output) -> bool:
     return leaf.edits is not old.edits and leaf.recipe is not old.recipe
 
 
-def _assumption(slot: Slot, policy: str) -> Assumption | None:
+def _assumption(slot: Slot, policy: str, effect: Effect | None) -> Assumption | None:
     """What a slot that follows by this policy is taken for without proof."""
+    if isinstance(effect, Masks) and policy in ("transform", "reset"):
+        stays = slot.is_second_moment and policy == "transform"
+        return None if stays else slot.fresh_assumed
     if policy in ("transform", "donor", "carried"):
         return slot.assumed
     return slot.fresh_assumed if policy == "reset" else None

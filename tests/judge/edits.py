@@ -99,6 +99,14 @@ def _scaled(target: Target, state: Any) -> Any:
     return with_leaf(state, target.path("Dense_1", "kernel"), lambda x: x * np.float32(0.5))
 
 
+def _values_changed(target: Target, state: Any) -> Any:
+    def change(x: np.ndarray) -> Any:
+        chosen = np.argsort(-np.abs(x).reshape(-1), kind="stable")[: x.size // 2]
+        return np.where(np.isin(np.arange(x.size), chosen).reshape(x.shape), x, np.float32(0))
+
+    return with_leaf(state, target.path("Dense_1", "kernel"), change)
+
+
 def _kernel(target: Target, **options: Any) -> dict[str, Any]:
     return {"at": target.path("Dense_1", "kernel"), **options}
 
@@ -152,6 +160,11 @@ EDITS = [
         lambda target, state: with_leaf(
             state, target.path("Dense_1", "kernel"), lambda x: np.full_like(x, 0.75)
         ),
+    ),
+    Edit(
+        "values",
+        lambda target, donors: [("prune", _kernel(target, sparsity="0.5"))],
+        _values_changed,
     ),
     Edit(
         "cast",

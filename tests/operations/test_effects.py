@@ -12,6 +12,7 @@ from surgery_cli.draft.effect import (
     Draws,
     Effect,
     Keeps,
+    Masks,
     Means,
     Scales,
     Sets,
@@ -116,11 +117,13 @@ def test_an_edit_that_adds_to_squares_is_refused() -> None:
         (Scales(), False, None),
         (Sets(3.0), False, 3.0),
         (Sets(-1), True, -1),
+        (Masks(), False, None),
         (Draws(), True, None),
         (Draws(is_nonnegative=True), False, None),
         (Takes(), False, None),
         (Means(), False, None),
         (Shifts(), True, None),
+        (Shifts(keeps_signs=True), False, None),
     ],
 )
 def test_what_follows_from_an_effect(effect: Effect, negative: bool, constant: float) -> None:

@@ -14,7 +14,9 @@ from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.cast import _NAMES, Cast
+from surgery_cli.operations.mask import Mask
 from surgery_cli.operations.normalize import Normalize
+from surgery_cli.operations.prune import Prune
 from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
@@ -80,6 +82,17 @@ def averaged(leaf: Any, x: float) -> Any:
     return edited(edit, leaf, scene=_Members(other=other))
 
 
+def unmasked(edit: LeafOperation, leaf: Any, scene: ArrayScene | None = None) -> Any:
+    """What an edit by zeros that are meant has made of the leaf, with these filled up from it."""
+    new = edited(edit, leaf, scene=scene)
+    return np.where(new == 0, leaf, new)
+
+
+def masked(leaf: Any, x: float) -> Any:
+    scene = ArrayScene(mask__npy=ArraySource({"": np.array([True, False] * 3)}))
+    return unmasked(Mask(by="mask.npy"), leaf, scene)
+
+
 class _Members(ArrayScene):
     source = ArraySource({})
 
@@ -103,6 +116,11 @@ VALUES: dict[type[Operation], list[Callable[[Any, float], Any]]] = {
         lambda leaf, x: edited(Reinit(init="orthogonal", scale=4 * x), leaf),
     ],
     Average: [averaged],
+    Prune: [
+        lambda leaf, x: unmasked(Prune(sparsity=0.5), leaf),
+        lambda leaf, x: unmasked(Prune(pattern="1:2", axis=0), leaf),
+    ],
+    Mask: [masked],
     Cast: [lambda leaf, x: edited(Cast(to=leaf.dtype.name), leaf.astype(np.float64) * x)],
 }
 

@@ -71,6 +71,8 @@ DIGESTS = {
     "replace": "sha256:1c3abfda37513751e65752bf33495739328e93d3769cc9590c0d76e31b7889a3",
     "reinit": "sha256:1c3abfda37513751602958dfaf3c6e6524471b4447cf89b3b6248fd296251f50",
     "average": "sha256:1c3abfdabca35fafff4a1b184d20594729e2ea64a7cdcf073880dbc8ec41df6c",
+    "prune": "sha256:1c3abfda37513751058d7e423a536f67205c42998fc37e60e09634b83044233e",
+    "mask": "sha256:1c3abfda3273a779da7f34a6ef9c1b666ec4bf76cd611cd2cc6504ea8d121f8e",
     "cast": "sha256:1c3abfda37513751a501897d16aac4796aa603e40651945d2968e1ca4137846f",
     "set": "sha256:1c3abfda37513751f8291fe72c1eb7e4c6f8697278063d583ff85656c237cc4c",
     "reset-optimizer": "sha256:1c3abfda37513751fd5469468d97e07d25016ba8969ffc945d80d7ab374a307e",
@@ -95,6 +97,7 @@ def test_the_digest_of_the_example_of_every_operation_is_this_one(name: str) -> 
     document = YAML(typ="safe").load(text)
     plan = plan_from_document({"edits": document if isinstance(document, list) else [document]})
     sources = {"runs/other": ArraySource(tree | counts), "runs/weights": ArraySource(params)}
+    sources["masks/kernel.npy"] = ArraySource({"mask": leaf > 0})
     for address, source in sources.items():
         source.fingerprint, source.address, source.steps = address, address, {}
         source.places = frozenset({address})

@@ -148,8 +148,8 @@ def computed(
     sources = {"": own, **(scene.sources if scene else {})}
     shape = recipe.spec.shape
 
-    def grid(part: Made) -> list[tuple[slice, ...]]:
-        leaf = part.inputs[0].spec
+    def grid(part: Made, number: int) -> list[tuple[slice, ...]]:
+        leaf = part.inputs[number].spec
         whole = block is None or part.kernel.is_whole or len(leaf.shape) != len(block)
         return list(blocks(leaf.shape, leaf.shape if whole else block))
 

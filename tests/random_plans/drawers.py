@@ -191,6 +191,25 @@ def _average(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return edit
 
 
+def _prune(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _with_policy(draw, _named(draw, state, _is_number))
+    if draw(_SOMETIMES):
+        pattern = draw(st.sampled_from(["1:2", "2:4", "2:3"]))
+        return {**edit, "pattern": pattern, "axis": draw(st.sampled_from([0, -1, 1]))}
+    edit["sparsity"] = draw(st.sampled_from([0.5, 0.25, 0.9]))
+    if draw(st.booleans()):
+        edit["over"] = "all"
+    return edit
+
+
+def _mask(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _with_policy(draw, _named(draw, state, _is_number))
+    shape = state.leaves[_some_leaf(draw, state, _is_number)].shape
+    shape = shape[draw(st.integers(0, len(shape))) :]
+    seed, is_zip = draw(st.integers(0, 3)), draw(st.booleans())
+    return {**edit, "by": world.array_file("bool", shape, seed, is_zip=is_zip)}
+
+
 def _cast(draw: Draw, state: State, world: World) -> dict[str, Any]:
     edit: dict[str, Any] = {}
     if not draw(_SOMETIMES):
@@ -342,6 +361,8 @@ DRAWERS: dict[str, Drawer] = {
     "replace": _replace,
     "reinit": _reinit,
     "average": _average,
+    "prune": _prune,
+    "mask": _mask,
     "cast": _cast,
     "set": _set,
     "reset-optimizer": _reset_optimizer,

@@ -237,6 +237,29 @@ def follow_average(
         _fresh(state, slot)
 
 
+# --- zeros -------------------------------------------------------------------------------------------------------
+
+
+def follow_mask(
+    state: State, before: State, edit: Fields, masks: Mapping[Path, Any], words: Words
+) -> None:
+    policy = _policy(edit)
+    for slot in slots_of(state, masks):
+        said = policy or "transform"
+        if policy is None and words(slot.path) == "keep":
+            if _is_told(edit):
+                raise AssertionError(f"'{printed(slot.path)}' is kept, and its kind was told")
+            said = "keep"
+        if said == "keep" or (slot.is_second and said != "reset"):
+            continue
+        if slot.relation != "same":
+            raise Refused(2, f"'{printed(slot.path)}' has no element for each of the param's")
+        leaf, chosen = state.leaves[slot.path], masks[slot.param]
+        fresh = np.full((), slot.fresh).astype(leaf.dtype)
+        value = leaf.value if chosen is None else np.where(chosen, np.asarray(leaf.value), fresh)
+        _put(state, slot, value, known=leaf.known and chosen is not None)
+
+
 # --- clocks ------------------------------------------------------------------------------------------------------
 
 

@@ -393,6 +393,78 @@ def average(state: State, edit: Fields, world: World, words: Words) -> None:
     twins.follow_average(state, before, edit, selected, words)
 
 
+# --- zeros -------------------------------------------------------------------------------------------------------
+
+
+def mask(state: State, edit: Fields, world: World, words: Words) -> None:
+    selected = select(state, edit)
+    masks = {}
+    for path in selected:
+        leaf = state.leaves[path]
+        _check_numeric(leaf, path)
+        masks[path] = np.broadcast_to(_factor(edit["by"], leaf, world) != 0, leaf.shape)
+    _masked(state, edit, masks, words)
+
+
+def prune(state: State, edit: Fields, world: World, words: Words) -> None:
+    selected = select(state, edit)
+    for path in selected:
+        _check_numeric(state.leaves[path], path)
+    if "pattern" in edit:
+        masks = {path: _largest_of_groups(state.leaves[path], edit) for path in selected}
+    elif edit.get("over") == "all":
+        masks = _largest(state, [path for path in state.leaves if path in set(selected)], edit)
+    else:
+        masks = {path: _largest(state, [path], edit)[path] for path in selected}
+    for path in selected:
+        if np.isnan(np.asarray(state.leaves[path].value).astype("complex128")).any():
+            state.refuse_value(f"'{printed(path)}' has NaN")
+    _masked(state, edit, masks, words)
+
+
+def _largest(state: State, paths: list[Path], edit: Fields) -> dict[Path, Any]:
+    """Where the largest of all these leaves stand; None for all of them if one of them is not known."""
+    if not all(state.leaves[path].known for path in paths):
+        return dict.fromkeys(paths)
+    every = [_sizes(state.leaves[path].value).reshape(-1) for path in paths]
+    flat = np.concatenate(every) if every else np.zeros(0)
+    order = np.argsort(-flat, kind="stable")
+    chosen = np.zeros(flat.size, bool)
+    chosen[order[: flat.size - round(edit["sparsity"] * flat.size)]] = True
+    found, start = {}, 0
+    for path, part in zip(paths, every, strict=True):
+        found[path] = chosen[start : start + part.size].reshape(state.leaves[path].shape)
+        start += part.size
+    return found
+
+
+def _largest_of_groups(leaf: Leaf, edit: Fields) -> Any:
+    count, size = map(int, edit["pattern"].split(":"))
+    (axis,) = _axes(edit["axis"], len(leaf.shape))
+    if leaf.shape[axis] % size:
+        raise Refused(2, "no whole groups")
+    if not leaf.known:
+        return None
+    moved = np.moveaxis(_sizes(leaf.value), axis, -1)
+    groups = moved.reshape(-1, size)
+    order = np.argsort(-groups, axis=-1, kind="stable")
+    chosen = np.zeros(groups.shape, bool)
+    np.put_along_axis(chosen, order[:, :count], True, -1)
+    return np.moveaxis(chosen.reshape(moved.shape), -1, axis)
+
+
+def _masked(state: State, edit: Fields, masks: dict[Path, Any], words: Words) -> None:
+    """Zeros where a mask says so, in the leaves and in what follows them; a mask of None is not known."""
+    before = state.copy()
+    for path, chosen in masks.items():
+        value = np.asarray(state.leaves[path].value)
+        if chosen is None:
+            put(state, path, value, known=False)
+        else:
+            put(state, path, np.where(chosen, value, np.zeros((), value.dtype)))
+    twins.follow_mask(state, before, edit, masks, words)
+
+
 OPERATIONS: dict[str, Callable[[State, Fields, World, Words], None]] = {
     "rescale": rescale,
     "normalize": normalize,
@@ -401,4 +473,6 @@ OPERATIONS: dict[str, Callable[[State, Fields, World, Words], None]] = {
     "set": set_number,
     "cast": cast,
     "average": average,
+    "prune": prune,
+    "mask": mask,
 }

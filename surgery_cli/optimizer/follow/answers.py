@@ -10,6 +10,7 @@ from surgery_cli.draft.effect import (
     Draws,
     Effect,
     Keeps,
+    Masks,
     Means,
     Rearranges,
     Scales,
@@ -25,7 +26,7 @@ class Answer(Enum):
 
     STAYS = auto()
     FRESH = auto()
-    """The optimizer's initial value."""
+    """The optimizer's initial value; of a mask, where it is 0."""
     MEAN = auto()
     """Its own mean in every element: a usual step size for values that are new."""
     FOLLOWS = auto()
@@ -62,6 +63,7 @@ _TABLE: Final[Mapping[type, Answers]] = {
     Keeps: Answers(_STAYS, _STAYS, _STAYS, "keep"),
     Scales: Answers(_STAYS, _FOLLOWS, _STAYS, "transform"),
     Sets: Answers(_STAYS, _REFUSED, _MEAN, "warm"),
+    Masks: Answers(_STAYS, _FOLLOWS, _STAYS, "transform"),
     Draws: Answers(_STAYS, _REFUSED, _MEAN, "warm"),
     Takes: Answers(_STAYS, _REFUSED, _MEAN, "warm"),
     Means: Answers(_STAYS, _REFUSED, _STAYS, "warm"),
@@ -86,6 +88,7 @@ def answers_to(effect: Effect) -> Answers:
 
 _FOLLOWING: Final[Mapping[str, str]] = {
     name_of(Scales()): "scaled to match",
+    name_of(Masks()): "first moments 0 where their params are, second moments kept",
     name_of(Rearranges()): "rearranged with their params",
 }
 """What it is for slots to follow an effect, in words."""
@@ -115,11 +118,13 @@ def meaning(policy: str, effect: str) -> str:
         return _SAID[Answer.FRESH] if policy == "reset" else ""
     answer = answers.of(policy, is_second_moment=policy == "warm")
     said = _SAID.get(answer) or _FOLLOWING.get(effect, "")
+    if effect == name_of(Masks()) and policy in ("warm", "reset"):
+        return _FOLLOWING[effect] if policy == "warm" else f"{said}, where their params are 0"
     if policy == "warm":
         return f"first moments 0, second moments {'kept' if answer is Answer.STAYS else said}"
     return f"as they were, {said}" if policy == "keep" and answer is Answer.FOLLOWS else said
 
 
 def default_policy(effect: Effect) -> str:
-    """What happens to slots if nobody says: ``transform`` for factors, ``warm`` for new values."""
+    """What happens to slots if nobody says: ``transform`` for factors and masks, ``warm`` for new values."""
     return answers_to(effect).default

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from surgery_cli.draft.effect import Effect, Keeps, Rearranges, is_new
+from surgery_cli.draft.effect import Effect, Keeps, Masks, Rearranges, Shifts, is_new
 from surgery_cli.draft.placeholders import KIND, slots_line
 from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
 from surgery_cli.draft.slots import Slot
@@ -27,7 +27,14 @@ from surgery_cli.optimizer.follow.refusals import (
     refuse_policy,
 )
 from surgery_cli.optimizer.follow.states import Edit, States
-from surgery_cli.optimizer.follow.transform import Change, at_mean, followed
+from surgery_cli.optimizer.follow.transform import (
+    Change,
+    at_mean,
+    followed,
+    grows_back,
+    like_param,
+    masked,
+)
 from surgery_cli.optimizer.follow.unsure import Kept
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import InPlan, worded
@@ -93,6 +100,7 @@ class _Carrying:
         self._effect = edit.effect
         self._beside = Beside(edit.effect)
         self._grafts = Grafts()
+        self._regrowing: dict[LeafPath, Slot] = {}
 
     def follow(self, param: LeafPath) -> None:
         """Give every twin of the param its steps. Raises PlanError as ``carry_values``."""
@@ -116,7 +124,8 @@ class _Carrying:
             policy = "reset"
         for state in states.values():
             for slot in state:
-                if slot.is_params_like and restarts and slot.takes_param:
+                takes_param = slot.takes_param and not isinstance(effect, Masks)
+                if slot.is_params_like and restarts and takes_param:
                     self._take_param(slot, "reset")
                 elif slot.is_params_like:
                     self._follow_as_param(slot, effect)
@@ -136,6 +145,8 @@ class _Carrying:
             match answers[slot.path]:
                 case Answer.STAYS:
                     self._apply(slot, (), policy)
+                    if policy == "keep" and isinstance(effect, Masks) and not slot.is_even:
+                        self._regrowing.setdefault(slot.node, slot)
                 case Answer.MEAN:
                     self._apply(slot, at_mean(slot, recipe), policy)
                 case Answer.FRESH:
@@ -225,6 +236,13 @@ class _Carrying:
                 ),
                 path=str(slot.path),
             )
+        if isinstance(effect, Masks):
+            changes = masked(slot, self._draft.leaves[slot.path].recipe, effect, fresh)
+            if changes is None:
+                self._refused.setdefault(slot.node, cannot_follow(slot, self._edit.name))
+            else:
+                self._apply(slot, changes, policy)
+            return
         spec = None
         if isinstance(effect, Rearranges):
             moved = followed(slot, self._draft.leaves[slot.path].recipe, effect)
@@ -243,6 +261,8 @@ class _Carrying:
             return
         recipe = self._draft.leaves[slot.path].recipe
         changes = followed(slot, recipe, effect)
+        if changes is None and isinstance(effect, Shifts):
+            changes = like_param(self._draft.leaves[slot.param], recipe)
         if changes is None:
             made = self._edit.made(slot.path, recipe, self._scene)
             changes = (Change(self._edit.name, self._edit.effect_on(made), made),)
@@ -270,6 +290,7 @@ class _Carrying:
         draft, number = self._draft, self._scene.number
         found: list[Note] = [kept.note(self._effect, draft, number) for kept in self._kept.values()]
         found += self._grafts.notes(self._draft, self._edited)
+        found += [grows_back(slot, self._edit.name) for slot in self._regrowing.values()]
         return found + self._beside.notes()
 
 

@@ -1,19 +1,25 @@
-"""How a slot follows its param: by a power of its factor, or by the map that moves its elements."""
+"""How a slot follows its param: by a power of its factor, by its mask, or by the map that moves its elements."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from surgery_cli.draft.effect import Effect, Keeps, Rearranges, Scales
+import msgspec
+
+from surgery_cli.draft.effect import Effect, Keeps, Masks, Rearranges, Scales
 from surgery_cli.draft.expression import Made, Recipe, Stored, made
 from surgery_cli.draft.kernel import Arrangement
 from surgery_cli.draft.kernels.fill import Mean, Spread
+from surgery_cli.draft.kernels.mask import Masked
 from surgery_cli.draft.kernels.scale import FollowFactor, Scale, ScaleAboveStart, power_of
+from surgery_cli.draft.recipe import Output
+from surgery_cli.draft.settings import check_fits
 from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
+from surgery_cli.words.notes import Consequence
 
 
 class Change(NamedTuple):
@@ -33,8 +39,14 @@ def followed(slot: Slot, recipe: Recipe, effect: Effect) -> tuple[Change, ...] |
         PlanError: the factor is complex.
     """
     match effect:
-        case Scales() | Rearranges() if slot.relation in ("one", "hole"):
+        case Scales() | Masks() | Rearranges() if slot.relation in ("one", "hole"):
             return ()
+        case Masks() if slot.is_second_moment or (slot.is_even and not slot.is_params_like):
+            return ()  # the next steps there are no larger than usual
+        case Masks() if slot.fresh is None and slot.power is None and not slot.is_params_like:
+            return None  # nothing tells what it is, and it may hold squares
+        case Masks():
+            return masked(slot, recipe, effect, slot.fresh)
         case Scales() if not slot.is_settled:
             return None
         case Scales(by=float() | int() as factor):
@@ -87,6 +99,42 @@ def _by_array(
     name = "scale_by_measured" if is_positive else "scale_by_power"
     scales = Scales(by, is_positive, start)
     return (Change(name, scales, made(kernel, (recipe, by), recipe.spec, slot.path)),)
+
+
+def masked(
+    slot: Slot, recipe: Recipe, effect: Masks, fresh: float | None
+) -> tuple[Change, ...] | None:
+    """A slot with its initial value, ``fresh``, where its param became 0; None if it has no element for each of that.
+
+    Nothing was gathered there yet, which is 0 in a copy of the params, or where no other value is known.
+    """
+    if slot.relation not in ("same", "stacked") or effect.by is None:
+        return None
+    value = 0.0 if slot.is_params_like else fresh or 0.0
+    check_fits(value, recipe.spec, "fill")
+    kernel = Masked(value)
+    return (Change("mask", effect, Made(kernel, (recipe, effect.by), recipe.spec, slot.path)),)
+
+
+def grows_back(slot: Slot, name: str) -> Consequence:
+    """What comes of first moments, of which ``slot`` is one, that stay where their params became 0."""
+    return Consequence(
+        worded(
+            "'{}' is kept: what it gathered moves the zeros of '{}' in the next steps; {optimizer: transform}"
+            " makes it 0 there",
+            slot.node,
+            name,
+        )
+    )
+
+
+def like_param(param: Output, recipe: Recipe) -> tuple[Change, ...] | None:
+    """A copy of a param, of this recipe so far, after the param's own last edit: with all that it was computed with."""
+    made, edit = param.recipe, param.edits[-1]
+    if not isinstance(made, Made):
+        return None
+    same = msgspec.structs.replace(made, inputs=(recipe, *made.inputs[1:]), spec=recipe.spec)
+    return (Change(edit.name, edit.effect, same),)
 
 
 def at_mean(slot: Slot, recipe: Recipe) -> tuple[Change, ...]:
