@@ -17,12 +17,14 @@ ADAM_FAMILY: Final = "Adam's family"
 class Assumption(msgspec.Struct, frozen=True, omit_defaults=True):
     """What slots are taken for, what else they may be, and what settles it.
 
-    It stands in previews and records wherever a slot follows an edit because of it.
+    It stands in previews and records wherever a slot follows an edit because of it. ``is_of_the_run``: it hangs on all
+    params and on how training went, which no trial of the optimizer on tiny params shows.
     """
 
     taken_for: str
     unless: tuple[str, ...] = ()
     settled_by: str = ""
+    is_of_the_run: bool = False
 
     def sentence(self, node: object) -> str:
         """The note about the state at ``node``.
@@ -99,6 +101,7 @@ SAME_ESTIMATE: Final = Assumption(
     "a state whose step size, one estimate for all params, stays what it is",
     ("a share of all params that sets this estimate",),
     KEEP_OR_RESET,
+    is_of_the_run=True,
 )
 """Slots are weighted by an estimate that a factor of some params changes for all of them."""
 
@@ -106,6 +109,7 @@ SAME_SEARCH: Final = Assumption(
     "a state whose line searches end where they did",
     ("searched along other lines with the new params",),
     KEEP_OR_RESET,
+    is_of_the_run=True,
 )
 
 FAR_FROM_START: Final = Assumption(
@@ -155,6 +159,7 @@ def together(every: Iterable[Assumption | None]) -> Assumption | None:
         listed((one.taken_for for one in found), word="and"),
         tuple(dict.fromkeys(name for one in found for name in one.unless)),
         "; ".join(dict.fromkeys(one.settled_by for one in found)),
+        any(one.is_of_the_run for one in found),
     )
 
 

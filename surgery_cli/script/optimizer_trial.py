@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from surgery_cli.draft.assumptions import Assumption, together
 from surgery_cli.draft.placeholders import slots_line
 from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.detect.groups import LIKE_INIT
@@ -51,7 +52,7 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
                 power=seen.power,
                 is_even=seen.is_even,
                 is_per_leaf=seen.is_per_leaf,
-                assumed=seen.assumed,
+                assumed=together((seen.assumed, _of_the_run(slot))),
                 unsure_because="",
                 settled_by=(),
                 start=None if seen.fadings else seen.fresh if seen.stays else slot.start,
@@ -73,6 +74,11 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
         if not all(every[path].is_settled for path in u.slots)
     ]
     return msgspec.structs.replace(survey, slots=every, unsure=unsure)
+
+
+def _of_the_run(slot: Slot) -> Assumption | None:
+    """What a slot is taken for that no trial shows."""
+    return slot.assumed if slot.assumed is not None and slot.assumed.is_of_the_run else None
 
 
 def _started(slot: Slot, seen: Measured) -> Slot:

@@ -12,6 +12,7 @@ from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.script.optimizer_trial import settled, try_optimizer
 from surgery_cli.script.optimizers import Optimizer
 from surgery_cli.script.pytrees import plain_path, stored_leaves
+from surgery_cli.script.slot_powers import Measured
 from surgery_cli.tree.paths import LeafPath
 from tests.optimizer.optax_registry import OPTIMIZERS, PARAMS, train_state, tree_of
 
@@ -89,6 +90,19 @@ def test_initial_values_are_the_optimizers_own():
     assert {slot.fresh for slot in before.slots.values()} == {None}
     found = settled(before, tried(transformation))
     assert {slot.fresh for slot in found.slots.values()} == {0.5}
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+def test_what_hangs_on_the_whole_run_is_still_assumed_after_a_trial(name):
+    """An estimate for all params, as in Prodigy: no trial on tiny params shows that it stays what it is."""
+    before = survey(train_state(name), params="params")
+    on_the_run = {p for p, s in before.slots.items() if s.assumed and s.assumed.is_of_the_run}
+    seen = {plain_path(path): Measured(-1, False, 0.0) for path in before.slots}
+    found = settled(before, seen)
+    assert {
+        p for p, s in found.slots.items() if s.assumed and s.assumed.is_of_the_run
+    } == on_the_run
+    assert on_the_run or name not in {"prodigy", "dog", "dowg", "mechanic", "lbfgs"}
 
 
 def test_an_optimizer_that_needs_more_than_gradients_raises_its_own_error():

@@ -99,18 +99,22 @@ def verdict(path: LeafPath, slot: Slot, error: float, limit: float, after: Edite
         return UNJUDGED
     if error <= limit:
         return RIGHT
-    is_said = any(says(note, slot) for note in after.notes)
+    nodes = {slot.node}
+    if not after.policies[path]:
+        # what no edit touched is off only where all params hang together, by a clip of the global norm: the note of a
+        # state that was edited says it, as those of the two optimizers that stand behind it in muon
+        nodes |= {other.node for place, other in after.slots.items() if after.policies[place]}
+    is_said = any(says(note, node) for note in after.notes for node in nodes)
     if not is_said:
         return UNSAID
     return KEPT if after.policies[path] == "keep" else SAID
 
 
-def says(note: str, slot: Slot) -> bool:
-    """True if a note names the slot's state, or its field, and not only the word that was taken for it."""
+def says(note: str, node: LeafPath) -> bool:
+    """True if a note names the state of the field at ``node``, or it, and not only the word that was taken for it."""
     if note.startswith("`optimizer_kind: ") and " is used for " in note:
         return False
-    owner = slot.node.parent or slot.node
-    return f"'{owner}'" in note or f"'{slot.node}'" in note
+    return f"'{node.parent or node}'" in note or f"'{node}'" in note
 
 
 def _rank(one: Verdict) -> tuple[int, float]:
