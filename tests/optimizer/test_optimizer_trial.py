@@ -92,17 +92,17 @@ def test_initial_values_are_the_optimizers_own():
     assert {slot.fresh for slot in found.slots.values()} == {0.5}
 
 
-@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+@pytest.mark.parametrize("name", ["dadapt_adamw", "prodigy", "dog", "dowg"])
 def test_what_hangs_on_the_whole_run_is_still_assumed_after_a_trial(name):
     """An estimate for all params, as in Prodigy: no trial on tiny params shows that it stays what it is."""
-    before = survey(train_state(name), params="params")
+    behind_a_clip = optax.chain(optax.clip(1.0), OPTIMIZERS[name]())
+    state = {"params": PARAMS, "opt_state": behind_a_clip.init(PARAMS)}
+    before = survey(tree_of(state), params="params")
     on_the_run = {p for p, s in before.slots.items() if s.assumed and s.assumed.is_of_the_run}
+    assert on_the_run
     seen = {plain_path(path): Measured(-1, False, 0.0) for path in before.slots}
     found = settled(before, seen)
-    assert {
-        p for p, s in found.slots.items() if s.assumed and s.assumed.is_of_the_run
-    } == on_the_run
-    assert on_the_run or name not in {"prodigy", "dog", "dowg", "mechanic", "lbfgs"}
+    assert all(found.slots[p].assumed and found.slots[p].assumed.is_of_the_run for p in on_the_run)
 
 
 def test_an_optimizer_that_needs_more_than_gradients_raises_its_own_error():
