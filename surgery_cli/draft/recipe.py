@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.draft.assumptions import Assumption
+from surgery_cli.draft.check import Check
 from surgery_cli.draft.digest import draft_digest
 from surgery_cli.draft.effect import Effect
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, stored_in, with_spec
@@ -123,7 +124,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     ``fingerprints`` holds one for every source that was opened, by name. ``slots`` are the twins of params in the
     optimizer state, by the path at which they stand now; ``clocks`` its counters, by the path in the source, like
     ``running``, the initial values of numbers that a state keeps with its slots, and ``nonnegative``, the numbers that
-    are never below 0. ``notes`` are sentences for the preview.
+    are never below 0. ``notes`` are sentences for the preview, ``checks`` what must hold of values.
     """
 
     leaves: dict[LeafPath, Output]
@@ -135,6 +136,7 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
     nonnegative: frozenset[LeafPath] = frozenset()
     notes: tuple[Note, ...] = ()
     outcomes: tuple[EditOutcome, ...] = ()
+    checks: tuple[Check, ...] = ()
     items: DraftItems = DraftItems()
 
     @classmethod

@@ -97,6 +97,14 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The node of the state that the slot is a part of."""
         return self.node if self.node[-1:] == ("param_states",) else self.node.parent or self.node
 
+    @property
+    def whole_state(self) -> LeafPath:
+        """The topmost node above it that does not hold the params as well: the whole state of its optimizer."""
+        shared = 0
+        while self.node[shared : shared + 1] == self.root[shared : shared + 1] != ():
+            shared += 1
+        return LeafPath(self.node[: shared + 1])
+
     def place_for(self, param: LeafPath) -> LeafPath | None:
         """Where this slot stands for a param at another path; None if the node does not mirror that path.
 

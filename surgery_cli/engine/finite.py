@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from surgery_cli.draft.seen import NonFinite
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.tree.paths import LeafPath
 
@@ -43,16 +44,6 @@ def all_finite(values: Values) -> bool:
         if bad.any():
             return False
     return True
-
-
-class NonFinite(NamedTuple):
-    """How many values are no numbers, and how many are infinite."""
-
-    nan: int = 0
-    infinite: int = 0
-
-    def __bool__(self) -> bool:
-        return bool(self.nan or self.infinite)
 
 
 def count_non_finite(values: Values) -> NonFinite:

@@ -14,10 +14,10 @@ from surgery_cli.draft.expression import LeafRef, Recipe, Stored
 from surgery_cli.draft.kernel import Kernel, Kit, Place
 from surgery_cli.draft.kernels.lost_values import may_lose, refuse_lost
 from surgery_cli.draft.recipe import Draft, is_numeric
+from surgery_cli.draft.source_leaves import find_leaf
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.averaged_state import state_notes
 from surgery_cli.operations.base import LeafOperation, Scene
-from surgery_cli.operations.factors import find_leaf
 from surgery_cli.operations.members import (
     MOST_NAMED,
     Member,

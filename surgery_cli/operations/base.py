@@ -96,6 +96,8 @@ class Operation(
     """True if the edit means the same whether twins follow or are named by a pattern of their own (`delete`)."""
     if_torn: ClassVar[str] = ""
     """What to do where the edit would part slots from their params, if not what is usual."""
+    writes: ClassVar[bool] = True
+    """False if the operation only looks: its command takes no destination (`assert`)."""
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Names, as in the plan, of fields that may hold a path of a file or checkpoint: relative to the plan file."""
 

@@ -2,62 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
 from surgery_cli.draft.expression import LeafRef, Stored
 from surgery_cli.draft.recipe import is_numeric
 from surgery_cli.draft.source import Source
+from surgery_cli.draft.source_leaves import find_leaf, split_entry
 from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_integer
-from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 
-_ENTRY = re.compile(r"(.+\.(?:npz|safetensors)):(.+)")
-_HAS_ENTRIES = (".npz", ".safetensors")
-_ARRAY_FILES = (".npy", *_HAS_ENTRIES)
-
-
-def split_entry(text: str) -> tuple[str, str | None]:
-    """A file and the entry in it.
-
-    >>> split_entry("scales.npz:conv/w"), split_entry("scale.npy")
-    (('scales.npz', 'conv/w'), ('scale.npy', None))
-    """
-    found = _ENTRY.fullmatch(text)
-    return (found[1], found[2]) if found else (text, None)
-
-
-def find_leaf(text: str, source: Source, wanted: str, *, field: str) -> LeafPath:
-    """The leaf of a source with this printed path (or unambiguous spelling).
-
-    Raises:
-        PlanError: it has none, or a node, or two that print alike.
-    """
-    leaves = [path for path, spec in source.tree.items() if spec.kind is not LeafKind.EMPTY]
-    found = [p for p in leaves if str(p) == wanted] or [p for p in leaves if p.spelling == wanted]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise PlanError(
-            f"'{wanted}' means {len(found)} leaves of '{text}'",
-            why="they print alike: " + ", ".join(f"'{p.spelling}'" for p in found),
-            fix="a slash inside a key is written `%2F`",
-            field=field,
-        )
-    below = [str(p) for p in leaves if str(p).startswith(f"{wanted}/")]
-    near = below[:3] or nearest(wanted, map(str, leaves)) or [str(p) for p in leaves[:3]]
-    fix = "it has " + ", ".join(f"'{name}'" for name in near)
-    if near and text.endswith(_HAS_ENTRIES):
-        fix = f"name an entry, as `{text}:{near[0]}`; {fix}"
-    raise PlanError(
-        f"'{text}' has no leaf '{wanted}'",
-        why=f"'{wanted}' is a node there, not a leaf" if below else "",
-        fix=fix,
-        field=field,
-    )
+_ARRAY_FILES = (".npy", ".npz", ".safetensors")
 
 
 def _open_array(file: str, scene: States, taken: str) -> tuple[str, Source]:

@@ -16,11 +16,11 @@ from surgery_cli.operations.extract_item import subtree
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.sequences import raise_all
-from surgery_cli.operations.targets import Places, Target
 from surgery_cli.optimizer.follow.moved_slots import Paths, Relation, slots_after
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern
 from surgery_cli.tree.specs import LeafKind
+from surgery_cli.tree.targets import Places, Target
 from surgery_cli.words.advice import worded
 
 _ARRAYS = {LeafKind.ARRAY, LeafKind.NUMPY}

@@ -12,8 +12,8 @@ from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.collisions import merge_notes
 from surgery_cli.operations.rekey import PlaceOperation, rekey
-from surgery_cli.operations.targets import Places, Target
 from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.targets import Places, Target
 from surgery_cli.words.advice import worded
 
 

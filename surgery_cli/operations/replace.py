@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -15,17 +14,14 @@ from surgery_cli.draft.kernels.convert import converted
 from surgery_cli.draft.kernels.fill import Fill
 from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.draft.settings import check_fits
-from surgery_cli.draft.source import Source
+from surgery_cli.draft.source_leaves import counterpart, split_entry
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import LeafOperation, Scene
-from surgery_cli.operations.factors import find_leaf, split_entry
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
-from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
-
-_REFERENCE = re.compile(r"\\(?:(\d{1,2})|g<(\d{1,2})>)")
 
 
 class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
@@ -94,36 +90,12 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
         gathering = Gathering()
         for path in selected:
             with gathering.catching(path=str(path)):
-                found = self._counterpart(path, entry or self.from_, file, source, selected)
+                found = counterpart(path, entry or self.from_, file, source, selected)
                 changed[path] = self._grafted(
                     path, draft.leaves[path].spec, LeafRef(name, found), source.tree[found]
                 )
         gathering.raise_if_any()
         return scene.carried(draft.with_leaves(changed), self, selected, draft)
-
-    def _counterpart(
-        self, path: LeafPath, start: str, file: str, source: Source, selected: Selection
-    ) -> LeafPath:
-        """The leaf of the source that takes the place of ``path``."""
-        if not start and len(source.tree) == 1 and path not in source.tree:
-            (only,) = source.tree
-            if len(only) <= 1:  # a file of one array, which its name or entry names
-                return only
-        if not start:
-            return path if path in source.tree else find_leaf(file, source, str(path), field="with")
-        pattern, match = selected.match(path)
-        text = pattern.text
-        wanted = _filled(start, match.groups, text)
-        if text.endswith("/**") and _is_node(wanted, source):
-            node = text.removesuffix("/**")
-            raise PlanError(
-                f"'{wanted}' is a node of '{file}', and '{text}' names leaves one by one",
-                why=worded("what follows the node that {at} names is appended to {from}"),
-                fix=worded("write {at: {}}, without `/**`", node),
-                field="at",
-            )
-        tail = match.tail.spelling if "%2" in start else str(match.tail)
-        return find_leaf(file, source, f"{wanted}/{tail}" if tail else wanted, field="from")
 
     def _grafted(self, path: LeafPath, spec: LeafSpec, origin: LeafRef, donor: LeafSpec) -> Output:
         """The recipe for a leaf that is taken from ``origin``; it stays what it was, but for the chunks."""
@@ -153,31 +125,9 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
         return Output(recipe, origin, edits=(Edited("cast", Keeps()),))
 
 
-def _is_node(text: str, source: Source) -> bool:
-    """True if leaves stand below this printed path."""
-    return any(str(path).startswith(f"{text}/") for path in source.tree)
-
-
 _ARRAYS = (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.SCALAR)
 
 
 def _family(spec: LeafSpec) -> tuple[str, str | None]:
     """What can stand in for each other: all numbers; keys of one implementation; strings."""
     return ("array" if spec.kind in _ARRAYS else spec.kind.value), spec.key_impl
-
-
-def _filled(text: str, groups: tuple[str, ...], pattern: str) -> str:
-    r"""``text`` with ``\1`` and its like filled in."""
-
-    def part(reference: re.Match[str]) -> str:
-        index = int(reference[1] or reference[2])
-        if not 1 <= index <= len(groups):
-            raise PlanError(
-                f"'{text}' refers to part {index}",
-                why=f"'{pattern}' captures {len(groups)}",
-                fix=r"`\1` is the first wildcard or group, `\2` the second",
-                field="from",
-            )
-        return groups[index - 1]
-
-    return _REFERENCE.sub(part, text).strip("/")

@@ -110,7 +110,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
                 Consequence(f"these numbers of the optimizer's own restart with its slots: {names}")
             )
         owners = {slot.node.parent for slot in slots} - {LeafPath()}
-        states = {_state_of(slot) for slot in slots}
+        states = {slot.whole_state for slot in slots}
         whole = owners if self.patterns else states
         reset = reset.noting(*_numbers_left(whole, reset))
         if self.clocks:
@@ -244,11 +244,3 @@ def _below(nodes: Collection[LeafPath], draft: Draft) -> Iterator[tuple[LeafPath
     for path, recipe in draft.leaves.items():
         if recipe.is_by_reference and any(path[:n] in nodes for n in range(1, len(path))):
             yield path, recipe
-
-
-def _state_of(slot: Slot) -> LeafPath:
-    """The topmost node above a slot that does not hold the params as well: the whole state of its optimizer."""
-    shared = 0
-    while slot.node[shared : shared + 1] == slot.root[shared : shared + 1] != ():
-        shared += 1
-    return LeafPath(slot.node[: shared + 1])

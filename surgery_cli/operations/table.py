@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from surgery_cli.operations.assertion import Assert
 from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.cast import Cast
@@ -43,5 +44,6 @@ def operations() -> dict[str, type[Operation]]:
         Keep,
         ExtractItem,
         InsertItem,
+        Assert,
     ]
     return {str(kind.__struct_config__.tag): kind for kind in listed}

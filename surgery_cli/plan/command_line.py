@@ -41,9 +41,11 @@ def command_text(edit: Mapping[str, Any], source: str = "SRC", destination: str 
     >>> command_text({"op": "cast", "at": "params/[*]", "to": "bfloat16", "where_dtype": "float32"}, "runs/a")
     "surgery cast runs/a DST 'params/[*]' --to bfloat16 --where-dtype float32"
     """
-    known = {field.name: field for field in fields_of(operations()[edit["op"]])}
+    kind = operations()[edit["op"]]
+    known = {field.name: field for field in fields_of(kind)}
     at = edit.get("at", [])
-    words = ["surgery", edit["op"], source, destination, *(at if isinstance(at, list) else [at])]
+    places = [source, destination] if kind.writes else [source]
+    words = ["surgery", edit["op"], *places, *(at if isinstance(at, list) else [at])]
     for name, value in edit.items():
         words += option_words(known[name], value) if name not in ("op", "at") else []
     return shlex.join(words)

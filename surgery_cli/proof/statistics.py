@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+
+from surgery_cli.draft.seen import Moments
+from surgery_cli.engine.looks import TILE_ELEMENTS, finite, moments_of, real, tiles
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,7 +16,6 @@ if TYPE_CHECKING:
     Values = np.ndarray[Any, Any]
 
 BINS = 16
-TILE_ELEMENTS = 1 << 15
 
 
 class LeafStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,39 +48,27 @@ def statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
 def _statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
     import numpy as np
 
-    count = zeros = bad = 0
-    mean = spread = 0.0
-    low, high = np.inf, -np.inf
-    for tile in _tiles(blocks()):
-        values = _finite(tile)
-        bad += tile.size - values.size
-        if not values.size:
-            continue
-        zeros += int(np.count_nonzero(values == 0))
-        low, high = min(low, float(values.min())), max(high, float(values.max()))
-        # Chan, Golub, LeVeque (1979): joining the moments of two parts
-        part_mean = float(values.mean())
-        if not np.isfinite(part_mean):  # their sum is larger than the largest float64
-            part_mean = float((values / values.size).sum())
-        delta = part_mean - mean
-        total = count + values.size
-        values -= part_mean
-        np.square(values, out=values)
-        spread += float(values.sum())
-        if count:
-            spread += delta * delta * count * values.size / total
-        mean += delta * (values.size / total)
-        count = total
-    if not count:
+    found = Moments()
+    for block in blocks():
+        found = found.joined(moments_of(block))
+    if not found.size:
         nan = float("nan")
         return LeafStatistics(
-            mean=nan, std=nan, min=nan, max=nan, norm=0.0, zeros=zeros, non_finite=bad, histogram=[]
+            mean=nan,
+            std=nan,
+            min=nan,
+            max=nan,
+            norm=0.0,
+            zeros=found.zeros,
+            non_finite=found.non_finite,
+            histogram=[],
         )
     histogram = np.zeros(BINS, np.int64)
+    low, high = found.low, found.high
     half = high / 2 - low / 2  # a range may be wider than the largest float64
     if half > 0:
-        for tile in _tiles(blocks()):
-            values = _finite(tile)
+        for tile in (tile for block in blocks() for tile in tiles(block)):
+            values = finite(tile)
             values *= 0.5
             values -= low / 2
             values /= half
@@ -87,34 +77,17 @@ def _statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
             np.minimum(bins, BINS - 1, out=bins)
             histogram += np.bincount(bins, minlength=BINS)
     else:
-        histogram[BINS // 2] = count
+        histogram[BINS // 2] = found.size
     return LeafStatistics(
-        mean=mean,
-        std=float(np.sqrt(spread / count)),
+        mean=found.mean,
+        std=found.std,
         min=low,
         max=high,
-        norm=float(np.sqrt(spread + count * (mean * mean))),
-        zeros=zeros,
-        non_finite=bad,
+        norm=found.norm,
+        zeros=found.zeros,
+        non_finite=found.non_finite,
         histogram=[int(n) for n in histogram],
     )
-
-
-def _tiles(blocks: Iterable[Values]) -> Iterator[Values]:
-    """Copies of the values of all blocks in float64, in parts that a core's cache holds with their temporaries."""
-    for block in blocks:
-        flat = block.reshape(-1)
-        for start in range(0, flat.size, TILE_ELEMENTS):
-            yield _real(flat[start : start + TILE_ELEMENTS])
-
-
-def _finite(values: Values) -> Values:
-    """The finite ones of some values; the smallest and the largest tell whether that is all of them."""
-    import numpy as np
-
-    if np.isfinite(values.min()) and np.isfinite(values.max()):
-        return values
-    return values[np.isfinite(values)]
 
 
 class MomentStatistics(NamedTuple):
@@ -133,16 +106,8 @@ def moment_statistics(first: Values, second: Values, bound: float) -> MomentStat
     is_beyond, squares = False, 0.0
     for start in range(0, signed.size, TILE_ELEMENTS):
         tile = slice(start, start + TILE_ELEMENTS)
-        size = np.abs(_real(signed[tile]))
+        size = np.abs(real(signed[tile]))
         squares += float(np.square(size).sum())
         if not is_beyond:
-            is_beyond = bool((size > bound * np.abs(_real(moments[tile]))).any())
+            is_beyond = bool((size > bound * np.abs(real(moments[tile]))).any())
     return MomentStatistics(is_beyond, squares, first.size)
-
-
-def _real(block: Values) -> Values:
-    import numpy as np
-
-    if block.dtype.kind == "c":
-        return np.abs(block).astype(np.float64).reshape(-1)
-    return block.astype(np.float64).reshape(-1)

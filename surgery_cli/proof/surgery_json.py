@@ -52,6 +52,22 @@ class Assumed(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     sentence: str = ""
 
 
+class CheckedRule(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """A rule that an edit of the plan (counted from 1) states, and how it was judged."""
+
+    edit: int
+    rule: str
+    """E.g. ``norm ..100``."""
+    leaves: int
+    by_values: int = 0
+    """Of how many leaves values were looked at: metadata tell of the others."""
+    holds: bool | None = True
+    """None in a preview where values tell."""
+    least: float | None = None
+    most: float | None = None
+    """Between which numbers the leaves lie, where the rule measures one."""
+
+
 class Run(msgspec.Struct, frozen=True):
     """Of a run on record, what later ones ask: which leaves it changed, and from which donors it took."""
 
@@ -90,6 +106,8 @@ class Record(msgspec.Struct, kw_only=True):
     """What the preview said of the edits: the members of an average, slots that are kept."""
     assumptions: list[Assumed] = []
     """What twins followed by without proof, as the preview named it."""
+    checks: list[CheckedRule] | UnsetType = UNSET
+    """What the plan said must hold, and was seen to hold."""
     slots: list[Settled] = []
     """What is known of the optimizer's slots beyond what metadata tell, so that no later run need be told again."""
     verified: Verified = Verified()

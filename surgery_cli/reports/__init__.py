@@ -11,7 +11,7 @@ from surgery_cli.probe import (
     ProbeSite,
     ProbeStatistics,
 )
-from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf
+from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf, CheckedRule
 from surgery_cli.reports.checkpoints import (
     Change,
     Difference,
@@ -23,13 +23,14 @@ from surgery_cli.reports.checkpoints import (
     Verdict,
 )
 from surgery_cli.reports.cleaning import Cleaning, LeftoverRow
-from surgery_cli.reports.edits import EditLine, Preview, Report
+from surgery_cli.reports.edits import EditLine, Judgement, Preview, Report
 
 __all__ = [
     "SCHEMA_VERSION",
     "Assumed",
     "Change",
     "ChangedLeaf",
+    "CheckedRule",
     "Cleaning",
     "Difference",
     "Document",
@@ -38,6 +39,7 @@ __all__ = [
     "Finding",
     "FirstNonFinite",
     "Inspection",
+    "Judgement",
     "LeafRow",
     "LeftoverRow",
     "OptimizerState",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Document
-from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf
+from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf, CheckedRule
 from surgery_cli.words.notes import Consequence, Note
 
 
@@ -51,6 +52,8 @@ class Preview(Document, kw_only=True, frozen=True):
     """Those of the notes without which the result may be taken for another; ``--quiet`` leaves them."""
     assumptions: list[Assumed] = []
     """What twins follow by without proof; named in the record, too."""
+    checks: list[CheckedRule] | UnsetType = UNSET
+    """What the plan says must hold; left out where it says nothing."""
     chosen: str = ""
 
 
@@ -75,3 +78,15 @@ class Report(Preview, kw_only=True, frozen=True):
     def of(cls, preview: Preview, **found: Any) -> Report:
         """A preview with what was ``found`` when it was done."""
         return cls(**{**msgspec.structs.asdict(preview), **found})
+
+
+class Judgement(Document, kw_only=True, frozen=True):
+    """What ``assert`` prints where every rule holds; else it fails with what does not."""
+
+    checkpoint: str
+    checks: list[CheckedRule]
+    bytes_read: int
+    sources_checked: int = 0
+    """Leaves that were read, have a digest on record, and agree with it."""
+    seconds: float
+    chosen: str = ""

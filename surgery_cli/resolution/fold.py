@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from surgery_cli.draft.effect import Takes
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems
@@ -204,6 +206,7 @@ class Stage:
                 self._arrivals.see(draft, after, changed)
                 came = came_from_elsewhere(changed, after)
                 after = after_values_from_elsewhere(after, Takes(), came, self)
+            after = self._with_places(after, len(draft.checks), index)
             effect = edit.effect if isinstance(edit, LeafOperation) else None
             return with_outcome(after, draft, changed, self._named, effect)
         except Consequence:
@@ -218,3 +221,16 @@ class Stage:
                 origin = self._plan.origins[index]
                 error.problems = tuple(origin.located(problem) for problem in error.problems)
             raise
+
+    def _with_places(self, draft: Draft, known: int, index: int) -> Draft:
+        """The draft with file and line of the checks that its last edit brought, after the ``known`` ones."""
+        if len(draft.checks) == known or index >= len(self._plan.origins):
+            return draft
+        origin = self._plan.origins[index]
+        new = (
+            msgspec.structs.replace(
+                check, file=origin.file, line=origin.lines.get(check.rule.name, origin.line)
+            )
+            for check in draft.checks[known:]
+        )
+        return draft.replaced(checks=(*draft.checks[:known], *new))

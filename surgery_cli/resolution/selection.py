@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from fnmatch import fnmatchcase
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.operations.base import Operation
 from surgery_cli.optimizer.follow.mirroring import double_named
 from surgery_cli.resolution.no_match import no_match, zeros_missed
-from surgery_cli.tree.dtypes import is_floating, is_integer
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.specs import LeafKind, has_dtype
 from surgery_cli.words.advice import joined, worded
 from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.quantities import leaves_text, nodes_text
@@ -200,25 +198,6 @@ def _filtered(edit: Operation, draft: Draft, leaves: Collection[LeafPath]) -> li
         fix=worded("correct the condition, or add {optional: true}"),
         field="where_dtype" if edit.where_dtype else "where_ndim",
     )
-
-
-def has_dtype(spec: LeafSpec, wanted: str) -> bool:
-    """True if the leaf is of a dtype that ``wanted`` names: ``floating``, ``integer``, a name or a glob.
-
-    Typed keys are stored as integers and are none; they are ``key<…>``.
-
-    >>> has_dtype(LeafSpec(kind=LeafKind.ARRAY, dtype="int32"), "int*")
-    True
-    """
-    if not spec.has_array:
-        return False
-    if spec.kind is LeafKind.KEY:
-        return fnmatchcase(f"key<{spec.key_impl}>", wanted)
-    if wanted == "floating":
-        return is_floating(spec.dtype)
-    if wanted == "integer":
-        return is_integer(spec.dtype)
-    return fnmatchcase(spec.dtype, wanted)
 
 
 def _check_count(edit: Operation, selected: Selection, draft: Draft) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from surgery_cli.inputs.addresses import local_object
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import Group, setting
-from surgery_cli.settings.shared import AbovePlan, Item, LikeInit, Step
-from surgery_cli.settings.values import INPUT, TOLERANCE, memory_of
+from surgery_cli.settings.shared import AbovePlan, Item, LikeInit, Memory, Step
+from surgery_cli.settings.values import INPUT, TOLERANCE
 
 
 class Options(AbovePlan, frozen=True, kw_only=True):
@@ -22,17 +22,7 @@ class Options(AbovePlan, frozen=True, kw_only=True):
     as_step: Annotated[
         int | None, setting("Write the step under the number N.", Group.WRITE, "N")
     ] = None
-    memory_bytes: Annotated[
-        int,
-        setting(
-            "Bytes of tensors in memory at once, at most.",
-            Group.WRITE,
-            "SIZE",
-            option="--memory",
-            read=memory_of,
-            default="4GiB",
-        ),
-    ] = 4 << 30
+    memory_bytes: Memory = 4 << 30
     link: Annotated[
         Literal["auto", "reflink", "hard", "never"],
         setting(

@@ -10,7 +10,7 @@ from msgspec import Meta
 from surgery_cli.inputs.addresses import local_object
 from surgery_cli.operations.base import OptimizerPolicy
 from surgery_cli.settings.declaration import Group, setting
-from surgery_cli.settings.values import kinds_of, variables_of
+from surgery_cli.settings.values import kinds_of, memory_of, variables_of
 
 Step = Annotated[
     int | None,
@@ -35,6 +35,17 @@ LikeInit = Annotated[
         Group.CHECK,
         "FILE.py:FUNCTION",
         local_object,
+    ),
+]
+Memory = Annotated[
+    int,
+    setting(
+        "Bytes of tensors in memory at once, at most.",
+        Group.WRITE,
+        "SIZE",
+        option="--memory",
+        read=memory_of,
+        default="4GiB",
     ),
 ]
 DryRun = Annotated[

@@ -13,6 +13,7 @@ from surgery_cli.surgery.apply import apply as write
 from surgery_cli.surgery.clean import clean
 from surgery_cli.surgery.diff import diff
 from surgery_cli.surgery.inspect import complete_path, inspect
+from surgery_cli.surgery.judge import judge
 from surgery_cli.surgery.plan import plan
 from surgery_cli.surgery.seal import seal
 from surgery_cli.surgery.verify import verify
@@ -27,6 +28,7 @@ __all__ = [
     "complete_path",
     "diff",
     "inspect",
+    "judge",
     "plan",
     "probe",
     "seal",

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from surgery_cli import reports
+from surgery_cli.draft.seen import NonFinite
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.digests import LeafDigest, leaf_digest
-from surgery_cli.engine.finite import NonFinite, count_non_finite
+from surgery_cli.engine.finite import count_non_finite
 from surgery_cli.engine.forecast import reading_bytes
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError

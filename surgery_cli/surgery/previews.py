@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
 from surgery_cli import reports
 from surgery_cli.draft.effect import keeps_start, name_of
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.forecast import read_bytes
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.plan import Plan
@@ -18,6 +20,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.write.carried_bytes import carried_bytes, unchosen_bytes
 from surgery_cli.store.write.item_plan import Way
+from surgery_cli.surgery.judged_checks import judged_checks
 from surgery_cli.surgery.leaf_names import Names, document_names
 from surgery_cli.surgery.memory import memory_notes
 from surgery_cli.surgery.notes import (
@@ -69,6 +72,7 @@ def costs(prepared: Prepared, options: Options, destination: Path | None) -> Tra
         raw_bytes = sum(leaf.origin_array.stored_bytes for leaf in raw)
         written += raw_bytes
         read += raw_bytes
+    computed += judged_recipes(prepared.draft.checks, computed)
     read += read_bytes(computed)
     copied += carried_bytes(prepared.checkpoint)
     linked += unchosen_bytes(prepared.checkpoint)
@@ -111,6 +115,7 @@ def previewed(
         notes=list(notes),
         consequences=[note for note in notes if isinstance(note, Consequence)],
         assumptions=assumed(draft),
+        checks=judged_checks(draft) or UNSET,
         chosen=prepared.checkpoint.location.chosen,
         **msgspec.structs.asdict(estimate),
     )

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from surgery_cli import reports
 from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.engine.checked_source import Recorded
+from surgery_cli.engine.checks import judged_recipes, refuse_breaches
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.execution import Executed, Execution
 from surgery_cli.engine.progress import Listener, Meter
@@ -33,6 +34,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.item_plan import Way
 from surgery_cli.store.write.step import StepWriter
 from surgery_cli.surgery.gate import Gate, Passed
+from surgery_cli.surgery.judged_checks import judged_checks
 from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.seal import seal_written
@@ -81,9 +83,12 @@ def write(run: Run, directory: Path, listener: Listener | None) -> reports.Repor
         meter=Meter(listener, "writing", _value_bytes(prepared)),
         allow_non_finite=options.allow_non_finite,
         recorded=run.recorded,
+        checks=draft.checks,
     )
     done = execution.run(list(writer.items.values()))
     writer.finish()
+    findings = execution.checks.findings()
+    refuse_breaches(findings)
     sources_checked = execution.check_sources()
     check_unchanged(prepared)
     written = verify_result(
@@ -99,6 +104,7 @@ def write(run: Run, directory: Path, listener: Listener | None) -> reports.Repor
     )
     probed = run.gate.check(written) if run.gate is not None else None
     report = _report(run, writer, done, execution.read_bytes, sources_checked, probed)
+    report = replace(report, checks=judged_checks(draft, findings) or UNSET)
     digests = digests_after(prepared.checkpoint, written, draft, done.digests, run.recorded)
     record = _record(run, digests, report, written, probed)
     if options.seal:
@@ -114,7 +120,10 @@ def write(run: Run, directory: Path, listener: Listener | None) -> reports.Repor
 
 
 def _value_bytes(prepared: Prepared) -> int:
-    return sum(leaf.spec.bytes for plan in prepared.plans.values() for leaf in plan.of(Way.ENCODE))
+    """Bytes of the values that pass through memory: to be written, or to be judged as they stood before."""
+    written = [leaf for plan in prepared.plans.values() for leaf in plan.of(Way.ENCODE)]
+    judged = judged_recipes(prepared.draft.checks, (leaf.output.recipe for leaf in written))
+    return sum(one.spec.bytes for one in (*written, *judged))
 
 
 def _report(
@@ -171,6 +180,7 @@ def _record(
         removed=report.removed,
         notes=list(map(str, draft.notes)),
         assumptions=report.assumptions,
+        checks=report.checks,
         slots=settled_after(checkpoint, written, draft),
         verified=Verified(
             structure=len(draft.leaves),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from functools import cached_property
 
 import msgspec
 
-from surgery_cli.tree.dtypes import item_bytes
+from surgery_cli.tree.dtypes import is_floating, is_integer, item_bytes
 from surgery_cli.tree.paths import LeafPath
 
 
@@ -84,6 +85,25 @@ class LeafSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
             other.empty,
             other.key_impl,
         )
+
+
+def has_dtype(spec: LeafSpec, wanted: str) -> bool:
+    """True if the leaf is of a dtype that ``wanted`` names: ``floating``, ``integer``, a name or a glob.
+
+    Typed keys are stored as integers and are none; they are ``key<…>``.
+
+    >>> has_dtype(LeafSpec(kind=LeafKind.ARRAY, dtype="int32"), "int*")
+    True
+    """
+    if not spec.has_array:
+        return False
+    if spec.kind is LeafKind.KEY:
+        return fnmatchcase(f"key<{spec.key_impl}>", wanted)
+    if wanted == "floating":
+        return is_floating(spec.dtype)
+    if wanted == "integer":
+        return is_integer(spec.dtype)
+    return fnmatchcase(spec.dtype, wanted)
 
 
 class TreeSpec(dict[LeafPath, LeafSpec]):

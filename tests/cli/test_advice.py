@@ -207,7 +207,7 @@ def texts_of(file):
 
 
 @pytest.mark.parametrize(
-    "room", ["operations", "resolution", "optimizer/follow", "optimizer/detect"]
+    "room", ["operations", "rules", "resolution", "optimizer/follow", "optimizer/detect"]
 )
 def test_no_message_names_a_field_that_a_front_end_could_not_spell(room):
     spelled = re.compile(r"`([a-z_]+)(: [^`]+)?`")

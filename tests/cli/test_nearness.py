@@ -27,7 +27,6 @@ UNRELATED = [
     "number",
     "yes",
     "true",
-    "exit",
     "quit",
     "banana",
     "kangaroo",

@@ -11,7 +11,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.engine import execution, measurements
+from surgery_cli.engine import execution, measurements, stream
 from surgery_cli.engine.budget import Budget, in_order
 from surgery_cli.engine.grid import block_shape
 from surgery_cli.errors import ValueRefusal
@@ -48,7 +48,7 @@ class Watched(Budget):
 @pytest.fixture
 def budgets(monkeypatch: pytest.MonkeyPatch) -> list[Budget]:
     Watched.made = []
-    monkeypatch.setattr(execution, "Budget", Watched)
+    monkeypatch.setattr(stream, "Budget", Watched)
     for module in (execution, measurements):
         monkeypatch.setattr(module, "block_shape", partial(block_shape, limit=2 * MIB))
     return Watched.made

@@ -82,6 +82,7 @@ DIGESTS = {
     "keep": "sha256:1c3abfda3751375120e55a4478f8b4e49466b8d4115589662f1ccb446b68fd8f",
     "extract-item": "sha256:1c3abfda37513751e97ea5f4ea4ab1ec93a26ecdc7541d889ba905faf20ef62c",
     "insert-item": "sha256:1c3abfda9bb4d16342b316df6ea2dc2d5e70de99592f0e4abb53e93218781567",
+    "assert": "sha256:1c3abfda37513751e86e52f44d872e52ef63d5d8038dec6265489e9995a51e6b",
 }
 """Of the draft that the example of each operation makes; they change only where the change log says so."""
 

@@ -22,7 +22,7 @@ _POLICIES = ("keep", "transform", "reset", "warm")
 
 
 def _escaped(text: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[{" else c for c in text)
+    return "".join(f"[{c}]" if c in "*?[{}" else c for c in text)
 
 
 def _is_number(leaf: Leaf) -> bool:
@@ -355,6 +355,27 @@ def _insert_item(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return edit
 
 
+# --- rules -------------------------------------------------------------------------------------------------------
+
+
+def _assert(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _named(draw, state, lambda leaf: bool(leaf.dtype), empties=True)
+    edit.pop("optional", None)
+    if draw(_SOMETIMES):
+        edit = {}
+    leaf = state.leaves[_some_leaf(draw, state, lambda leaf: bool(leaf.dtype))]
+    rule = draw(st.sampled_from(["finite", "norm", "norm", "count", "dtype", "shape"]))
+    if rule == "finite":
+        return {**edit, "finite": True}
+    if rule == "norm":
+        return {**edit, "norm": draw(st.sampled_from(["..1e6", "..1e6", "..3", "..0.1"]))}
+    if rule == "count":
+        return {**edit, "count": draw(st.integers(0, 4))}
+    if rule == "dtype" or not leaf.dtype:
+        return {**edit, "dtype": leaf.dtype or "float32"}
+    return {**edit, "shape": list(leaf.shape)}
+
+
 DRAWERS: dict[str, Drawer] = {
     "rescale": _rescale,
     "normalize": _normalize,
@@ -372,5 +393,6 @@ DRAWERS: dict[str, Drawer] = {
     "keep": _keep,
     "extract-item": _extract_item,
     "insert-item": _insert_item,
+    "assert": _assert,
 }
 """Every operation of the table must be here: a new one is tested by being listed."""

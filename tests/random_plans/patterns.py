@@ -21,7 +21,7 @@ def _key_expression(key: str) -> str:
             found += "([^/])"
         elif character == "[" and (end := key.find("]", at + 2)) > 0:
             inner = key[at + 1 : end]
-            found += re.escape(inner) if inner in "*?[{" else f"([{inner}])"
+            found += re.escape(inner) if inner in "*?[{}" else f"([{inner}])"
             at = end
         elif character == "{" and (end := key.find("}", at)) > 0:
             found += f"({'|'.join(map(re.escape, _choices(key[at + 1 : end])))})"

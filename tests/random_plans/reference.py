@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.random_plans import places, twins, values
+from tests.random_plans import places, rules, twins, values
 from tests.random_plans.model import Fields, State, Words
 from tests.random_plans.world import World
 
@@ -12,6 +12,7 @@ OPERATIONS = {
     **values.OPERATIONS,
     **places.OPERATIONS,
     "reset-optimizer": twins.reset_optimizer,
+    **rules.OPERATIONS,
 }
 
 

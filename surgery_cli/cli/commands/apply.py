@@ -73,6 +73,18 @@ def run_plan(
     return 0
 
 
+def judge_plan(source: str, plan: Plan, options: Options, output: Output) -> int:
+    """See that what a plan states holds, and print that."""
+    from surgery_cli import surgery
+    from surgery_cli.cli.rendering import judgement
+
+    with progress(output) as listener:
+        found = surgery.judge(source, plan, options=options, listener=listener)
+    if output.json or not output.quiet:
+        print_document(found, output, judgement.render)
+    return 0
+
+
 def _said(document: Said, reworded: Callable[[str], str]) -> Said:
     """The document with its notes as ``reworded`` puts them."""
     return msgspec.structs.replace(

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from surgery_cli.cli.commands.apply import run_plan
+from surgery_cli.cli.commands.apply import judge_plan, run_plan
 from surgery_cli.cli.options.parameters import Command, option, parameter, with_options
 from surgery_cli.cli.options.patterns import complete_leaf
 from surgery_cli.cli.rendering.spelling import in_options, said_in_options
-from surgery_cli.console.arguments import Destination, Output, Source
+from surgery_cli.console.arguments import Checkpoint, Destination, Output, Source
 from surgery_cli.operations.table import operations
 from surgery_cli.settings.declaration import Group
 from surgery_cli.settings.run import Options
-from surgery_cli.settings.shared import DryRun, Variables
+from surgery_cli.settings.shared import DryRun, Item, Memory, Step, Variables
 
 if TYPE_CHECKING:
-    from surgery_cli.plan import Field
+    from surgery_cli.plan import Field, Plan
 
 SHARED_WITH_PLANS: Final = frozenset({"optimizer", "seed"})
 """Fields whose option every writing command has; an edit of its own takes the same value."""
@@ -35,7 +36,27 @@ def edit_command(name: str) -> Command:
 
     fields = {_PREFIX + f.attribute: f for f in fields_of(kind) if f.name not in SHARED_WITH_PLANS}
 
-    def command(
+    def built(given: Mapping[str, Any], settings: Mapping[str, str] | None, **more: Any) -> Plan:
+        from surgery_cli.plan import operation_from_options, plan_of
+
+        values = {fields[key].name: value for key, value in given.items() if value is not False}
+        return plan_of([operation_from_options(name, values | more, settings=settings or {})])
+
+    def looking(
+        *,
+        source: Checkpoint,
+        set: Variables = None,
+        step: Step = None,
+        item: Item = None,
+        memory_bytes: Memory = 4 << 30,
+        output: Output,
+        **given: Any,
+    ) -> int:
+        with said_in_options(kind):
+            options = Options(step=step, item=item, memory_bytes=memory_bytes)
+            return judge_plan(source, built(given, set), options, output)
+
+    def writing(
         *,
         source: Source,
         destination: Destination,
@@ -45,23 +66,20 @@ def edit_command(name: str) -> Command:
         output: Output,
         **given: Any,
     ) -> int:
-        from surgery_cli.plan import operation_from_options, plan_of
-
-        values = {fields[key].name: value for key, value in given.items() if value is not False}
-        if "optimizer" in {f.name for f in fields_of(kind)}:
-            values["optimizer"] = options.optimizer
+        follows = "optimizer" in {f.name for f in fields_of(kind)}
+        more = {"optimizer": options.optimizer} if follows else {}
         with said_in_options(kind):
-            plan = plan_of([operation_from_options(name, values, settings=set or {})])
             return run_plan(
                 source,
                 destination,
-                plan,
+                built(given, set, **more),
                 options,
                 output,
                 dry_run=dry_run,
                 reworded=lambda text: in_options(text, kind),
             )
 
+    command: Command = writing if kind.writes else looking
     command.__name__ = name
     command.__doc__ = inspect.getdoc(kind)
     return with_options(command, [_parameter(key, field) for key, field in fields.items()])

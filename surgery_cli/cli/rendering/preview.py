@@ -20,7 +20,7 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
     _render_way(document, page)
     if document.edits:
         page.line()
-        page.table([_edit_row(n, edit) for n, edit in enumerate(document.edits, 1)], indent=2)
+        page.table(_edit_rows(document), indent=2)
     if document.assumptions or document.notes:
         page.line()
         page.remarks("assumed", (taken.sentence for taken in document.assumptions), indent=2)
@@ -57,7 +57,16 @@ def _meaning(policy: str, effect: str, taken_for: Sequence[str]) -> str:
     return f" ({said})" if said else ""
 
 
-def _edit_row(number: int, edit: EditLine) -> Row:
+def _edit_rows(document: Preview) -> list[Row]:
+    """A row for every edit; of one that states rules, whether these hold."""
+    found: dict[int, list[bool | None]] = {}
+    for check in document.checks or ():
+        found.setdefault(check.edit, []).append(check.holds)
+    said = {edit: "holds" if all(seen) else "judged on values" for edit, seen in found.items()}
+    return [_edit_row(n, edit, said.get(n, "")) for n, edit in enumerate(document.edits, 1)]
+
+
+def _edit_row(number: int, edit: EditLine, said: str) -> Row:
     twins = ", ".join(
         f"{count:,} {policy}{_meaning(policy, edit.effect, edit.taken_for)}"
         for policy, count in edit.twins.items()
@@ -67,7 +76,7 @@ def _edit_row(number: int, edit: EditLine) -> Row:
         Cell(edit.operation, "strong"),
         Cell(edit.summary),
         Cell(leaves_text(edit.leaves), right=True),
-        Cell(byte_text(edit.bytes) if edit.bytes else "no values", right=True),
+        Cell(byte_text(edit.bytes) if edit.bytes else said or "no values", right=True),
         Cell(f"twins: {twins}" if twins else ""),
     )
 

@@ -1,0 +1,64 @@
+"""What a plan says must hold of values, as they stand between two edits or at the end: judged before the commit."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+
+from surgery_cli.draft.expression import Recipe
+from surgery_cli.draft.seen import Seen
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
+
+
+class Judged(NamedTuple):
+    """What was found of a leaf, in words (``its norm is 12.3``), and as a number where it is one."""
+
+    holds: bool
+    found: str
+    number: float | None = None
+
+
+class ValueRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What must hold of the values of every leaf. Its fields are keys of the plan; the first one gives its name."""
+
+    sees: ClassVar[type[Seen]]
+    """What must be seen of values to judge them; nothing for a rule that metadata decide."""
+
+    @property
+    def name(self) -> str:
+        return msgspec.structs.fields(self)[0].encode_name
+
+    @property
+    def text(self) -> str:
+        """The rule as people read it: ``norm ..100``."""
+        raise NotImplementedError
+
+    def judge(self, seen: Any, spec: LeafSpec, /) -> Judged:
+        """Whether what was ``seen`` of all values of a leaf is as it must be."""
+        raise NotImplementedError
+
+
+class CheckedLeaf(NamedTuple):
+    """A leaf whose values are judged by a rule: where it stood, of what it was made, and with what it is compared."""
+
+    path: LeafPath
+    rule: ValueRule
+    recipe: Recipe
+    other: Recipe | None = None
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A rule that an edit of the plan (counted from 0) states of ``count`` leaves.
+
+    Metadata told that it holds of all but those ``on`` which values are judged. ``file`` and ``line`` say where in a
+    plan file it stands.
+    """
+
+    edit: int
+    rule: ValueRule
+    count: int
+    on: tuple[CheckedLeaf, ...] = ()
+    file: str | None = None
+    line: int | None = None

@@ -1,0 +1,79 @@
+"""What may be seen of the values of a leaf, block by block, and joined."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, TypeAlias
+
+
+class NonFinite(NamedTuple):
+    """How many values are no numbers, and how many are infinite."""
+
+    nan: int = 0
+    infinite: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.nan or self.infinite)
+
+    def joined(self, other: NonFinite) -> NonFinite:
+        """Of the values of both."""
+        return NonFinite(self.nan + other.nan, self.infinite + other.infinite)
+
+
+class Differing(NamedTuple):
+    """How many values are not those of another leaf."""
+
+    values: int
+
+    def joined(self, other: Differing) -> Differing:
+        """Of the values of both."""
+        return Differing(self.values + other.values)
+
+
+class Moments(NamedTuple):
+    """Of values (complex ones by their magnitude): mean and sum of squared distances to it, ends, and counts.
+
+    All but the counts are of the finite ones.
+    """
+
+    size: int = 0
+    mean: float = 0.0
+    spread: float = 0.0
+    low: float = math.inf
+    high: float = -math.inf
+    zeros: int = 0
+    non_finite: int = 0
+
+    def joined(self, other: Moments) -> Moments:
+        """Of the values of both.
+
+        Source: Chan, Golub, LeVeque (1979), on the moments of two parts.
+        """
+        total = self.size + other.size
+        mean, spread = self.mean, self.spread + other.spread
+        if other.size:
+            delta = other.mean - self.mean
+            spread += delta * delta * self.size * other.size / total if self.size else 0.0
+            mean += delta * (other.size / total)
+        return Moments(
+            total,
+            mean,
+            spread,
+            min(self.low, other.low),
+            max(self.high, other.high),
+            self.zeros + other.zeros,
+            self.non_finite + other.non_finite,
+        )
+
+    @property
+    def std(self) -> float:
+        """Of all values as they are, no sample; NaN if there are none."""
+        return math.sqrt(self.spread / self.size) if self.size else math.nan
+
+    @property
+    def norm(self) -> float:
+        """Frobenius."""
+        return math.sqrt(self.spread + self.size * (self.mean * self.mean))
+
+
+Seen: TypeAlias = Moments | NonFinite | Differing

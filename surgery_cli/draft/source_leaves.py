@@ -1,0 +1,109 @@
+"""Leaves of other sources: by the text that names one, and the one that belongs to a leaf."""
+
+from __future__ import annotations
+
+import re
+
+from surgery_cli.draft.source import Source
+from surgery_cli.errors import PlanError
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.specs import LeafKind
+from surgery_cli.words.advice import worded
+
+_REFERENCE = re.compile(r"\\(?:(\d{1,2})|g<(\d{1,2})>)")
+_ENTRY = re.compile(r"(.+\.(?:npz|safetensors)):(.+)")
+_HAS_ENTRIES = (".npz", ".safetensors")
+
+
+def split_entry(text: str) -> tuple[str, str | None]:
+    """A file and the entry in it.
+
+    >>> split_entry("scales.npz:conv/w"), split_entry("scale.npy")
+    (('scales.npz', 'conv/w'), ('scale.npy', None))
+    """
+    found = _ENTRY.fullmatch(text)
+    return (found[1], found[2]) if found else (text, None)
+
+
+def find_leaf(text: str, source: Source, wanted: str, *, field: str) -> LeafPath:
+    """The leaf of a source with this printed path (or unambiguous spelling).
+
+    Raises:
+        PlanError: it has none, or a node, or two that print alike.
+    """
+    leaves = [path for path, spec in source.tree.items() if spec.kind is not LeafKind.EMPTY]
+    found = [p for p in leaves if str(p) == wanted] or [p for p in leaves if p.spelling == wanted]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise PlanError(
+            f"'{wanted}' means {len(found)} leaves of '{text}'",
+            why="they print alike: " + ", ".join(f"'{p.spelling}'" for p in found),
+            fix="a slash inside a key is written `%2F`",
+            field=field,
+        )
+    below = [str(p) for p in leaves if str(p).startswith(f"{wanted}/")]
+    near = below[:3] or nearest(wanted, map(str, leaves)) or [str(p) for p in leaves[:3]]
+    fix = "it has " + ", ".join(f"'{name}'" for name in near)
+    if near and text.endswith(_HAS_ENTRIES):
+        fix = f"name an entry, as `{text}:{near[0]}`; {fix}"
+    raise PlanError(
+        f"'{text}' has no leaf '{wanted}'",
+        why=f"'{wanted}' is a node there, not a leaf" if below else "",
+        fix=fix,
+        field=field,
+    )
+
+
+def counterpart(
+    path: LeafPath, start: str, file: str, source: Source, selected: Selection, field: str = "with"
+) -> LeafPath:
+    """The leaf of another source that belongs to ``path``: what ``start`` says (with parts filled in), else the same.
+
+    ``field`` is the one that names the source.
+
+    Raises:
+        PlanError: it is not there.
+    """
+    if not start and len(source.tree) == 1 and path not in source.tree:
+        (only,) = source.tree
+        if len(only) <= 1:  # a file of one array, which its name or entry names
+            return only
+    if not start:
+        return path if path in source.tree else find_leaf(file, source, str(path), field=field)
+    pattern, match = selected.match(path)
+    text = pattern.text
+    wanted = _filled(start, match.groups, text)
+    if text.endswith("/**") and _is_node(wanted, source):
+        node = text.removesuffix("/**")
+        raise PlanError(
+            f"'{wanted}' is a node of '{file}', and '{text}' names leaves one by one",
+            why=worded("what follows the node that {at} names is appended to {from}"),
+            fix=worded("write {at: {}}, without `/**`", node),
+            field="at",
+        )
+    tail = match.tail.spelling if "%2" in start else str(match.tail)
+    return find_leaf(file, source, f"{wanted}/{tail}" if tail else wanted, field="from")
+
+
+def _is_node(text: str, source: Source) -> bool:
+    """True if leaves stand below this printed path."""
+    return any(str(path).startswith(f"{text}/") for path in source.tree)
+
+
+def _filled(text: str, groups: tuple[str, ...], pattern: str) -> str:
+    r"""``text`` with ``\1`` and its like filled in."""
+
+    def part(reference: re.Match[str]) -> str:
+        index = int(reference[1] or reference[2])
+        if not 1 <= index <= len(groups):
+            raise PlanError(
+                f"'{text}' refers to part {index}",
+                why=f"'{pattern}' captures {len(groups)}",
+                fix=r"`\1` is the first wildcard or group, `\2` the second",
+                field="from",
+            )
+        return groups[index - 1]
+
+    return _REFERENCE.sub(part, text).strip("/")

@@ -1,0 +1,173 @@
+"""Rules on values, judged while blocks pass: of what is written, then; of the rest, in a pass of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+from surgery_cli.draft.check import Check, CheckedLeaf, Judged
+from surgery_cli.draft.expression import Recipe
+from surgery_cli.draft.kernel import Kit, Window
+from surgery_cli.draft.seen import Seen
+from surgery_cli.engine.evaluation import Evaluation, is_whole
+from surgery_cli.engine.forecast import working_bytes
+from surgery_cli.engine.grid import block_shape
+from surgery_cli.engine.looks import LOOKS
+from surgery_cli.engine.measurements import Measurements
+from surgery_cli.engine.reading import Readable, Values
+from surgery_cli.errors import Problem, ValueRefusal
+
+
+class Finding(NamedTuple):
+    """What was found of a leaf, and by which check."""
+
+    check: Check
+    leaf: CheckedLeaf
+    judged: Judged
+
+
+class Checks:
+    """The checks of a run, by what their leaves were made of."""
+
+    def __init__(
+        self,
+        checks: Sequence[Check],
+        sources: Mapping[str, Readable],
+        kit: Kit,
+        measurements: Measurements,
+    ) -> None:
+        self._checks = checks
+        self._watched: dict[int, Watched] = {}
+        for leaf in (leaf for check in checks for leaf in check.on):
+            if id(leaf.recipe) not in self._watched:
+                self._watched[id(leaf.recipe)] = Watched(leaf)
+            beside = None
+            if leaf.other is not None:
+                beside = Beside(leaf.other, sources, kit, measurements)
+            self._watched[id(leaf.recipe)].expect(leaf, beside)
+
+    def of(self, recipe: Recipe) -> Watched | None:
+        """What is to be seen of these values, unless somebody looks at them already."""
+        watched = self._watched.get(id(recipe))
+        if watched is None or watched.is_taken:
+            return None
+        watched.is_taken = True
+        return watched
+
+    def left(self, written: Iterable[Recipe]) -> list[Watched]:
+        """What nobody sees who writes, taken: made of something else than what is ``written``."""
+        known = {id(recipe) for recipe in written}
+        found = [watched for key, watched in self._watched.items() if key not in known]
+        for watched in found:
+            watched.is_taken = True
+        return found
+
+    def findings(self) -> list[Finding]:
+        """What was found of every leaf that was looked at, rule by rule, in the order of the plan."""
+        return [
+            Finding(check, leaf, leaf.rule.judge(watched.seen(leaf), leaf.recipe.spec))
+            for check in self._checks
+            for leaf in check.on
+            if (watched := self._watched[id(leaf.recipe)]).is_taken
+        ]
+
+
+class Watched:
+    """One leaf as it stood somewhere in the plan, and everything that is to be seen of its values."""
+
+    def __init__(self, leaf: CheckedLeaf) -> None:
+        self.path, self.recipe = leaf.path, leaf.recipe
+        self.is_taken = False
+        self._looks: dict[_Key, Beside | None] = {}
+        self._seen: dict[_Key, dict[tuple[int, ...], Any]] = {}
+        self._lock = threading.Lock()
+
+    def expect(self, leaf: CheckedLeaf, beside: Beside | None) -> None:
+        """One more rule for these values, and the values with which they are compared."""
+        self._looks.setdefault(_key(leaf), beside)
+
+    def add(self, window: Window, values: Values) -> None:
+        """A block of the values. May be called from threads."""
+        for key, beside in self._looks.items():
+            seen = LOOKS[key[0]](values, None if beside is None else beside.block(window))
+            with self._lock:
+                self._seen.setdefault(key, {})[tuple(part.start for part in window)] = seen
+
+    def seen(self, leaf: CheckedLeaf) -> Any:
+        """What was seen in all blocks, joined in C order: the same, whoever came first."""
+        blocks = self._seen[_key(leaf)]
+        return reduce(leaf.rule.sees.joined, (blocks[start] for start in sorted(blocks)))
+
+    def working_bytes(self, block: tuple[int, ...], tile_elements: int | None) -> int:
+        """Bytes in memory while values are compared with others."""
+        others = (beside.recipe for beside in self._looks.values() if beside is not None)
+        return sum(working_bytes(other, block, tile_elements) for other in others)
+
+
+_Key = tuple[type[Seen], int]
+
+
+def _key(leaf: CheckedLeaf) -> _Key:
+    return leaf.rule.sees, id(leaf.other)
+
+
+class Beside:
+    """Values with which a leaf is compared, block by block."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        sources: Mapping[str, Readable],
+        kit: Kit,
+        measurements: Measurements,
+    ) -> None:
+        self.recipe = recipe
+        shape = recipe.spec.shape
+        block = block_shape(recipe.spec, recipe.spec.write_shape)
+        self._evaluation = Evaluation(recipe, sources, kit, block, measurements)
+        self._all: Window | None = tuple(slice(0, n) for n in shape) if is_whole(recipe) else None
+        self._whole: Values | None = None
+        self._lock = threading.Lock()
+
+    def block(self, window: Window) -> Values:
+        """The values of a block; where the leaf cannot be made in blocks, all of it is held."""
+        if self._all is None:
+            return self._evaluation.block(window)
+        with self._lock:
+            if self._whole is None:
+                self._whole = self._evaluation.block(self._all)
+        return self._whole[window] if window else self._whole
+
+
+def refuse_breaches(findings: Sequence[Finding]) -> None:
+    """See that every rule holds.
+
+    Raises:
+        ValueRefusal: some do not; every leaf with the rule that it breaks, and what was found.
+    """
+    breaches = [
+        Problem(
+            f"'{leaf.path}' breaks `{leaf.rule.text}`",
+            why=judged.found,
+            fix="correct what comes before it, or the rule; `surgery inspect --stats` shows what a checkpoint holds",
+            path=str(leaf.path),
+            file=check.file,
+            line=check.line,
+            field=check.rule.name,
+        )
+        for check, leaf, judged in findings
+        if not judged.holds
+    ]
+    if breaches:
+        raise ValueRefusal.of(breaches)
+
+
+def judged_recipes(checks: Sequence[Check], written: Iterable[Recipe]) -> list[Recipe]:
+    """What is read beside what is ``written``: leaves as they stood, and what they are compared with."""
+    known = {id(recipe) for recipe in written}
+    every = (one for check in checks for leaf in check.on for one in (leaf.recipe, leaf.other))
+    return list(
+        {id(one): one for one in every if one is not None and id(one) not in known}.values()
+    )

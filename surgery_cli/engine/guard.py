@@ -1,0 +1,57 @@
+"""The finite guard of a run: what stood where a block goes, and what was read for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from surgery_cli.draft.expression import Recipe
+from surgery_cli.draft.kernel import Window
+from surgery_cli.draft.recipe import SOURCE
+from surgery_cli.engine.evaluation import moves_elements, reads
+from surgery_cli.engine.finite import all_finite, check_finite
+from surgery_cli.engine.reading import Readable
+from surgery_cli.store.write.item_plan import PlannedLeaf
+from surgery_cli.tree.paths import LeafPath
+
+
+class FiniteGuard:
+    """Refuses blocks with NaN or infinities that the source had not."""
+
+    def __init__(self, sources: Mapping[str, Readable]) -> None:
+        self._sources = sources
+
+    def check(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
+        """Raises ValueRefusal: an edit made a value that is not finite."""
+        origin = leaf.output.home
+        is_ours = origin is not None and origin.source == SOURCE
+        if leaf.output.is_by_reference and is_ours:
+            return
+        path = origin.path if origin is not None and is_ours else leaf.draft_path
+        before = partial(self._stood_there, path, window)
+        if moves_elements(leaf.output.recipe):
+            before = partial(self._was_read, leaf.output.recipe, window, values)
+        check_finite(leaf.draft_path, values, before)
+
+    def _stood_there(self, path: LeafPath, window: Window) -> np.ndarray[Any, Any] | None:
+        """What the source has where a block goes; None if it has nothing there, or of another shape.
+
+        It is looked at, not used: what is replaced because it is damaged must not refuse the run.
+        """
+        try:
+            return np.asarray(self._sources[SOURCE].read(path, window))
+        except (KeyError, IndexError, ValueError):
+            return None
+
+    def _was_read(
+        self, recipe: Recipe, window: Window, values: np.ndarray[Any, Any]
+    ) -> np.ndarray[Any, Any] | None:
+        """The values themselves, where what they are made of has some that are not finite: elements have moved."""
+        read = (
+            np.asarray(self._sources[part.ref.source].read(part.ref.path, place))
+            for part, place in reads(recipe, window)
+        )
+        return None if all(map(all_finite, read)) else values

@@ -1,0 +1,78 @@
+"""What is seen of values, in one pass: moments in float64, what is not finite, what differs from another leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from surgery_cli.draft.seen import Differing, Moments, NonFinite, Seen
+from surgery_cli.engine.finite import count_non_finite
+from surgery_cli.engine.reading import Values
+
+TILE_ELEMENTS = 1 << 15
+
+
+def moments_of(values: Values) -> Moments:
+    """The moments of some values; squares that are larger than the largest float64 make them infinite."""
+    found = Moments()
+    with np.errstate(over="ignore", invalid="ignore"):
+        for tile in tiles(values):
+            found = found.joined(_of_tile(tile))
+    return found
+
+
+def _of_tile(tile: Values) -> Moments:
+    """``tile`` may be written over."""
+    values = finite(tile)
+    bad = tile.size - values.size
+    if not values.size:
+        return Moments(non_finite=bad)
+    zeros = int(np.count_nonzero(values == 0))
+    low, high = float(values.min()), float(values.max())
+    mean = float(values.mean())
+    if not np.isfinite(mean):  # their sum is larger than the largest float64
+        mean = float((values / values.size).sum())
+    values -= mean
+    np.square(values, out=values)
+    return Moments(values.size, mean, float(values.sum()), low, high, zeros, bad)
+
+
+def tiles(values: Values) -> Iterator[Values]:
+    """Copies of values in float64, in parts that a core's cache holds with their temporaries."""
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, TILE_ELEMENTS):
+        yield real(flat[start : start + TILE_ELEMENTS])
+
+
+def finite(values: Values) -> Values:
+    """The finite ones of some values; the smallest and the largest tell whether that is all of them."""
+    if np.isfinite(values.min()) and np.isfinite(values.max()):
+        return values
+    return values[np.isfinite(values)]
+
+
+def real(block: Values) -> Values:
+    """Values in float64, complex ones by their magnitude: [their number]."""
+    if block.dtype.kind == "c":
+        return np.abs(block).astype(np.float64).reshape(-1)
+    return block.astype(np.float64).reshape(-1)
+
+
+def differing(values: Values, other: Values) -> Differing:
+    """How many values are not those of ``other``, which are as many; NaN equals NaN."""
+    if values.tobytes() == other.tobytes():
+        return Differing(0)
+    same = values == other
+    if values.dtype.kind not in "biuOSU":
+        same |= np.isnan(values) & np.isnan(other)
+    return Differing(int(np.size(same) - np.count_nonzero(same)))
+
+
+LOOKS: Final[dict[type, Callable[[Values, Any], Seen]]] = {
+    Moments: lambda values, _: moments_of(values),
+    NonFinite: lambda values, _: count_non_finite(values),
+    Differing: differing,
+}
+"""How each of them is seen in a block, and in that of another leaf with which it is compared."""

@@ -1,0 +1,155 @@
+"""Say what must hold of leaves where the edit stands among the others."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from typing import Any, ClassVar, cast
+
+import msgspec
+
+from surgery_cli.draft.check import Check, CheckedLeaf
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.errors import Gathering, PlanError, Problem
+from surgery_cli.operations.base import Operation, Scene
+from surgery_cli.rules.contract import Named, Rule
+from surgery_cli.rules.table import RULES
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import FieldName, joined, worded
+
+
+class Assertion(Operation):
+    """Rules as an edit, which changes nothing; its own fields are those of the rules."""
+
+    is_literal: ClassVar[bool] = True
+    writes: ClassVar[bool] = False
+    selects_everything_without_at: ClassVar[bool] = True
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Those that the edit states."""
+        return tuple(_stated(self))
+
+    @property
+    def summary(self) -> str:
+        patterns = ", ".join(self.patterns)
+        return " ".join(filter(None, (patterns, ", ".join(rule.text for rule in self.rules))))
+
+    def selectable(self, spec: LeafSpec) -> bool:
+        return True
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        rules = self.rules
+        self._refuse_what_says_nothing(rules)
+        optional = self.optional or any(rule.may_name_nothing for rule in rules)
+        leaves = scene.select(msgspec.structs.replace(self, optional=optional), draft)
+        named = Named(leaves, draft, scene)
+        gathering = Gathering()
+        checks = [_check(rule, named, gathering) for rule in rules]
+        gathering.raise_if_any()
+        return draft.replaced(checks=(*draft.checks, *checks))
+
+    def _refuse_what_says_nothing(self, rules: tuple[Rule, ...]) -> None:
+        if self.optimizer is not None:
+            raise PlanError(
+                worded("'{}' takes no {optimizer}", self.name),
+                why="it changes nothing that twins could follow",
+                fix=worded("take {optimizer} out of this edit"),
+                field="optimizer",
+            )
+        stated = {type(rule) for rule in rules}
+        for kind in RULES:
+            first, *others = _fields(kind)
+            for field in others:
+                if kind not in stated and getattr(self, field.name) is not None:
+                    raise PlanError(
+                        worded("{} belongs to {}", _named(field), _named(first)),
+                        fix=worded("add {}, or take it out", _named(first)),
+                        field=field.encode_name,
+                    )
+        if not rules:
+            names = (worded("{}", _named(_fields(kind)[0])) for kind in RULES)
+            raise PlanError(
+                "`assert` states no rule",
+                fix=worded("add one or several: {}", joined(", ", names)),
+            )
+
+
+def _named(field: Any) -> FieldName:
+    return FieldName(field.encode_name)
+
+
+def _fields(kind: type[Rule]) -> tuple[Any, ...]:
+    return msgspec.structs.fields(kind)
+
+
+def _stated(edit: Operation) -> Iterator[Rule]:
+    for kind in RULES:
+        given = {field.name: getattr(edit, field.name) for field in _fields(kind)}
+        if given[_fields(kind)[0].name] is not None:
+            yield kind(**{name: value for name, value in given.items() if value is not None})
+
+
+def _check(rule: Rule, named: Named, gathering: Gathering) -> Check:
+    """What is left to be judged by values; what metadata show to be wrong is gathered."""
+    breach = rule.breach_of_selection(named)
+    if breach:
+        gathering.problems.append(Problem(_broken(rule), why=breach, field=rule.name))
+    counted = [p for p in named.leaves if named.draft.leaves[p].spec.kind is not LeafKind.EMPTY]
+    on: list[CheckedLeaf] = []
+    for path in counted:
+        output = named.draft.leaves[path]
+        with gathering.catching(path=str(path), field=rule.name):
+            if breach := rule.breach(path, output, named):
+                raise PlanError(f"'{path}' breaks `{rule.text}`", why=breach)
+            if not rule.is_told(path, output, named):
+                other = rule.other(path, named)
+                beside = None if other is None else other.recipe
+                on.append(CheckedLeaf(path, rule.of_leaf(path, named), output.recipe, beside))
+    return Check(len(named.draft.outcomes), rule, len(counted), tuple(on))
+
+
+def _broken(rule: Rule) -> str:
+    return f"`{rule.text}` does not hold"
+
+
+def _rule_fields() -> Iterator[tuple[str, Any, Any]]:
+    """The fields of all rules, each of which may be left out."""
+    for kind in RULES:
+        annotations = typing.get_type_hints(kind, include_extras=True)
+        for field in _fields(kind):
+            kept = msgspec.field(name=field.encode_name, default=None)
+            yield field.name, annotations[field.name] | None, kept
+
+
+_DOC = """See that rules hold of leaves as they stand at this place in the plan; nothing is changed.
+
+    What metadata tell is judged at once. Values are judged before anything is committed, while they are written if
+    the leaf is written as it stands here. Without patterns, all leaves are meant. The command only looks: it takes no
+    destination.
+    """
+
+_EXAMPLE = """\
+op: assert
+at: params
+finite: true
+norm: ..1000
+"""
+
+Assert = cast(
+    "type[Operation]",
+    msgspec.defstruct(
+        "Assert",
+        list(_rule_fields()),
+        bases=(Assertion,),
+        module=__name__,
+        tag="assert",
+        kw_only=True,
+        frozen=True,
+        namespace={
+            "__doc__": _DOC,
+            "example": _EXAMPLE,
+            "path_fields": tuple(name for kind in RULES for name in kind.path_fields),
+        },
+    ),
+)

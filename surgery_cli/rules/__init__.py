@@ -1,0 +1,1 @@
+"""Rules: what must hold of leaves. One struct a rule, one table."""

@@ -1,0 +1,82 @@
+"""The contract of a rule: what metadata tell of it, and with what values are compared."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import ClassVar
+
+from surgery_cli.draft.check import ValueRule
+from surgery_cli.draft.recipe import Draft, Output
+from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.follow.states import States
+from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.targets import Places
+from surgery_cli.words.advice import FieldName, worded
+
+
+class Named:
+    """What a rule is about: the leaves that an edit names in the draft as it stands there."""
+
+    def __init__(self, leaves: Selection, draft: Draft, scene: States) -> None:
+        self.leaves, self.draft, self.scene = leaves, draft, scene
+
+    @cached_property
+    def places(self) -> Places:
+        """Where leaves and nodes stand."""
+        return Places(self.draft.leaves)
+
+    @cached_property
+    def states(self) -> frozenset[LeafPath]:
+        """The nodes of the states of optimizers."""
+        slots = self.draft.slots.values()
+        return frozenset(slot.whole_state for slot in slots if slot.in_optimizer)
+
+
+class Rule(ValueRule, frozen=True):
+    """What must hold of leaves. Subclasses override what they need: most judge by one of the methods alone."""
+
+    path_fields: ClassVar[tuple[str, ...]] = ()
+    """Names, as in the plan, of fields that hold a path of a checkpoint: relative to the plan file."""
+
+    @property
+    def may_name_nothing(self) -> bool:
+        """True if the rule itself says how many leaves there must be, so that none is no error."""
+        return False
+
+    def breach_of_selection(self, named: Named) -> str:
+        """In words how the leaves as a whole break the rule, as metadata tell; '' if they do not."""
+        return ""
+
+    def breach(self, path: LeafPath, output: Output, named: Named) -> str:
+        """In words how a leaf breaks the rule, as metadata tell; '' if it does not."""
+        return ""
+
+    def is_told(self, path: LeafPath, output: Output, named: Named) -> bool:
+        """True if metadata tell all, so that no value need be looked at."""
+        return True
+
+    def of_leaf(self, path: LeafPath, named: Named) -> Rule:
+        """The rule as it is meant of this leaf, where that depends on what the leaf is."""
+        return self
+
+    def other(self, path: LeafPath, named: Named) -> Output | None:
+        """The leaf with which one is compared, if the rule compares.
+
+        Raises:
+            PlanError: it is not there.
+        """
+        return None
+
+
+def refuse_false(rule: Rule) -> None:
+    """See that a rule that is either stated or not is not stated to be false.
+
+    Raises:
+        PlanError: it is.
+    """
+    if not getattr(rule, rule.name):
+        raise PlanError(
+            worded("{} states no rule", FieldName(rule.name, "false")),
+            fix="take it out, or write `true`",
+            field=rule.name,
+        )

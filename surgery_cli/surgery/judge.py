@@ -1,0 +1,57 @@
+"""Judge: see that rules hold of a checkpoint; nothing is written."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from surgery_cli import reports
+from surgery_cli.engine.checks import judged_recipes
+from surgery_cli.engine.execution import Execution
+from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.plan import Plan
+from surgery_cli.proof.records import recorded_in
+from surgery_cli.settings.run import Options
+from surgery_cli.store.filesystem.listing import reading
+from surgery_cli.surgery.judged_checks import judged_checks
+from surgery_cli.surgery.memory import bytes_to_use
+from surgery_cli.surgery.preparation import effective, prepare
+from surgery_cli.surgery.source_and_destination import check_unchanged
+
+
+def judge(
+    source: str, plan: Plan, *, options: Options = Options(), listener: Listener | None = None
+) -> reports.Judgement:
+    """See that what the plan's `assert`s say holds, where they stand among its other edits; nothing is written.
+
+    Raises:
+        PlanError: metadata show that it does not, or the plan is wrong.
+        ValueRefusal: values show that it does not.
+        CheckpointError: the source cannot be read.
+    """
+    from surgery_cli.compute.kits import open_kit
+
+    started = time.monotonic()
+    with reading(Path(source)):
+        prepared = prepare(source, effective(plan, options), options)
+    checks = prepared.draft.checks
+    total = sum(recipe.spec.bytes for recipe in judged_recipes(checks, ()))
+    execution = Execution(
+        prepared.sources,
+        open_kit(options.device, options.mesh),
+        memory_bytes=bytes_to_use(options.memory_bytes),
+        meter=Meter(listener, "judging", total),
+        recorded=recorded_in(prepared.sources),
+        checks=checks,
+    )
+    execution.run([])
+    sources_checked = execution.check_sources()
+    check_unchanged(prepared)
+    return reports.Judgement(
+        checkpoint=str(prepared.checkpoint.location.root),
+        checks=judged_checks(prepared.draft, execution.checks.findings()),
+        bytes_read=execution.read_bytes,
+        sources_checked=sources_checked,
+        seconds=round(time.monotonic() - started, 3),
+        chosen=prepared.checkpoint.location.chosen,
+    )

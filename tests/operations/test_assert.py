@@ -1,0 +1,162 @@
+"""Assert: what metadata tell of a rule, before anything is read."""
+
+import pytest
+
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.table import operations
+from surgery_cli.plan import fields_of, operation_from_options, plan_from_document
+from surgery_cli.rules.bounds import Bounds
+from surgery_cli.rules.table import RULES
+from tests.hand_built_trees import B, W, adam, array, printed, resolved
+
+LAYERS = {f"layers_{n}": {"w": W, "b": B} for n in range(12)}
+Assert = operations()["assert"]
+
+
+def edit(**fields):
+    (found,) = plan_from_document({"edits": [{"op": "assert", **fields}]}).edits
+    return found
+
+
+def refused(structure, **fields):
+    with pytest.raises(PlanError) as caught:
+        resolved(structure, edit(**fields))
+    return "\n".join(f"{p.path}: {p.what} / {p.why} / {p.fix}" for p in caught.value.problems)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_field_of_a_rule_is_described_and_one_of_the_operation(rule):
+    known = {field.name: field for field in fields_of(Assert)}
+    for field in fields_of(rule):
+        assert field.description
+        assert known[field.name].description == field.description
+        assert known[field.name].default is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"at": "layers_*", "exists": True},
+        {"at": "heads", "exists": False},
+        {"at": "layers_{0..11}", "count": 24},
+        {"at": "layers_{0..11}", "count": "12 nodes"},
+        {"at": "layers_{0..11}", "count": "10..14 nodes"},
+        {"at": "layers_{0..11}", "count": "..24"},
+        {"at": "heads", "count": 0},
+        {"at": "heads", "count": "..3"},
+        {"at": "layers_*/w", "shape": [4, 3]},
+        {"at": "layers_*/w", "shape": [-1, 3]},
+        {"at": "**", "dtype": "floating"},
+        {"at": "**", "dtype": "float32"},
+        {"dtype": "float*"},
+        {"unchanged": True},
+        {"at": "layers_1/w", "equal_to": "layers_1/w"},
+        {"at": "layers_*", "optional": True, "count": "24", "dtype": "float32", "shape": [4]},
+    ],
+)
+def test_what_metadata_tell_holds_without_a_look_at_values(fields):
+    structure = LAYERS if fields.get("shape") != [4] else {"layers_1": {"w": array(4)}}
+    if fields.get("shape") == [4]:
+        fields = {**fields, "count": 1}
+    draft = resolved(structure, edit(**fields))
+    assert draft.changed == []
+    assert all(not check.on for check in draft.checks)
+    assert len(draft.checks) >= 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"at": "heads", "exists": True}, "'heads' matches nothing"),
+        ({"at": "layers_*/w", "exists": False}, "there must be none, and there stand 'layers_0/w'"),
+        ({"at": "layers_*", "count": 23}, "`count 23` does not hold / there must be 23, and there are 24 leaves"),
+        ({"at": "layers_*", "count": "1..11 nodes"}, "there must be 1..11, and there are 12 nodes"),
+        ({"at": "layers_1/w", "shape": [4]}, "layers_1/w: 'layers_1/w' breaks `shape [4]` / it is float32[4,3]"),
+        ({"at": "layers_1/b", "dtype": "bfloat16"}, "'layers_1/b' breaks `dtype bfloat16` / it is float32[3]"),
+        ({"at": "layers_1/b", "equal_to": "layers_1/w"}, "it is float32[3], the other float32[4,3]"),
+        ({"at": "layers_1/b", "equal_to": "layers_1/c"}, "there is no leaf 'layers_1/c'"),
+        ({"at": "layers_1/b"}, "`assert` states no rule"),
+        ({"at": "layers_1/b", "finite": False}, "`finite: false` states no rule"),
+        ({"at": "layers_1/b", "allow": "inf"}, "`allow` belongs to `finite`"),
+        ({"at": "layers_1/b", "norm": "many"}, "`norm` takes bounds, not 'many'"),
+        ({"at": "layers_1/b", "norm": ".."}, "`norm` takes bounds, not '..'"),
+        ({"at": "layers_1/b", "norm": "1...5x"}, "takes bounds"),
+        ({"at": "layers_1/b", "norm": "5..1"}, "no number lies within `norm: 5..1`"),
+        ({"at": "layers_1/b", "zeros": "..100"}, "`zeros` is a share from 0 to 1, not ..100"),
+        ({"at": "layers_1/b", "count": "some"}, "`count` takes a number, not 'some'"),
+        ({"at": "layers_1/b", "finite": True, "optimizer": "keep"}, "takes no `optimizer`"),
+    ],
+)  # fmt: skip
+def test_what_metadata_show_to_be_wrong_is_refused_with_leaf_rule_and_what_was_found(fields, said):
+    assert said in refused(LAYERS, **fields)
+
+
+def test_everything_that_is_wrong_comes_at_once():
+    text = refused(LAYERS, at="layers_{0..1}", count=3, dtype="int32", shape=[4, 3])
+    assert text.count("breaks `dtype int32`") == 4
+    assert text.count("breaks `shape [4,3]`") == 2
+    assert text.count("`count 3` does not hold") == 1
+
+
+def test_an_assert_judges_the_tree_as_it_stands_between_two_edits():
+    rename = {"op": "rename", "at": "a", "to": "b"}
+    there = [{"op": "assert", "at": "a", "count": 1}, {"op": "assert", "at": "b", "count": 0}]
+    after = [{"op": "assert", "at": "a", "count": 0}, {"op": "assert", "at": "b", "count": 1}]
+    plan = plan_from_document({"edits": [*there, rename, *after]})
+    assert printed(resolved({"a": W}, *plan.edits)) == ["b"]
+    plan = plan_from_document({"edits": [*after, rename]})
+    with pytest.raises(PlanError):
+        resolved({"a": W}, *plan.edits)
+
+
+def test_params_and_twins_may_be_named_together_and_nothing_is_asked_of_the_optimizer():
+    draft = resolved(adam({"a": W}), edit(at="**", finite=True))
+    (check,) = draft.checks
+    assert [str(leaf.path) for leaf in check.on] == [
+        "params/a",
+        "opt_state/0/mu/a",
+        "opt_state/0/nu/a",
+    ]
+    assert draft.outcomes[0].twins == {}
+
+
+def test_an_assert_leaves_the_digest_of_the_draft_as_it_is():
+    plain = resolved({"a": W})
+    assert resolved({"a": W}, edit(at="a", finite=True, norm="..1")).digest == plain.digest
+
+
+def test_without_patterns_only_floats_are_measured():
+    structure = {"w": W, "step": array(dtype="int32"), "none": None}
+    (check,) = resolved(structure, edit(norm="..1")).checks
+    assert [str(leaf.path) for leaf in check.on] == ["w"]
+    (check,) = resolved(structure, edit(at="step", norm="..1")).checks
+    assert [str(leaf.path) for leaf in check.on] == ["step"]
+
+
+@pytest.mark.parametrize(
+    ("given", "inside", "outside"),
+    [
+        ("0.1..100", [0.1, 100, 5], [0.0999, 100.1, float("nan")]),
+        ("..1e-3", [-5, 1e-3], [2e-3, float("inf")]),
+        ("-1 .. -.5", [-1, -0.5], [0, -2]),
+        ("1e3..", [1e3, float("inf")], [999]),
+        ("1...5", [], []),
+        (0, [0], [1e-30]),
+    ],
+)
+def test_bounds_hold_their_ends(given, inside, outside):
+    if given == "1...5":  # from 1 to .5
+        with pytest.raises(PlanError, match="no number lies within"):
+            Bounds.of(given, "norm")
+        return
+    bounds = Bounds.of(given, "norm")
+    assert all(number in bounds for number in inside)
+    assert not any(number in bounds for number in outside)
+    assert Bounds.of(str(bounds) if ".." in str(bounds) else float(str(bounds)), "norm") == bounds
+
+
+def test_options_give_the_fields_of_a_plan():
+    words = {"at": ["params"], "finite": True, "norm": "..100", "shape": ["64,-1"], "count": "3"}
+    assert operation_from_options("assert", words) == edit(
+        at="params", finite=True, norm="..100", shape=[64, -1], count=3
+    )
