@@ -24,8 +24,8 @@ from surgery_cli.engine.measurements import Block, Measurements, Taking
 from surgery_cli.engine.progress import Meter
 from surgery_cli.engine.reading import CountedSource, Readable
 from surgery_cli.engine.stream import Stream
-from surgery_cli.store.write.item import ItemWriter
 from surgery_cli.store.write.item_plan import PlannedLeaf, Way
+from surgery_cli.store.write.item_writer import ItemWriter
 from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.tree.paths import LeafPath
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.open.missing_data import no_data, no_tree, refuse_incomplete
@@ -124,12 +125,7 @@ class PytreeItem:
         kind = kind_of(value_type, self.sidecars.key_impls.get(name))
         if kind is LeafKind.STRING:
             if json_pointer.text_at(self.sidecars.strings, name) is None:
-                raise no_data(
-                    self.directory,
-                    self.sidecars,
-                    path,
-                    f"`{STRINGS}` has no text where Orbax looks for it",
-                )
+                raise self._no_data(path, f"`{STRINGS}` has no text where Orbax looks for it")
             return StoredLeaf(LeafSpec(kind=kind, dtype="str"))
         is_addressed = (
             bool(name) or not path
@@ -138,9 +134,10 @@ class PytreeItem:
             return self._stored(name, kind)
         if self.aggregate is not None and path in self.aggregate.tree:
             return self._inline(path, kind)
-        raise no_data(
-            self.directory, self.sidecars, path, f"`_METADATA` describes it as '{value_type}'"
-        )
+        raise self._no_data(path, f"`_METADATA` describes it as '{value_type}'")
+
+    def _no_data(self, path: LeafPath, why: str) -> CheckpointError:
+        return no_data(self.directory, self.sidecars, path, why)
 
     def _structured(self, path: LeafPath) -> StoredLeaf:
         """A leaf of a checkpoint whose structure stands in ``checkpoint`` alone."""
@@ -151,12 +148,7 @@ class PytreeItem:
             if isinstance(text, str) and text.startswith(PLACEHOLDER):
                 name = text.removeprefix(PLACEHOLDER)
                 if self.store is None or name not in self.store.arrays:
-                    raise no_data(
-                        self.directory,
-                        self.sidecars,
-                        path,
-                        f"`{AGGREGATE}` refers to an array '{name}'",
-                    )
+                    raise self._no_data(path, f"`{AGGREGATE}` refers to an array '{name}'")
                 return self._stored(name, LeafKind.ARRAY)
         return StoredLeaf(value, is_inline=value.kind is not LeafKind.EMPTY)
 
@@ -164,12 +156,7 @@ class PytreeItem:
         assert self.aggregate is not None
         spec = self.aggregate.tree[path]
         if spec.kind is LeafKind.STRING:
-            raise no_data(
-                self.directory,
-                self.sidecars,
-                path,
-                f"`{AGGREGATE}` refers to an array that does not exist",
-            )
+            raise self._no_data(path, f"`{AGGREGATE}` refers to an array that does not exist")
         return StoredLeaf(msgspec.structs.replace(spec, kind=kind), is_inline=True)
 
     def _stored(self, name: str, kind: LeafKind) -> StoredLeaf:

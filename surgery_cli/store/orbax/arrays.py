@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.store.filesystem.boundary import linked
 from surgery_cli.store.orbax.btree import Extent
 from surgery_cli.store.orbax.declared_sizes import check_claim
 from surgery_cli.store.orbax.stored_values import StoredValue
@@ -96,34 +99,49 @@ class ChunkKeeper:
                 self._contexts.pop(name, None)
 
 
-class ArrayStore(Protocol):
+class ArrayStore(ABC):
     """The arrays of one item directory."""
 
-    @property
-    def directory(self) -> Path: ...
-    @property
-    def zarr(self) -> int: ...
-    @property
-    def arrays(self) -> dict[str, StoredArray]: ...
-    @property
-    def layout(self) -> str: ...
-    @property
-    def dead_bytes(self) -> int: ...
-    def kvstore(self, name: str) -> dict[str, Any]:
-        """TensorStore's JSON for the key-value store that holds the array's chunks."""
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @cached_property
+    def context(self) -> ts.Context:
+        return new_context()
+
+    @cached_property
+    def chunk_keeper(self) -> ChunkKeeper:
+        return ChunkKeeper()
+
+    @cached_property
+    def symbolic_links(self) -> list[str]:
+        """Data files that symbolic links lead to; they are read as what they lead to."""
+        return linked(self.directory, self.data_files)
 
     @property
+    @abstractmethod
+    def zarr(self) -> int:
+        """The zarr version of all arrays."""
+
+    @property
+    @abstractmethod
+    def arrays(self) -> dict[str, StoredArray]: ...
+    @property
+    @abstractmethod
+    def layout(self) -> str: ...
+    @property
+    @abstractmethod
+    def dead_bytes(self) -> int: ...
+    @property
+    @abstractmethod
     def data_files(self) -> list[str]:
         """The files of all arrays, relative to the directory."""
 
-    @property
-    def symbolic_links(self) -> list[str]:
-        """Data files that symbolic links lead to; they are read as what they lead to."""
+    @abstractmethod
+    def kvstore(self, name: str) -> dict[str, Any]:
+        """TensorStore's JSON for the key-value store that holds the array's chunks."""
 
-    @property
-    def context(self) -> ts.Context: ...
-    @property
-    def chunk_keeper(self) -> ChunkKeeper: ...
+    @abstractmethod
     def encoded(self, name: str) -> dict[str, bytes] | None:
         """What is stored below the array's name, by key, if it is little and known where it lies; else None.
 
@@ -131,6 +149,7 @@ class ArrayStore(Protocol):
             OSError: it is not there.
         """
 
+    @abstractmethod
     def stored_values(self, name: str) -> dict[str, StoredValue]:
         """What is stored below the array's name, by key in order, its document among them.
 
@@ -138,6 +157,7 @@ class ArrayStore(Protocol):
             CheckpointError: it is not there.
         """
 
+    @abstractmethod
     def identity(self, name: str) -> Hashable:
         """Equal for two arrays, of any two stores, if and only if they refer to the same stored bytes."""
 

@@ -6,17 +6,13 @@ import sys
 from collections.abc import Collection, Hashable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.boundary import linked
-from surgery_cli.store.orbax.arrays import ChunkKeeper, StoredArray, below, new_context
+from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
 from surgery_cli.store.orbax.btree import MANIFEST, Extent, Survey
 from surgery_cli.store.orbax.stored_values import FileRange, StoredValue
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, parse_at
-
-if TYPE_CHECKING:
-    import tensorstore as ts
 
 _Held: TypeAlias = dict[str, bytes | Extent]
 """What is stored below a name, by the rest of its key."""
@@ -25,13 +21,13 @@ SMALL_BYTES = 1 << 20
 """Arrays of no more than this are read without looking them up in the database."""
 
 
-class OcdbtStore:
+class OcdbtStore(ArrayStore):
     """The arrays of an item directory with ``manifest.ocdbt``; ``known`` is a survey of what it may be linked from."""
 
     def __init__(
         self, directory: Path, zarr: int | None = None, known: Survey | None = None
     ) -> None:
-        self.directory = directory
+        super().__init__(directory)
         self._declared_zarr = zarr
         self._known = known
 
@@ -56,14 +52,6 @@ class OcdbtStore:
     @property
     def layout(self) -> str:
         return f"ocdbt zarr{self.zarr}"
-
-    @cached_property
-    def context(self) -> ts.Context:
-        return new_context()
-
-    @cached_property
-    def chunk_keeper(self) -> ChunkKeeper:
-        return ChunkKeeper()
 
     @cached_property
     def arrays(self) -> dict[str, StoredArray]:
@@ -130,10 +118,6 @@ class OcdbtStore:
         return list(self.survey.files)
 
     @cached_property
-    def symbolic_links(self) -> list[str]:
-        return linked(self.directory, self.data_files)
-
-    @cached_property
     def shared_prefixes(self) -> frozenset[str]:
         """Names below whose prefix other arrays have keys (names with slashes): `x` where there is `x/y`.
 
@@ -166,9 +150,7 @@ class OcdbtStore:
         }
 
     def encoded(self, name: str) -> dict[str, bytes] | None:
-        """See ``ArrayStore.encoded``.
-
-        At every look-up TensorStore checks a whole node of the tree, and Orbax puts 200,000 keys into one: what is
+        """At every look-up TensorStore checks a whole node of the tree, and Orbax puts 200,000 keys into one: what is
         looked up for each of many leaves grows with their square.
         """
         array = self.arrays[name]

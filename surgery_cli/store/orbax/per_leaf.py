@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.boundary import linked
 from surgery_cli.store.filesystem.listing import refuse_special_among
 from surgery_cli.store.filesystem.protocol import Entry
-from surgery_cli.store.orbax.arrays import ChunkKeeper, StoredArray, below, new_context
+from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, PROCESS_FILE
 from surgery_cli.store.orbax.stored_values import StoredValue, whole_file
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, parse_at
 
-if TYPE_CHECKING:
-    import tensorstore as ts
 
-
-class PerLeafStore:
+class PerLeafStore(ArrayStore):
     """The arrays of an item directory in which every array has a directory of its own."""
-
-    def __init__(self, directory: Path, zarr: int | None = None) -> None:
-        self.directory = directory
-        self._declared_zarr = zarr
 
     @staticmethod
     def recognises(directory: Path) -> bool:
@@ -34,21 +26,11 @@ class PerLeafStore:
 
     @cached_property
     def zarr(self) -> int:
-        if self._declared_zarr is not None:
-            return self._declared_zarr
         return next(_versions(self.directory), 2)
 
     @property
     def layout(self) -> str:
         return f"per-leaf zarr{self.zarr}"
-
-    @cached_property
-    def context(self) -> ts.Context:
-        return new_context()
-
-    @cached_property
-    def chunk_keeper(self) -> ChunkKeeper:
-        return ChunkKeeper()
 
     @cached_property
     def arrays(self) -> dict[str, StoredArray]:
@@ -57,10 +39,6 @@ class PerLeafStore:
     @property
     def data_files(self) -> list[str]:
         return [below(name) + key for name, array in self.arrays.items() for key in array.keys]
-
-    @cached_property
-    def symbolic_links(self) -> list[str]:
-        return linked(self.directory, self.data_files)
 
     @property
     def dead_bytes(self) -> int:

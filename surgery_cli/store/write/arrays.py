@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from surgery_cli.store.filesystem.write_failures import write_errors
@@ -40,6 +41,21 @@ class ArrayWriter(Protocol):
     @property
     def raw_bytes(self) -> int:
         """Encoded bytes that were copied without decoding."""
+
+
+class NoArrays:
+    """For items without stored arrays."""
+
+    raw_bytes = 0
+
+    def place(self, plan: ItemPlan) -> None:
+        """Nothing is stored."""
+
+    def batch(self) -> Any:
+        return nullcontext()
+
+    def finish(self) -> None:
+        """Nothing was stored."""
 
 
 def open_for_writing(

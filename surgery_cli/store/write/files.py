@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,45 +18,33 @@ from surgery_cli.store.open.item import FileItem, PytreeItem
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.sidecars import METADATA, VALUE_TYPES
 from surgery_cli.store.orbax.tree_metadata import entry_key, key_records
-from surgery_cli.store.write.arrays import Batch
+from surgery_cli.store.write.arrays import NoArrays
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.write.item_writer import ItemWriter, Produce
 from surgery_cli.store.write.ocdbt import OcdbtWriter
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 
-Produce = Callable[[], Any]
-"""Computes a leaf's values when they are written."""
-
 _EMPTIES: dict[str, Any] = {"None": None, "Dict": {}, "List": [], "Tuple": (), "NamedTuple": None}
 
 
-class MsgpackWriter:
+class MsgpackWriter(ItemWriter):
     """A Flax msgpack file: untouched leaves are copied byte by byte."""
 
-    raw_bytes = 0
-
     def __init__(self, plan: ItemPlan, target: Path) -> None:
-        self.plan = plan
-        self.target = target
-        self._produced: dict[Any, Produce] = {}
+        super().__init__(plan, target, NoArrays())
 
     def begin(self) -> None:
         """Nothing is by reference: the file is written at the end."""
 
-    def batch(self) -> AbstractContextManager[Any]:
-        return nullcontext()
-
-    def keep_value(self, leaf: PlannedLeaf, produce: Produce) -> None:
-        self._produced[leaf.path] = produce
-
     def finish(self) -> None:
         assert isinstance(self.plan.item, FileItem)
         source: MsgpackFile = self.plan.item.content
-        write_msgpack(source, self.target, packed_leaves(self.plan, self._produced, source))
+        write_msgpack(source, self.target, packed_leaves(self.plan, self._packed, source))
 
 
 def packed_leaves(
-    plan: ItemPlan, produced: dict[Any, Produce], source: MsgpackFile
+    plan: ItemPlan, produced: Mapping[LeafPath, Produce], source: MsgpackFile
 ) -> dict[Any, Any]:
     """For every leaf of a msgpack file: the bytes that stand in the source, a value, or a function that gives one."""
     found: dict[Any, Any] = {}
@@ -117,7 +104,7 @@ def _placeholder(leaf: PlannedLeaf, source: MsgpackFile) -> Any:
     return text
 
 
-def write_aggregate(plan: ItemPlan, produced: dict[Any, Produce], target: Path) -> None:
+def write_aggregate(plan: ItemPlan, produced: Mapping[LeafPath, Produce], target: Path) -> None:
     """Rewrite Orbax's ``checkpoint`` file if a value in it or the structure has changed."""
     item = plan.item
     assert isinstance(item, PytreeItem)
@@ -136,29 +123,15 @@ CONVERTED_LAYOUT = "ocdbt zarr2"
 _HANDLER = "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheckpointHandler"
 
 
-class ConvertingWriter:
+class ConvertingWriter(ItemWriter):
     """An Orbax directory made from a format that is only read."""
 
     def __init__(self, plan: ItemPlan, target: Path, linker: Linker) -> None:
-        self.plan = plan
-        self.target = target
-        self._arrays = OcdbtWriter(target, OcdbtStore(target, 2), linker, compact=True)
-
-    @property
-    def raw_bytes(self) -> int:
-        return self._arrays.raw_bytes
-
-    def begin(self) -> None:
-        filesystem.make_folder(self.target)
-
-    def batch(self) -> AbstractContextManager[Batch]:
-        found: AbstractContextManager[Batch] = self._arrays.batch()
-        return found
-
-    def keep_value(self, leaf: PlannedLeaf, produce: Produce) -> None:
-        raise AssertionError(f"'{leaf.path}' has no place in an Orbax directory")
+        arrays = OcdbtWriter(target, OcdbtStore(target, 2), linker, compact=True)
+        super().__init__(plan, target, arrays)
 
     def finish(self) -> None:
+        assert not self._packed, "no value has a place outside of arrays"
         entries = {
             entry_key(leaf.path): {
                 "key_metadata": key_records(leaf.path),
@@ -187,4 +160,4 @@ class ConvertingWriter:
             "custom_metadata": {},
         }
         filesystem.write(self.target / "_CHECKPOINT_METADATA", json.dumps(step).encode())
-        self._arrays.finish()
+        super().finish()

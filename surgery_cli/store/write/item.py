@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
 
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
@@ -16,38 +14,13 @@ from surgery_cli.store.orbax.btree import DATA_FOLDERS, database_folders
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.orbax.sidecars import AGGREGATE, ARRAY_METADATAS, PROCESS_FILE
-from surgery_cli.store.write.arrays import ArrayWriter, Batch
-from surgery_cli.store.write.files import (
-    ConvertingWriter,
-    MsgpackWriter,
-    Produce,
-    write_aggregate,
-)
+from surgery_cli.store.write.arrays import ArrayWriter, NoArrays
+from surgery_cli.store.write.files import ConvertingWriter, MsgpackWriter, write_aggregate
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.write.item_writer import ItemWriter
 from surgery_cli.store.write.ocdbt import OcdbtWriter
 from surgery_cli.store.write.per_leaf import PerLeafWriter
 from surgery_cli.store.write.sidecars import write_sidecars
-
-
-class ItemWriter(Protocol):
-    """One new item under construction."""
-
-    @property
-    def plan(self) -> ItemPlan: ...
-    def begin(self) -> None:
-        """Carry along and place by reference."""
-
-    def batch(self) -> AbstractContextManager[Batch]:
-        """A batch of arrays that are written together."""
-
-    def keep_value(self, leaf: PlannedLeaf, produce: Produce) -> None:
-        """Take what computes a value that is packed into a file; it is called when the file is written."""
-
-    def finish(self) -> None:
-        """Write the sidecars, drop what nothing refers to."""
-
-    @property
-    def raw_bytes(self) -> int: ...
 
 
 def open_writer(plan: ItemPlan, target: Path, linker: Linker, *, compact: bool) -> ItemWriter:
@@ -67,24 +40,16 @@ def copied_leaves(plan: ItemPlan, *, compact: bool) -> Sequence[PlannedLeaf]:
     return plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW) if compact else plan.of(Way.RAW)
 
 
-class PytreeWriter:
+class PytreeWriter(ItemWriter):
     """An Orbax item directory, in the layout of its source."""
 
     def __init__(self, plan: ItemPlan, target: Path, linker: Linker, *, compact: bool) -> None:
-        self.plan = plan
-        self.target = target
-        self.linker = linker
         assert isinstance(plan.item, PytreeItem)
+        super().__init__(plan, target, _array_writer(plan.item, target, linker, compact=compact))
         self.item = plan.item
-        self._arrays = _array_writer(self.item, target, linker, compact=compact)
-        self._inline: dict[Any, Produce] = {}
+        self._linker = linker
 
-    def begin(self) -> None:
-        filesystem.make_folder(self.target)
-        self._copy_sidecars()
-        self._arrays.place(self.plan)
-
-    def _copy_sidecars(self) -> None:
+    def _carry_along(self) -> None:
         """Everything that is not array data: Orbax's small files, and files that are foreign to it."""
         left = foreign_in_item(Listing.of(self.item.directory)) if self.plan.is_new else []
         for path in small_files(self.item):
@@ -92,45 +57,19 @@ class PytreeWriter:
                 continue
             target = self.target / path.relative_to(self.item.directory)
             filesystem.make_folders(target.parent)
-            self.linker.copy_tree(path, target)
-
-    def batch(self) -> AbstractContextManager[Batch]:
-        found: AbstractContextManager[Batch] = self._arrays.batch()
-        return found
-
-    def keep_value(self, leaf: PlannedLeaf, produce: Produce) -> None:
-        self._inline[leaf.path] = produce
+            self._linker.copy_tree(path, target)
 
     def finish(self) -> None:
         write_sidecars(self.plan, self.target)
         if self.item.aggregate is not None:
-            write_aggregate(self.plan, self._inline, self.target / AGGREGATE)
-        self._arrays.finish()
-
-    @property
-    def raw_bytes(self) -> int:
-        return self._arrays.raw_bytes
+            write_aggregate(self.plan, self._packed, self.target / AGGREGATE)
+        super().finish()
 
     @property
     def read_before(self) -> ReadBefore:
         """What whoever opens the finished item need not parse again."""
         survey = self._arrays.survey if isinstance(self._arrays, OcdbtWriter) else None
         return ReadBefore(self.item.sidecars, survey)
-
-
-class NoArrays:
-    """For items without stored arrays."""
-
-    raw_bytes = 0
-
-    def place(self, plan: ItemPlan) -> None:
-        """Nothing is stored."""
-
-    def batch(self) -> AbstractContextManager[Any]:
-        return nullcontext()
-
-    def finish(self) -> None:
-        """Nothing was stored."""
 
 
 def _array_writer(item: PytreeItem, target: Path, linker: Linker, *, compact: bool) -> ArrayWriter:

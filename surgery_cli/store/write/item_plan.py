@@ -146,18 +146,12 @@ def _way(
         return Way.KEEP if stored.array.name == name else Way.MOVE
     if item.store is None or origin.store.zarr != item.store.zarr:
         return Way.ENCODE
-    if _family(origin.store) == _family(item.store):
-        return Way.GRAFT
-    return Way.RAW
+    return Way.GRAFT if type(origin.store) is type(item.store) else Way.RAW
 
 
 def is_converted(item: Item) -> bool:
     """True for formats that are only read: they come out as an Orbax directory."""
     return item.layout == "safetensors"
-
-
-def _family(store: ArrayStore) -> str:
-    return store.layout.split(" ")[0]
 
 
 def _stays_inline(item: PytreeItem, origin: Item | None, stored: StoredLeaf | None) -> bool:

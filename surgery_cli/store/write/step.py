@@ -15,8 +15,9 @@ from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
 from surgery_cli.store.locate.location import Location
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import Item, PytreeItem, ReadBefore
-from surgery_cli.store.write.item import ItemWriter, PytreeWriter, open_writer
+from surgery_cli.store.write.item import PytreeWriter, open_writer
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, planned
+from surgery_cli.store.write.item_writer import ItemWriter
 from surgery_cli.store.write.sidecars import refuse_damaged_sidecars
 from surgery_cli.tree.paths import LeafPath
 

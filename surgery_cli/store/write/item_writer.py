@@ -1,0 +1,52 @@
+"""One new item under construction, whatever its format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from surgery_cli.store import filesystem
+from surgery_cli.store.write.arrays import ArrayWriter, Batch
+from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf
+from surgery_cli.tree.paths import LeafPath
+
+Produce = Callable[[], Any]
+"""Computes a leaf's values when they are written."""
+
+
+class ItemWriter:
+    """A directory in which arrays are placed and written, and small files at the end."""
+
+    def __init__(self, plan: ItemPlan, target: Path, arrays: ArrayWriter) -> None:
+        self.plan = plan
+        self.target = target
+        self._arrays = arrays
+        self._packed: dict[LeafPath, Produce] = {}
+
+    def begin(self) -> None:
+        """Carry along and place by reference."""
+        filesystem.make_folder(self.target)
+        self._carry_along()
+        self._arrays.place(self.plan)
+
+    def _carry_along(self) -> None:
+        """Copy what stands beside the arrays of the source, if that may stay."""
+
+    def batch(self) -> AbstractContextManager[Batch]:
+        """A batch of arrays that are written together."""
+        found: AbstractContextManager[Batch] = self._arrays.batch()
+        return found
+
+    def keep_value(self, leaf: PlannedLeaf, produce: Produce) -> None:
+        """Take what computes a value that is packed into a file; it is called when the file is written."""
+        self._packed[leaf.path] = produce
+
+    def finish(self) -> None:
+        """Write the small files, drop what nothing refers to."""
+        self._arrays.finish()
+
+    @property
+    def raw_bytes(self) -> int:
+        return self._arrays.raw_bytes
