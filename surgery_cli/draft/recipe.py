@@ -218,6 +218,10 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
             found.setdefault(slot.param, []).append(slot)
         return found
 
+    def driven_by(self, clock: LeafPath) -> list[Slot]:
+        """The slots that depend on a clock."""
+        return [slot for slot in self.slots.values() if clock in slot.clocks]
+
     def clock_at(self, path: LeafPath) -> Clock | None:
         """What the leaf at ``path`` counts, wherever it stood in the source; None if it is no clock.
 

@@ -88,6 +88,11 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.power is not None and self.start is not None
 
     @property
+    def meaning(self) -> tuple[int | None, bool, bool, bool]:
+        """What it holds, whatever it is called; slots of one meaning stand in for each other."""
+        return self.power, self.is_even, self.is_second_moment, self.is_params_like
+
+    @property
     def blur(self) -> float:
         """By how much rounding may have moved what is left of its start."""
         return self.faded.blur if self.faded is not None else 0.0

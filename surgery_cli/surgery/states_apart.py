@@ -111,7 +111,7 @@ class Comparison:
             origin = output.home if output is not None and not output.edits else None
             if origin is None or origin.source == SOURCE:
                 continue
-            own = [s for s in draft.slots.values() if path in s.clocks and _goes_on(s, draft)]
+            own = [slot for slot in draft.driven_by(path) if _goes_on(slot, draft)]
             if clock.drives not in NEEDS_SLOTS or not own:
                 continue
             ours = self.number(sources[origin.source], origin.path)

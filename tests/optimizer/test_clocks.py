@@ -19,8 +19,10 @@ from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.set import Set
-from surgery_cli.optimizer.follow.bias_correction import largest_step, restarts
+from surgery_cli.optimizer.follow.adam_steps import NOTHING, most_apart
+from surgery_cli.optimizer.follow.bias_correction import restarts
 from surgery_cli.optimizer.follow.clocks import filled_with
+from surgery_cli.optimizer.follow.decays import Decays
 from surgery_cli.plan import plan_of
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.paths import LeafPath
@@ -144,7 +146,7 @@ def test_a_restart_of_squares_under_a_running_clock_is_found_and_a_whole_restart
 
 
 def test_the_announced_factor_is_what_adam_does() -> None:
-    factor, after = largest_step(50_000, 0.9, 0.999)
+    factor, after = most_apart(50_000, 50_000, Decays(0.9, 0.999), NOTHING, max)
     optimizer = optax.adam(1.0, eps=0.0)
     params = {"w": np.ones(1, np.float32)}
     inner, *rest = optimizer.init(params)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -12,14 +11,12 @@ from surgery_cli.draft.effect import Scales, Sets, keeps_size
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import SOURCE, Draft, Output
 from surgery_cli.draft.slots import Slot
-from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted, is_fresh
+from surgery_cli.optimizer.follow.adam_steps import NOTHING, Left, most_apart
+from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted, is_fresh, set_to
 from surgery_cli.optimizer.follow.decays import Decays, decays_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import Text, worded
 from surgery_cli.words.quantities import counted
-
-_HORIZON: Final = 1000
-"""Steps among which the extreme one is looked for."""
 
 Number: TypeAlias = Callable[[LeafRef], float | None]
 
@@ -28,13 +25,6 @@ BY_RESET: Final = worded(
     "`reset-optimizer` of all its slots (no pattern) with {clocks: true} avoids it"
 )
 BY_LEAVING: Final = worded("leave them as they are; {}", BY_RESET)
-
-
-class Left(msgspec.Struct, frozen=True):
-    """What a plan leaves of moments, as parts of their size: 0 if they restart, 1 if they go on, None if not known."""
-
-    first: float = 0.0
-    second: float | None = 0.0
 
 
 class Restart(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +36,7 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
 
     clock: LeafPath
     slots: tuple[Slot, ...]
-    left: Left = Left()
+    left: Left = NOTHING
     is_named: bool = False
     set_to: int | None = None
     remedy: str = _BY_EDIT
@@ -63,7 +53,7 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
             return Text(
                 f"{start} the next steps there can be several times too large; ", self.remedy
             )
-        factor, step = largest_step(count, decays.first, decays.second, self.left, now)
+        factor, step = most_apart(count, now, decays, self.left, max)
         if factor < 1.1:
             return None
         large = f"up to {factor:.1f} learning rates large (step {step}, with {decays.words})"
@@ -97,8 +87,8 @@ class Shift(msgspec.Struct, frozen=True):
         decays = self.decays
         if decays is None:
             return f"{start} the next steps there are corrected for steps that never were"
-        choose = smallest_step if self.to < count else largest_step
-        factor, step = choose(count, decays.first, decays.second, Left(1.0, 1.0), self.to)
+        choose = min if self.to < count else max
+        factor, step = most_apart(count, self.to, decays, choose=choose)
         if 0.9 < factor < 1.1:
             return None
         large = f"{factor:.2g} times as large as usual (step {step}, with {decays.words})"
@@ -106,70 +96,6 @@ class Shift(msgspec.Struct, frozen=True):
             "leave it, or reset all its slots with it: `reset-optimizer` with {clocks: true}"
         )
         return Text(f"{start} the next steps there are {large}; ", leave)
-
-
-def largest_step(
-    count: int, b1: float, b2: float, left: Left = Left(), now: int | None = None
-) -> tuple[float, int]:
-    """The largest step after an edit of the moments at ``count``, in learning rates, and how many steps later.
-
-    ``now`` is what the clock stands at after the edit, if it is another number.
-
-    >>> largest_step(100_000, 0.9, 0.999)
-    (6.568..., 12)
-    >>> largest_step(100_000, 0.9, 0.999, Left(first=1.0))
-    (31.622..., 1)
-    >>> largest_step(0, 0.9, 0.999)
-    (1.0, 1)
-    """
-    steps = _steps(count, b1, b2, left, count if now is None else now)
-    largest = max(steps)
-    return largest, steps.index(largest) + 1
-
-
-def smallest_step(
-    count: int, b1: float, b2: float, left: Left = Left(), now: int | None = None
-) -> tuple[float, int]:
-    """The smallest step, as ``largest_step``."""
-    steps = _steps(count, b1, b2, left, count if now is None else now)
-    smallest = min(steps)
-    return smallest, steps.index(smallest) + 1
-
-
-def extreme_step(
-    scale: float, count: float = math.inf, b1: float = 0.9, b2: float = 0.999
-) -> tuple[float, int]:
-    """Adam's largest step (its smallest if params grew) under old moments, in usual steps, and when it comes.
-
-    Params times ``scale`` get gradients 1/scale.
-
-    >>> extreme_step(0.1)
-    (5.201..., 17)
-    >>> round(extreme_step(10.0)[0], 3)
-    0.104
-    """
-    steps = _steps(count, b1, b2, Left(1.0, 1.0), count, gradient=1 / scale)
-    extreme = max(steps) if abs(scale) <= 1 else min(steps)
-    return extreme, steps.index(extreme) + 1
-
-
-def _steps(
-    count: float, b1: float, b2: float, left: Left, now: float, gradient: float = 1.0
-) -> list[float]:
-    """The next steps in learning rates.
-
-    Under gradients of one size and sign, moments stand at 1 - b^count; k steps later, at b^k of what was left of that,
-    plus 1 - b^k under the new ``gradient``; and the optimizer divides by 1 - b^(now + k).
-    """
-
-    def moment(b: float, part: float, k: int, new: float) -> float:
-        return float((part * b**k * (1 - b**count) + (1 - b**k) * new) / (1 - b ** (now + k)))
-
-    second = left.second or 0.0
-    return [
-        abs(moment(b1, left.first, k, gradient)) / math.sqrt(moment(b2, second, k, gradient**2))
-        for k in range(1, _HORIZON)
-    ]
 
 
 def _unread(_: LeafRef) -> None:
@@ -200,7 +126,7 @@ def restarts(draft: Draft, number: Number = _unread) -> list[Restart]:
             slots=tuple(slots),
             left=left,
             is_named=is_named,
-            set_to=_set_to(draft.leaves[clocks[clock]]),
+            set_to=set_to(draft.leaves[clocks[clock]]),
             remedy=remedy_for(slots, is_named, draft),
             decays=decays_of(slots[0], draft, number),
         )
@@ -212,27 +138,18 @@ def shifts(draft: Draft, number: Number = _unread) -> list[Shift]:
     """The clocks of bias corrections that are set while slots with squares go on; ``number`` reads stored decays."""
     found = []
     for path, recipe in draft.leaves.items():
-        to = _set_to(recipe) if recipe.edits else None
+        to = set_to(recipe) if recipe.edits else None
         clock = draft.clock_at(path) if to is not None else None
         if to is None or clock is None or clock.drives != "bias_correction":
             continue
         kept = [
             slot
-            for slot in _driven(path, draft)
+            for slot in draft.driven_by(path)
             if slot.is_second_moment and not has_restarted(slot, draft)
         ]
         if kept:
             found.append(Shift(clock.path, tuple(kept), to, decays_of(kept[0], draft, number)))
     return found
-
-
-def _driven(path: LeafPath, draft: Draft) -> list[Slot]:
-    return [slot for slot in draft.slots.values() if path in slot.clocks]
-
-
-def _set_to(recipe: Output) -> int | None:
-    number = filled_with(recipe)
-    return None if number is None else int(number)
 
 
 def _left_of(slot: Slot, draft: Draft) -> tuple[Left, bool] | None:

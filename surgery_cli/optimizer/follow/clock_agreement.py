@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from surgery_cli.optimizer.follow.adam_steps import most_apart
+from surgery_cli.optimizer.follow.decays import Decays
 from surgery_cli.tree.paths import LeafPath
 
 USUAL_DECAY: Final = 0.999
@@ -64,15 +66,10 @@ class Clocked(msgspec.Struct, frozen=True):
             return many / few
         return math.expm1(many * math.log(decay)) / math.expm1(few * math.log(decay))
 
-    def steps(self, b1: float, b2: float) -> float:
-        """How large the next steps of Adam are at their most different, in those that its own clock would give.
-
-        >>> Clocked(LeafPath(("count",)), "bias_correction", 3, 2000).steps(0.9, 0.999)
-        6.1...
-        """
-        theirs, ours = self.theirs or 0, self.ours or 0
-        found = [_corrected(theirs + k, ours + k, b1, b2) for k in range(1, 201)]
-        return max(found, key=lambda factor: abs(math.log(factor)))
+    @property
+    def _steps(self) -> float:
+        """How large the next steps of Adam are at their most different, in those that its own clock would give."""
+        return most_apart(self.theirs or 0, self.ours or 0, Decays(0.9, USUAL_DECAY))[0]
 
     @property
     def shifted(self) -> str:
@@ -82,8 +79,8 @@ class Clocked(msgspec.Struct, frozen=True):
         said = f"they have counted {self.theirs:,.0f} steps, and it {self.ours:,.0f}"
         if self.drives != "bias_correction":
             return said
-        factor = self.steps(0.9, USUAL_DECAY)
-        return f"{said}, so that the next steps are {factor:.2g} times as large as usual (b1 = 0.9, b2 = {USUAL_DECAY})"
+        large = f"{self._steps:.2g} times as large as usual (b1 = 0.9, b2 = {USUAL_DECAY})"
+        return f"{said}, so that the next steps are {large}"
 
     def sentence(self) -> str:
         """Both counts in words, and what the difference does."""
@@ -92,14 +89,8 @@ class Clocked(msgspec.Struct, frozen=True):
         counts = f"it has counted {self.theirs:,.0f} there, and '{self.path}' {self.ours:,.0f} here"
         if self.drives != "bias_correction":
             return counts
-        factor = self.steps(0.9, USUAL_DECAY)
+        factor = self._steps
         if 1 / _MOST < factor < _MOST:
             limit = f"{self.largest_decay:.4g}"
             return f"{counts}: with a decay above {limit} the next steps would be of another size than there"
         return f"{counts}: the next steps would be {factor:.2g} times as large as there (b1 = 0.9, b2 = {USUAL_DECAY})"
-
-
-def _corrected(theirs: float, ours: float, b1: float, b2: float) -> float:
-    """Adam's step under another clock: the moments are the same, their corrections are not."""
-    first = (1 - b1**theirs) / (1 - b1**ours)
-    return float(first / ((1 - b2**theirs) / (1 - b2**ours)) ** 0.5)

@@ -38,7 +38,7 @@ def refuse_half_resets(draft: Draft) -> None:
         clock = draft.clock_at(path) if recipe.edits else None
         if clock is None or clock.drives not in NEEDS_SLOTS or not is_fresh(recipe, clock):
             continue
-        driven = [slot for slot in draft.slots.values() if path in slot.clocks]
+        driven = draft.driven_by(path)
         kept = [slot for slot in driven if not has_restarted(slot, draft)]
         if kept:
             problems.append(_half_reset(path, clock, kept, len(driven), recipe))
@@ -108,6 +108,12 @@ def filled_with(recipe: Output, before: float | None = None) -> float | None:
     for edit in recipe.edits:
         before = constant_after(edit.effect, before)
     return before
+
+
+def set_to(recipe: Output) -> int | None:
+    """The count that the plan sets a clock to; None if it sets it to none."""
+    number = filled_with(recipe)
+    return None if number is None else int(number)
 
 
 def standing(recipe: Output, number: Callable[[LeafRef], float | None]) -> float | None:

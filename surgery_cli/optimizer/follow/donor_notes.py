@@ -47,7 +47,7 @@ class Grafts:
             said = f"{_slots(n)} {are} not taken from '{source}', but restart: "
             found.append(Consequence(Text(said, because)))
         for source, clock in self._apart:
-            driven = [slot for slot in draft.slots.values() if clock in slot.clocks]
+            driven = draft.driven_by(clock)
             if all(slot.param in edited for slot in driven):
                 found.append(_with_the_count(source, clock, driven))
         return found

@@ -106,7 +106,7 @@ class Donors:
                 return joined("; ", filter(None, (said, joined("; or ", ours.settled_by))))
             if theirs.power is None:
                 return f"which optimizer keeps '{other.node}' there is not known, nor if both are of one kind"
-            if _meaning(ours) != _meaning(theirs):
+            if ours.meaning != theirs.meaning:
                 return f"'{other.node}' there is of another kind than '{slot.node}' here"
         return ""
 
@@ -143,11 +143,6 @@ class Donors:
                 by_param.setdefault(slot.param, []).append(slot)
             self._known[name] = by_param
         return self._known[name]
-
-
-def _meaning(slot: Slot) -> tuple[int | None, bool, bool, bool]:
-    """What a slot holds, whatever it is called; slots of one meaning stand in for each other."""
-    return slot.power, slot.is_even, slot.is_second_moment, slot.is_params_like
 
 
 def _counterpart(slot: Slot, theirs: Sequence[Slot]) -> Slot | None:

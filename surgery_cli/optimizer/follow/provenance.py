@@ -92,7 +92,7 @@ def _members(recipe: Recipe) -> list[LeafRef]:
 
 
 def _meaning(slot: Slot) -> tuple[object, ...]:
-    return slot.power, slot.start, slot.is_even, slot.is_second_moment, slot.is_params_like
+    return *slot.meaning, slot.start
 
 
 def _is_one(slots: Collection[Slot]) -> bool:
@@ -113,10 +113,13 @@ def _as(slot: Slot, found: tuple[Slot, ...]) -> Slot:
         return slot
     if slot.known_by == "word":
         return msgspec.structs.replace(slot, known_by="run")
-    one = {name: getattr(found[-1], name) for name in _KNOWN}
-    return msgspec.structs.replace(
-        slot, **one | {"assumed": together(each.assumed for each in found)}
-    )
+    assumed = together(each.assumed for each in found)
+    return msgspec.structs.replace(_known_as(slot, found[-1]), assumed=assumed)
+
+
+def _known_as(slot: Slot, other: Slot) -> Slot:
+    """The slot with what is known of another."""
+    return msgspec.structs.replace(slot, **{name: getattr(other, name) for name in _KNOWN})
 
 
 def _open(slot: Slot, draft: Draft, scene: States) -> Slot:
@@ -126,15 +129,13 @@ def _open(slot: Slot, draft: Draft, scene: States) -> Slot:
     origin = draft.leaves[slot.path].home
     path = origin.path if origin is not None else slot.path
     base = scene.survey_of(SOURCE).slots.get(path)
-    known: dict[str, object] = {"power": None, "assumed": None}
+    known = msgspec.structs.replace(slot, power=None, assumed=None)
     if base is not None and not base.is_settled:
-        known = {name: getattr(base, name) for name in _KNOWN}
-    told = {
-        "unsure_because": _MIXED,
-        "settled_by": (f"add {KIND} with its name", LIKE_INIT),
-        "known_by": "undecided",
-    }
-    return msgspec.structs.replace(slot, **known | told)
+        known = _known_as(slot, base)
+    ways = (f"add {KIND} with its name", LIKE_INIT)
+    return msgspec.structs.replace(
+        known, unsure_because=_MIXED, settled_by=ways, known_by="undecided"
+    )
 
 
 def as_told(slot: Slot, draft: Draft, states: States, known: OptimizerSurvey | None) -> Slot:
@@ -150,4 +151,4 @@ def as_told(slot: Slot, draft: Draft, states: States, known: OptimizerSurvey | N
     base = told.slots.get(home.path) if told is not None else None
     if base is None or not base.is_settled or base.name != slot.name:
         return slot
-    return msgspec.structs.replace(slot, **{name: getattr(base, name) for name in _KNOWN})
+    return _known_as(slot, base)

@@ -10,7 +10,7 @@ import msgspec
 from surgery_cli.draft.recipe import Draft, is_numeric
 from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.follow.bias_correction import BY_RESET, remedy_for
-from surgery_cli.optimizer.follow.clocks import filled_with, has_restarted
+from surgery_cli.optimizer.follow.clocks import has_restarted, set_to
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import Text, worded
 
@@ -75,7 +75,7 @@ def emptied(draft: Draft) -> list[Emptied]:
             drives=clock.drives,
             slots=tuple(slots),
             fresh=clock.fresh,
-            set_to=_set_to(path, draft),
+            set_to=set_to(draft.leaves[path]),
             goes_on=goes_on,
             remedy=_remedy(slots, draft, gathers=gathers),
         )
@@ -101,13 +101,8 @@ def _parted(draft: Draft) -> Iterator[tuple[Slot, LeafPath, bool]]:
             if path not in clocks:
                 continue
             fresh = clocks[path].fresh
-            if not goes_on or (gathers and _set_to(path, draft) not in (None, fresh)):
+            if not goes_on or (gathers and set_to(draft.leaves[path]) not in (None, fresh)):
                 yield slot, path, goes_on
-
-
-def _set_to(path: LeafPath, draft: Draft) -> int | None:
-    number = filled_with(draft.leaves[path])
-    return None if number is None else int(number)
 
 
 def _remedy(slots: list[Slot], draft: Draft, *, gathers: bool) -> str:

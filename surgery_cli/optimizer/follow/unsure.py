@@ -12,7 +12,7 @@ from surgery_cli.draft.effect import Effect, Scales
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.slots import Slot
-from surgery_cli.optimizer.follow.bias_correction import extreme_step
+from surgery_cli.optimizer.follow.adam_steps import step_under_old_moments
 from surgery_cli.optimizer.follow.clocks import standing
 from surgery_cli.optimizer.follow.decays import decays_of
 from surgery_cli.tree.paths import LeafPath
@@ -82,9 +82,7 @@ def _coming_steps(
     )
     count = standing(draft.leaves[clock], number) if clock is not None else None
     after = "after a long run" if count is None else f"with '{clock}' at {count:,.0f}"
-    size, step = extreme_step(
-        factor, math.inf if count is None else count, decays.first, decays.second
-    )
+    size, step = step_under_old_moments(factor, math.inf if count is None else count, decays)
     turned = ", the first of them the wrong way" if factor < 0 else ""
     coming = f"{after}, the next steps there are"
     if size > 1.05:
