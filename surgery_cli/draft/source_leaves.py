@@ -9,9 +9,9 @@ from surgery_cli.errors import PlanError
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind
+from surgery_cli.tree.targets import REFERENCE, referred
 from surgery_cli.words.advice import worded
 
-_REFERENCE = re.compile(r"\\(?:(\d{1,2})|g<(\d{1,2})>)")
 _ENTRY = re.compile(r"(.+\.(?:npz|safetensors)):(.+)")
 _HAS_ENTRIES = (".npz", ".safetensors")
 
@@ -74,7 +74,9 @@ def counterpart(
         return path if path in source.tree else find_leaf(file, source, str(path), field=field)
     pattern, match = selected.match(path)
     text = pattern.text
-    wanted = _filled(start, match.groups, text)
+    wanted = REFERENCE.sub(
+        lambda found: match.groups[referred(found, match, pattern, start, field="from")], start
+    ).strip("/")
     if text.endswith("/**") and _is_node(wanted, source):
         node = text.removesuffix("/**")
         raise PlanError(
@@ -90,20 +92,3 @@ def counterpart(
 def _is_node(text: str, source: Source) -> bool:
     """True if leaves stand below this printed path."""
     return any(str(path).startswith(f"{text}/") for path in source.tree)
-
-
-def _filled(text: str, groups: tuple[str, ...], pattern: str) -> str:
-    r"""``text`` with ``\1`` and its like filled in."""
-
-    def part(reference: re.Match[str]) -> str:
-        index = int(reference[1] or reference[2])
-        if not 1 <= index <= len(groups):
-            raise PlanError(
-                f"'{text}' refers to part {index}",
-                why=f"'{pattern}' captures {len(groups)}",
-                fix=r"`\1` is the first wildcard or group, `\2` the second",
-                field="from",
-            )
-        return groups[index - 1]
-
-    return _REFERENCE.sub(part, text).strip("/")

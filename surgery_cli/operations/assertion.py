@@ -50,13 +50,7 @@ class Assertion(Operation):
         return draft.replaced(checks=(*draft.checks, *checks))
 
     def _refuse_what_says_nothing(self, rules: tuple[Rule, ...]) -> None:
-        if self.optimizer is not None:
-            raise PlanError(
-                worded("'{}' takes no {optimizer}", self.name),
-                why="it changes nothing that twins could follow",
-                fix=worded("take {optimizer} out of this edit"),
-                field="optimizer",
-            )
+        self.refuse_policy("it changes nothing that twins could follow")
         stated = {type(rule) for rule in rules}
         for kind in RULES:
             first, *others = _fields(kind)

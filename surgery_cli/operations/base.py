@@ -136,6 +136,16 @@ class Operation(
         """The leaves that the edit is about, where they are not simply those that its patterns select."""
         return selected
 
+    def refuse_policy(self, why: str) -> None:
+        """Raise if the edit asks for an optimizer policy, which would have no effect."""
+        if self.optimizer is not None:
+            raise PlanError(
+                worded("'{}' takes no {optimizer}", self.name),
+                why=why,
+                fix=worded("take {optimizer} out of this edit"),
+                field="optimizer",
+            )
+
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         """The draft after this edit.
 

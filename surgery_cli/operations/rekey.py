@@ -22,7 +22,6 @@ from surgery_cli.operations.sequences import (
 from surgery_cli.optimizer.follow.moved_slots import Relation, slots_after, twins_along
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
-from surgery_cli.words.advice import worded
 
 
 class PlaceOperation(Operation):
@@ -31,15 +30,10 @@ class PlaceOperation(Operation):
     def selectable(self, spec: LeafSpec) -> bool:
         return True
 
-    def refuse_policy(self) -> None:
-        """Raise if the edit asks for an optimizer policy, which would have no effect."""
-        if self.optimizer is not None:
-            raise PlanError(
-                worded("'{}' takes no {optimizer}", self.name),
-                why="the optimizer state always follows a change of place",
-                fix=worded("take {optimizer} out of this edit"),
-                field="optimizer",
-            )
+    def refuse_policy(
+        self, why: str = "the optimizer state always follows a change of place"
+    ) -> None:
+        super().refuse_policy(why)
 
 
 def rekey(

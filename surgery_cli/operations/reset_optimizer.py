@@ -62,13 +62,7 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
         return selected.narrowed(slots)
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        if self.optimizer is not None:
-            raise PlanError(
-                worded("'{}' takes no {optimizer}", self.name),
-                why="it always resets",
-                fix=worded("take {optimizer} out of this edit"),
-                field="optimizer",
-            )
+        self.refuse_policy("it always resets")
         if self.fill is not None:
             check_finite(self.fill, "fill")
         slots = [draft.slots[path] for path in scene.select(self, draft)]
@@ -99,23 +93,19 @@ class ResetOptimizer(Operation, tag="reset-optimizer", kw_only=True, frozen=True
         changed |= clocks
         running = _restarted_numbers(slots, draft)
         reset = draft.with_leaves(changed | running)
-        if clocks:
-            which = "this step counter goes" if len(clocks) == 1 else "these step counters go"
-            reset = reset.noting(
-                Remark(f"{which} back to the start: {quoted(map(str, clocks), _SHOWN_NUMBERS)}")
-            )
-        if running:
-            names = quoted(map(str, running), _SHOWN_NUMBERS)
-            reset = reset.noting(
-                Consequence(f"these numbers of the optimizer's own restart with its slots: {names}")
-            )
+        which = "this step counter goes" if len(clocks) == 1 else "these step counters go"
+        restart = "these numbers of the optimizer's own restart with its slots"
+        reset = reset.noting(
+            *map(Remark, _naming(f"{which} back to the start", clocks)),
+            *map(Consequence, _naming(restart, running)),
+        )
         owners = {slot.node.parent for slot in slots} - {LeafPath()}
         states = {slot.whole_state for slot in slots}
         whole = owners if self.patterns else states
-        reset = reset.noting(*_numbers_left(whole, reset))
+        left = _numbers_left(whole, reset)
         if self.clocks:
-            reset = reset.noting(*_schedules_left(states, reset), *_others_left(whole, reset))
-        return reset
+            left += _schedules_left(states, reset) + _others_left(whole, reset)
+        return reset.noting(*map(Consequence, left))
 
     def _reset(self, slot: Slot, draft: Draft) -> Output:
         if slot.takes_param:
@@ -189,32 +179,22 @@ def _restarted_numbers(slots: Iterable[Slot], draft: Draft) -> dict[LeafPath, Ou
     return found
 
 
-def _numbers_left(nodes: Collection[LeafPath], reset: Draft) -> list[Consequence]:
-    """A note that names the floating numbers below ``nodes``, slots aside, which are as they were."""
-    kept = sorted(
-        str(path)
+def _numbers_left(nodes: Collection[LeafPath], reset: Draft) -> list[str]:
+    """The floating numbers below ``nodes``, slots aside, which are as they were."""
+    kept = [
+        path
         for path, recipe in _below(nodes, reset)
         if recipe.spec.has_array and is_floating(recipe.spec.dtype) and path not in reset.slots
-    )
-    if not kept:
-        return []
-    said = (
-        f"these numbers of the optimizer's own are left as they are: {quoted(kept, _SHOWN_NUMBERS)}"
-    )
-    return [Consequence(said)]
-
-
-def _schedules_left(nodes: Collection[LeafPath], reset: Draft) -> list[Consequence]:
-    """A note that names the counters of schedules below ``nodes`` which go on."""
-    kept = [str(path) for path, _ in _below(nodes, reset) if _is_schedule(path, reset)]
-    if not kept:
-        return []
-    verb = "this schedule goes on" if len(kept) == 1 else "these schedules go on"
-    return [
-        Consequence(
-            worded("{}: {}; `set` with {to: 0} restarts one", verb, quoted(kept, _SHOWN_NUMBERS))
-        )
     ]
+    said = "these numbers of the optimizer's own are left as they are"
+    return _naming(said, sorted(kept, key=str))
+
+
+def _schedules_left(nodes: Collection[LeafPath], reset: Draft) -> list[str]:
+    """The counters of schedules below ``nodes`` which go on."""
+    kept = [path for path, _ in _below(nodes, reset) if _is_schedule(path, reset)]
+    verb = "this schedule goes on" if len(kept) == 1 else "these schedules go on"
+    return [worded("{}; `set` with {to: 0} restarts one", said) for said in _naming(verb, kept)]
 
 
 def _is_schedule(path: LeafPath, draft: Draft) -> bool:
@@ -222,21 +202,22 @@ def _is_schedule(path: LeafPath, draft: Draft) -> bool:
     return clock is not None and clock.drives == "schedule"
 
 
-def _others_left(nodes: Collection[LeafPath], reset: Draft) -> list[Consequence]:
-    """A note that names whatever else below ``nodes`` is as it was: counters that drive no slot, flags, random keys."""
+def _others_left(nodes: Collection[LeafPath], reset: Draft) -> list[str]:
+    """Whatever else below ``nodes`` is as it was: counters that drive no slot, flags, random keys."""
     kept = []
     for path, recipe in _below(nodes, reset):
         slot, spec = reset.slots.get(path), recipe.spec
         is_said = is_floating(spec.dtype) or _is_schedule(path, reset)
         is_nothing = slot is not None and (slot.takes_param or slot.relation in ("hole", "one"))
         if spec.has_array and not is_said and not is_nothing:
-            kept.append(str(path))
-    if not kept:
-        return []
+            kept.append(path)
     verb = "this goes on" if len(kept) == 1 else "these go on"
-    return [
-        Consequence(f"{verb}, as no slot that restarts goes by it: {quoted(kept, _SHOWN_NUMBERS)}")
-    ]
+    return _naming(f"{verb}, as no slot that restarts goes by it", kept)
+
+
+def _naming(said: str, paths: Collection[LeafPath]) -> list[str]:
+    """The sentence with the paths that it is about; none without any."""
+    return [f"{said}: {quoted(map(str, paths), _SHOWN_NUMBERS)}"] if paths else []
 
 
 def _below(nodes: Collection[LeafPath], draft: Draft) -> Iterator[tuple[LeafPath, Output]]:

@@ -14,8 +14,27 @@ from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import counted
 
 _RANGE = re.compile(r"\{([0-9]+\.\.[0-9]+(?:\.\.[0-9]+)?)\}")
-_REFERENCE = re.compile(r"\\(?:(\d{1,2})|g<(\d{1,2})>)")
-_FILLED = re.compile(f"{_REFERENCE.pattern}|{_RANGE.pattern}")
+REFERENCE = re.compile(r"\\(?:(\d{1,2})|g<(\d{1,2})>)")
+_FILLED = re.compile(f"{REFERENCE.pattern}|{_RANGE.pattern}")
+
+
+def referred(
+    reference: re.Match[str], match: Match, pattern: PathPattern, text: str, *, field: str
+) -> int:
+    """Which group of the match, from 0, a reference in ``text`` means.
+
+    Raises:
+        PlanError: the pattern captures no so many.
+    """
+    index = int(reference[1] or reference[2])
+    if not 1 <= index <= len(match.groups):
+        raise PlanError(
+            f"'{text}' refers to part {index}",
+            why=f"'{pattern.text}' captures {counted(len(match.groups), 'part')}",
+            fix=r"`\1` is the first wildcard or group, `\2` the second",
+            field=field,
+        )
+    return index - 1
 
 
 class Part(NamedTuple):
@@ -92,7 +111,7 @@ class Target:
         parts: list[Part] = []
         numbers = iter(self._numbers(match, pattern))
         for segment in self.text.split("/"):
-            reference = _REFERENCE.fullmatch(segment)
+            reference = REFERENCE.fullmatch(segment)
             keys = match.keys(self._group(reference, match, pattern)) if reference else None
             if keys is not None:
                 parts += [Part(self._shown(str(key)), key) for key in keys]
@@ -139,17 +158,7 @@ class Target:
         ]
 
     def _group(self, reference: re.Match[str], match: Match, pattern: PathPattern) -> int:
-        """Which group, from 0, the reference means."""
-        index = int(reference[1] or reference[2])
-        if not 1 <= index <= len(match.groups):
-            count = len(match.groups)
-            raise PlanError(
-                f"'{self.text}' refers to part {index}",
-                why=f"'{pattern.text}' captures {counted(count, 'part')}",
-                fix=r"`\1` is the first wildcard or group, `\2` the second",
-                field="to",
-            )
-        return index - 1
+        return referred(reference, match, pattern, self.text, field="to")
 
     def _captured(self, match: Match, group: int) -> str:
         """The text of a group for use inside a segment."""
