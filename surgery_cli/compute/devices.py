@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from surgery_cli.errors import SurgeryError
@@ -34,6 +36,16 @@ def parse_device(text: str) -> tuple[str, int | None]:
             fix="leave out `--device` to compute on the host",
         )
     return platform, int(index) if colon else None
+
+
+@contextmanager
+def default_device(text: str) -> Iterator[None]:
+    """While the block runs, JAX computes on that device; the host's is the CPU. Raises as ``parse_device``."""
+    import jax
+
+    platform, index = parse_device("cpu" if text == "host" else text)
+    with jax.default_device(choose_device(platform, index)):
+        yield
 
 
 def parse_mesh(text: str) -> MeshAxes:

@@ -7,35 +7,18 @@ commands knows ``command``. It loads no JAX before there is something to run.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from surgery_cli.probe.interface.settings import ProbeOptions
 
 if TYPE_CHECKING:
-    from surgery_cli.probe.interface.documents import (
-        FirstNonFinite,
-        Probe,
-        ProbeComparison,
-        ProbeOperation,
-        ProbePair,
-        ProbeParam,
-        ProbeSite,
-        ProbeStatistics,
-    )
+    from surgery_cli.probe.interface.documents import Probe
     from surgery_cli.probe.use_case.gate import Gate
     from surgery_cli.settings.run import Options
     from surgery_cli.store.open.checkpoint import Checkpoint
 
 __all__ = [
-    "FirstNonFinite",
-    "Probe",
-    "ProbeComparison",
-    "ProbeOperation",
     "ProbeOptions",
-    "ProbePair",
-    "ProbeParam",
-    "ProbeSite",
-    "ProbeStatistics",
     "open_gate",
     "probe",
 ]
@@ -68,10 +51,3 @@ def open_gate(source: Checkpoint, options: Options, say: Callable[[str], None]) 
     from surgery_cli.probe.use_case import gate  # loads JAX
 
     return gate.open_gate(source, options, say)
-
-
-def __getattr__(name: str) -> Any:
-    """The documents are loaded with the first of them that is asked for: help needs none."""
-    from surgery_cli.probe.interface import documents
-
-    return getattr(documents, name)

@@ -1,16 +1,6 @@
 """The documents that commands print: one struct per command, whose fields are the keys of ``--json``."""
 
 from surgery_cli.document import SCHEMA_VERSION, Document, Failure, as_builtins
-from surgery_cli.probe import (
-    FirstNonFinite,
-    Probe,
-    ProbeComparison,
-    ProbeOperation,
-    ProbePair,
-    ProbeParam,
-    ProbeSite,
-    ProbeStatistics,
-)
 from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf, CheckedRule
 from surgery_cli.reports.checkpoints import (
     Change,
@@ -37,20 +27,12 @@ __all__ = [
     "EditLine",
     "Failure",
     "Finding",
-    "FirstNonFinite",
     "Inspection",
     "Judgement",
     "LeafRow",
     "LeftoverRow",
     "OptimizerState",
     "Preview",
-    "Probe",
-    "ProbeComparison",
-    "ProbeOperation",
-    "ProbePair",
-    "ProbeParam",
-    "ProbeSite",
-    "ProbeStatistics",
     "Report",
     "Seal",
     "Verdict",

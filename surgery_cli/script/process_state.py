@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from surgery_cli.script import exits
+from surgery_cli.store.filesystem.modes import umask
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 """Those by which a command ends, or says that it will."""
@@ -55,7 +56,7 @@ class ProcessState:
             kept.enter_context(warnings.catch_warnings())
             kept.enter_context(_signals())
             kept.enter_context(exits.closed())
-            kept.callback(os.umask, _umask())
+            kept.callback(os.umask, umask())
             yield
 
     @contextlib.contextmanager
@@ -171,10 +172,3 @@ def _numeric_errors() -> Iterator[None]:
 
     with np.errstate():
         yield
-
-
-def _umask() -> int:
-    """The umask, which only setting it tells."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

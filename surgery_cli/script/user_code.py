@@ -20,7 +20,7 @@ from surgery_cli.inputs.call_specs import EXAMPLE, CallSpec, call_spec
 from surgery_cli.script.process_state import ProcessState
 from surgery_cli.script.search_path import SearchPath
 from surgery_cli.script.user_errors import failure_of_user_code
-from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.nearness import suggested
 
 Say = Callable[[str], None]
 """Takes a line for standard error; importing user code may take long, so it is announced first."""
@@ -214,11 +214,10 @@ def _no_such_name(spec: CallSpec, holder: Any, part: str) -> SurgeryError:
         and not isinstance(value, ModuleType)
         and (home is None or getattr(value, "__module__", home) == home)
     ]
-    near = nearest(part, there, 1)
     return SurgeryError(
         f"'{spec.file}' has no '{part}'",
         why="it has " + ", ".join(f"'{name}'" for name in there[:12]) if there else "it is empty",
-        fix=f"did you mean `{spec.file}:{near[0]}`?" if near else "",
+        fix=suggested(part, there, f"`{spec.file}:{{}}`"),
     )
 
 

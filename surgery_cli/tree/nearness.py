@@ -35,6 +35,16 @@ def nearest(text: str, candidates: Iterable[str], count: int = 3) -> list[str]:
     return sorted(found, key=lambda c: found[c])[:count]
 
 
+def suggested(name: str, there: Iterable[str], form: str = "'{}'") -> str:
+    """The question whether the nearest of the names that are ``there`` was meant, in that form; '' if none is near.
+
+    >>> suggested("drpout", ["dropout", "params"], "`--rng {}=0`")
+    'did you mean `--rng dropout=0`?'
+    """
+    near = nearest(name, there, 1)
+    return f"did you mean {form.replace('{}', near[0], 1)}?" if near else ""
+
+
 def _near_paths(text: str, pool: list[str], count: int) -> list[str]:
     found = difflib.get_close_matches(text, pool, n=count, cutoff=_LEAST_ALIKE)
     last = text.rsplit("/", 1)[-1].strip("*").casefold()

@@ -8,7 +8,7 @@ import msgspec
 
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.knowledge.kinds import Field
-from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.nearness import suggested
 from surgery_cli.tree.paths import PathPattern
 from surgery_cli.tree.specs import TreeSpec
 
@@ -68,11 +68,10 @@ def hints_from(
     for text, hint in slots.items():
         named = _named_nodes(text, tree, known)
         if not named:
-            close = nearest(text, known, 1)
             raise PlanError(
                 f"`slots:` names '{text}', which is not in the tree",
                 why="its keys are paths of trees of slots, like 'opt_state/0/mu', or patterns of such paths",
-                fix=f"did you mean '{close[0]}'?" if close else "see `surgery inspect`",
+                fix=suggested(text, known) or "see `surgery inspect`",
                 field="slots",
             )
         twice = next((node for node in named if node in found), None)

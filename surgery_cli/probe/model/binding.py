@@ -11,9 +11,9 @@ import msgspec
 from surgery_cli.errors import Problem, SurgeryError
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.detect.survey import survey
-from surgery_cli.probe.model.calls import Collections, Expected, Path
+from surgery_cli.probe.model.calls import Collections, Expected, Path, Slot
 from surgery_cli.probe.model.misfits import Misfit, as_expected, findings, fits, nowhere, unboxed
-from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.nearness import suggested
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
 
@@ -29,8 +29,8 @@ class Binding(msgspec.Struct, frozen=True):
     """
 
     places: dict[str, LeafPath]
-    leaves: dict[tuple[str, Path], LeafPath]
-    made: list[tuple[str, Path]]
+    leaves: dict[Slot, LeafPath]
+    made: list[Slot]
     unused: list[LeafPath]
 
     def as_stored(self, expected: Collections, tree: TreeSpec) -> Collections:
@@ -69,9 +69,9 @@ def bind(
             places[name] = found
         elif not all(e.is_optional for e in expected[name].values()):
             problems.append(nowhere(name, expected[name], tree))
-    leaves: dict[tuple[str, Path], LeafPath] = {}
-    made: list[tuple[str, Path]] = []
-    missing: dict[tuple[str, Path], Expected] = {}
+    leaves: dict[Slot, LeafPath] = {}
+    made: list[Slot] = []
+    missing: dict[Slot, Expected] = {}
     shapes: list[tuple[LeafPath, LeafSpec, Expected]] = []
     for name, place in places.items():
         below = votes.below(place)
@@ -197,10 +197,9 @@ def _node(tree: TreeSpec, text: str) -> LeafPath:
     if wanted in (".", ""):
         return LeafPath()
     if wanted not in printed:
-        near = nearest(wanted, printed, 1)
         raise SurgeryError(
             f"there is no node '{text}' in the checkpoint",
-            fix=f"did you mean '{near[0]}'?" if near else "",
+            fix=suggested(wanted, printed),
             field="params",
         )
     return printed[wanted]

@@ -19,6 +19,9 @@ from surgery_cli.script.user_code import parameters_of
 Path = tuple[str, ...]
 """The keys of a variable, as text."""
 
+Slot = tuple[str, Path]
+"""A variable of a model: its collection, and its path in there."""
+
 
 class Expected(msgspec.Struct, frozen=True):
     """A variable that the model needs. ``is_optional``: the model can make it itself (state of random streams).
@@ -139,7 +142,7 @@ class Model(Protocol):
     def apply(self, variables: Variables, arrays: Sequence[Any]) -> Any:
         """The output of the call, with every module call tagged; to be traced."""
 
-    def streams(self, used: Collection[tuple[str, Path]]) -> set[str]:
+    def streams(self, used: Collection[Slot]) -> set[str]:
         """The random streams from which the traced call draws; ``used`` are the variables that it needs."""
 
 

@@ -18,6 +18,7 @@ from surgery_cli.probe.model.calls import (
     Collections,
     Expected,
     Path,
+    Slot,
     Variables,
     dtype_text,
     unbound,
@@ -119,7 +120,7 @@ class LinenModel:
         with _tagging(place), _noting_streams(self._drawn):
             return self.call.mapped(run, arrays)
 
-    def streams(self, used: Collection[tuple[str, Path]]) -> set[str]:
+    def streams(self, used: Collection[Slot]) -> set[str]:
         return self._drawn
 
     def _shapes(self, module: nn.Module, call: Call, method: Any) -> dict[str, Any]:
@@ -205,7 +206,7 @@ def _child(holder: Any, part: str) -> Any:
     return found
 
 
-def _flat(tree: Mapping[str, Any]) -> dict[tuple[str, Path], Expected]:
+def _flat(tree: Mapping[str, Any]) -> dict[Slot, Expected]:
     return {
         (name, path): leaf for name, (_, leaves) in tree.items() for path, leaf in leaves.items()
     }

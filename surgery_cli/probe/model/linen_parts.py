@@ -12,9 +12,9 @@ from flax import linen as nn
 from flax.core import lift
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.model.calls import Expected, Path
+from surgery_cli.probe.model.calls import Expected, Path, Slot
 from surgery_cli.probe.model.sites import replaced
-from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.nearness import suggested
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -68,11 +68,10 @@ def find_part(name: str, model: nn.Module, run: Callable[[], Any]) -> Part:
         and callable(getattr(type(model), n))
     ]
     names = [*methods, *("/".join(path) for path in called)]
-    near = nearest("/".join(keys), names, 1)
     raise SurgeryError(
         f"`--run {name}`: '{type(model).__name__}' has no method or submodule '{name}'",
         why="it has " + ", ".join(f"'{n}'" for n in names[:12]) if names else "",
-        fix=f"did you mean `--run {near[0]}`?" if near else "",
+        fix=suggested("/".join(keys), names, "`--run {}`"),
         field="run",
     )
 
@@ -80,8 +79,8 @@ def find_part(name: str, model: nn.Module, run: Callable[[], Any]) -> Part:
 def check_alone(
     name: str,
     part: Part,
-    own: Mapping[tuple[str, Path], Expected],
-    there: Mapping[tuple[str, Path], Expected],
+    own: Mapping[Slot, Expected],
+    there: Mapping[Slot, Expected],
     inputs: str,
 ) -> None:
     """The variables that the part asks for on its own must be those that it has in the model.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from surgery_cli.errors import Problem, SurgeryError
-from surgery_cli.probe.model.calls import Expected, Path
+from surgery_cli.probe.model.calls import Expected, Path, Slot
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
@@ -63,7 +63,7 @@ def nowhere(name: str, wanted: Mapping[Path, Expected], tree: TreeSpec) -> Probl
 
 def findings(
     places: Mapping[str, LeafPath],
-    missing: Mapping[tuple[str, Path], Expected],
+    missing: Mapping[Slot, Expected],
     shapes: list[tuple[LeafPath, LeafSpec, Expected]],
     unused: list[LeafPath],
     tree: TreeSpec,

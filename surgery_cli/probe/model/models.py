@@ -17,7 +17,7 @@ from surgery_cli.probe.model.calls import (
     Call,
     Collections,
     Model,
-    Path,
+    Slot,
     Variables,
     make_call,
     unbound,
@@ -26,7 +26,7 @@ from surgery_cli.probe.model.inputs import Input
 from surgery_cli.probe.model.linen import LinenModel
 from surgery_cli.probe.model.nnx_model import NnxModel
 from surgery_cli.script.user_code import UserObject, parameters_of
-from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.nearness import suggested
 
 
 class Trace(msgspec.Struct, frozen=True, eq=False):
@@ -37,7 +37,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False):
     """
 
     closed: ClosedJaxpr
-    slots: list[tuple[str, Path]]
+    slots: list[Slot]
     structure: Any
     folder: Any
     """The folder of the user's code, in which lines of source are looked for."""
@@ -162,11 +162,10 @@ def _linen_module(user: UserObject) -> Any:
 
 
 def _not_taken(name: str, call: Call) -> SurgeryError:
-    near = nearest(name, call.takes, 1)
     return SurgeryError(
         f"the model takes no input '{name}'",
         why="it takes " + ", ".join(f"'{n}'" for n in call.takes),
-        fix=f"did you mean `--model-input {near[0]}=…`?" if near else "",
+        fix=suggested(name, call.takes, "`--model-input {}=…`"),
         field="model_input",
     )
 

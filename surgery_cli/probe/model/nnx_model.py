@@ -10,10 +10,9 @@ import jax
 from flax import nnx
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.model.calls import Call, Collections, Expected, Variables, dtype_text
-from surgery_cli.probe.model.calls import Path as VariablePath
+from surgery_cli.probe.model.calls import Call, Collections, Expected, Slot, Variables, dtype_text
 from surgery_cli.probe.model.sites import OpenCalls, replaced, tag, tag_inputs, tagged_sowing
-from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.nearness import suggested
 
 _PATH: Final = "_surgery_path"
 """A static attribute, so that it stays with a module through every transformation, and is part of every cache's key."""
@@ -77,7 +76,7 @@ class NnxModel:
         with _tagging(self._classes):
             return self.call.mapped(run, arrays)
 
-    def streams(self, used: Collection[tuple[str, VariablePath]]) -> set[str]:
+    def streams(self, used: Collection[Slot]) -> set[str]:
         return {
             variable.tag
             for path, variable in self._state.items()
@@ -108,11 +107,10 @@ def _target(module: Any, name: str) -> Any:
         except (AttributeError, IndexError, TypeError):
             there = [n for n in vars(module) if not n.startswith("_")]
             there += [n for n in vars(type(module)) if not n.startswith("_")]
-            near = nearest(part, there, 1)
             raise SurgeryError(
                 f"`--run {name}`: '{type(module).__name__}' has no method or submodule '{part}'",
                 why="it has " + ", ".join(f"'{n}'" for n in there) if there else "",
-                fix=f"did you mean `--run {near[0]}`?" if near else "",
+                fix=suggested(part, there, "`--run {}`"),
             ) from None
     return module
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 
-from surgery_cli.probe.model.calls import Path
+from surgery_cli.probe.model.calls import Slot
 from surgery_cli.probe.model.models import Trace
 from surgery_cli.probe.trace.forward import arguments, by_slot, slot_key
 from surgery_cli.probe.trace.gradients import Backward, divided
@@ -20,8 +20,6 @@ from surgery_cli.probe.trace.points import Point
 from surgery_cli.probe.trace.replay import Replay
 from surgery_cli.probe.trace.statistics import is_numeric
 from surgery_cli.script.process_state import without_checks
-
-Slot = tuple[str, Path]
 
 NOISE: Final = 1e-6
 """Values this much smaller than the run's largest are noise: they are not compared with each other alone."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 
-from surgery_cli.probe.model.calls import Path
+from surgery_cli.probe.model.calls import Slot
 from surgery_cli.probe.model.models import Trace
 from surgery_cli.probe.model.sites import label_of
 from surgery_cli.probe.trace.forward import Forward, Site, arguments, by_slot
@@ -53,7 +53,7 @@ class FirstBad(msgspec.Struct, frozen=True):
 def first_bad(
     trace: Trace,
     found: Forward,
-    variables: dict[tuple[str, Path], Any],
+    variables: dict[Slot, Any],
     arrays: Sequence[Any],
 ) -> FirstBad | None:
     """The first bad place of a run; None if there is none.
@@ -107,7 +107,7 @@ def _operations(
     start: int,
     end: int,
     is_nan: bool,
-    variables: dict[tuple[str, Path], Any],
+    variables: dict[Slot, Any],
     arrays: Sequence[Any],
     iteration: tuple[int, ...] = (),
 ) -> tuple[Operation | None, Operation | None]:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 
-from surgery_cli.probe.model.calls import Path
+from surgery_cli.probe.model.calls import Slot
 from surgery_cli.probe.model.models import Trace
 from surgery_cli.probe.model.sites import Label
 from surgery_cli.probe.trace.points import Point, tags, used_inputs
@@ -78,12 +78,12 @@ class Forward(msgspec.Struct, frozen=True):
 
     seen: dict[int, Seen]
     outputs: list[np.ndarray]
-    bad_variables: dict[tuple[str, Path], tuple[int, int]]
+    bad_variables: dict[Slot, tuple[int, int]]
     """NaN and infinities of those that have any."""
     bad_inputs: dict[int, tuple[int, int]]
 
 
-def used_slots(trace: Trace) -> list[tuple[str, Path]]:
+def used_slots(trace: Trace) -> list[Slot]:
     """The variables that the computation needs."""
     used = used_inputs(trace.closed.jaxpr)
     return [slot for slot, is_used in zip(trace.slots, used, strict=False) if is_used]
@@ -91,7 +91,7 @@ def used_slots(trace: Trace) -> list[tuple[str, Path]]:
 
 def run_forward(
     trace: Trace,
-    variables: dict[tuple[str, Path], Any],
+    variables: dict[Slot, Any],
     arrays: Sequence[Any],
     *,
     shown: Collection[int] = (),
@@ -148,12 +148,12 @@ def is_observable(site: Site) -> bool:
     return not site.point.hidden_in and is_numeric(site.dtype)
 
 
-def slot_key(slot: tuple[str, Path]) -> str:
+def slot_key(slot: Slot) -> str:
     """A key for a dict of variables, as JAX wants text to sort by."""
     return "\0".join((slot[0], *slot[1]))
 
 
-def by_slot(variables: dict[tuple[str, Path], Any]) -> dict[str, Any]:
+def by_slot(variables: dict[Slot, Any]) -> dict[str, Any]:
     return {slot_key(slot): value for slot, value in variables.items()}
 
 

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from surgery_cli.errors import SurgeryError
-from surgery_cli.probe.model.calls import Path
+from surgery_cli.probe.model.calls import Slot
 from surgery_cli.probe.model.models import Trace
 from surgery_cli.probe.trace.forward import (
     Site,
@@ -41,7 +41,7 @@ from surgery_cli.script.process_state import without_checks
 
 _SIZE = len(FLOATS) + len(COUNTS)
 
-Variables = dict[tuple[str, Path], Any]
+Variables = dict[Slot, Any]
 
 
 class Gradients(msgspec.Struct, frozen=True):
@@ -49,9 +49,9 @@ class Gradients(msgspec.Struct, frozen=True):
 
     loss: float
     sites: dict[int, Measured]
-    variables: dict[tuple[str, Path], Measured]
+    variables: dict[Slot, Measured]
     values: dict[int, np.ndarray]
-    variable_values: dict[tuple[str, Path], np.ndarray]
+    variable_values: dict[Slot, np.ndarray]
 
 
 def can_have_gradient(site: Site) -> bool:
@@ -63,7 +63,7 @@ def can_have_gradient(site: Site) -> bool:
 @without_checks()
 def run_gradients(
     trace: Trace,
-    variables: dict[tuple[str, Path], Any],
+    variables: dict[Slot, Any],
     arrays: Sequence[Any],
     loss: Callable[[Any], Any],
     *,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from surgery_cli.probe.interface import documents
+from surgery_cli.probe.model.calls import Slot
 from surgery_cli.probe.trace.comparing import (
     Deviation,
     OutputDeviation,
@@ -18,7 +19,7 @@ from surgery_cli.probe.trace.gradients import Gradients, can_have_gradient
 from surgery_cli.probe.trace.pairing import Half, Pairs, pair
 from surgery_cli.probe.use_case.gradient_rows import trained_params
 from surgery_cli.probe.use_case.running import Probed
-from surgery_cli.probe.use_case.session import Session, Slot
+from surgery_cli.probe.use_case.session import Session
 from surgery_cli.proof.records import read_record
 
 _PARAM: Final = "param"
@@ -47,19 +48,18 @@ def compare_probed(
         )
     deviations, outputs = compare_runs(*sides, a.session.call.arrays, pairs, tolerance)
     rows = [
-        _pair_row(halves, found, a.gradients, b.gradients)
-        for halves, found in zip(pairs.both, deviations, strict=True)
-    ]
-    out_rows = [
-        documents.ProbePair(
-            a=f"output {number + 1}",
-            b=f"output {number + 1}",
-            shape=tuple(a.forward.outputs[number].shape),
-            dtype=str(a.forward.outputs[number].dtype),
-            moved=found.moved,
-            **_fields(found),
+        _site_row(
+            (left, right),
+            found,
+            gradient_rms_a=_gradient_rms(left, a.gradients),
+            gradient_rms_b=_gradient_rms(right, b.gradients),
         )
-        for number, found in enumerate(outputs or [])
+        for (left, right), found in zip(pairs.both, deviations, strict=True)
+    ]
+    numbered = enumerate(zip(a.forward.outputs, outputs or [], strict=False), 1)
+    out_rows = [
+        _row(f"output {n}", f"output {n}", value, found, moved=found.moved)
+        for n, (value, found) in numbered
     ]
     agrees, why = _verdict(a, b, outputs, tolerance)
     first = next((row for row in rows if not row.relative <= tolerance), None)
@@ -108,20 +108,27 @@ def _verdict(
     return True, f"the outputs agree: {apart}" + (f"; {of_themselves}" if moved else "")
 
 
-def _pair_row(
-    halves: tuple[Half, Half], found: Deviation, a: Gradients | None, b: Gradients | None
+def _row(
+    a: str, b: str, value: Any, found: Deviation, kind: str = "", **more: Any
 ) -> documents.ProbePair:
-    left, right = halves
+    """How far two arrays are apart; ``value`` is that of ``a``, or what has its shape and dtype."""
     return documents.ProbePair(
-        a=left.name,
-        b=right.name,
-        kind=left.site.label.kind,
-        shape=left.site.shape,
-        dtype=str(left.site.dtype),
-        gradient_rms_a=_gradient_rms(left, a),
-        gradient_rms_b=_gradient_rms(right, b),
-        **_fields(found),
+        a=a,
+        b=b,
+        kind=kind,
+        shape=tuple(value.shape),
+        dtype=str(value.dtype),
+        relative=found.relative,
+        max_abs=found.max_abs,
+        rms_a=found.rms_a,
+        rms_b=found.rms_b,
+        **more,
     )
+
+
+def _site_row(halves: tuple[Half, Half], found: Deviation, **more: Any) -> documents.ProbePair:
+    left, right = halves
+    return _row(left.name, right.name, left.site, found, left.site.label.kind, **more)
 
 
 def _gradient_rows(
@@ -140,26 +147,10 @@ def _gradient_rows(
     at_calls, of_params = a.session.user.run(
         compare_gradients, *sides, a.session.call.arrays, loss, both, slots
     )
-    rows = [
-        documents.ProbePair(
-            a=left.name,
-            b=right.name,
-            kind=left.site.label.kind,
-            shape=left.site.shape,
-            dtype=str(left.site.dtype),
-            **_fields(found),
-        )
-        for (left, right), found in zip(both, at_calls, strict=True)
-    ]
+    leaves = a.session.binding.leaves, b.session.binding.leaves
+    rows = [_site_row(halves, found) for halves, found in zip(both, at_calls, strict=True)]
     return rows + [
-        documents.ProbePair(
-            a=str(a.session.binding.leaves[left]),
-            b=str(b.session.binding.leaves[right]),
-            kind=_PARAM,
-            shape=tuple(a.variables[left].shape),
-            dtype=str(a.variables[left].dtype),
-            **_fields(found),
-        )
+        _row(str(leaves[0][left]), str(leaves[1][right]), a.variables[left], found, _PARAM)
         for (left, right), found in zip(slots, of_params, strict=True)
     ]
 
@@ -178,15 +169,6 @@ def _paired_params(a: Probed, b: Probed, renames: Mapping[str, str]) -> Iterator
 def _gradient_rms(half: Half, found: Gradients | None) -> float | None:
     measured = found.sites.get(half.site.point.position) if found is not None else None
     return measured.rms if measured is not None and half.iteration is None else None
-
-
-def _fields(found: Deviation) -> dict[str, Any]:
-    return {
-        "relative": found.relative,
-        "max_abs": found.max_abs,
-        "rms_a": found.rms_a,
-        "rms_b": found.rms_b,
-    }
 
 
 def _renames(a: Session, b: Session) -> dict[str, str]:

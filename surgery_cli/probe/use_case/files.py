@@ -14,6 +14,7 @@ from surgery_cli.probe.interface import documents
 from surgery_cli.probe.interface.settings import ProbeOptions
 from surgery_cli.probe.use_case.plotting import Curve, check_plot, draw
 from surgery_cli.probe.use_case.session import Session
+from surgery_cli.store.filesystem.modes import umask
 
 
 def check_files(options: ProbeOptions, session: Session) -> None:
@@ -118,16 +119,10 @@ def _write(path: Path, write: Callable[[Path], None]) -> None:
         os.close(handle)
         partial = Path(name)
         write(partial)
-        partial.chmod(0o666 & ~_umask())
+        partial.chmod(0o666 & ~umask())
         partial.replace(path)
     except OSError as error:
         raise WriteError(f"'{path}' cannot be written", why=error.strerror or str(error)) from error
     finally:
         if partial is not None:
             partial.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

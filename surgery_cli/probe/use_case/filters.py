@@ -7,7 +7,7 @@ from collections.abc import Callable
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.interface.settings import ProbeOptions
 from surgery_cli.probe.trace.forward import Site
-from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.nearness import suggested
 from surgery_cli.tree.paths import LeafPath, PathPattern
 
 
@@ -36,16 +36,18 @@ def chosen_sites(
             or s in entering
             or (s.label.role == "out" and s.label.method in methods)
         ]
-        _refuse_nothing(
-            found, "calls", methods, [s.label.method for s in shown if s.label.role == "out"]
-        )
+        if not found:
+            there = [s.label.method for s in shown if s.label.role == "out"]
+            raise _nothing("calls", " ".join(methods), there)
     if options.only:
         found = [s for s in found if s.label.kind in options.only]
-        _refuse_nothing(found, "only", options.only, [s.label.kind for s in shown])
+        if not found:
+            raise _nothing("only", " ".join(options.only), [s.label.kind for s in shown])
     if options.at:
         patterns = [PathPattern(text) for text in options.at]
         found = [s for s in found if any(_names(p, s) for p in patterns)]
-        _refuse_nothing(found, "at", options.at, [s.label.text for s in shown])
+        if not found:
+            raise _nothing("at", " ".join(options.at), [s.label.text for s in shown])
     return found
 
 
@@ -54,27 +56,30 @@ def _check_filters(sites: list[Site], options: ProbeOptions) -> None:
     shown = [s for s in sites if s.label.role != "in"]
     methods = {s.label.method for s in shown if s.label.role == "out"} | {"*"}
     kinds = {s.label.kind for s in shown}
-    there = [
+
+    def is_shown(text: str) -> bool:
+        return any(_names(PathPattern(text), site) for site in shown)
+
+    there: list[tuple[str, tuple[str, ...], Callable[[str], bool], list[str]]] = [
         ("calls", options.methods, methods.__contains__, [s.label.method for s in shown]),
         ("only", options.only, kinds.__contains__, [s.label.kind for s in shown]),
-        ("at", options.at, _is_there(shown), [s.label.text for s in shown]),
+        ("at", options.at, is_shown, [s.label.text for s in shown]),
     ]
     for field, wanted, is_there, names in there:
         nothing = next((text for text in wanted if not is_there(text)), None)
-        if nothing is None:
-            continue
-        known = list(dict.fromkeys(names))
-        near = nearest(nothing, known, 1)
-        raise SurgeryError(
-            f"`--{field} {nothing}` leaves no call to show",
-            why="there are " + ", ".join(f"'{n}'" for n in known[:12]),
-            fix=f"did you mean `--{field} {near[0]}`?" if near else "",
-            field=field,
-        )
+        if nothing is not None:
+            raise _nothing(field, nothing, names, suggested(nothing, names, f"`--{field} {{}}`"))
 
 
-def _is_there(shown: list[Site]) -> Callable[[str], bool]:
-    return lambda text: any(_names(PathPattern(text), site) for site in shown)
+def _nothing(field: str, wanted: str, there: list[str], fix: str = "") -> SurgeryError:
+    """The error of a filter that leaves nothing; ``there`` is what it could name."""
+    names = list(dict.fromkeys(there))
+    return SurgeryError(
+        f"`--{field} {wanted}` leaves no call to show",
+        why="there are " + ", ".join(f"'{n}'" for n in names[:12]),
+        fix=fix,
+        field=field,
+    )
 
 
 def _names(pattern: PathPattern, site: Site) -> bool:
@@ -84,18 +89,6 @@ def _names(pattern: PathPattern, site: Site) -> bool:
     if site.label.role != "out":
         keys = keys / (site.label.method,)
     return pattern.match(keys) is not None if keys else pattern.text in (".", "**")
-
-
-def _refuse_nothing(
-    found: list[Site], field: str, wanted: tuple[str, ...], there: list[str]
-) -> None:
-    if not found:
-        names = list(dict.fromkeys(there))
-        raise SurgeryError(
-            f"`--{field} {' '.join(wanted)}` leaves no call to show",
-            why="there are " + ", ".join(f"'{n}'" for n in names[:12]),
-            field=field,
-        )
 
 
 def _entering(sites: list[Site], until: str) -> list[Site]:

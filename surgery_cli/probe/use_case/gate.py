@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from surgery_cli.compute.devices import choose_device, parse_device
+from surgery_cli.compute.devices import default_device
 from surgery_cli.errors import SurgeryError, ValueRefusal
 from surgery_cli.probe.interface import documents
 from surgery_cli.probe.interface.settings import ProbeOptions
@@ -49,7 +48,7 @@ class Gate(msgspec.Struct, frozen=True):
                 are further apart.
             SurgeryError: the model does not fit the result.
         """
-        with _on_device(self.options), fitting(self.source):
+        with default_device(self.options.device), fitting(self.source):
             settings = _still_there(_settings(self.options), result)
             session = open_session(
                 result,
@@ -85,7 +84,7 @@ class Gate(msgspec.Struct, frozen=True):
 def open_gate(source: Checkpoint, options: Options, say: Callable[[str], None]) -> Gate:
     """See ``probe.open_gate``."""
     assert options.probe is not None
-    with _on_device(options):
+    with default_device(options.device):
         settings = _settings(options)
         user = load_object(options.probe, say=say)
         session = open_session(source, user, options.probe_inputs, settings)
@@ -109,15 +108,6 @@ def _still_there(settings: ProbeOptions, result: Checkpoint) -> ProbeOptions:
     params = settings.params if (settings.params or "").strip("/") in nodes else None
     bind = {name: place for name, place in settings.bind.items() if place.strip("/") in nodes}
     return msgspec.structs.replace(settings, params=params, bind=bind)
-
-
-@contextmanager
-def _on_device(options: Options) -> Iterator[None]:
-    import jax
-
-    platform, index = parse_device("cpu" if options.device == "host" else options.device)
-    with jax.default_device(choose_device(platform, index)):
-        yield
 
 
 def _new_non_finite(before: Probed, after: Probed) -> documents.FirstNonFinite | None:

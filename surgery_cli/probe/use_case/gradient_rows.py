@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from surgery_cli.probe.interface import documents
+from surgery_cli.probe.model.calls import Slot
 from surgery_cli.probe.trace.statistics import Measured
 from surgery_cli.probe.use_case.rows import statistics_of
 from surgery_cli.probe.use_case.running import Probed
-from surgery_cli.probe.use_case.session import Slot
 
 _EXPLODING: Final = 1e3
 """A gradient that is this many times the median of all is marked."""

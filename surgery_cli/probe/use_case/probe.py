@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from surgery_cli.compute.devices import choose_device, parse_device
+from surgery_cli.compute.devices import default_device
 from surgery_cli.errors import SurgeryError
 from surgery_cli.inputs.addresses import local_address
 from surgery_cli.probe.interface import documents
@@ -35,11 +35,8 @@ def probe(
     say: Callable[[str], None] = lambda _: None,
 ) -> documents.Probe:
     """See ``probe.probe``."""
-    import jax
-
     _check(options)
-    platform, index = parse_device("cpu" if options.device == "host" else options.device)
-    with jax.default_device(choose_device(platform, index)):
+    with default_device(options.device):
         user = load_object(model, say=say)
         session = open_session(checkpoint, user, inputs, options)
         other_user = user if options.model_b is None else load_object(options.model_b, say=say)

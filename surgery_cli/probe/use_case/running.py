@@ -11,6 +11,7 @@ import msgspec
 from surgery_cli.errors import SurgeryError, ValueRefusal
 from surgery_cli.probe.interface import documents
 from surgery_cli.probe.interface.settings import ProbeOptions
+from surgery_cli.probe.model.calls import Slot
 from surgery_cli.probe.trace.first_bad import first_bad
 from surgery_cli.probe.trace.forward import Forward, Site, is_observable, run_forward
 from surgery_cli.probe.trace.gradients import (
@@ -21,7 +22,7 @@ from surgery_cli.probe.trace.gradients import (
     run_gradients,
 )
 from surgery_cli.probe.use_case.rows import first_non_finite
-from surgery_cli.probe.use_case.session import Session, Slot
+from surgery_cli.probe.use_case.session import Session
 from surgery_cli.script.user_code import UserObject, parameters_of
 
 

@@ -9,7 +9,7 @@ import msgspec
 from surgery_cli.errors import Problem, SurgeryError
 from surgery_cli.probe.interface.settings import ProbeOptions
 from surgery_cli.probe.model.binding import PARAMS, Binding, bind
-from surgery_cli.probe.model.calls import Call, Collections, Model, explained
+from surgery_cli.probe.model.calls import Call, Collections, Model, Slot, explained
 from surgery_cli.probe.model.calls import Path as VariablePath
 from surgery_cli.probe.model.inputs import Input, read_inputs
 from surgery_cli.probe.model.misfits import Misfit
@@ -21,10 +21,8 @@ from surgery_cli.probe.use_case.filters import is_at
 from surgery_cli.proof.records import checked
 from surgery_cli.script.user_code import UserObject
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
-from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.nearness import suggested
 from surgery_cli.tree.specs import LeafKind
-
-Slot = tuple[str, VariablePath]
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -165,14 +163,12 @@ def _check_streams(drawn: set[str], options: ProbeOptions) -> None:
     unknown = next((name for name in options.streams if name not in drawn), None)
     if unknown is None:
         return
-    near = nearest(unknown, drawn, 1)
     seed = options.streams[unknown]
     raise SurgeryError(
         f"`--rng {unknown}={seed}` changes nothing: the model's call does not draw from '{unknown}'",
         why="it draws from " + (", ".join(f"'{n}'" for n in sorted(drawn)) or "no random stream"),
-        fix=f"did you mean `--rng {near[0]}={seed}`?"
-        if near
-        else "leave it out; if the model draws in training only: `--call train=true`",
+        fix=suggested(unknown, drawn, f"`--rng {{}}={seed}`")
+        or "leave it out; if the model draws in training only: `--call train=true`",
         field="rng",
     )
 
@@ -202,11 +198,10 @@ def _stopped(traced: Trace, text: str) -> Trace:
     found = next((s for s in sites if is_at(place, s)), None)
     if found is None:
         names = list(dict.fromkeys(s.label.text for s in sites))
-        near = nearest(place, names, 1)
         raise SurgeryError(
             f"no call '{place}' to stop at",
             why="there are " + ", ".join(f"'{n}'" for n in names[:12]),
-            fix=f"did you mean `--until {near[0]}`?" if near else "",
+            fix=suggested(place, names, "`--until {}`"),
             field="until",
         )
     around = cannot_stop_at(found.point)

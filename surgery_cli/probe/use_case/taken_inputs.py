@@ -13,7 +13,7 @@ from surgery_cli.probe.model.inputs import Input
 from surgery_cli.probe.use_case.running import loss_function
 from surgery_cli.probe.use_case.session import Session, model_of
 from surgery_cli.script.user_code import UserObject, parameters_of
-from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.nearness import suggested
 from surgery_cli.words.quantities import byte_text
 
 
@@ -53,11 +53,11 @@ def _unused(
     if typed is not None:
         names = list(dict.fromkeys(n for call in calls for n in call.takes))
         rest = typed.text.removeprefix(f"{typed.name}=")
-        near = nearest(typed.name, [*names, *list(of_loss)[1:]], 1)
         raise SurgeryError(
             f"neither the model nor a loss takes the input '{typed.name}'",
             why="the model takes " + (", ".join(f"'{n}'" for n in names) or "no named input"),
-            fix=f"did you mean `--input '{near[0]}={rest}'`?" if near else "leave it out",
+            fix=suggested(typed.name, [*names, *list(of_loss)[1:]], f"`--input '{{}}={rest}'`")
+            or "leave it out",
             field="input",
         )
     return [i.name for i in left]

@@ -13,6 +13,13 @@ from surgery_cli.store import filesystem
 _FILE_BITS = 0o666
 
 
+def umask() -> int:
+    """The process's umask, which only setting it tells."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
 def follow_modes(
     new: Path,
     origin: Path,
