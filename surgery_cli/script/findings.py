@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from surgery_cli.draft.slots import Slot
 from surgery_cli.script.contract import Breach
-from surgery_cli.script.rename_edits import Edit
 from surgery_cli.tree.paths import LeafPath
 
 Slots: TypeAlias = Mapping[LeafPath, Slot]
+
+Edit: TypeAlias = dict[str, Any]
+"""An edit as it stands in a plan."""
 
 
 class Mend(msgspec.Struct, frozen=True, kw_only=True):

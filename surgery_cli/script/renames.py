@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
-from surgery_cli.script.contract import RAISES, Breach
-from surgery_cli.script.findings import Mend, Slots
+from surgery_cli.script.contract import RAISES, Breach, specs_below
+from surgery_cli.script.findings import Edit, Mend, Slots
 from surgery_cli.script.numbered_series import DIGITS, numbered
-from surgery_cli.script.rename_edits import Edit, literal, spelled
 from surgery_cli.script.renamed_subtrees import Moves
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec
@@ -135,7 +134,7 @@ def rename_of(moves: Mapping[LeafPath, LeafPath], stored: Iterable[LeafPath]) ->
     """The edit that moves one node, or all members of a series; ``stored`` are all nodes and leaves of the tree."""
     (old, new), *others = moves.items()
     if not others:
-        return {"op": "rename", "at": literal(old), "to": spelled(new)}
+        return plain_rename(moves)
     columns = list(zip(*(numbered(path)[1] for path in moves), strict=True))
     differs = [len(set(column)) > 1 for column in columns]
     at = "/".join(_filled(old, ["*" if it else None for it in differs]))
@@ -148,7 +147,15 @@ def rename_of(moves: Mapping[LeafPath, LeafPath], stored: Iterable[LeafPath]) ->
         and {*moves} == {p for p in stored if named.fullmatch(str(p))}
     ):
         return {"op": "rename", "at": at, "to": to}
-    return {"op": "rename", "moves": {literal(o): spelled(n) for o, n in moves.items()}}
+    return plain_rename(moves)
+
+
+def plain_rename(moves: Mapping[LeafPath, LeafPath]) -> Edit:
+    """The edit that moves nodes, each by its path."""
+    (old, new), *others = moves.items()
+    if not others:
+        return {"op": "rename", "at": literal(old), "to": spelled(new)}
+    return {"op": "rename", "moves": {literal(old): spelled(new) for old, new in moves.items()}}
 
 
 def _filled(path: LeafPath, texts: Sequence[str | None]) -> list[str]:
@@ -163,3 +170,55 @@ def _range(numbers: Sequence[int]) -> str:
         return str(first)
     is_whole = len(numbers) == last - first + 1
     return f"{{{first}..{last}}}" if is_whole else "{" + ",".join(map(str, numbers)) + "}"
+
+
+def exchange(moves: Moves, parts: Sequence[Breach]) -> tuple[Edit, ...]:
+    """Edits that take every node to its new place, and empties to where the script wants them."""
+    surplus = _empties(parts, [b.stored for b in parts], moves)
+    wanted = _empties(parts, [b.wanted for b in parts], moves.values())
+    shared = [path for path in surplus if path in wanted]
+    surplus = [path for path in surplus if path not in shared]
+    wanted = [path for path in wanted if path not in shared]
+    every = {**moves, **dict(zip(surplus, wanted, strict=False))}
+    gone, more = surplus[len(wanted) :], wanted[len(surplus) :]
+    empty = next(iter(_empties(parts, [b.stored for b in parts], ())), None)
+    if more and empty is None:
+        return ()
+    # Lists have no holes between edits, so all places change at once; what is too many, or is needed twice, waits
+    # under a name of its own at the root
+    edits: list[Edit] = []
+    for number, path in enumerate(more):
+        spare = LeafPath((f"empty_{number}",))
+        edits.append({"op": "copy", "at": literal(empty or path), "to": spelled(spare)})
+        every[spare] = path
+    for number, path in enumerate(gone):
+        every[path] = LeafPath((f"empty_{number}",))
+    edits.append(
+        {"op": "rename", "moves": {literal(old): spelled(new) for old, new in every.items()}}
+    )
+    edits += [{"op": "delete", "at": literal(every[path])} for path in gone]
+    return tuple(edits)
+
+
+def _empties(
+    parts: Sequence[Breach], sides: Sequence[Any], moved: Collection[LeafPath]
+) -> list[LeafPath]:
+    """Empty leaves on one side of the breaches that no move takes along."""
+    return [
+        breach.path / path
+        for breach, side in zip(parts, sides, strict=True)
+        if side is not None
+        for path, spec in specs_below(side).items()
+        if spec.kind is LeafKind.EMPTY
+        and not any((breach.path / path).is_below(node) for node in moved)
+    ]
+
+
+def spelled(path: LeafPath) -> str:
+    """The path as a plan takes it: spelled out only where a key contains a slash."""
+    return path.spelling if any("/" in str(key) for key in path) else str(path)
+
+
+def literal(path: LeafPath) -> str:
+    """The pattern that names this path and no other."""
+    return "".join(f"[{c}]" if c in "*?[{" else c for c in spelled(path))

@@ -6,23 +6,21 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from surgery_cli.script.advice import ANOTHER_OPTIMIZER, FRESH, optimizer_states
-from surgery_cli.script.boxed_params import boxed, boxed_among
 from surgery_cli.script.contract import Breach, specs_below
 from surgery_cli.script.contract import breaches as breaches_of
 from surgery_cli.script.findings import Mend, Slots
-from surgery_cli.script.remedies import remedy
-from surgery_cli.script.rename_edits import exchange
+from surgery_cli.script.remedies import ANOTHER_OPTIMIZER, FRESH, optimizer_states, remedy
 from surgery_cli.script.renamed_subtrees import Former, Moves, moves_among
 from surgery_cli.script.renames import (
     STRUCTURAL,
     after_renames,
+    exchange,
     grouped,
     is_plain,
     renamed,
     twins_of,
 )
-from surgery_cli.script.wrapped_trees import unwrapped, wrapping_of
+from surgery_cli.script.wrapped_trees import boxed, boxed_among, unwrapped, wrapping_of
 from surgery_cli.tree.nested import Branch
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, TreeSpec

@@ -17,8 +17,7 @@ from typing import Any
 
 from surgery_cli.errors import SurgeryError
 from surgery_cli.inputs.call_specs import EXAMPLE, CallSpec, call_spec
-from surgery_cli.script.process_state import ProcessState
-from surgery_cli.script.search_path import SearchPath
+from surgery_cli.script.process_state import ProcessState, SearchPath
 from surgery_cli.script.user_errors import failure_of_user_code
 from surgery_cli.tree.nearness import suggested
 

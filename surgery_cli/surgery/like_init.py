@@ -15,11 +15,10 @@ from surgery_cli.plan import Plan, plan_from_document
 from surgery_cli.plan.command_line import command_text
 from surgery_cli.resolution import resolve
 from surgery_cli.script.contract import Breach, breaches
-from surgery_cli.script.findings import Mend, Slots
+from surgery_cli.script.findings import Edit, Mend, Slots
 from surgery_cli.script.former_paths import former_paths
 from surgery_cli.script.function import Say, Script, read_script
 from surgery_cli.script.items import aligned
-from surgery_cli.script.rename_edits import Edit
 from surgery_cli.script.renamed_subtrees import Former
 from surgery_cli.script.repairs import mends
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
