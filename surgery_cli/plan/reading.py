@@ -15,9 +15,8 @@ from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.plan.edits import Fault, Misfit, build, converted
 from surgery_cli.plan.fields import fields_of
-from surgery_cli.plan.formats import parse
 from surgery_cli.plan.plan import SHARED, Origin, Plan, absolute, path_value
-from surgery_cli.plan.plan_files import file_text, format_of, standard_input
+from surgery_cli.plan.plan_files import file_text, format_of, parse, standard_input
 from surgery_cli.plan.text import PlanText, nearest_fix, shown
 from surgery_cli.plan.variables import Variables
 from surgery_cli.tree.nested import Position

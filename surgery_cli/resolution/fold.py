@@ -16,10 +16,9 @@ from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow import policies
 from surgery_cli.optimizer.follow.clocks import refuse_half_resets
+from surgery_cli.optimizer.follow.hyperparameters import refuse_out_of_range, refuse_overwritten
 from surgery_cli.optimizer.follow.mirroring import torn, torn_notes
 from surgery_cli.optimizer.follow.provenance import after_values_from_elsewhere, came_from_elsewhere
-from surgery_cli.optimizer.follow.ranges import refuse_out_of_range
-from surgery_cli.optimizer.follow.schedules import refuse_overwritten
 from surgery_cli.optimizer.follow.stated_kinds import stated_kind_notes
 from surgery_cli.resolution.arrivals import Arrivals
 from surgery_cli.resolution.names import refuse_unstorable
