@@ -122,6 +122,13 @@ class Gathering:
             raise self.kind.of(dict.fromkeys(self.problems))
 
 
+def raise_all(problems: Iterable[Problem]) -> None:
+    """Raise the problems of a plan together; return if there are none."""
+    found = list(problems)
+    if found:
+        raise PlanError.of(found)
+
+
 _MOST_ALIKE = 3
 _SHAPE = re.compile(r"\[[\d, ]*\]")
 _QUOTED = re.compile(r"(?<!\w)'[^']*'|`[^`]*`")

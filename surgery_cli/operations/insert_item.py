@@ -10,12 +10,11 @@ from msgspec import Meta
 
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import Draft, Output
-from surgery_cli.errors import PlanError, Problem
+from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.extract_item import subtree
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.operations.replace import Replace
-from surgery_cli.operations.sequences import raise_all
 from surgery_cli.optimizer.follow.moved_slots import Paths, Relation, slots_after
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern

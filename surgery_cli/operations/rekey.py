@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from surgery_cli.draft.recipe import Draft, Output
-from surgery_cli.errors import PlanError, Problem
+from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.collisions import Collision, by_subtree, problem_of
 from surgery_cli.operations.sequences import (
@@ -16,7 +16,6 @@ from surgery_cli.operations.sequences import (
     holes_in,
     lists_in,
     nodes_above,
-    raise_all,
     renumbered,
 )
 from surgery_cli.optimizer.follow.moved_slots import Relation, slots_after, twins_along

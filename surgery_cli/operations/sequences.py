@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.errors import PlanError, Problem
+from surgery_cli.errors import Problem, raise_all
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.words.advice import worded
@@ -164,10 +164,3 @@ def nodes_above(leaves: Iterable[LeafPath]) -> set[LeafPath]:
             found.add(node)
             node = node.parent
     return found
-
-
-def raise_all(problems: Iterable[Problem]) -> None:
-    """Raise the problems together."""
-    found = list(problems)
-    if found:
-        raise PlanError.of(found)

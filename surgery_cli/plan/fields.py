@@ -81,7 +81,7 @@ def shapes_of(kind: type[msgspec.Struct]) -> Mapping[str, _Shape]:
 
 
 def _field(member: Any, shape: _Shape, is_common: bool) -> Field:
-    parts = _alternatives(shape.described)
+    parts = alternatives(shape.described)
     default = member.default
     if member.default_factory is not msgspec.NODEFAULT:
         default = member.default_factory()
@@ -94,22 +94,22 @@ def _field(member: Any, shape: _Shape, is_common: bool) -> Field:
         description=_description(shape.described),
         choices=_literals(shape.annotation)
         or tuple(choice for part in parts for choice in _choices(part)),
-        is_list=any(isinstance(p, _LISTS) for p in parts),
+        is_list=any(isinstance(p, LISTS) for p in parts),
         is_mapping=any(isinstance(p, types.DictType) for p in parts),
         is_flag=all(isinstance(p, types.BoolType) for p in parts),
         is_common=is_common,
     )
 
 
-_LISTS: Final = (types.VarTupleType, types.ListType, types.TupleType)
+LISTS: Final = (types.VarTupleType, types.ListType, types.TupleType)
 _SEQUENCES: Final = (types.VarTupleType, types.ListType)
 _CHOICES: Final = re.compile(r"\^\(([\w|.-]+)\)\$")
 _BOUNDS: Final = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 _PLURALS: Final = {"whole number": "whole numbers", "number": "numbers", "text": "texts"}
 
 
-def _alternatives(described: types.Type) -> list[types.Type]:
-    """What the field may be, apart from left out."""
+def alternatives(described: types.Type) -> list[types.Type]:
+    """What something of the type may be, apart from left out."""
     while isinstance(described, types.Metadata):
         described = described.type
     if not isinstance(described, types.UnionType):
@@ -117,14 +117,14 @@ def _alternatives(described: types.Type) -> list[types.Type]:
     return [
         part
         for inner in described.types
-        for part in _alternatives(inner)
+        for part in alternatives(inner)
         if not isinstance(part, types.NoneType)
     ]
 
 
 def alternatives_of(kind: type[msgspec.Struct], name: str) -> list[types.Type]:
     """What the field ``name`` may be, apart from left out."""
-    return _alternatives(shapes_of(kind)[name].described)
+    return alternatives(shapes_of(kind)[name].described)
 
 
 @cache
@@ -135,7 +135,7 @@ def takes_numbers(kind: type[msgspec.Struct], name: str) -> bool:
         item
         for part in parts
         if isinstance(part, _SEQUENCES)
-        for item in _alternatives(part.item_type)
+        for item in alternatives(part.item_type)
     ]
     return any(isinstance(part, types.FloatType) for part in (*parts, *items))
 

@@ -11,13 +11,12 @@ from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.plan.edits import build
-from surgery_cli.plan.fields import alternatives_of, fields_of
+from surgery_cli.plan.fields import LISTS, alternatives, alternatives_of, fields_of
 from surgery_cli.plan.text import nearest_fix
 from surgery_cli.plan.variables import filled_options
 from surgery_cli.plan.yaml_text import scalar
 
 _NUMBERS: Final = (types.IntType, types.FloatType)
-_LISTS: Final = (types.VarTupleType, types.ListType, types.TupleType)
 _NOT_FINITE: Final = {"nan": ".nan", "inf": ".inf", "+inf": ".inf", "-inf": "-.inf"}
 
 
@@ -63,12 +62,12 @@ def operation_from_options(
 
 def _read(value: Any, parts: Sequence[types.Type], field: str) -> Any:
     """What was typed, as plain values of a plan."""
-    lists = [part for part in parts if isinstance(part, _LISTS)]
+    lists = [part for part in parts if isinstance(part, LISTS)]
     mappings = [part for part in parts if isinstance(part, types.DictType)]
     if isinstance(value, list | tuple):
         texts = list(value)
         if mappings and all(isinstance(text, str) for text in texts):
-            return _mapping(texts, _alternatives(mappings[0].value_type), field)
+            return _mapping(texts, alternatives(mappings[0].value_type), field)
         if lists:
             items = [item for text in texts for item in _items(text, lists[0])]
             return items[0] if len(items) == 1 and len(parts) > len(lists) else items
@@ -76,7 +75,7 @@ def _read(value: Any, parts: Sequence[types.Type], field: str) -> Any:
     if not isinstance(value, str):
         return [value] if lists and len(parts) == len(lists) else value
     if mappings and "=" in value:
-        return _mapping([value], _alternatives(mappings[0].value_type), field)
+        return _mapping([value], alternatives(mappings[0].value_type), field)
     if lists and _holds_numbers(lists[0]) and ("," in value or len(parts) == len(lists)):
         return _items(value, lists[0])
     read = _scalar(value, parts)
@@ -127,15 +126,9 @@ def _scalar(text: str, parts: Sequence[types.Type]) -> Any:
     return text
 
 
-def _alternatives(described: types.Type) -> list[types.Type]:
-    while isinstance(described, types.Metadata):
-        described = described.type
-    return list(described.types) if isinstance(described, types.UnionType) else [described]
-
-
 def _item_types(part: types.Type) -> list[types.Type]:
     if isinstance(part, types.VarTupleType | types.ListType):
-        return _alternatives(part.item_type)
+        return alternatives(part.item_type)
     return list(part.item_types) if isinstance(part, types.TupleType) else []
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.errors import PlanError, Problem
+from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.inputs.addresses import local_address
 from surgery_cli.operations.base import Operation
 from surgery_cli.plan.edits import Misfit, converted, selection_problems
@@ -79,8 +79,7 @@ def plan_of(edits: Sequence[Operation], **shared: Any) -> Plan:
         PlanError: an edit does not say which leaves it is about, or its patterns are not valid.
     """
     problems = [problem for edit in edits for problem in selection_problems(edit)]
-    if problems:
-        raise PlanError.of(problems)
+    raise_all(problems)
     here = str(Path.cwd())
     sources = {name: absolute(text, here) for name, text in shared.pop("sources", {}).items()}
     return Plan(
@@ -104,8 +103,7 @@ def replaced(plan: Plan, **shared: Any) -> Plan:
             values[name] = converted(Plan, name, value)
         except Misfit as misfit:
             problems.append(misfit.problem)
-    if problems:
-        raise PlanError.of(problems)
+    raise_all(problems)
     return msgspec.structs.replace(plan, **values)
 
 

@@ -163,11 +163,14 @@ def digests_after(
             if digest is not None:
                 found[record_key(written, path)] = digest
     old = read_record(source)
-    chosen = set(source.items)
-    unchosen = [name for name in trees_of_step(source) if name not in chosen]
-    carried = tuple(f"{LeafPath((name,)).spelling}/" for name in unchosen)
-    known = old.digests if old is not None else {}
+    known, carried = old.digests if old is not None else {}, carried_keys(source)
     return found | {key: digest for key, digest in known.items() if key.startswith(carried)}
+
+
+def carried_keys(source: Checkpoint) -> tuple[str, ...]:
+    """What record keys begin with of the trees of the step that were not chosen, and come along as they are."""
+    unchosen = [name for name in trees_of_step(source) if name not in source.items]
+    return tuple(f"{LeafPath((name,)).spelling}/" for name in unchosen)
 
 
 def history_after(source: Checkpoint, digests: Mapping[str, LeafDigest]) -> list[dict[str, Any]]:

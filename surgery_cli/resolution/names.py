@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import cache
 
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.errors import PlanError, Problem
+from surgery_cli.errors import Problem, raise_all
 from surgery_cli.tree import json_pointer
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, stored_name
@@ -41,8 +41,7 @@ def refuse_unstorable(draft: Draft, items: Collection[str] = ()) -> None:
         )
     if items:
         problems += [_no_item(path, items) for path in fresh if str(path[0]) not in items]
-    if problems:
-        raise PlanError.of(problems)
+    raise_all(problems)
 
 
 def _bad_key(path: LeafPath, draft: Draft) -> Problem | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.errors import Gathering, PlanError, Problem
+from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
 from surgery_cli.operations.base import Operation
 from surgery_cli.optimizer.follow.mirroring import double_named
 from surgery_cli.resolution.no_match import no_match, zeros_missed
@@ -164,8 +164,7 @@ def _refuse_ambiguous(
                     field="at",
                 )
             )
-    if problems:
-        raise PlanError.of(problems)
+    raise_all(problems)
 
 
 def _filtered(edit: Operation, draft: Draft, leaves: Collection[LeafPath]) -> list[LeafPath]:

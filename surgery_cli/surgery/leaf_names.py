@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from surgery_cli.errors import PlanError, Problem
+from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.resolution.no_match import no_match, zeros_missed
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
@@ -60,6 +60,5 @@ def named_leaves(patterns: Sequence[str], *trees: TreeSpec) -> set[LeafPath]:
         elif not named:
             nodes = [node for tree in trees for node in tree.nodes]
             problems.append(no_match(pattern, texts, nodes))
-    if problems:
-        raise PlanError.of(problems)
+    raise_all(problems)
     return found

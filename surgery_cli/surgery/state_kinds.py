@@ -12,7 +12,7 @@ from surgery_cli.optimizer.detect.evidence import ADAMAX_BOUND, MOST_BYTES, Evid
 from surgery_cli.optimizer.detect.settled import Settled, judged, recalled, to_record
 from surgery_cli.optimizer.detect.starts import as_gathered
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
-from surgery_cli.proof.records import checked, read_record, record_key, trees_of_step
+from surgery_cli.proof.records import carried_keys, checked, read_record, record_key
 from surgery_cli.proof.statistics import moment_statistics
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
@@ -90,9 +90,7 @@ def settled_after(source: Checkpoint, written: Checkpoint, draft: Draft) -> list
     kept = list(old.slots) if old is not None else []
     if not draft.outcomes:  # a plain copy, for which nobody looked
         return kept
-    chosen = set(source.items)
-    unchosen = [name for name in trees_of_step(source) if name not in chosen]
-    carried = tuple(f"{LeafPath((name,)).spelling}/" for name in unchosen)
+    carried = carried_keys(source)
     slots = to_record(
         (
             as_gathered(slot, draft.leaves[path])
@@ -101,4 +99,4 @@ def settled_after(source: Checkpoint, written: Checkpoint, draft: Draft) -> list
         ),
         lambda node: record_key(written, node),
     )
-    return slots + [one for one in kept if carried and one.node.startswith(carried)]
+    return slots + [one for one in kept if one.node.startswith(carried)]

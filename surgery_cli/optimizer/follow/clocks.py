@@ -9,7 +9,7 @@ from surgery_cli.draft.effect import constant_after
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import Draft, Output, is_numeric
 from surgery_cli.draft.slots import Clock, Slot
-from surgery_cli.errors import PlanError, Problem
+from surgery_cli.errors import Problem, raise_all
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
@@ -44,8 +44,7 @@ def refuse_half_resets(draft: Draft) -> None:
             problems.append(_half_reset(path, clock, kept, len(driven), recipe))
         elif clock.drives != "cycle" and not clock.slots and not _has_holes(clock, draft):
             problems.append(_unknown_slots(path, clock))
-    if problems:
-        raise PlanError.of(problems)
+    raise_all(problems)
 
 
 def _half_reset(

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from surgery_cli.draft.effect import keeps_size
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import SOURCE, Draft, Output
-from surgery_cli.errors import PlanError, Problem
+from surgery_cli.errors import Problem, raise_all
 from surgery_cli.optimizer.follow.clocks import DRIVES, filled_with, standing
 from surgery_cli.tree.dtypes import is_integer
 from surgery_cli.tree.paths import LeafPath
@@ -88,8 +88,7 @@ def refuse_out_of_range(
             problems.append(_outside(path, value, f"it counts {counted}", "0 or more"))
         elif allowed is not None and not allowed.holds(value):
             problems.append(_outside(path, value, allowed.why, allowed.words))
-    if problems:
-        raise PlanError.of(problems)
+    raise_all(problems)
 
 
 def _outside(path: LeafPath, number: float, why: str, allowed: str) -> Problem:
@@ -126,8 +125,7 @@ def refuse_overwritten(draft: Draft) -> None:
         state = [leaf for leaf in draft.leaves if leaf.is_below(node)]
         if state and _is_set(draft.leaves[path], state, draft):
             problems.append(_overwritten(path, node, state, draft))
-    if problems:
-        raise PlanError.of(problems)
+    raise_all(problems)
 
 
 def _schedule_of(path: LeafPath) -> LeafPath | None:

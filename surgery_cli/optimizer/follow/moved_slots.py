@@ -9,7 +9,7 @@ import msgspec
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.slots import Slot
-from surgery_cli.errors import PlanError, Problem
+from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.tree.paths import Key, LeafPath
 
 Paths: TypeAlias = tuple[LeafPath, ...]
@@ -48,8 +48,7 @@ def twins_along(draft: Draft, relation: Relation) -> dict[LeafPath, Paths]:
         news = tuple(place for place in places if place is not None)
         if news != (slot.path,):
             found[slot.path] = news
-    if problems:
-        raise PlanError.of(problems)
+    raise_all(problems)
     return found
 
 
