@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -86,6 +86,10 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_settled(self) -> bool:
         """True if it is known how the slot follows a factor."""
         return self.power is not None and self.start is not None
+
+    def settled(self, **known: Any) -> Slot:
+        """The slot with what is ``known`` of it now, of which nothing is left to settle."""
+        return msgspec.structs.replace(self, unsure_because="", settled_by=(), **known)
 
     @property
     def meaning(self) -> tuple[int | None, bool, bool, bool]:

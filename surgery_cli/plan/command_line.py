@@ -35,7 +35,7 @@ def option_words(field: Field, value: Any) -> list[str]:
     return [name, str(value)]
 
 
-def command_text(edit: Mapping[str, Any], source: str = "SRC", destination: str = "DST") -> str:
+def command_text(edit: Mapping[str, Any], source: str = "SRC") -> str:
     """The command that does an edit of a plan.
 
     >>> command_text({"op": "cast", "at": "params/[*]", "to": "bfloat16", "where_dtype": "float32"}, "runs/a")
@@ -44,7 +44,7 @@ def command_text(edit: Mapping[str, Any], source: str = "SRC", destination: str 
     kind = operations()[edit["op"]]
     known = {field.name: field for field in fields_of(kind)}
     at = edit.get("at", [])
-    places = [source, destination] if kind.writes else [source]
+    places = [source, "DST"] if kind.writes else [source]
     words = ["surgery", edit["op"], *places, *(at if isinstance(at, list) else [at])]
     for name, value in edit.items():
         words += option_words(known[name], value) if name not in ("op", "at") else []

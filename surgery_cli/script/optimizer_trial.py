@@ -47,14 +47,11 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
                 new, unsure_because=f"tried out, {seen.because}", settled_by=()
             )
         elif slot.power is None:
-            new = msgspec.structs.replace(
-                new,
+            new = new.settled(
                 power=seen.power,
                 is_even=seen.is_even,
                 is_per_leaf=seen.is_per_leaf,
                 assumed=together((seen.assumed, _of_the_run(slot))),
-                unsure_because="",
-                settled_by=(),
                 start=None if seen.fadings else seen.fresh if seen.stays else slot.start,
             )
         if (
@@ -84,7 +81,7 @@ def _of_the_run(slot: Slot) -> Assumption | None:
 def _started(slot: Slot, seen: Measured) -> Slot:
     """A slot whose power is known, with what was seen of its start."""
     if seen.power == slot.power and seen.stays:
-        return msgspec.structs.replace(slot, start=seen.fresh, unsure_because="", settled_by=())
+        return slot.settled(start=seen.fresh)
     paces = {one.clock: one for one in seen.fadings if seen.power == slot.power}
     clock = next((clock for clock in slot.clocks if plain_path(clock) in paces), None)
     if clock is not None:

@@ -34,7 +34,7 @@ _LEAST_MEMORY: Final = 1 << 20
 
 def memory_of(text: str) -> int:
     """What `--memory` allows, in bytes. Raises as `bytes_of`, and for `10`, which are ten bytes."""
-    size = bytes_of(text, "memory")
+    size = bytes_of(text)
     if size < _LEAST_MEMORY:
         number = text.strip().rstrip("bB ")
         unit = f"`--memory {number}GiB` or " if number.isdigit() else ""
@@ -50,10 +50,10 @@ def memory_of(text: str) -> int:
 _SIZE: Final = r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(?:([KMGT])(iB|i|B)?|B)?\s*"
 
 
-def bytes_of(text: str, field: str) -> int:
+def bytes_of(text: str) -> int:
     """A size as people write it; `GiB`, `Gi` and `G` are 1024³ bytes, `GB` is 1000³.
 
-    >>> bytes_of("4GiB", "memory"), bytes_of("1.5 kB", "memory"), bytes_of("512", "memory")
+    >>> bytes_of("4GiB"), bytes_of("1.5 kB"), bytes_of("512")
     (4294967296, 1500, 512)
 
     Raises:
@@ -69,8 +69,8 @@ def bytes_of(text: str, field: str) -> int:
         raise PlanError(
             f"'{text}' is not a size",
             why="a size is a number and a unit: KiB, MiB, GiB, TiB, or kB, MB, GB, TB",
-            fix=f"e.g. `--{field} 4GiB`",
-            field=field,
+            fix="e.g. `--memory 4GiB`",
+            field="memory",
         )
     return size
 

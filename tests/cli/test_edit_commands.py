@@ -189,7 +189,7 @@ def test_options_that_are_not_given_are_the_use_cases_own_defaults(typed):
     ],
 )
 def test_a_size_is_a_number_and_a_unit(text, size):
-    assert bytes_of(text, "memory") == size
+    assert bytes_of(text) == size
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_size_is_a_number_and_a_unit(text, size):
 )
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(PlanError, match="is not a size"):
-        bytes_of(text, "memory")
+        bytes_of(text)
 
 
 @pytest.mark.parametrize("text", ["1", "10", "10B", "5KiB", "1023KiB"])

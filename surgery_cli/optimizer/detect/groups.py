@@ -141,10 +141,10 @@ class Group(msgspec.Struct, kw_only=True):
             fresh_assumed=begun.fresh_assumed,
         )
         found = [self._slot(common, pair, tree) for pair in self.mirror.pairs]
-        hole = msgspec.structs.replace(
-            common, relation="hole", power=0, fresh=None, start=0.0, clocks=(), is_told=False,
-            unsure_because="", settled_by=(), is_params_like=False, takes_param=False,
-            is_second_moment=False, assumed=None, fresh_assumed=None,
+        hole = common.settled(
+            relation="hole", power=0, fresh=None, start=0.0, clocks=(), is_told=False,
+            is_params_like=False, takes_param=False, is_second_moment=False, assumed=None,
+            fresh_assumed=None,
         )  # fmt: skip
         found += [
             msgspec.structs.replace(hole, path=leaf, param=param)

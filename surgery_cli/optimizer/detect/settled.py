@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -14,7 +14,13 @@ from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.tree.paths import LeafPath
 
 
-class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Settled(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename=lambda name: name.removeprefix("is_"),
+):
     """What a record keeps of the slots of one field, so that a later run on the result need not be told again.
 
     ``node`` is the spelling of the node that mirrors the params, ``name`` the field. ``by`` says how the rest is known
@@ -25,14 +31,25 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     by: Literal["word", "values", "undecided"]
     power: int | None = None
-    even: bool = False
-    second_moment: bool = False
-    params_like: bool = False
+    is_even: bool = False
+    is_second_moment: bool = False
+    is_params_like: bool = False
     fresh: float | None = None
     start: float | None = None
     faded: Faded | None = None
     assumed: Assumption | None = None
     fresh_assumed: Assumption | None = None
+
+
+_OF_SLOTS: Final = (
+    "power", "is_even", "is_second_moment", "is_params_like", "fresh", "start", "faded", "assumed",
+    "fresh_assumed",
+)  # fmt: skip
+"""What a slot and the record say of its field alike."""
+
+
+def _known_of(one: Slot | Settled) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in _OF_SLOTS}
 
 
 def to_record(slots: Iterable[Slot], spelled: Callable[[LeafPath], str]) -> list[Settled]:
@@ -47,20 +64,8 @@ def to_record(slots: Iterable[Slot], spelled: Callable[[LeafPath], str]) -> list
 def _settled(slot: Slot, node: str) -> Settled:
     if slot.known_by == "undecided" or not slot.is_settled:
         return Settled(node=node, name=slot.name, by="undecided")
-    return Settled(
-        node=node,
-        name=slot.name,
-        by="word" if slot.known_by in ("word", "record") else "values",
-        power=slot.power,
-        even=slot.is_even,
-        second_moment=slot.is_second_moment,
-        params_like=slot.is_params_like,
-        fresh=slot.fresh,
-        start=slot.start,
-        faded=slot.faded,
-        assumed=slot.assumed,
-        fresh_assumed=slot.fresh_assumed,
-    )
+    by: Literal["word", "values"] = "word" if slot.known_by in ("word", "record") else "values"
+    return Settled(node=node, name=slot.name, by=by, **_known_of(slot))
 
 
 def recalled(
@@ -81,21 +86,10 @@ def recalled(
             )
         if one.by == "undecided":
             return msgspec.structs.replace(slot, known_by="undecided")
-        return msgspec.structs.replace(
-            slot,
-            power=one.power,
-            is_even=one.even,
-            is_second_moment=one.second_moment,
-            is_params_like=one.params_like,
-            takes_param=one.params_like,
-            fresh=one.fresh,
-            start=one.start,
-            faded=one.faded,
-            assumed=one.assumed,
-            fresh_assumed=one.fresh_assumed,
+        return slot.settled(
+            **_known_of(one),
+            takes_param=one.is_params_like,
             known_by="record" if one.by == "word" else one.by,
-            unsure_because="",
-            settled_by=(),
         )
 
     if not by_field:
@@ -112,13 +106,8 @@ def judged(
         for path in unsure.slots if unsure.owner in looked_at else ():
             slot = slots[path]
             if unsure.owner in like_adam:
-                slots[path] = msgspec.structs.replace(
-                    slot,
-                    power=unsure.adam_power,
-                    assumed=BY_VALUES,
-                    known_by="values",
-                    unsure_because="",
-                    settled_by=(),
+                slots[path] = slot.settled(
+                    power=unsure.adam_power, assumed=BY_VALUES, known_by="values"
                 )
             else:
                 because = f"{slot.unsure_because}, and their values leave it open"
