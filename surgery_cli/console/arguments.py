@@ -18,6 +18,23 @@ from surgery_cli.inputs.addresses import (
 from surgery_cli.settings.declaration import Group, setting
 
 
+def complete_checkpoint(incomplete: str) -> list[str]:
+    """Directories and files that continue what was typed; directories end with a slash."""
+    folder, _, start = incomplete.rpartition("/")
+    base = "/" if incomplete.startswith("/") and not folder else folder
+    try:
+        with os.scandir(os.path.expanduser(base) or ".") as entries:  # noqa: PTH111 - text stays text
+            found = [(e.name, e.is_dir()) for e in entries if e.name.startswith(start)]
+    except OSError:
+        return []
+    prefix = incomplete[: len(incomplete) - len(start)]
+    return [
+        f"{prefix}{name}{'/' if is_folder else ''}"
+        for name, is_folder in sorted(found)
+        if start.startswith(".") or not name.startswith(".")
+    ]
+
+
 def directory(metavar: str, help: str, parser: Callable[[str], LocalAddress]) -> Any:
     """The argument of a command that names a directory; the shell completes it."""
     return typer.Argument(
@@ -69,20 +86,3 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     verbose: Annotated[
         bool, setting("List single leaves.", Group.OUTPUT, option="--verbose -v")
     ] = False
-
-
-def complete_checkpoint(incomplete: str) -> list[str]:
-    """Directories and files that continue what was typed; directories end with a slash."""
-    folder, _, start = incomplete.rpartition("/")
-    base = "/" if incomplete.startswith("/") and not folder else folder
-    try:
-        with os.scandir(os.path.expanduser(base) or ".") as entries:  # noqa: PTH111 - text stays text
-            found = [(e.name, e.is_dir()) for e in entries if e.name.startswith(start)]
-    except OSError:
-        return []
-    prefix = incomplete[: len(incomplete) - len(start)]
-    return [
-        f"{prefix}{name}{'/' if is_folder else ''}"
-        for name, is_folder in sorted(found)
-        if start.startswith(".") or not name.startswith(".")
-    ]

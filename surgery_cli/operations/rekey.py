@@ -14,13 +14,11 @@ from surgery_cli.operations.sequences import (
     gaps_to_close,
     hole_left,
     holes_in,
-    lists_in,
-    nodes_above,
     renumbered,
 )
 from surgery_cli.optimizer.follow.moved_slots import Relation, slots_after, twins_along
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.specs import LeafKind, LeafSpec, lists_in, nodes_above
 
 
 class PlaceOperation(Operation):

@@ -132,35 +132,10 @@ class OptimizerState:
     """
 
     def __init__(self, draft: Draft) -> None:
-        self._roots: set[LeafPath] = set()
-        for slot in draft.slots.values():
-            if slot.in_optimizer:
-                pairs = zip(slot.path, slot.param, strict=False)
-                shared = next((i for i, (a, b) in enumerate(pairs) if a != b), 0)
-                self._roots.add(LeafPath(slot.path[: shared + 1]))
+        slots = draft.slots.values()
+        self._roots = {slot.whole_state for slot in slots if slot.in_optimizer}
 
     def holds(self, node: LeafPath) -> bool:
         """True if ``node`` is part of the optimizer state."""
         is_called_so = any(map(is_optimizer_name, node))
         return is_called_so or any(node[: len(root)] == root for root in self._roots)
-
-
-def lists_in(paths: Iterable[LeafPath]) -> set[LeafPath]:
-    """Every list that one of ``paths`` runs through."""
-    return {
-        LeafPath(path[:depth])
-        for path in paths
-        for depth, key in enumerate(path)
-        if isinstance(key, int)
-    }
-
-
-def nodes_above(leaves: Iterable[LeafPath]) -> set[LeafPath]:
-    """Every node above a leaf, the root included."""
-    found: set[LeafPath] = {LeafPath()}
-    for leaf in leaves:
-        node = leaf.parent
-        while node not in found:
-            found.add(node)
-            node = node.parent
-    return found

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from surgery_cli.draft.slots import Slot
 from surgery_cli.script.contract import Breach, Subtree, leaf_breach, specs_below
 from surgery_cli.script.findings import Edit, Slots
 from surgery_cli.script.renames import literal, spelled
@@ -210,28 +209,6 @@ _NAMES: Final = (
 _KIND: Final = (
     "let the function give what is stored: PRNG keys of the same implementation, strings as strings"
 )
-
-
-def optimizer_states(*slots: Mapping[LeafPath, Slot]) -> set[LeafPath]:
-    """The nodes that hold optimizer states: what is above the slots, up to where their params stand apart.
-
-    >>> mu = Slot(path=LeafPath(("s", "opt", 0, "mu", "w")), param=LeafPath(("s", "params", "w")), name="mu",
-    ...           power=-1, node=LeafPath(("s", "opt", 0, "mu")), root=LeafPath(("s", "params")))
-    >>> [str(node) for node in optimizer_states({mu.path: mu})]
-    ['s/opt']
-    """
-    pairs = {
-        (slot.node, slot.root) for side in slots for slot in side.values() if slot.in_optimizer
-    }
-    return {LeafPath(node[: _shared(node, root) + 1]) for node, root in pairs}
-
-
-def _shared(one: LeafPath, other: LeafPath) -> int:
-    """How many first keys two paths share."""
-    return next(
-        (depth for depth, keys in enumerate(zip(one, other, strict=False)) if keys[0] != keys[1]),
-        min(len(one), len(other)),
-    )
 
 
 def advice(breach: Breach, states: Iterable[LeafPath]) -> str:

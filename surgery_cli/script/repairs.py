@@ -9,7 +9,7 @@ import msgspec
 from surgery_cli.script.contract import Breach, specs_below
 from surgery_cli.script.contract import breaches as breaches_of
 from surgery_cli.script.findings import Mend, Slots
-from surgery_cli.script.remedies import ANOTHER_OPTIMIZER, FRESH, optimizer_states, remedy
+from surgery_cli.script.remedies import ANOTHER_OPTIMIZER, FRESH, remedy
 from surgery_cli.script.renamed_subtrees import Former, Moves, moves_among
 from surgery_cli.script.renames import (
     STRUCTURAL,
@@ -66,7 +66,8 @@ def mends(
         after, slots = after_renames(params, stored, slots_here)
         return found + mends(breaches_of(after, wanted), after, wanted, slots, slots_there, former)
     structural = {old: new for old, new in moves.items() if old not in plain}
-    states = optimizer_states(slots_here, slots_there)
+    every = [*slots_here.values(), *slots_there.values()]
+    states = {slot.whole_state for slot in every if slot.in_optimizer}
     others = _restructured(structural, left)
     done = {id(b) for mend in others for b in mend.breaches}
     left = [b for b in left if id(b) not in done]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -106,6 +106,27 @@ def has_dtype(spec: LeafSpec, wanted: str) -> bool:
     return fnmatchcase(spec.dtype, wanted)
 
 
+def nodes_above(leaves: Iterable[LeafPath]) -> set[LeafPath]:
+    """Every node above a leaf, the root included."""
+    found: set[LeafPath] = {LeafPath()}
+    for leaf in leaves:
+        node = leaf.parent
+        while node not in found:
+            found.add(node)
+            node = node.parent
+    return found
+
+
+def lists_in(paths: Iterable[LeafPath]) -> set[LeafPath]:
+    """Every list that one of ``paths`` runs through."""
+    return {
+        LeafPath(path[:depth])
+        for path in paths
+        for depth, key in enumerate(path)
+        if isinstance(key, int)
+    }
+
+
 class TreeSpec(dict[LeafPath, LeafSpec]):
     """Every leaf of a tree, empties included, in stored order. A value: it is not changed once it is made."""
 
@@ -125,25 +146,12 @@ class TreeSpec(dict[LeafPath, LeafSpec]):
     @cached_property
     def nodes(self) -> frozenset[LeafPath]:
         """Every node above a leaf, the root included."""
-        found: set[LeafPath] = set()
-        for path in self:
-            node = path.parent if path else path
-            while node not in found:
-                found.add(node)
-                if not node:
-                    break
-                node = node.parent
-        return frozenset(found)
+        return frozenset(nodes_above(self) if self else ())
 
     @cached_property
     def sequences(self) -> frozenset[LeafPath]:
         """The nodes that are lists or tuples; all others are dicts, whose keys may look like places in a list."""
-        return frozenset(
-            LeafPath(path[:depth])
-            for path in self
-            for depth, key in enumerate(path)
-            if isinstance(key, int)
-        )
+        return frozenset(lists_in(self))
 
     def mapped(self, place: Callable[[LeafPath], LeafPath]) -> TreeSpec:
         """The same leaves under other paths."""
