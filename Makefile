@@ -41,7 +41,7 @@ oracle: $(INSTALLED)
 	@PYTHONPATH=. JAX_PLATFORMS=cpu $(BIN)/python -m tests.oracle $(ARGS)
 
 powers: $(INSTALLED)
-	@PYTHONPATH=. JAX_PLATFORMS=cpu $(BIN)/python -m surgery_cli.script.factory_trials
+	@PYTHONPATH=. JAX_PLATFORMS=cpu $(BIN)/python -m tests.optimizer.factory_trials
 
 check-all: check oracle
 	@POWERS=all $(BIN)/python -m pytest tests/optimizer/test_measured_powers.py

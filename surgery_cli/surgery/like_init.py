@@ -61,7 +61,7 @@ def hold(
     items: Sequence[str],
     attempt: Try,
     former: Former = (),
-) -> tuple[Held, list[Mend]]:
+) -> Held:
     """Hold a tree against the script, and try out the edits that would mend what differs.
 
     ``slots`` are those of the tree, ``items`` as ``items_of`` gives them; ``attempt`` gives the tree that edits would
@@ -81,7 +81,7 @@ def hold(
 
     proved, mended = _proved(every, found, wanted, tried)
     rows = [_finding(mend) for mend in proved]
-    return Held(rows, len(stored), len(tree) - len(stored), found_in.notes, mended), proved
+    return Held(rows, len(stored), len(tree) - len(stored), found_in.notes, mended)
 
 
 # --- edits that mend: tried out before they are shown ----------------------------------------------------------
@@ -228,7 +228,7 @@ def check_draft(
     items = items_of(checkpoint, draft)
     moved = {str(p): str(r.home.path) for p, r in draft.leaves.items() if r.home}
     former = former_paths(checkpoint, moved)
-    held, _ = hold(script, draft.tree, draft.slots, items, attempt, former)
+    held = hold(script, draft.tree, draft.slots, items, attempt, former)
     refuse_breaches(held, script)
     return held.notes
 
@@ -241,7 +241,7 @@ def verdict(checkpoint: Checkpoint, argument: str, function: str, say: Say) -> r
         return resolve(plan_from_document({"edits": list(edits)}), checkpoint, open_checkpoint).tree
 
     slots, former = survey(checkpoint.tree).slots, former_paths(checkpoint)
-    held, _ = hold(script, checkpoint.tree, slots, items_of(checkpoint), attempt, former)
+    held = hold(script, checkpoint.tree, slots, items_of(checkpoint), attempt, former)
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
         against=function,

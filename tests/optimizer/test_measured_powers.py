@@ -11,7 +11,7 @@ import pytest
 from surgery_cli.optimizer.knowledge import measured
 from surgery_cli.optimizer.knowledge.factories import FACTORIES
 from surgery_cli.optimizer.knowledge.kinds import _TOLD, by_name
-from surgery_cli.script.factory_trials import STATES, powers_of, signals_of, table
+from tests.optimizer.factory_trials import STATES, powers_of, signals_of, table
 
 SEED = int(os.environ.get("ORACLE_SEED", "0"))
 BY_HAND = {

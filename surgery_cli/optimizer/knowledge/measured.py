@@ -1,6 +1,6 @@
 """What optax's states and factories were seen to do, tried out. Made by a program; not to be edited.
 
-``python -m surgery_cli.script.factory_trials`` makes it.
+``make powers`` makes it.
 """
 
 from __future__ import annotations

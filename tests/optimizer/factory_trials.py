@@ -1,6 +1,6 @@
 """Every optimizer of optax, tried out: makes ``optimizer/knowledge/measured.py``.
 
-``python -m surgery_cli.script.factory_trials`` writes the table anew, by the same trial that a script's own optimizer
+``make powers`` writes the table anew, by the same trial that a script's own optimizer
 undergoes. Each state is reached by updates that follow a factor of the params with exponents -1, 0 and 1.
 """
 
@@ -236,7 +236,7 @@ def _reaching(signal: int) -> Any:
 
 _HEAD: Final = '''"""What optax's states and factories were seen to do, tried out. Made by a program; not to be edited.
 
-``python -m surgery_cli.script.factory_trials`` makes it.
+``make powers`` makes it.
 """
 
 from __future__ import annotations
