@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,19 +20,12 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 
-class Recorded:
-    """The digests on record of one source: where the record says what of a leaf."""
+class Recorded(NamedTuple):
+    """The digests on record of one source, which is called ``name`` in errors: where the record says what of a leaf."""
 
-    def __init__(
-        self,
-        name: str,
-        digest_of: Callable[[LeafPath], LeafDigest | None],
-        spec_of: Callable[[LeafPath], LeafSpec],
-    ) -> None:
-        """``name``: of the source, for errors."""
-        self.name = name
-        self.digest_of = digest_of
-        self.spec_of = spec_of
+    name: str
+    digest_of: Callable[[LeafPath], LeafDigest | None]
+    spec_of: Callable[[LeafPath], LeafSpec]
 
 
 class CheckedSource:

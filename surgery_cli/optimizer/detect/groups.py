@@ -39,7 +39,7 @@ class Behind(NamedTuple):
     kinds: tuple[str, ...]
 
 
-class Signal:
+class Signal(msgspec.Struct, eq=False):
     """The exponent with which the update follows a factor of the params at some place of a chain.
 
     Shared by all states that it reaches, so that it can still turn out to be unknown (None). ``behind`` is the state
@@ -48,19 +48,11 @@ class Signal:
     given for the whole tree, implies it.
     """
 
-    __slots__ = ("behind", "is_per_leaf", "provided", "said", "value")
-
-    def __init__(
-        self,
-        value: int | None,
-        behind: Behind | None = None,
-        *,
-        is_per_leaf: bool = False,
-        provided: Assumption | None = None,
-        said: str = "",
-    ) -> None:
-        self.value, self.behind = value, behind
-        self.is_per_leaf, self.provided, self.said = is_per_leaf, provided, said
+    value: int | None
+    behind: Behind | None = None
+    is_per_leaf: bool = False
+    provided: Assumption | None = None
+    said: str = ""
 
 
 class Unsure(msgspec.Struct, frozen=True, kw_only=True):
