@@ -64,6 +64,7 @@ class Graft(LeafOperation, tag="graft"):
 class Reseed(LeafOperation, tag="reseed"):
     """Records the seed and the policy that it is given."""
 
+    effect = Keeps()
     seen: list[object]
 
     def rewrite(self, draft, scene):
