@@ -234,7 +234,9 @@ def test_every_number_of_every_operation_may_be_a_fraction():
     seen = []
     for name, kind in operations().items():
         given = {
-            f.name: {"init": "normal", "to": "bfloat16"}.get(f.name, "x")
+            f.name: {"init": "normal", "to": "bfloat16", "shrink": "1/2", "std": "1/2"}.get(
+                f.name, "x"
+            )
             for f in fields_of(kind)
             if f.required
         }

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
+from typing import Protocol
 
-from surgery_cli.draft.source import Source
 from surgery_cli.errors import PlanError
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Selection
-from surgery_cli.tree.specs import LeafKind
+from surgery_cli.tree.specs import LeafKind, TreeSpec
 from surgery_cli.tree.targets import REFERENCE, referred
 from surgery_cli.words.advice import worded
 
 _ENTRY = re.compile(r"(.+\.(?:npz|safetensors)):(.+)")
 _HAS_ENTRIES = (".npz", ".safetensors")
+
+
+class Leaves(Protocol):
+    """Something with leaves: a source, or a draft, in which they are what they are at that moment."""
+
+    @property
+    def tree(self) -> TreeSpec: ...
 
 
 def split_entry(text: str) -> tuple[str, str | None]:
@@ -26,7 +33,7 @@ def split_entry(text: str) -> tuple[str, str | None]:
     return (found[1], found[2]) if found else (text, None)
 
 
-def find_leaf(text: str, source: Source, wanted: str, *, field: str) -> LeafPath:
+def find_leaf(text: str, source: Leaves, wanted: str, *, field: str) -> LeafPath:
     """The leaf of a source with this printed path (or unambiguous spelling).
 
     Raises:
@@ -57,7 +64,7 @@ def find_leaf(text: str, source: Source, wanted: str, *, field: str) -> LeafPath
 
 
 def counterpart(
-    path: LeafPath, start: str, file: str, source: Source, selected: Selection, field: str = "with"
+    path: LeafPath, start: str, file: str, source: Leaves, selected: Selection, field: str = "with"
 ) -> LeafPath:
     """The leaf of another source that belongs to ``path``: what ``start`` says (with parts filled in), else the same.
 
@@ -89,6 +96,6 @@ def counterpart(
     return find_leaf(file, source, f"{wanted}/{tail}" if tail else wanted, field="from")
 
 
-def _is_node(text: str, source: Source) -> bool:
+def _is_node(text: str, source: Leaves) -> bool:
     """True if leaves stand below this printed path."""
     return any(str(path).startswith(f"{text}/") for path in source.tree)

@@ -206,7 +206,7 @@ class LeafOperation(Operation):
         """
 
     def maker(
-        self, named: Sequence[LeafPath], draft: Draft, scene: Scene
+        self, named: Selection, draft: Draft, scene: Scene
     ) -> Callable[[LeafPath, Recipe], Recipe]:
         """What makes the new leaves, one by one; for edits that look at all of them first, or at other leaves."""
         return lambda path, recipe: self.made(path, recipe, scene)

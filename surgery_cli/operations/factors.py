@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from surgery_cli.draft.expression import LeafRef, Stored
 from surgery_cli.draft.recipe import is_numeric
 from surgery_cli.draft.source import Source
@@ -13,10 +15,11 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 
-_ARRAY_FILES = (".npy", ".npz", ".safetensors")
+FACTOR: Final = "factor"
+_ARRAY_FILES: Final = (".npy", ".npz", ".safetensors")
 
 
-def _open_array(file: str, scene: States, taken: str) -> tuple[str, Source]:
+def _open_array(file: str, scene: States, word: str) -> tuple[str, Source]:
     """What ``by`` names.
 
     Raises:
@@ -27,34 +30,27 @@ def _open_array(file: str, scene: States, taken: str) -> tuple[str, Source]:
     except MissingError as error:
         if file.endswith(_ARRAY_FILES):
             raise
-        kinds = "a `.npy`, `.npz` or `.safetensors` file"
+        takes_number = word == FACTOR
         raise PlanError(
-            worded(
-                "{by} takes {}; '{}' is {}", taken, file, "neither" if " or " in taken else "none"
-            ),
+            worded("{by} takes a number or an array file; '{}' is neither", file)
+            if takes_number
+            else worded("{by} takes an array file; '{}' is none", file),
             why=error.problems[0].what,
-            fix=f"give a number, or {kinds}" if " or " in taken else f"give {kinds}",
+            fix=f"give {'a number, or ' * takes_number}a `.npy`, `.npz` or `.safetensors` file",
             field="by",
         ) from None
 
 
-def find_factor(text: str, path: LeafPath, spec: LeafSpec, scene: States) -> Stored:
-    """The array by which ``text`` says that a leaf is multiplied. Raises as ``find_array``."""
-    return find_array(text, path, spec, scene, "factor", "a number or an array file")
-
-
-def find_array(
-    text: str, path: LeafPath, spec: LeafSpec, scene: States, word: str, taken: str
-) -> Stored:
+def find_array(text: str, path: LeafPath, spec: LeafSpec, scene: States, word: str) -> Stored:
     """The array that ``text`` names, for a leaf: the entry, else the only leaf, else the one at the same path.
 
-    ``word`` is what it is to the leaf, ``taken`` what the edit takes for it.
+    ``word`` is what it is to the leaf: ``FACTOR``, which may be a number as well, or another.
 
     Raises:
         PlanError: there is none, it holds no numbers, or it does not broadcast to the leaf.
     """
     file, entry = split_entry(text)
-    name, source = _open_array(file, scene, taken)
+    name, source = _open_array(file, scene, word)
     if entry is None and len(source.tree) == 1:
         found = next(iter(source.tree))
     else:

@@ -46,7 +46,7 @@ class Mask(LeafOperation, tag="mask", kw_only=True, frozen=True):
         return Masked()
 
     def inputs(self, path: LeafPath, recipe: Recipe, scene: States) -> tuple[Recipe, ...]:
-        return (find_array(self.by, path, recipe.spec, scene, "mask", "an array file"),)
+        return (find_array(self.by, path, recipe.spec, scene, "mask"),)
 
 
 def mask_of(recipe: Recipe) -> Masks:

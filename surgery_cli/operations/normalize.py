@@ -86,14 +86,9 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
 
     def inputs(self, path: LeafPath, recipe: Recipe, scene: States) -> tuple[Recipe, ...]:
         """The factor, which is measured of the leaf."""
-        leaf = recipe.spec
-        axes = None if self.axis is None else self.measured_axes(len(leaf.shape))
-        shape = (
-            () if axes is None else tuple(1 if n in axes else s for n, s in enumerate(leaf.shape))
-        )
+        axes = None if self.axis is None else self.measured_axes(len(recipe.spec.shape))
         factor = NormFactor(self.norm, self.to, axes, keeps_zeros=self.on_zero == "keep")
-        spec = LeafSpec(kind=LeafKind.NUMPY, shape=shape, dtype="float64")
-        return (Made(factor, (recipe,), spec, path),)
+        return (factor_of(factor, recipe, path),)
 
     @property
     def effect(self) -> Effect:
@@ -155,17 +150,8 @@ class NormFactor(Measurement, frozen=True, tag="normalize"):
     def finish(self, measured: Any, at: Place) -> Any:
         """The factor for every slice; 1 where a zero norm is kept."""
         path = at.path
-        norms = f"{measured.size} {self.norm} norms" if measured.size > 1 else f"{self.norm} norm"
-        infinite = int((~(measured < math.inf)).sum())
-        if infinite:
-            raise ValueRefusal(
-                f"'{path}' cannot be normalized",
-                why=f"{infinite} of its {norms} not finite"
-                if measured.size > 1
-                else f"its {norms} is not finite",
-                fix="look for NaN and infinities with `surgery inspect --stats`",
-                path=str(path),
-            )
+        norms = _norms(measured, self.norm)
+        refuse_infinite(measured, self.norm, path, "normalized")
         zero = measured <= self.to * 1e-300  # below that, the factor is beyond float64
         if zero.any() and not self.keeps_zeros:
             raise ValueRefusal(
@@ -179,6 +165,37 @@ class NormFactor(Measurement, frozen=True, tag="normalize"):
                 path=str(path),
             )
         return self.to / (measured * ~zero + self.to * zero)
+
+
+def factor_of(factor: NormFactor, recipe: Recipe, path: LeafPath) -> Made:
+    """A factor that is measured of a leaf."""
+    axes, shape = factor.axis, recipe.spec.shape
+    shape = () if axes is None else tuple(1 if n in axes else s for n, s in enumerate(shape))
+    spec = LeafSpec(kind=LeafKind.NUMPY, shape=shape, dtype="float64")
+    return Made(factor, (recipe,), spec, path)
+
+
+def refuse_infinite(measured: Any, norm: str, path: LeafPath, what: str) -> None:
+    """See that all norms are finite; ``what`` is done to the leaf by them.
+
+    Raises:
+        ValueRefusal: one is infinite, or NaN.
+    """
+    infinite = int((~(measured < math.inf)).sum())
+    if infinite:
+        norms = _norms(measured, norm)
+        raise ValueRefusal(
+            f"'{path}' cannot be {what}",
+            why=f"{infinite} of its {norms} not finite"
+            if measured.size > 1
+            else f"its {norms} is not finite",
+            fix="look for NaN and infinities with `surgery inspect --stats`",
+            path=str(path),
+        )
+
+
+def _norms(measured: Any, norm: str) -> str:
+    return f"{measured.size} {norm} norms" if measured.size > 1 else f"{norm} norm"
 
 
 def _norm(xp: Any, x: Any, norm: str, axes: tuple[int, ...], is_wide: bool) -> Any:

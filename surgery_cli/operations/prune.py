@@ -24,7 +24,7 @@ from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import LeafOperation, Scene
 from surgery_cli.operations.mask import mask_of
 from surgery_cli.optimizer.follow.states import States
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import FieldName, worded
 
@@ -137,7 +137,7 @@ class Prune(LeafOperation, tag="prune", kw_only=True, frozen=True):
         return (_true_or_false(IsLargestOfGroup(count, size, axis), (recipe,), path),)
 
     def maker(
-        self, named: Sequence[LeafPath], draft: Draft, scene: Scene
+        self, named: Selection, draft: Draft, scene: Scene
     ) -> Callable[[LeafPath, Recipe], Recipe]:
         if self.over == "leaf" or self.pattern:
             return super().maker(named, draft, scene)

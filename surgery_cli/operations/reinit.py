@@ -80,28 +80,14 @@ class Reinit(LeafOperation, tag="reinit", kw_only=True, frozen=True):
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         after = super().rewrite(draft, scene)
         has_roles = not (self.in_axis is self.out_axis is self.batch_axis is None)
-        if has_roles or self.init not in initializers.WITH_FANS:
-            return after
-        drawn: dict[tuple[int, ...], list[LeafPath]] = {}
-        for path, recipe in after.leaves.items():
-            is_drawn = recipe is not draft.leaves[path] and path not in after.slots
-            if is_drawn and len(recipe.spec.shape) > 2:
-                drawn.setdefault(recipe.spec.shape, []).append(path)
-        return after.noting(*_fan_notes(self.init, drawn))
+        return after if has_roles else noting_fans(after, draft, self.init)
 
     def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
         values = self._values(spec)
         if values.distribution == "constant":
             return Fill(values.scale)
         seed = scene.seed if self.seed is None else self.seed
-        return Draw(
-            values.distribution,
-            seed,
-            values.scale,
-            values.shift,
-            column_axis=values.column_axis,
-            **values.bounds,
-        )
+        return Draw.of(values, seed)
 
     def output(self, spec: LeafSpec) -> LeafSpec:
         super().output(spec)
@@ -134,6 +120,18 @@ class Draw(Kernel, frozen=True, tag="reinit"):
     upper: float | None = None
     column_axis: int = -1
 
+    @classmethod
+    def of(cls, values: initializers.Values, seed: int) -> Draw:
+        """What an initializer draws."""
+        return cls(
+            values.distribution,
+            seed,
+            values.scale,
+            values.shift,
+            column_axis=values.column_axis,
+            **values.bounds,
+        )
+
     @property
     def is_whole(self) -> bool:
         return self.distribution in initializers.ORTHOGONAL
@@ -155,6 +153,16 @@ class Draw(Kernel, frozen=True, tag="reinit"):
             drawn = kit.draw(self.distribution, self.seed, at, **bounds)
             drawn = drawn * self.scale + self.shift
         return kit.cast(drawn, at.output.dtype)
+
+
+def noting_fans(after: Draft, before: Draft, init: str) -> Draft:
+    """``after`` with what an initializer took for fans, where an edit drew leaves of more than two axes."""
+    drawn: dict[tuple[int, ...], list[LeafPath]] = {}
+    for path, recipe in after.leaves.items() if init in initializers.WITH_FANS else ():
+        is_drawn = recipe is not before.leaves[path] and path not in after.slots
+        if is_drawn and len(recipe.spec.shape) > 2:
+            drawn.setdefault(recipe.spec.shape, []).append(path)
+    return after.noting(*_fan_notes(init, drawn))
 
 
 def _fan_notes(init: str, drawn: Mapping[tuple[int, ...], Sequence[LeafPath]]) -> list[Consequence]:

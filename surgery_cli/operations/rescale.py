@@ -12,7 +12,7 @@ from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.kernels.scale import Multiply, Scale
 from surgery_cli.draft.settings import check_finite
 from surgery_cli.operations.base import LeafOperation
-from surgery_cli.operations.factors import find_factor
+from surgery_cli.operations.factors import FACTOR, find_array
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
@@ -43,7 +43,9 @@ class Rescale(LeafOperation, tag="rescale", kw_only=True, frozen=True):
         return Multiply() if isinstance(self.by, str) else Scale(self.by)
 
     def inputs(self, path: LeafPath, recipe: Recipe, scene: States) -> tuple[Recipe, ...]:
-        return (find_factor(self.by, path, recipe.spec, scene),) if isinstance(self.by, str) else ()
+        if not isinstance(self.by, str):
+            return ()
+        return (find_array(self.by, path, recipe.spec, scene, FACTOR),)
 
     @property
     def effect(self) -> Effect:

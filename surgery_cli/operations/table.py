@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from functools import cache
 
+from surgery_cli.operations.add_scaled import AddScaled
 from surgery_cli.operations.assertion import Assert
 from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.cast import Cast
+from surgery_cli.operations.clip import Clip
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.extract_item import ExtractItem
 from surgery_cli.operations.insert_item import InsertItem
 from surgery_cli.operations.keep import Keep
 from surgery_cli.operations.mask import Mask
+from surgery_cli.operations.noise import Noise
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.prune import Prune
 from surgery_cli.operations.reinit import Reinit
@@ -22,6 +25,7 @@ from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.set import Set
+from surgery_cli.operations.shrink_and_perturb import ShrinkAndPerturb
 
 
 @cache
@@ -33,8 +37,12 @@ def operations() -> dict[str, type[Operation]]:
         Replace,
         Reinit,
         Average,
+        AddScaled,
+        Clip,
         Prune,
         Mask,
+        Noise,
+        ShrinkAndPerturb,
         Cast,
         Set,
         ResetOptimizer,

@@ -101,6 +101,7 @@ def _scaled(target: Target, state: Any) -> Any:
 
 def _values_changed(target: Target, state: Any) -> Any:
     def change(x: np.ndarray) -> Any:
+        x = np.clip(x + x * np.float32(0.5), -0.75, 0.75)
         chosen = np.argsort(-np.abs(x).reshape(-1), kind="stable")[: x.size // 2]
         return np.where(np.isin(np.arange(x.size), chosen).reshape(x.shape), x, np.float32(0))
 
@@ -163,7 +164,14 @@ EDITS = [
     ),
     Edit(
         "values",
-        lambda target, donors: [("prune", _kernel(target, sparsity="0.5"))],
+        lambda target, donors: [
+            (
+                "add-scaled",
+                _kernel(target, **{"from": target.path("Dense_1", "kernel")}, scale="0.5"),
+            ),
+            ("clip", _kernel(target, min="-0.75", max="0.75")),
+            ("prune", _kernel(target, sparsity="0.5")),
+        ],
         _values_changed,
     ),
     Edit(

@@ -11,10 +11,13 @@ import tensorstore as ts
 from surgery_cli.draft.slots import Slot
 from surgery_cli.engine.finite import check_finite
 from surgery_cli.errors import PlanError, ValueRefusal
+from surgery_cli.operations.add_scaled import AddScaled
 from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.cast import _NAMES, Cast
+from surgery_cli.operations.clip import Clip
 from surgery_cli.operations.mask import Mask
+from surgery_cli.operations.noise import Noise
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.prune import Prune
 from surgery_cli.operations.reinit import Reinit
@@ -22,6 +25,7 @@ from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.set import Set
+from surgery_cli.operations.shrink_and_perturb import ShrinkAndPerturb
 from surgery_cli.operations.table import operations
 from surgery_cli.optimizer.follow.initial_values import refilled
 from surgery_cli.optimizer.follow.transform import at_mean
@@ -93,6 +97,13 @@ def masked(leaf: Any, x: float) -> Any:
     return unmasked(Mask(by="mask.npy"), leaf, scene)
 
 
+def added(leaf: Any, x: float) -> Any:
+    scene = ArrayScene(other=ArraySource({str(KERNEL): np.abs(leaf)}))
+    edit = AddScaled(at=str(KERNEL), with_="other", scale=x)
+    recipe = edit.rewrite(draft_of({str(KERNEL): leaf}), scene).leaves[KERNEL].recipe
+    return computed(recipe, {KERNEL: leaf}, scene=scene)
+
+
 class _Members(ArrayScene):
     source = ArraySource({})
 
@@ -116,6 +127,21 @@ VALUES: dict[type[Operation], list[Callable[[Any, float], Any]]] = {
         lambda leaf, x: edited(Reinit(init="orthogonal", scale=4 * x), leaf),
     ],
     Average: [averaged],
+    AddScaled: [added],
+    Clip: [
+        lambda leaf, x: edited(Clip(min=x), leaf),
+        lambda leaf, x: edited(Clip(max=x), leaf),
+        lambda leaf, x: edited(Clip(norm=x), leaf),
+        lambda leaf, x: edited(Clip(norm=x, axis=0), leaf),
+    ],
+    Noise: [
+        lambda leaf, x: edited(Noise(std=4 * x), leaf),
+        lambda leaf, x: edited(Noise(std=x, relative=True), leaf),
+    ],
+    ShrinkAndPerturb: [
+        lambda leaf, x: edited(ShrinkAndPerturb(shrink=min(x, 1.0), std=4 * x), leaf),
+        lambda leaf, x: edited(ShrinkAndPerturb(shrink=0.5, init="uniform", perturb=x), leaf),
+    ],
     Prune: [
         lambda leaf, x: unmasked(Prune(sparsity=0.5), leaf),
         lambda leaf, x: unmasked(Prune(pattern="1:2", axis=0), leaf),
@@ -160,7 +186,7 @@ def test_values_that_count_are_never_lost(edit: Callable[[Any, float], Any], nam
 
 HELD_AS_ZERO = ("float64", "float32", "bfloat16")
 """Devices take what is below the smallest normal number of these for 0."""
-DRAWN = VALUES[Reinit][1:]
+DRAWN = [*VALUES[Reinit][1:], *VALUES[Noise], *VALUES[ShrinkAndPerturb]]
 
 
 @pytest.mark.parametrize("name", FLOATS)

@@ -191,6 +191,49 @@ def _average(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return edit
 
 
+def _add_scaled(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _with_policy(draw, _named(draw, state, _is_number))
+    edit["scale"] = draw(st.sampled_from([1.0, 0.5, -0.25]))
+    if draw(st.booleans()):
+        return {**edit, "with": world.donor(draw(st.integers(0, 1)))}
+    path = draw(st.sampled_from([path for path in state.leaves if path] or [("params",)]))
+    return {
+        **edit,
+        "at": _escaped(printed(path)),
+        "from": printed(_some_leaf(draw, state, _is_number)),
+    }
+
+
+def _clip(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _with_policy(draw, _named(draw, state, _is_number))
+    if draw(st.booleans()):
+        edit["norm"] = draw(st.sampled_from([1.0, 0.125, 1000.0]))
+        if draw(_SOMETIMES):
+            edit["axis"] = draw(st.sampled_from([0, -1, [0, 1]]))
+        return edit
+    bounds = {
+        "min": draw(st.sampled_from([-1, -0.1, 0])),
+        "max": draw(st.sampled_from([0, 0.25, 2])),
+    }
+    return {
+        **edit,
+        **draw(st.sampled_from([bounds, {"min": bounds["min"]}, {"max": bounds["max"]}])),
+    }
+
+
+def _noise(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _with_policy(draw, _named(draw, state, lambda leaf: leaf.is_floating))
+    if draw(st.booleans()):
+        return {**edit, "std": 0.5}
+    return {**edit, "std": 0.5, "relative": True, "on_zero": "keep", "seed": 3}
+
+
+def _shrink_and_perturb(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _with_policy(draw, _named(draw, state, lambda leaf: leaf.is_floating))
+    added = draw(st.sampled_from([{"std": 0.5}, {"init": "normal", "perturb": 8.0}]))
+    return {**edit, "shrink": draw(st.sampled_from([0.5, 1.0])), **added}
+
+
 def _prune(draw: Draw, state: State, world: World) -> dict[str, Any]:
     edit = _with_policy(draw, _named(draw, state, _is_number))
     if draw(_SOMETIMES):
@@ -382,6 +425,10 @@ DRAWERS: dict[str, Drawer] = {
     "replace": _replace,
     "reinit": _reinit,
     "average": _average,
+    "add-scaled": _add_scaled,
+    "clip": _clip,
+    "noise": _noise,
+    "shrink-and-perturb": _shrink_and_perturb,
     "prune": _prune,
     "mask": _mask,
     "cast": _cast,

@@ -93,9 +93,7 @@ def follow_factor(
         if own is None:
             own = "transform"
             if words(slot.path) in ("keep", ""):
-                is_told = _is_told(edit) and not _is_array(edit, factors[slot.param])
-                if is_told and np.any(state.leaves[slot.path].value):  # zeros stay zeros
-                    raise AssertionError(f"'{printed(slot.path)}' is kept, and its kind was told")
+                _refuse_silence(state, slot, edit, factors[slot.param])
                 own = "keep"
         if own == "transform":
             if policy == "transform" and not (
@@ -105,6 +103,15 @@ def follow_factor(
             _scale(state, slot, factors[slot.param])
         elif own == "reset" or (own == "warm" and not slot.is_second):
             _fresh(state, slot)
+
+
+def _refuse_silence(state: State, slot: Slot, edit: Fields, factor: Any) -> None:
+    """What was told to follow must, unless nothing would change: zeros, and what is multiplied by 1."""
+    is_one = not _is_array(edit, factor) and (factor == 1 or (slot.is_even and factor == -1))
+    if not _is_told(edit) or _is_array(edit, factor) or is_one:
+        return
+    if np.any(state.leaves[slot.path].value):
+        raise AssertionError(f"'{printed(slot.path)}' is kept, and its kind was told")
 
 
 def _is_array(edit: Fields, factor: Any) -> bool:
@@ -235,6 +242,15 @@ def follow_average(
         if (policy or "warm") == "warm" and _has_second(state, slot) and slot.is_second:
             continue
         _fresh(state, slot)
+
+
+def follow_shift(
+    state: State, before: State, edit: Fields, selected: Iterable[Path], words: Words
+) -> None:
+    """Slots stay unless a policy says otherwise."""
+    if _policy(edit) in (None, "keep"):
+        return
+    follow_average(state, before, edit, selected, words)
 
 
 # --- zeros -------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.random_plans import twins
 from tests.random_plans.model import Fields, Leaf, Path, Refused, State, Words, printed
-from tests.random_plans.patterns import select
+from tests.random_plans.patterns import patterns_of, select
 from tests.random_plans.world import World
 
 _FLOATS = ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
@@ -393,6 +393,120 @@ def average(state: State, edit: Fields, world: World, words: Words) -> None:
     twins.follow_average(state, before, edit, selected, words)
 
 
+# --- shifts ------------------------------------------------------------------------------------------------------
+
+
+def add_scaled(state: State, edit: Fields, world: World, words: Words) -> None:
+    selected = select(state, edit)
+    before = state.copy()
+    for path in selected:
+        leaf = before.leaves[path]
+        _check_numeric(leaf, path)
+        other, is_known = _added(before, path, edit, world)
+        fits = other.is_floating or (other.is_complex and leaf.is_complex)
+        if other.shape != leaf.shape or not fits:
+            raise Refused(2, f"nothing is added to '{printed(path)}'")
+        wide = _double("complex64" if leaf.is_complex else "float32")
+        with np.errstate(all="ignore"):
+            term = np.asarray(other.value).astype(_double(other.dtype)) * edit["scale"]
+            total = np.asarray(leaf.value).astype(wide) + term
+        new = rounded(total, leaf.dtype)
+        if not other.known:
+            state.may[1] = "what is added is not known"
+        check_loss(state, path, leaf.value, new, zeros=False)
+        if ((np.asarray(new) == 0) & (total != 0)).any():
+            state.may[1] = f"'{printed(path)}' gets zeros"
+        put(state, path, new, known=leaf.known and is_known)
+        if other.ulps:
+            state.leaves[path] = replace(state.leaves[path], ulps=64.0, narrowest=other.narrowest)
+    _shifted(state, before, edit, selected, words)
+
+
+def _added(state: State, path: Path, edit: Fields, world: World) -> tuple[Leaf, bool]:
+    if "with" in edit:
+        return Leaf(world.leaf_of(edit["with"], path)), True
+    start = patterns_of(edit["at"])[0].nodes(path)[-1]
+    wanted = "/".join([edit["from"], *map(str, path[len(start) :])])
+    found = [p for p, leaf in state.leaves.items() if printed(p) == wanted and not leaf.is_empty]
+    if len(found) != 1:
+        raise Refused(2, f"{len(found)} leaves '{wanted}'")
+    return state.leaves[found[0]], state.leaves[found[0]].known
+
+
+def clip(state: State, edit: Fields, world: World, words: Words) -> None:
+    selected = select(state, edit)
+    by_norm = "norm" in edit
+    for path in selected:
+        leaf = state.leaves[path]
+        _check_numeric(leaf, path)
+        if by_norm:
+            _axes(edit.get("axis"), len(leaf.shape))
+        elif leaf.is_complex:
+            raise Refused(2, "no range")
+        for bound in ("min", "max"):
+            if bound in edit:
+                _number_in(edit[bound], leaf)
+    before = state.copy()
+    factors: dict[Path, Any] = {}
+    for path in selected:
+        leaf = state.leaves[path]
+        value = np.asarray(leaf.value)
+        if not leaf.known:
+            factors[path] = math.nan
+            put(state, path, value, known=False)
+        elif by_norm:
+            factors[path] = _clipped(state, path, edit)
+        else:
+            low, high = (edit.get(bound) for bound in ("min", "max"))
+            put(
+                state, path, rounded(np.clip(value.astype(wide(leaf.dtype)), low, high), leaf.dtype)
+            )
+    if by_norm:
+        twins.follow_factor(state, before, edit, factors, words)
+    else:
+        _shifted(state, before, edit, selected, words, negative=edit.get("max", 0) < 0)
+
+
+def _clipped(state: State, path: Path, edit: Fields) -> Any:
+    """Bring a leaf below a norm; the factor."""
+    leaf = state.leaves[path]
+    norms = _norms(np.asarray(leaf.value), {**edit, "norm": "l2"})
+    if not np.isfinite(norms).all():
+        state.refuse_value(f"the norm of '{printed(path)}' is not finite")
+        norms = np.ones_like(norms)
+    factor = np.minimum(1.0, edit["norm"] / np.where(norms == 0, 1.0, norms))
+    new = rounded(np.asarray(leaf.value).astype(_double(leaf.dtype)) * factor, leaf.dtype)
+    check_loss(state, path, leaf.value, new)
+    put(state, path, new, ulps=1 if leaf.dtype in ("bfloat16", "float16") else 4)
+    return factor if factor.size > 1 else float(factor.reshape(()))
+
+
+def perturb(state: State, edit: Fields, world: World, words: Words) -> None:
+    selected = select(state, edit)
+    before = state.copy()
+    for path in selected:
+        leaf = state.leaves[path]
+        _check_numeric(leaf, path)
+        if leaf.is_complex:
+            raise Refused(2, "random values are real")
+        put(state, path, np.asarray(leaf.value), known=False)
+        state.may[1] = "random values may be lost, or meet what is not finite"
+    _shifted(state, before, edit, selected, words)
+
+
+def _shifted(
+    state: State,
+    before: State,
+    edit: Fields,
+    selected: Iterable[Path],
+    words: Words,
+    *,
+    negative: bool = True,
+) -> None:
+    twins.refuse_negative(before, selected, -1.0 if negative else 1.0)
+    twins.follow_shift(state, before, edit, selected, words)
+
+
 # --- zeros -------------------------------------------------------------------------------------------------------
 
 
@@ -473,6 +587,10 @@ OPERATIONS: dict[str, Callable[[State, Fields, World, Words], None]] = {
     "set": set_number,
     "cast": cast,
     "average": average,
+    "add-scaled": add_scaled,
+    "clip": clip,
+    "noise": perturb,
+    "shrink-and-perturb": perturb,
     "prune": prune,
     "mask": mask,
 }

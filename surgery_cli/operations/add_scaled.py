@@ -1,0 +1,109 @@
+"""Add other leaves, times a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from surgery_cli.draft.effect import Effect, Shifts
+from surgery_cli.draft.expression import LeafRef, Recipe, Stored, made
+from surgery_cli.draft.kernels.sums import Plus
+from surgery_cli.draft.recipe import Draft, is_numeric
+from surgery_cli.draft.settings import check_finite
+from surgery_cli.draft.source_leaves import counterpart, split_entry
+from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.operations.base import LeafOperation, Scene
+from surgery_cli.tree.dtypes import is_complex
+from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import worded
+
+
+class AddScaled(LeafOperation, tag="add-scaled", kw_only=True, frozen=True):
+    """Add leaves of another checkpoint, of this one or of a file, times a number, to leaves of the same shape.
+
+    A task vector, an update that was stored, a direction: `params += scale * other`. Sums are taken in float64 and
+    rounded once, to the leaf's own dtype. Copies of params in the optimizer state get the same; nothing tells how other
+    slots follow: they stay.
+    """
+
+    with_: Annotated[
+        str,
+        Meta(
+            description="What is added: a checkpoint, a name in `sources`, a file (`w.npy`, `f.npz:ENTRY`,"
+            " `f.safetensors:ENTRY`), whose only array serves every leaf. Left out, leaves of this checkpoint."
+        ),
+    ] = msgspec.field(name="with", default="")
+    from_: Annotated[
+        str,
+        Meta(
+            description=r"Path there, the same one if left out; `\1`, `\2` stand for the wildcards of `at`. What"
+            " follows the node that `at` names is appended."
+        ),
+    ] = msgspec.field(name="from", default="")
+    scale: Annotated[
+        float, Meta(description="By what it is multiplied, dimensionless; below 0 to subtract.")
+    ] = 1.0
+
+    example: ClassVar[str] = (
+        "- op: add-scaled\n  at: params\n  with: runs/other\n  from: params\n  scale: 0.5\n"
+    )
+    path_fields: ClassVar[tuple[str, ...]] = ("with",)
+
+    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+        check_finite(self.scale, "scale")
+        if not self.with_ and not self.from_:
+            raise PlanError(
+                "`add-scaled` needs something to add",
+                why=worded("neither {with} nor {from} names it"),
+                fix=worded(
+                    "name a checkpoint or a file in {with}, or leaves of this one in {from}"
+                ),
+                field="with",
+            )
+
+    @property
+    def effect(self) -> Effect:
+        return Shifts()
+
+    def maker(
+        self, named: Selection, draft: Draft, scene: Scene
+    ) -> Callable[[LeafPath, Recipe], Recipe]:
+        others: dict[LeafPath, Recipe] = {}
+        gathering = Gathering()
+        for path in named:
+            with gathering.catching(path=str(path)):
+                spec = self.output(draft.leaves[path].spec)
+                others[path] = self._other(path, spec, named, draft, scene)
+        gathering.raise_if_any()
+        kernel = Plus(self.scale)
+        return lambda path, recipe: made(kernel, (recipe, others[path]), recipe.spec, path)
+
+    def _other(
+        self, path: LeafPath, spec: LeafSpec, named: Selection, draft: Draft, scene: Scene
+    ) -> Recipe:
+        """What is added to a leaf."""
+        other: Recipe
+        if self.with_:
+            file, entry = split_entry(self.with_)
+            name, source = scene.open(file)
+            found = counterpart(path, entry or self.from_, file, source, named)
+            other = Stored(LeafRef(name, found), source.tree[found])
+        else:
+            found = counterpart(path, self.from_, "this checkpoint", draft, named)
+            other = draft.leaves[found].recipe
+        is_wider = is_complex(other.spec.dtype) and not is_complex(spec.dtype)
+        is_number = is_numeric(other.spec) and other.spec.kind is not LeafKind.KEY
+        if other.spec.shape != spec.shape or is_wider or not is_number:
+            raise PlanError(
+                f"'{found}' cannot be added to '{path}'",
+                why=f"it is {other.spec.type_text}, the leaf {spec.type_text}",
+                fix=worded(
+                    "shapes must agree, and both be floating; leave others out with {except}"
+                ),
+                field="from" if self.from_ else "with",
+            )
+        return other
