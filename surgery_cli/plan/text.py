@@ -11,6 +11,7 @@ import msgspec
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.nested import Position, contents
+from surgery_cli.words.lists import shortened
 
 
 class PlanText(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +54,7 @@ def shown(value: Any) -> str:
         text = str(value)
     except ValueError:  # Python writes no number of more than 4300 digits
         text = "of thousands of digits"
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return shortened(text)
 
 
 def with_pairs_joined(text: str) -> str:

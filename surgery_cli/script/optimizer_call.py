@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -19,10 +20,24 @@ from surgery_cli.optimizer.knowledge.factories import (
 from surgery_cli.script.optimizers import is_transformation
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.words.advice import worded
+from surgery_cli.words.lists import shortened
 
 _LONGEST: Final = 2_000
 _DEEPEST: Final = 24
 _MODULES: Final = ("optax", "optax.contrib", "contrib", "optax.schedules", "schedules")
+COUNTS: Final = frozenset(
+    {
+        "max_backtracking_steps",
+        "max_linesearch_steps",
+        "memory_size",
+        "ns_steps",
+        "num_betas",
+        "rank",
+    }
+)
+"""Settings by which an optimizer loops, or holds copies: what a trial of it costs."""
+_HIGHEST_COUNT: Final = 100
+_WITHOUT_SETTINGS: Final = "name the factory alone, without its settings"
 _EXAMPLE: Final = "write it as `adamw(1e-3, b2=0.95)` or `chain(clip_by_global_norm(1.0), sgd(0.1, momentum=0.9))`"
 
 
@@ -54,13 +69,16 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._shown = text if len(text) <= 60 else f"{text[:57]}…"
+        self._shown = shortened(text)
 
     def transformation(self) -> Any:
         made = self._value(self._parsed(), 0)
         if not is_transformation(made):
             raise self._wrong(
-                "it makes no optimizer", "name a call that returns a transformation: " + _EXAMPLE
+                "it makes no optimizer",
+                f"call what it makes with its settings: `{self._shown}(1e-3)`"
+                if hasattr(made, "__wrapped__")
+                else "name a call that returns a transformation: " + _EXAMPLE,
             )
         return made
 
@@ -124,11 +142,19 @@ class _Reader:
         name = self._of(node.func)
         if not callable(make):
             raise self._wrong(f"`{name}` is no function")
+        if make is factories()["lookahead"]:
+            inside = next((self._of(one) for one in node.args), "adam(1e-3)")
+            raise self._wrong(
+                f"the params of `{name}` are pairs, fast and slow ones, which no trial has",
+                f"say what stands inside, whose state is found by itself: `{inside}`",
+            )
         given = [self._value(argument, depth + 1) for argument in node.args]
         named = {}
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise self._wrong("`**` is not read; name every setting")
+            if keyword.arg in named:
+                raise self._wrong(f"`{name}` is given `{keyword.arg}` twice")
             named[keyword.arg] = self._value(keyword.value, depth + 1)
         self._check_arguments(name, make, given, named)
         try:
@@ -152,14 +178,24 @@ class _Reader:
                 f"did you mean `{close[0]}`?" if close else takes,
             )
         try:
-            signature.bind(*given, **named)
+            bound = signature.bind(*given, **named).arguments
         except TypeError as error:
             raise self._wrong(f"`{name}`: {error}", takes) from None
+        for setting, value in bound.items():
+            if isinstance(value, str) and _is_number(value):
+                raise self._wrong(
+                    f"`{setting}` of `{name}` is the text '{value}'",
+                    f"write the number without quotes: `{setting}={value}`",
+                )
+            if setting in COUNTS and isinstance(value, int | float) and value > _HIGHEST_COUNT:
+                raise self._wrong(
+                    f"`{setting}={value}` would take too long to try out: {_HIGHEST_COUNT} is the most",
+                    _WITHOUT_SETTINGS,
+                )
 
     def _of(self, node: ast.expr) -> str:
         """The part of the text that a node is."""
-        part = ast.get_source_segment(self._text.strip(), node) or "…"
-        return part if len(part) <= 60 else f"{part[:57]}…"
+        return shortened(ast.get_source_segment(self._text.strip(), node) or "…")
 
     def _wrong(self, why: str, fix: str = _EXAMPLE) -> PlanError:
         return PlanError(
@@ -170,5 +206,14 @@ class _Reader:
         )
 
 
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    said = re.sub(r" at 0x[0-9a-f]+", "", (str(error).splitlines() or [""])[0])
+    return f"{type(error).__name__}: {shortened(said, 200)}"

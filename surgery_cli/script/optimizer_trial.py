@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 
 import msgspec
@@ -16,6 +17,7 @@ from surgery_cli.script.fading import UNCOUNTED
 from surgery_cli.script.optimizers import Optimizer
 from surgery_cli.script.pytrees import plain_path
 from surgery_cli.script.slot_powers import (
+    NO_VALUES,
     USUAL,
     Measured,
     held_at,
@@ -148,7 +150,9 @@ def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
     if optimizer.params is None:
         raise ValueError("no params are returned that its state fits; return the model beside it")
 
-    with jax.default_device(jax.devices("cpu")[0]):
+    with warnings.catch_warnings(), jax.default_device(jax.devices("cpu")[0]):
+        # settings that overflow float32 show in the slots
+        warnings.simplefilter("ignore", RuntimeWarning)
         trial = Trial(optimizer.transformation, optimizer.params)
         first = trial.runs(USUAL[0].cross)
         fresh = {path: initial_value(starts) for path, starts in first.first.items()}
@@ -189,7 +193,7 @@ def _measured(
             break
         because = because or (one.because if one is not None else "")
     else:  # what holds under the largest gradients alone is as good as nothing
-        return Measured(None, False, fresh, because)
+        return Measured(None, False, fresh, because or NO_VALUES)
     held = held_at(usual, fresh, seen)
     if held.assumed and is_beside_start:
         because = "how it follows hangs on a start, which is not zero, of slots before it"

@@ -29,7 +29,7 @@ USUAL: Final = (Sizes(1e-3), Sizes(1.0))
 """At one of these a power must hold: where clips rest, or where no epsilon and no decay is felt."""
 _POWERS: Final = (-1, -2, 0, 1, 2)
 _MIXED: Final = "what is left of its start depends on the gradients (as in Yogi), or they are clipped or decayed"
-_NO_VALUES: Final = "it stayed zero, or did not stay finite"
+NO_VALUES: Final = "it stayed zero, or did not stay finite"
 _NO_POWER: Final = "it follows no power of a factor of its own param alone"
 _TOLERANCE: Final = 2e-3
 """How far a slot may lie from what its power makes of it, relative."""
@@ -158,7 +158,7 @@ def seen_in(
     factors = runs.factors(param, slots.shape)
     shows, moves = slots.shows(), slots.moves()
     found: dict[Sizes, Measured | None] = {
-        size: Measured(*_NO_RULE, None, _NO_POWER if moves[n] else _NO_VALUES) if shows[n] else None
+        size: Measured(*_NO_RULE, None, _NO_POWER if moves[n] else NO_VALUES) if shows[n] else None
         for n, size in enumerate(sizes)
     }
     is_open = shows & moves

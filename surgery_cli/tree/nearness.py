@@ -7,6 +7,8 @@ import heapq
 import re
 from collections.abc import Iterable, Iterator
 
+_LONGEST = 500
+"""What is longer is no slip of the pen, and comparing it would take minutes."""
 _LEAST_ALIKE = 0.6
 """Of two paths: how much of them must be the same, in order."""
 
@@ -21,6 +23,8 @@ def nearest(text: str, candidates: Iterable[str], count: int = 3) -> list[str]:
     >>> nearest("kernl", ["kernel", "bias"]), nearest("help", ["keep"]), nearest("norm", ["normalize"])
     (['kernel'], [], ['normalize'])
     """
+    if len(text) > _LONGEST:
+        return []
     keys = set(text.split("/"))
     pool = heapq.nsmallest(
         300,

@@ -24,3 +24,8 @@ def listed(names: Iterable[object], most: int = 0, *, word: str = "", mark: str 
 def quoted(names: Iterable[object], most: int = 0, *, word: str = "") -> str:
     """As ``listed``, each name in quotes: what comes from a checkpoint."""
     return listed(names, most, word=word, mark="'")
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """The text in a sentence, or the begin of one that is too long for that."""
+    return text if len(text) <= most else f"{text[: most - 3]}…"

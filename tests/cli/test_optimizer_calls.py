@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 
 import jax
@@ -13,7 +14,7 @@ from optax import contrib
 
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.knowledge.factories import FACTORIES
-from surgery_cli.script.optimizer_call import factories, optimizer_of
+from surgery_cli.script.optimizer_call import COUNTS, factories, optimizer_of
 
 PARAMS = {"body": np.full((4, 3), 0.5, np.float32), "head": np.full((3, 2), -0.25, np.float32)}
 HEAD = "params/head"
@@ -156,6 +157,15 @@ def test_a_call_that_does_not_make_the_state_is_refused_with_both_sides(
         ("adam(__import__('os'))", "`__import__` is no optimizer"),
         ("constant_schedule(1e-3)", "it makes no optimizer"),
         ("chain(adam)", "optax does not take `chain(adam)`"),
+        ("adam(learning_rate=1, learning_rate=2)", "`adam` is given `learning_rate` twice"),
+        ("adam('1e-3')", "write the number without quotes: `learning_rate=1e-3`"),
+        ("inject_hyperparams(adam)", "with its settings: `inject_hyperparams(adam)(1e-3)`"),
+        ("inject_hyperparams(adam(1e-3))", "is not a callable object"),
+        ("lookahead(adam(1e-3), 5, 0.5)", "say what stands inside, whose state is found by itself: `adam(1e-3)`"),
+        ("muon(1e-3, ns_steps=1000000000)", "`ns_steps=1000000000` would take too long to try out"),
+        ("chain(clip(1.0), muon(1e-3, (1, 2, 3), 1e99))", "would take too long to try out"),
+        ("inject_hyperparams(muon)(1e-3, ns_steps=101)", "100 is the most"),
+        ("lbfgs(memory_size=1000000000)", "would take too long to try out"),
         ("adam(1e-3", "it is no Python expression"),
         ("adam(1e-3)\0", "it is no Python expression"),
         ("(" * 50_000 + ")" * 50_000, "100,000 characters"),
@@ -173,6 +183,45 @@ def test_a_text_that_is_no_call_of_optax_is_refused_and_never_run(text, said):
     whole = f"{problem.why} {problem.fix}"
     assert any(one in whole for one in said.split("|")), whole
     assert len(problem.what) < 120
+
+
+LOOPS_NOT = {
+    *("accumulation_size", "beta3", "clipping", "consistent_rms", "cooldown", "cosine_kwargs", "decay"),
+    *("decay_offset", "decay_rate", "decay_steps", "end_value", "eta", "freeze_mask", "gamma"),
+    *("init_estim_sq_dist", "init_value", "k", "key", "l2_norm_clip", "learning_rate", "mask"),
+    *("max_consecutive_errors", "max_delta", "max_learning_rate", "max_norm", "min_dim_size_to_factor"),
+    *("momentum", "noise_multiplier", "optimism", "patience", "peak_value", "power", "seed"),
+    *("print_win_rate_every_n_steps", "slow_step_size", "step_offset", "step_size", "sync_period"),
+    *("threshold", "transition_begin", "transition_steps", "update_interval", "update_proj_gap"),
+    *("value", "warmup_steps", "weight_decay"),
+}  # fmt: skip
+"""Settings that may be whole numbers, and were seen to cost nothing with 3 million for each."""
+
+
+def test_whatever_optax_loops_by_is_bounded():
+    """A setting that a new release brings must be looked at: does a trial take longer the higher it is?"""
+    whole = set()
+    for make in factories().values():
+        for one in inspect.signature(make).parameters.values():
+            is_whole = isinstance(one.default, int) and not isinstance(one.default, bool)
+            is_open = one.default in (None, one.empty) and "numpy.number" in str(one.annotation)
+            if (
+                is_whole
+                or "int" in str(one.annotation).replace("'", " ").split()
+                or (is_open and "Callable" not in str(one.annotation))
+            ):
+                whole.add(one.name)
+    assert whole - LOOPS_NOT == COUNTS
+
+
+def test_a_name_that_is_no_name_is_refused_at_once(surgery, tmp_path):
+    source = save(tmp_path / "source", {"w": np.ones(3, np.float32)})
+    result = surgery(
+        "rescale", source, tmp_path / "new", "w", "--by", "3", "--optimizer-kind", "x" * 100_000
+    )
+    assert result.code == 2
+    assert "is no optimizer of optax or optax.contrib" in result.err
+    assert len(result.err) < 1000
 
 
 def test_every_factory_that_can_be_named_can_be_called():

@@ -19,6 +19,7 @@ from surgery_cli.optimizer.knowledge.kinds import Kind
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import worded
+from surgery_cli.words.lists import shortened
 
 
 def by_node(kind: str | Mapping[str, str] | None) -> dict[str, str]:
@@ -120,7 +121,7 @@ def _check(name: str) -> None:
     is_known = name in {*REFUSED, *STATELESS, *WITHOUT_SLOTS, *WRAPPERS}  # no slip of the pen
     close = "" if is_known else _nearest(name, FACTORIES)
     raise PlanError(
-        worded("{optimizer_kind: {}} does not say what the slots are", name),
+        worded("{optimizer_kind: {}} does not say what the slots are", shortened(name)),
         why=why,
         fix=f"did you mean `{close}`?"
         if close
