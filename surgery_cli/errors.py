@@ -91,6 +91,10 @@ class CheckpointError(SurgeryError):
     exit_code = 3
 
 
+class NotPermittedError(CheckpointError):
+    """The system does not let this user read it; whether it is whole cannot be told."""
+
+
 class WriteError(SurgeryError):
     """Writing failed, or what was written did not read back; ``fix`` says what is left."""
 

@@ -11,7 +11,7 @@ from typing import Final
 from surgery_cli.engine.budget import in_order
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import files_below, reading
+from surgery_cli.store.filesystem.listing import files_below, reading, unreadable
 
 ITSELF: Final = "."
 """The key of a checkpoint that is one file: its name may change, what it holds may not."""
@@ -54,7 +54,7 @@ def file_digests(
             with filesystem.reader(path) as stream:
                 return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
         except OSError as error:
-            return CheckpointError(f"'{path}' cannot be read", why=error.strerror or str(error))
+            return unreadable(path, error)
 
     found: dict[str, str | CheckpointError] = {}
     tasks = ((path, _READ_BYTES) for path in files.values())

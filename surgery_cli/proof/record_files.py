@@ -47,7 +47,9 @@ def check_record_target(target: Path, place: Path, *, is_own: bool) -> None:
         raise DestinationError(
             f"'{target}' cannot be made",
             why=f"'{target.parent}' is not writable",
-            fix="`--to FILE` writes the record elsewhere; `surgery verify CKPT --like-manifest FILE` uses it",
+            fix="`--to FILE` writes the record elsewhere; `surgery verify CKPT --like-manifest FILE` uses it"
+            if is_own
+            else "name a file in a directory that you may write to",
         )
 
 

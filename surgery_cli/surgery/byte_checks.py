@@ -12,7 +12,7 @@ from surgery_cli.engine.digests import LeafDigest, leaf_digest
 from surgery_cli.engine.finite import count_non_finite
 from surgery_cli.engine.forecast import reading_bytes
 from surgery_cli.engine.progress import Listener, Meter
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, NotPermittedError
 from surgery_cli.proof.files import file_digests, files_of
 from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.records import (
@@ -112,6 +112,8 @@ class _Leaves:
 
         try:
             digest = leaf_digest(self._checkpoint, path, spec, grid, look)
+        except NotPermittedError:
+            raise
         except CheckpointError as error:
             return error
         if any(counts):

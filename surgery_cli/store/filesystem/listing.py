@@ -10,9 +10,10 @@ from functools import wraps
 from pathlib import Path
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, NotPermittedError
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.permissions import barrier_before, who_may
 from surgery_cli.store.filesystem.protocol import Entry
 
 P = ParamSpec("P")
@@ -71,6 +72,10 @@ class Listing(NamedTuple):
         """
         for name in sorted(self.special):
             refuse_special(self.path / name)
+
+    def without(self, names: Iterable[str]) -> Listing:
+        """The same, as if folders of these names were not there."""
+        return self._replace(folders=self.folders.difference(names))
 
     @property
     def is_empty(self) -> bool:
@@ -168,8 +173,11 @@ def refuse_special_among(entries: Iterable[Entry]) -> None:
 
 
 def is_array_folder(path: Path) -> bool:
-    """True if an array document stands in the folder."""
-    return any(filesystem.is_file(path / name) for name in ARRAY_DOCUMENTS)
+    """True if an array document stands in the folder; False where this user may not look."""
+    try:
+        return any(filesystem.is_file(path / name) for name in ARRAY_DOCUMENTS)
+    except PermissionError:
+        return False
 
 
 def starts_as_msgpack(path: Path) -> bool:
@@ -228,6 +236,13 @@ def unreadable(path: Path, error: OSError) -> CheckpointError:
             f"'{path}' is gone",
             why="it was removed or moved while it was read",
             fix="wait until whatever changes it has ended, or name another checkpoint or step",
+        )
+    if isinstance(error, PermissionError):
+        barrier = barrier_before(path)
+        return NotPermittedError(
+            f"'{barrier}' cannot be read",
+            why=f"{error.strerror or error}: {who_may(barrier)}",
+            fix="ask its owner to let you read it, or run this as a user who may",
         )
     return CheckpointError(
         f"'{path}' cannot be read",

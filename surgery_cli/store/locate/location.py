@@ -100,7 +100,10 @@ def locate(
     if listing.files & {"_CHECKPOINT_METADATA", "orbax.checkpoint"}:
         return _step(argument, listing)
     steps = find_steps(listing)
-    inside = step_items(listing)
+    if steps and step_name(path.name) is None:
+        return _root(argument, listing, steps)
+    # steps that this user may not look into are none of its items
+    inside = step_items(listing.without(step.name for step in steps if step.fault is not None))
     if inside.pytrees and (not steps or _is_called_a_step(path.name, inside, steps)):
         refuse_several(listing)
         return _step(argument, listing)
@@ -113,13 +116,12 @@ def locate(
 
 
 def _is_called_a_step(name: str, inside: StepItems, steps: list[Step]) -> bool:
-    """Whether the name makes a directory of trees one step, though they are called like steps themselves.
+    """Whether the name, a step's, makes a directory of trees one step, though they are called like steps themselves.
 
     Anybody may call a folder `run_3`: it is a root if nothing but steps stands in it. A plain number is a step.
     """
     own = step_name(name)
-    if own is None:
-        return False
+    assert own is not None
     return not own.prefix or not set(inside.pytrees) <= {step.name for step in steps}
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.filesystem.boundary import linked
+from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.orbax.btree import Extent
 from surgery_cli.store.orbax.declared_sizes import check_claim
 from surgery_cli.store.orbax.stored_values import StoredValue
@@ -255,8 +258,23 @@ def _bytes_decoded_again(document: ArrayDocument, window: Window) -> int:
 
 def damaged(store: ArrayStore, name: str, error: Exception) -> CheckpointError:
     """The error for an array that does not read."""
+    refused = _refusal_of_system(error)
+    if refused is not None:
+        return unreadable(Path(os.fsdecode(refused.filename)), refused)
     return CheckpointError(
         f"the stored array '{name}' in '{store.directory}' cannot be read",
         why=str(error).split("\n", 1)[0][:300],
         fix="its data is missing or damaged; copy the checkpoint again from where it was whole",
     )
+
+
+_OF_SYSTEM: Final = re.compile(r"""Failed to open: "(.*?)": (.*?) \[os_error_code='(\d+)'""")
+"""How TensorStore says that the system does not give a file."""
+
+
+def _refusal_of_system(error: Exception) -> OSError | None:
+    """What the system said of a file, where an array does not read for that."""
+    if isinstance(error, OSError):
+        return error if error.filename else None
+    found = _OF_SYSTEM.search(str(error))
+    return OSError(int(found[3]), found[2], found[1]) if found else None

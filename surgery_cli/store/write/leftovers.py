@@ -9,7 +9,7 @@ import msgspec
 from surgery_cli.errors import WriteError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import bytes_held_alone
-from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.filesystem.listing import STAGING_MARK, unreadable
 from surgery_cli.store.write.owners import Owner, State, is_staging, owner_of
 
 
@@ -57,8 +57,10 @@ def leftovers_in(directory: Path) -> list[Leftover]:
 def _found(directory: Path, begin: str) -> list[Leftover]:
     try:
         entries = filesystem.entries(directory)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:  # nobody may say that nothing is there
+        raise unreadable(directory, error) from None
     return [
         Leftover(directory / entry.name, owner_of(directory / entry.name))
         for entry in entries

@@ -1,0 +1,101 @@
+"""What this user may not read is named, with whose it is; what nobody needs of it is not asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+TREE = {
+    "params": {
+        "w": np.random.default_rng(0).normal(size=(300, 400)).astype("f4"),
+        "b": np.ones(3, "f4"),
+    }
+}
+WITHOUT_RIGHTS = []
+"""Before a command: even a superuser then goes by what files allow."""
+if os.geteuid() == 0:
+    if shutil.which("setpriv") is None:
+        pytest.skip("the superuser reads everything", allow_module_level=True)
+    WITHOUT_RIGHTS = [
+        "setpriv",
+        "--bounding-set",
+        "-dac_override,-dac_read_search",
+        "--inh-caps",
+        "-all",
+    ]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    with ocp.CheckpointManager(folder / "run") as manager:
+        for step in (1, 2):
+            items = {"state": ocp.args.PyTreeSave(TREE), "notes": ocp.args.JsonSave({"a": 1})}
+            manager.save(step, args=ocp.args.Composite(**items))
+        manager.wait_until_finished()
+    with ocp.PyTreeCheckpointer(use_ocdbt=False) as checkpointer:
+        checkpointer.save(folder / "leaves", TREE)
+    return folder
+
+
+@pytest.fixture
+def barred(request, saved, tmp_path):
+    """A copy of the saved checkpoints in which nobody may read one file or folder."""
+    shutil.copytree(saved, tmp_path / "all")
+    path = tmp_path / "all" / request.param
+    if "*" in request.param:  # the largest: values, not the tree of them
+        path = max((tmp_path / "all").glob(request.param), key=lambda file: file.stat().st_size)
+    mode = path.stat().st_mode
+    path.chmod(0)
+    yield path
+    path.chmod(mode)
+
+
+def run(folder, *arguments):
+    """The exit code and what was said."""
+    command = [*WITHOUT_RIGHTS, sys.executable, "-m", "surgery_cli", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("barred", "arguments"),
+    [
+        ("leaves", ("inspect", "leaves")),
+        ("leaves/params.w/0.0", ("verify", "leaves")),
+        ("leaves/params.w/0.0", ("rescale", "leaves", "new", "params/w", "--by", "2")),
+        ("run/2", ("inspect", "run")),
+        ("run/2/notes/metadata", ("rename", "run", "new", "params/w", "--to", "params/v")),
+        ("run/2/state/ocdbt.process_0/d/*", ("verify", "run")),
+    ],
+    indirect=["barred"],
+)  # fmt: skip
+def test_what_may_not_be_read_is_named_with_its_owner(barred, arguments):
+    folder = next(path for path in barred.parents if path.name == "all")
+    code, said = run(folder, *arguments)
+    assert code == 3, said
+    first, second, _ = said.splitlines()
+    assert first.endswith(f"'{barred}' cannot be read")
+    assert second.startswith("  Permission denied: it belongs to ")
+    assert sorted(path.name for path in folder.iterdir()) == ["leaves", "run"]
+
+
+@pytest.mark.parametrize("barred", ["run/1", "run/2/notes"], indirect=True)
+def test_what_is_not_asked_for_bars_nothing(barred):
+    folder = next(path for path in barred.parents if path.name == "all")
+    code, said = run(folder, "inspect", "run", "params")
+    assert code == 0, said
+
+
+def test_nobody_says_that_nothing_was_left_where_nobody_may_look(tmp_path):
+    (tmp_path / "shut").mkdir(mode=0)
+    code, said = run(tmp_path, "clean", "shut")
+    assert code == 3
+    assert "'shut' cannot be read" in said
+    (tmp_path / "shut").chmod(0o700)
