@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from surgery_cli.draft.expression import Recipe, Stored, parts
 from surgery_cli.tree.paths import LeafPath
+
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 
 class DigestPart(NamedTuple):
@@ -62,4 +64,4 @@ def _digest(recipe: Recipe, known: dict[int, str]) -> str:
 
 
 def _canonical(value: Any) -> bytes:
-    return msgspec.json.encode(value, order="deterministic") + b"\n"
+    return _ENCODER.encode(value) + b"\n"

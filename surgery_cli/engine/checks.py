@@ -11,7 +11,8 @@ from surgery_cli.draft.check import Check, CheckedLeaf, Judged
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Kit, Window
 from surgery_cli.draft.seen import Seen
-from surgery_cli.engine.evaluation import Evaluation, is_whole
+from surgery_cli.engine.composition import Composition
+from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.forecast import working_bytes
 from surgery_cli.engine.grid import block_shape
 from surgery_cli.engine.looks import LOOKS
@@ -103,7 +104,7 @@ class Watched:
     def working_bytes(self, block: tuple[int, ...], tile_elements: int | None) -> int:
         """Bytes in memory while values are compared with others."""
         others = (beside.recipe for beside in self._looks.values() if beside is not None)
-        return sum(working_bytes(other, block, tile_elements) for other in others)
+        return sum(working_bytes(Composition(other), block, tile_elements) for other in others)
 
 
 _Key = tuple[type[Seen], int]
@@ -127,7 +128,9 @@ class Beside:
         shape = recipe.spec.shape
         block = block_shape(recipe.spec, recipe.spec.write_shape)
         self._evaluation = Evaluation(recipe, sources, kit, block, measurements)
-        self._all: Window | None = tuple(slice(0, n) for n in shape) if is_whole(recipe) else None
+        self._all: Window | None = (
+            tuple(slice(0, n) for n in shape) if Composition(recipe).is_whole else None
+        )
         self._whole: Values | None = None
         self._lock = threading.Lock()
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from surgery_cli.draft.expression import Made, Recipe, Stored, parts
+from surgery_cli.draft.expression import Made, Recipe, Stored
 from surgery_cli.draft.kernel import (
     Arrangement,
     Kit,
@@ -19,24 +18,20 @@ from surgery_cli.draft.kernel import (
     Window,
     broadcast_window,
 )
+from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.grid import relative, window_shape, windows
 from surgery_cli.engine.measurements import (
     Block,
     Measurements,
     Taking,
     joined,
-    measured_parts,
 )
 from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.specs import LeafSpec
 
 _Making: TypeAlias = Generator[tuple[Recipe, Window], Values | None, Values]
 """A block on its way: asks for blocks of the parts that it is made of, one by one, and ends with its values."""
-
-MOST_KEPT = 3
-"""So many stored leaves stand in memory together while a block is computed tile by tile. More of them (an average of
-many checkpoints) are read one after the other for the whole block, whose sum then costs more memory than they would."""
 
 
 class Evaluation:
@@ -56,14 +51,15 @@ class Evaluation:
         measurements: Measurements | None = None,
     ) -> None:
         self.recipe = recipe
-        self.block_shape = recipe.spec.shape if is_whole(recipe) else block
+        self.composition = Composition(recipe)
+        self.block_shape = recipe.spec.shape if self.composition.is_whole else block
         self.windows: list[Window] = list(windows(recipe.spec.shape, self.block_shape))
         """The blocks of the leaf, in C order."""
-        self.measured = measured_parts(recipe)
+        self.measured = self.composition.measured
         self._measurements = measurements or Measurements()
         self._sources = sources
         self._kit = kit
-        self._needed_again = needed_again(recipe)
+        self._needed_again = self.composition.needed_again
         self._held: _Held | None = _Held() if len(self.windows) == 1 else None
         """What was read for the only block, of stored leaves that are needed again."""
 
@@ -107,7 +103,8 @@ class Evaluation:
 
         They are computed tile by tile, so that temporaries stay small and in the processor's cache.
         """
-        tiles = list(self._tiles(window, is_whole=not is_divisible(recipe)))
+        composition = self.composition if recipe is self.recipe else Composition(recipe)
+        tiles = list(self._tiles(window, is_whole=not composition.is_divisible))
         if len(tiles) == 1:
             values = self._part(recipe, window, held)
             held.made.clear()
@@ -232,25 +229,16 @@ def _place(path: LeafPath, inputs: tuple[LeafSpec, ...], output: LeafSpec, windo
     return Place(path, inputs, output, start, window_shape(window))
 
 
-def needed_again(recipe: Recipe) -> frozenset[int]:
-    """The identities of the parts of which more than one other is made, and of what these are made of."""
-    if isinstance(recipe, Stored):
-        return frozenset()
-    every = parts(recipe)
-    uses = [id(one) for part in every if isinstance(part, Made) for one in part.inputs]
-    if len(uses) < len(every):  # no part has two uses
-        return frozenset()
-    again = {part for part, count in Counter(uses).items() if count > 1}
-    for part in reversed(every) if again else ():
-        if isinstance(part, Made) and id(part) in again:
-            again.update(id(one) for one in part.inputs)
-    return frozenset(again)
-
-
 def reads(recipe: Recipe, window: Window) -> list[tuple[Stored, Window]]:
     """The windows of stored leaves that a block is made of, each once; what is measured of leaves is not among them."""
     if isinstance(recipe, Stored):
         return [(recipe, window)]
+    if isinstance(recipe.kernel, Measurement):
+        return []
+    if len(recipe.inputs) == 1 and isinstance(leaf := recipe.inputs[0], Stored):
+        places = [piece.read for piece in recipe.kernel.pieces(window, (leaf.spec,), recipe.spec)]
+        if len(places) == 1:  # most of them, by far
+            return [(leaf, places[0])]
     found: list[tuple[Stored, Window]] = []
     seen: set[tuple[Any, ...]] = set()
     pending: list[tuple[Recipe, Window]] = [(recipe, window)]
@@ -266,31 +254,3 @@ def reads(recipe: Recipe, window: Window) -> list[tuple[Stored, Window]]:
             pieces = part.kernel.pieces(out, [one.spec for one in part.inputs], part.spec)
             pending += reversed([(part.inputs[piece.input], piece.read) for piece in pieces])
     return found
-
-
-def is_whole(recipe: Recipe) -> bool:
-    """True if a part needs the whole leaf in memory, or the values are no array."""
-    return recipe.spec.kind is LeafKind.STRING or any(
-        isinstance(part, Made) and part.kernel.is_whole for part in parts(recipe)
-    )
-
-
-def moves_elements(recipe: Recipe) -> bool:
-    """True if elements stand elsewhere than in what they are made of."""
-    return any(isinstance(p, Made) and isinstance(p.kernel, Arrangement) for p in parts(recipe))
-
-
-def is_divisible(recipe: Recipe) -> bool:
-    """True if a block may be computed in tiles: all stored leaves that it is made of are kept meanwhile."""
-    if not isinstance(recipe, Made) or isinstance(recipe.kernel, Arrangement):
-        return False
-    every = list(computed_parts(recipe))
-    stored = [part for part in every if isinstance(part, Stored)]
-    return len(stored) <= MOST_KEPT and not any(
-        isinstance(part, Made) and part.kernel.is_whole for part in every
-    )
-
-
-def computed_parts(recipe: Recipe) -> list[Recipe]:
-    """The parts that are computed for every block: all but those that are measured, and what these are measured of."""
-    return parts(recipe, beyond=lambda part: not isinstance(part.kernel, Measurement))

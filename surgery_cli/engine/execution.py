@@ -15,6 +15,7 @@ from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Kit, Window
 from surgery_cli.engine.checked_source import CheckedSource, Recorded
 from surgery_cli.engine.checks import Checks, Watched, refuse_breaches
+from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.digests import Digester, LeafDigest
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.forecast import pending_bytes, working_bytes
@@ -52,7 +53,7 @@ class _Leaf:
         self.watched = watched
         block = evaluation.block_shape
         self.digester = Digester(planned.spec, block)
-        self.working_bytes = working_bytes(evaluation.recipe, block, tiles)
+        self.working_bytes = working_bytes(evaluation.composition, block, tiles)
         if watched is not None:
             self.working_bytes += watched.working_bytes(block, tiles)
         self.pending_bytes = pending_bytes(planned, block)
@@ -136,7 +137,9 @@ class Execution:
             spec = watched.recipe.spec
             evaluation = self._evaluation(watched.recipe, block_shape(spec, spec.write_shape))
             block, tiles = evaluation.block_shape, self._kit.tile_elements
-            held = working_bytes(watched.recipe, block, tiles) + watched.working_bytes(block, tiles)
+            held = working_bytes(Composition(watched.recipe), block, tiles) + watched.working_bytes(
+                block, tiles
+            )
             for window in evaluation.windows:
                 self._stream.start(held, self._judge_block, evaluation, watched, window)
         self._stream.finish()

@@ -8,16 +8,10 @@ from typing import Final
 
 from surgery_cli.draft.expression import Made, Recipe, Stored
 from surgery_cli.draft.kernel import Arrangement, Search, Window
-from surgery_cli.engine.evaluation import (
-    MOST_KEPT,
-    computed_parts,
-    is_divisible,
-    is_whole,
-    needed_again,
-    reads,
-)
+from surgery_cli.engine.composition import MOST_KEPT, Composition
+from surgery_cli.engine.evaluation import reads
 from surgery_cli.engine.grid import block_shape, window_shape, windows
-from surgery_cli.engine.measurements import Block, measured_blocks, measured_parts
+from surgery_cli.engine.measurements import Block, measured_blocks
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.tree.dtypes import is_complex, item_bytes
@@ -36,16 +30,16 @@ LEAF_OVERHEAD_BYTES: Final = 16 << 10
 def read_bytes(recipes: Iterable[Recipe]) -> int:
     """Bytes of values that are read to write these recipes, in this order; what is measured is measured once."""
     measured: set[int] = set()
-    return sum(_bytes_read(recipe, measured) for recipe in recipes)
+    return sum(_bytes_read(Composition(recipe), measured) for recipe in recipes)
 
 
-def _bytes_read(recipe: Recipe, measured: set[int]) -> int:
+def _bytes_read(made: Composition, measured: set[int]) -> int:
     """What one recipe reads, ``measured`` being there, to which is added what it measures."""
-    blocks = _blocks(recipe)
+    blocks = _blocks(made)
     held: set[int] = set()
     total = 0
-    new = [part for part in measured_parts(recipe) if id(part) not in measured]
-    again = needed_again(recipe) if new else frozenset()
+    new = [part for part in made.measured if id(part) not in measured]
+    again = made.needed_again if new else frozenset()
     for part in new:
         measured.add(id(part))
         over = measured_blocks(part)
@@ -60,16 +54,16 @@ def _bytes_read(recipe: Recipe, measured: set[int]) -> int:
     for window in blocks:
         total += sum(
             _window_bytes(part, read)
-            for part, read in reads(recipe, window)
+            for part, read in reads(made.recipe, window)
             if id(part) not in held
         )
     return total
 
 
-def _blocks(recipe: Recipe) -> list[Window]:
-    shape = recipe.spec.shape
-    block = shape if is_whole(recipe) else block_shape(recipe.spec, recipe.spec.write_shape)
-    return list(windows(shape, block))
+def _blocks(made: Composition) -> list[Window]:
+    spec = made.recipe.spec
+    block = spec.shape if made.is_whole else block_shape(spec, spec.write_shape)
+    return list(windows(spec.shape, block))
 
 
 def _inputs(part: Made, block: Block) -> Iterator[tuple[Stored, Window]]:
@@ -118,13 +112,13 @@ def reading_bytes(spec: LeafSpec, block: tuple[int, ...] | None = None) -> int:
     return kept + max(kept, read) + read
 
 
-def working_bytes(recipe: Recipe, block: tuple[int, ...], tile_elements: int | None) -> int:
+def working_bytes(of: Composition, block: tuple[int, ...], tile_elements: int | None) -> int:
     """Bytes in memory while a block is made, the result not counted: as stored, as read, and what computing takes.
 
     ``tile_elements`` is the kit's.
     """
-    made = _pass_bytes(recipe, tuple(slice(0, n) for n in block), tile_elements)
-    return max([made, *(_measuring_bytes(part, tile_elements) for part in measured_parts(recipe))])
+    made = _pass_bytes(of, tuple(slice(0, n) for n in block), tile_elements)
+    return max([made, *(_measuring_bytes(part, tile_elements) for part in of.measured)])
 
 
 def _measuring_bytes(part: Made, tile_elements: int | None) -> int:
@@ -132,7 +126,7 @@ def _measuring_bytes(part: Made, tile_elements: int | None) -> int:
     if not part.kernel.is_whole:
         firsts = {block.input: block.window for block in reversed(measured_blocks(part))}
         return max(
-            _pass_bytes(part.inputs[number], window, tile_elements)
+            _pass_bytes(Composition(part.inputs[number]), window, tile_elements)
             + _tile_bytes(window, tile_elements)
             for number, window in firsts.items()
         )
@@ -142,12 +136,12 @@ def _measuring_bytes(part: Made, tile_elements: int | None) -> int:
     return held + max(decoding, leaf.spec.size * TEMPORARY_BYTES if known is None else known)
 
 
-def _pass_bytes(recipe: Recipe, window: Window, tile_elements: int | None) -> int:
+def _pass_bytes(of: Composition, window: Window, tile_elements: int | None) -> int:
     """Bytes in memory while a block of an expression is computed, where all is measured."""
+    recipe, kernels = of.recipe, of.kernels
     held, decoding = _reading_bytes(recipe, window)
     if isinstance(recipe, Stored):
         return held + decoding
-    kernels = [part.kernel for part in computed_parts(recipe) if isinstance(part, Made)]
     whole = [kernel.temporary_bytes(recipe.spec) for kernel in kernels if kernel.is_whole]
     if whole:  # what was stored has been decoded by the time that the whole is computed
         most = recipe.spec.size * TEMPORARY_BYTES
@@ -162,7 +156,7 @@ def _pass_bytes(recipe: Recipe, window: Window, tile_elements: int | None) -> in
     if all(isinstance(kernel, Arrangement) for kernel in kernels):
         return held + decoding
     is_tile = tile_elements is not None and math.prod(window_shape(window)) <= tile_elements
-    tiles = tile_elements if is_tile or is_divisible(recipe) else None
+    tiles = tile_elements if is_tile or of.is_divisible else None
     return held + decoding + _tile_bytes(window, tiles)
 
 
@@ -204,5 +198,6 @@ def bytes_in_flight(leaf: PlannedLeaf, tile_elements: int | None) -> int:
     ``tile_elements`` is the kit's.
     """
     shape = block_shape(leaf.spec, write_shape(leaf))
-    block = leaf.spec.shape if is_whole(leaf.output.recipe) else shape
-    return working_bytes(leaf.output.recipe, block, tile_elements) + pending_bytes(leaf, block)
+    made = Composition(leaf.output.recipe)
+    block = leaf.spec.shape if made.is_whole else shape
+    return working_bytes(made, block, tile_elements) + pending_bytes(leaf, block)

@@ -67,4 +67,4 @@ def relative(part: Window, window: Window) -> Window:
 
 
 def window_shape(window: Window) -> tuple[int, ...]:
-    return tuple(s.stop - s.start for s in window)
+    return tuple([s.stop - s.start for s in window])

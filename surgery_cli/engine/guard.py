@@ -11,7 +11,8 @@ import numpy as np
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.recipe import SOURCE
-from surgery_cli.engine.evaluation import moves_elements, reads
+from surgery_cli.engine.composition import Composition
+from surgery_cli.engine.evaluation import reads
 from surgery_cli.engine.finite import all_finite, check_finite
 from surgery_cli.engine.reading import Readable
 from surgery_cli.store.write.item_plan import PlannedLeaf
@@ -32,7 +33,7 @@ class FiniteGuard:
             return
         path = origin.path if origin is not None and is_ours else leaf.draft_path
         before = partial(self._stood_there, path, window)
-        if moves_elements(leaf.output.recipe):
+        if Composition(leaf.output.recipe).moves_elements:
             before = partial(self._was_read, leaf.output.recipe, window, values)
         check_finite(leaf.draft_path, values, before)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from surgery_cli.draft.expression import Made, Recipe, parts
+from surgery_cli.draft.expression import Made
 from surgery_cli.draft.kernel import Kernel, Measurement, Place, Search, Window
 from surgery_cli.engine.grid import block_shape, window_shape, windows
 from surgery_cli.engine.reading import Values
@@ -110,12 +110,6 @@ class Measurements:
     def value(self, part: Made) -> Values:
         """What was measured."""
         return self._known[id(part)].value.result()
-
-
-def measured_parts(recipe: Recipe) -> list[Made]:
-    """What is measured for a recipe, inner measurements first."""
-    every = (part for part in parts(recipe) if isinstance(part, Made))
-    return [part for part in every if isinstance(part.kernel, Measurement)]
 
 
 def measured_blocks(part: Made) -> list[Block]:

@@ -14,9 +14,12 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.compute.host import HostKit
+from surgery_cli.draft import expression
 from surgery_cli.draft.digest import draft_digest
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
 from surgery_cli.draft.kernel import Kernel, Kit, Place
+from surgery_cli.engine import composition
+from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.forecast import read_bytes, working_bytes
 from surgery_cli.plan import operation_from_options, plan_of
@@ -60,8 +63,27 @@ def test_a_leaf_added_to_itself_twenty_times_is_read_and_digested_once(size: int
     np.testing.assert_array_equal(evaluation.block(window), leaf * np.float32(2**20))
     assert source.count == 1
     assert read_bytes([recipe]) == leaf.nbytes
-    assert working_bytes(recipe, leaf.shape, 1 << 17) < 4 * leaf.nbytes + (8 << 20)
+    assert working_bytes(Composition(recipe), leaf.shape, 1 << 17) < 4 * leaf.nbytes + (8 << 20)
     assert draft_digest({W: recipe}, "", {}) != draft_digest({W: doubled(19, leaf)}, "", {})
+
+
+def test_the_parts_of_an_expression_are_looked_for_once_for_each_that_asks(monkeypatch) -> None:
+    walked: list[Recipe] = []
+
+    def parts(recipe: Recipe, *rest: Any) -> list[Recipe]:
+        walked.append(recipe)
+        return expression.parts(recipe, *rest)
+
+    monkeypatch.setattr(composition, "parts", parts)
+    leaf = np.ones((8, 8), np.float32)
+    recipe = doubled(3, leaf)
+    read_bytes([recipe])
+    assert walked == [recipe]
+    working_bytes(Composition(recipe), leaf.shape, 1 << 17)
+    assert walked == [recipe] * 2
+    evaluation = Evaluation(recipe, {"": ArraySource({"w": leaf})}, HostKit(), leaf.shape)
+    evaluation.block(evaluation.windows[0])
+    assert walked == [recipe] * 3
 
 
 @pytest.mark.parametrize("rows", [64, 12288], ids=["one block", "two blocks"])

@@ -12,6 +12,7 @@ from surgery_cli import surgery
 from surgery_cli.draft.expression import LeafRef, Made, Stored
 from surgery_cli.draft.kernel import broadcast_window
 from surgery_cli.engine import forecast
+from surgery_cli.engine.composition import Composition
 from surgery_cli.operations.average import WeightedMean
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store.files.array_file import ArrayFile
@@ -115,7 +116,7 @@ def test_two_members_leave_room_for_three_blocks_and_twenty_for_one() -> None:
     def needed(members: int) -> int:
         inputs = tuple(Stored(LeafRef(str(n), path), spec) for n in range(members))
         recipe = Made(WeightedMean(), inputs, spec, path)
-        return forecast.working_bytes(recipe, spec.shape, 1 << 17) + 2 * spec.bytes
+        return forecast.working_bytes(Composition(recipe), spec.shape, 1 << 17) + 2 * spec.bytes
 
     assert 5 * 16_000_000 < needed(2) <= 256 * MIB // 3
     assert needed(20) == needed(4) <= 256 * MIB // 2

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from surgery_cli.draft.slots import Slot
-from surgery_cli.engine.evaluation import is_whole
+from surgery_cli.engine.composition import Composition
 from surgery_cli.errors import PlanError, Problem, ValueRefusal
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.normalize import Normalize, NormFactor
@@ -68,8 +68,8 @@ def test_the_spectral_norm_over_two_axes_is_taken_for_each_matrix(axis: tuple[in
 
 
 def test_only_the_spectral_norm_needs_the_whole_leaf() -> None:
-    assert is_whole(made(Normalize(norm="spectral"), KERNEL))
-    assert not is_whole(made(Normalize(norm="rms"), KERNEL))
+    assert Composition(made(Normalize(norm="spectral"), KERNEL)).is_whole
+    assert not Composition(made(Normalize(norm="rms"), KERNEL)).is_whole
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "rms", "spectral"])

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from surgery_cli.engine.evaluation import is_whole
+from surgery_cli.engine.composition import Composition
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.initializers import INITIALIZERS, fans
 from surgery_cli.operations.reinit import Reinit
@@ -82,7 +82,7 @@ def test_an_orthogonal_matrix_has_orthonormal_rows_or_columns(
     shape: tuple, column_axis: int
 ) -> None:
     edit = Reinit(init="orthogonal", scale=2.0, column_axis=column_axis)
-    assert is_whole(made(edit, np.empty(shape, np.float64)))
+    assert Composition(made(edit, np.empty(shape, np.float64))).is_whole
     kernel = edited(edit, np.empty(shape, np.float64))
     matrix = np.moveaxis(kernel, column_axis, -1).reshape(-1, shape[column_axis]) / 2.0
     gram = matrix.T @ matrix if matrix.shape[0] >= matrix.shape[1] else matrix @ matrix.T
