@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import chain, pairwise
+from itertools import chain, pairwise, starmap
 from typing import Final
 
 from surgery_cli.tree.paths import Key, LeafPath
 
 _DIGITS: Final = re.compile("([0-9]+)")
 _SEVERAL_DIGITS: Final = re.compile("[0-9]{2}")
+_ALIKE: Final = str.maketrans(dict.fromkeys("123456789", "0"))
 
 
 def in_listed_order(leaves: Iterable[LeafPath]) -> list[LeafPath]:
@@ -20,9 +21,10 @@ def in_listed_order(leaves: Iterable[LeafPath]) -> list[LeafPath]:
     ['l1/w', 'l2/w', 'l10/w']
     """
     paths = list(leaves)
-    numbered = {
-        key for key in set(chain(*paths)) if isinstance(key, str) and _SEVERAL_DIGITS.search(key)
-    }
+    texts = sorted(key for key in set(chain.from_iterable(paths)) if isinstance(key, str))
+    if all(starmap(_is_by_number, pairwise(texts))):  # wherever they stand, nothing moves
+        return paths
+    numbered = {key for key in texts if _SEVERAL_DIGITS.search(key)}
     nodes = {
         path[:depth]
         for path in paths
@@ -59,6 +61,13 @@ def _places(keys: list[Key]) -> dict[Key, int]:
         return {}
     ordered = sorted(texts, key=_by_number)
     return {} if ordered == texts else {key: place for place, key in enumerate(ordered)}
+
+
+def _is_by_number(a: str, b: str) -> bool:
+    """True if ``a``, which comes before ``b`` as text, comes before it by its numbers, too."""
+    if a.translate(_ALIKE) == b.translate(_ALIKE):  # all numbers have as many digits
+        return True
+    return _by_number(a) < _by_number(b)
 
 
 def _by_number(text: str) -> list[tuple[int, int, str]]:
