@@ -67,20 +67,17 @@ def resolve(
                 slots=plan.slots,
             )
     stage.survey = surveyed
-    draft = Draft.of(source.tree, source.fingerprint)
-    if surveyed is not None:
-        draft = Draft.of(source.tree, source.fingerprint, surveyed.slots, surveyed.clocks)
-        draft = draft.replaced(
-            running=surveyed.running, nonnegative=frozenset(surveyed.nonnegative)
-        )
-    draft = draft.replaced(items=items or DraftItems())
+    known = surveyed or OptimizerSurvey()
+    draft = Draft.of(source.tree, source.fingerprint, known.slots, known.clocks).replaced(
+        running=known.running, nonnegative=frozenset(known.nonnegative), items=items or DraftItems()
+    )
     for index, edit in enumerate(plan.edits):
         with gathering.catching():
             draft = stage.edited(draft, edit, index)
     gathering.raise_if_any()
     refuse_unstorable(draft, draft.items.first_keys)
     refuse_half_resets(draft)
-    refuse_out_of_range(draft, surveyed.hyperparams if surveyed else {}, stage.number)
+    refuse_out_of_range(draft, known.hyperparams, stage.number)
     refuse_overwritten(draft)
     draft = draft.noting(*stated_kind_notes(draft))
     fingerprints = {**draft.fingerprints, **stage.fingerprints}

@@ -55,9 +55,13 @@ def _known_of(one: Slot | Settled) -> dict[str, Any]:
 def to_record(slots: Iterable[Slot], spelled: Callable[[LeafPath], str]) -> list[Settled]:
     """What is worth keeping of ``slots``, by field; fields whose slots are not all alike are left out."""
     found: dict[tuple[LeafPath, str], set[Settled]] = {}
+    spellings: dict[LeafPath, str] = {}
     for slot in slots:
         if slot.known_by not in ("disk", "run") and slot.in_optimizer and slot.relation != "hole":
-            found.setdefault((slot.node, slot.name), set()).add(_settled(slot, spelled(slot.node)))
+            node = slot.node
+            if node not in spellings:
+                spellings[node] = spelled(node)
+            found.setdefault((node, slot.name), set()).add(_settled(slot, spellings[node]))
     return [alike.pop() for alike in found.values() if len(alike) == 1]
 
 

@@ -78,6 +78,8 @@ def refuse_out_of_range(
             continue
         clock = draft.clocks.get(origin.path)
         allowed = _RANGES.get(hyperparams.get(origin.path, ""))
+        if clock is None and allowed is None:
+            continue
         value = filled_with(recipe)
         if value is None and allowed is not None and recipe.spec.size == 1:
             value = standing(recipe, number)

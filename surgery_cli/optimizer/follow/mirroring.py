@@ -39,7 +39,7 @@ def torn(before: Draft, after: Draft, changed: Collection[LeafPath]) -> list[Tor
     and what is gone. What did not mirror before need not after; a state of a part of the params may stay so.
     """
     new = {path for path in changed if _is_reshaped(path, before, after)}
-    gone = {path for path in before.leaves if path not in after.leaves}
+    gone = before.leaves.keys() - after.leaves.keys()
     if not (new or gone) or not (before.slots or after.slots):
         return []
     edit = _Edit(before, after)
@@ -93,8 +93,10 @@ def _fits(slot: Slot, own: LeafSpec, param: LeafSpec) -> bool:
 
 
 def _is_reshaped(path: LeafPath, before: Draft, after: Draft) -> bool:
-    old, spec = before.leaves.get(path), after.leaves[path].spec
-    return old is None or (old.spec.shape, old.spec.kind) != (spec.shape, spec.kind)
+    if path not in before.leaves:
+        return True
+    old, new = before.leaves[path].recipe, after.leaves[path].recipe
+    return old is not new and (old.spec.shape, old.spec.kind) != (new.spec.shape, new.spec.kind)
 
 
 _Field: TypeAlias = tuple[LeafPath, LeafPath, str]

@@ -36,7 +36,7 @@ from surgery_cli.optimizer.follow.transform import (
     masked,
 )
 from surgery_cli.optimizer.follow.unsure import Kept
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.words.advice import InPlan, worded
 from surgery_cli.words.notes import Note
 
@@ -104,7 +104,7 @@ class _Carrying:
 
     def follow(self, param: LeafPath) -> None:
         """Give every twin of the param its steps. Raises PlanError as ``carry_values``."""
-        states: dict[LeafPath, list[Slot]] = {}
+        states: dict[tuple[Key, ...], list[Slot]] = {}
         for slot in self._draft.slots_of.get(param, ()):
             recipe = self._draft.leaves.get(slot.path)
             if recipe is None or not is_numeric(recipe.spec):
@@ -113,7 +113,7 @@ class _Carrying:
             if not slot.in_optimizer:
                 self._beside.add(slot, is_named=is_named)
             elif not is_named:
-                states.setdefault(slot.node.parent, []).append(slot)
+                states.setdefault(slot.node[:-1], []).append(slot)
         slots = [slot for state in states.values() for slot in state]
         if self._policy in (None, "transform") and self._graft(param, slots):
             return

@@ -18,8 +18,8 @@ def stated_kind_notes(draft: Draft) -> list[Note]:
     """A note for every such factory: nobody should miss that it was meant for one state and used for several."""
     states: dict[str, dict[LeafPath, None]] = {}
     for slot in draft.slots.values():
-        is_used = draft.leaves[slot.path].policy in _FOLLOWING
-        if slot.said and slot.known_by == "word" and is_used and slot.relation != "hole":
+        is_stated = slot.said and slot.known_by == "word" and slot.relation != "hole"
+        if is_stated and draft.leaves[slot.path].policy in _FOLLOWING:
             states.setdefault(slot.said, {})[slot.state] = None
     notes: list[Note] = []
     for name, nodes in states.items():

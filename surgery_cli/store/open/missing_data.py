@@ -51,6 +51,8 @@ def refuse_incomplete(directory: Path, array: StoredArray, *, may_lack: bool) ->
     """
     document = array.document
     lack = None if may_lack else document.lacks(array.keys)
+    if lack is None and not array.empty_keys:
+        return
     why = None if lack is None else f"{lack}, and all were written"
     empty = [key for key in array.empty_keys if document.is_chunk(key)]
     if empty:
