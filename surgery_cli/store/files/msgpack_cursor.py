@@ -57,21 +57,17 @@ class Cursor:
         return self._window[low : low + count]
 
     def take(self, count: int) -> bytes:
-        if count > self.size - self.at:
-            raise self.refusal(
-                f"{count} bytes are declared at {self.at}, and {self.size - self.at} are left"
-            )
-        found = self._bytes_at(self.at, count)
+        start = self.at
+        self.skip(count)
+        found = self._bytes_at(start, count)
         if len(found) < count:
             raise self.refusal("it became shorter while it was read")
-        self.at += count
         return found
 
     def skip(self, count: int) -> None:
-        if count > self.size - self.at:
-            raise self.refusal(
-                f"{count} bytes are declared at {self.at}, and {self.size - self.at} are left"
-            )
+        left = self.size - self.at
+        if count > left:
+            raise self.refusal(f"{count} bytes are declared at {self.at}, and {left} are left")
         self.at += count
 
     def _unsigned(self, width: int) -> int:

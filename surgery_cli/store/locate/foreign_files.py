@@ -20,9 +20,9 @@ def describe_file(path: Path) -> CheckpointError:
     head = beginning(path, 512)
     if head.startswith(POINTER_MARK):
         return pointer(path, path.parent)
-    for recognises, refusal in _FILE_KINDS:
+    for recognises, what, why, fix in _FILE_KINDS:
         if recognises(path, head):
-            return CheckpointError(f"'{path}' {refusal[0]}", why=refusal[1], fix=refusal[2])
+            return CheckpointError(f"'{path}' {what}", why=why, fix=fix)
     return CheckpointError(
         f"'{path}' is not a checkpoint file",
         why="it is neither Flax msgpack nor safetensors" if head else "it is empty",
@@ -51,113 +51,88 @@ def _is_archive(_path: Path, head: bytes) -> bool:
     ) or (head[257:262] == b"ustar")
 
 
+def _holds(*ends: str) -> Callable[[Path, bytes], bool]:
+    """Told by a name that ends so in a zip archive."""
+    return lambda path, head: any(name.endswith(ends) for name in _zip_names(path, head))
+
+
+def _begins(magic: bytes) -> Callable[[Path, bytes], bool]:
+    return lambda _path, head: head.startswith(magic)
+
+
+_is_npy, _is_npz = _begins(b"\x93NUMPY"), _holds(".npy")
 _NEVER_UNPICKLED = "a pickle runs code when it is loaded; surgery never does that"
-_FileKind = tuple[Callable[[Path, bytes], bool], tuple[str, str, str]]
-_FILE_KINDS: Final[tuple[_FileKind, ...]] = (
+TENSORFLOW_HELP: Final = "read it with `tf.train.load_checkpoint` and save the arrays with Orbax"
+READ_FORMATS: Final = "surgery edits Orbax checkpoints, Flax msgpack files and safetensors"
+_BY_SUFFIX = "what an edit takes arrays from is told by its suffix"
+_FILES_OF_CHECKPOINTS = frozenset(
+    {"_METADATA", "_CHECKPOINT_METADATA", "_sharding", "manifest.ocdbt", ".zarray", "zarr.json"}
+)
+_FILE_KINDS: Final[tuple[tuple[Callable[[Path, bytes], bool], str, str, str], ...]] = (
     (
-        lambda path, head: any(
-            n.endswith(("/data.pkl", "/version")) for n in _zip_names(path, head)
-        ),
-        (
-            "is a PyTorch checkpoint: a pickle in a zip archive",
-            _NEVER_UNPICKLED,
-            "convert it where you trust it: `safetensors.torch.save_file(torch.load(…), 'x.safetensors')`",
-        ),
+        _holds("/data.pkl", "/version"),
+        "is a PyTorch checkpoint: a pickle in a zip archive",
+        _NEVER_UNPICKLED,
+        "convert it where you trust it: `safetensors.torch.save_file(torch.load(…), 'x.safetensors')`",
     ),
     (
-        lambda path, head: any(n.endswith("weights.h5") for n in _zip_names(path, head)),
-        (
-            "is a Keras archive",
-            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
-            "load it with `keras.models.load_model` and save its variables with Orbax",
-        ),
+        _holds("weights.h5"),
+        "is a Keras archive",
+        READ_FORMATS,
+        "load it with `keras.models.load_model` and save its variables with Orbax",
     ),
     (
-        lambda path, head: head.startswith(b"\x93NUMPY") and path.suffix != ".npy",
-        (
-            "is a NumPy array file, and its name does not say so",
-            "what an edit takes arrays from is told by its suffix",
-            "rename it so that it ends in `.npy`",
-        ),
+        lambda path, head: path.suffix != ".npy" and _is_npy(path, head),
+        "is a NumPy array file, and its name does not say so",
+        _BY_SUFFIX,
+        "rename it so that it ends in `.npy`",
     ),
     (
-        lambda path, head: (
-            path.suffix != ".npz" and any(n.endswith(".npy") for n in _zip_names(path, head))
-        ),
-        (
-            "is a NumPy array file, and its name does not say so",
-            "what an edit takes arrays from is told by its suffix",
-            "rename it so that it ends in `.npz`",
-        ),
+        lambda path, head: path.suffix != ".npz" and _is_npz(path, head),
+        "is a NumPy array file, and its name does not say so",
+        _BY_SUFFIX,
+        "rename it so that it ends in `.npz`",
     ),
     (
-        lambda path, head: (
-            head.startswith(b"\x93NUMPY") or any(n.endswith(".npy") for n in _zip_names(path, head))
-        ),
-        (
-            "is a NumPy array file, not a checkpoint",
-            "arrays in it can be put into a checkpoint",
-            "name a checkpoint here; the file stands after `--with`: `surgery replace SRC DST AT --with FILE`",
-        ),
+        lambda path, head: _is_npy(path, head) or _is_npz(path, head),
+        "is a NumPy array file, not a checkpoint",
+        "arrays in it can be put into a checkpoint",
+        "name a checkpoint here; the file stands after `--with`: `surgery replace SRC DST AT --with FILE`",
     ),
     (
         _is_pickle,
-        (
-            "is a pickle",
-            _NEVER_UNPICKLED,
-            "load it where you trust it and save the tree with `orbax.checkpoint.StandardCheckpointer`",
-        ),
+        "is a pickle",
+        _NEVER_UNPICKLED,
+        "load it where you trust it and save the tree with `orbax.checkpoint.StandardCheckpointer`",
     ),
     (
-        lambda path, head: head.startswith(b"\x89HDF\r\n\x1a\n"),
-        (
-            "is an HDF5 file (Keras weights are such files)",
-            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
-            "load it with h5py or Keras and save the arrays with Orbax or as `.npz`",
-        ),
+        _begins(b"\x89HDF\r\n\x1a\n"),
+        "is an HDF5 file (Keras weights are such files)",
+        READ_FORMATS,
+        "load it with h5py or Keras and save the arrays with Orbax or as `.npz`",
     ),
     (
-        lambda path, head: (
-            path.name.endswith((".index", "saved_model.pb")) or ".data-0" in path.name
-        ),
-        (
-            "belongs to a TensorFlow checkpoint",
-            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
-            "read it with `tf.train.load_checkpoint` and save the arrays with Orbax",
-        ),
+        lambda path, _: path.name.endswith((".index", "saved_model.pb")) or ".data-0" in path.name,
+        "belongs to a TensorFlow checkpoint",
+        READ_FORMATS,
+        TENSORFLOW_HELP,
     ),
     (
-        lambda path, head: head.startswith(b"GGUF"),
-        (
-            "is a GGUF file",
-            "surgery edits Orbax checkpoints, Flax msgpack files and safetensors",
-            "edit the checkpoint that it was made from",
-        ),
+        _begins(b"GGUF"),
+        "is a GGUF file",
+        READ_FORMATS,
+        "edit the checkpoint that it was made from",
     ),
     (
-        lambda path, head: (
-            path.name
-            in (
-                "_METADATA",
-                "_CHECKPOINT_METADATA",
-                "_sharding",
-                "manifest.ocdbt",
-                ".zarray",
-                "zarr.json",
-            )
-        ),
-        (
-            "is one file of a checkpoint",
-            "a checkpoint of this kind is a directory",
-            "name the directory that it stands in",
-        ),
+        lambda path, _: path.name in _FILES_OF_CHECKPOINTS,
+        "is one file of a checkpoint",
+        "a checkpoint of this kind is a directory",
+        "name the directory that it stands in",
     ),
     (
         _is_archive,
-        (
-            "is an archive",
-            "surgery reads checkpoints as they stand on disk",
-            "unpack it and name the directory that comes out",
-        ),
+        "is an archive",
+        "surgery reads checkpoints as they stand on disk",
+        "unpack it and name the directory that comes out",
     ),
 )

@@ -20,7 +20,12 @@ from surgery_cli.store.filesystem.listing import (
     step_name,
     unfinished_name,
 )
-from surgery_cli.store.locate.foreign_files import PICKLE_SUFFIXES, describe_file
+from surgery_cli.store.locate.foreign_files import (
+    PICKLE_SUFFIXES,
+    READ_FORMATS,
+    TENSORFLOW_HELP,
+    describe_file,
+)
 from surgery_cli.store.locate.lfs_pointers import is_pointer, pointer
 from surgery_cli.store.orbax.sidecars import AGGREGATE
 from surgery_cli.store.orbax.unmerged import unmerged
@@ -120,8 +125,8 @@ def describe_directory(listing: Listing) -> CheckpointError:
         what, fix = f"'{path}' is empty", "name the directory that holds the checkpoint"
     elif "saved_model.pb" in files or any(n.endswith(".index") or ".data-0" in n for n in files):
         what = f"'{path}' is a TensorFlow {'SavedModel' if 'saved_model.pb' in files else 'checkpoint'}"
-        why = "surgery edits Orbax checkpoints, Flax msgpack files and safetensors"
-        fix = "read it with `tf.train.load_checkpoint` and save the arrays with Orbax"
+        why = READ_FORMATS
+        fix = TENSORFLOW_HELP
     elif "d" in listing.folders or any(n.startswith("ocdbt.") for n in listing.folders):
         if (error := unmerged(path)) is not None:
             return error
