@@ -22,7 +22,6 @@ from surgery_cli.store.orbax.sidecars import (
     AGGREGATE,
     ARRAY_METADATAS,
     EMPTY_TYPES,
-    PLACEHOLDER,
     STRINGS,
     Sidecars,
     kind_of,
@@ -142,14 +141,12 @@ class PytreeItem:
     def _structured(self, path: LeafPath) -> StoredLeaf:
         """A leaf of a checkpoint whose structure stands in ``checkpoint`` alone."""
         assert self.aggregate is not None
+        name = self.aggregate.placeholders.get(path)
+        if name is not None:
+            if self.store is None or name not in self.store.arrays:
+                raise self._no_data(path, f"`{AGGREGATE}` refers to an array '{name}'")
+            return self._stored(name, LeafKind.ARRAY)
         value = self.aggregate.tree[path]
-        if value.kind is LeafKind.STRING:
-            text = self.aggregate.read(path)
-            if isinstance(text, str) and text.startswith(PLACEHOLDER):
-                name = text.removeprefix(PLACEHOLDER)
-                if self.store is None or name not in self.store.arrays:
-                    raise self._no_data(path, f"`{AGGREGATE}` refers to an array '{name}'")
-                return self._stored(name, LeafKind.ARRAY)
         return StoredLeaf(value, is_inline=value.kind is not LeafKind.EMPTY)
 
     def _inline(self, path: LeafPath, kind: LeafKind) -> StoredLeaf:

@@ -29,7 +29,6 @@ PROCESS_FILE: Final = "process_"
 """How the names of the files in ``array_metadatas`` begin; other files there are foreign."""
 STRINGS: Final = "_strings.json"
 AGGREGATE: Final = "checkpoint"
-PLACEHOLDER: Final = "PLACEHOLDER://"
 
 EMPTY_TYPES: Final = frozenset({"None", "Dict", "List", "Tuple", "NamedTuple"})
 MAX_SIDECAR_BYTES: Final = 1 << 30
@@ -87,8 +86,7 @@ class Sidecars:
         if raw is None:
             return None
         with _damage(self.directory / name):
-            document: dict[str, Any] = decode_json(raw, type=dict[str, Any])
-            return document
+            return decode_json(raw, type=dict[str, Any])
 
     def _expendable(self, name: str) -> dict[str, Any] | None:
         """A file without which every leaf can be read: None if it is damaged, which is kept."""

@@ -45,8 +45,6 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
     chunk_shape: tuple[int, ...]
     write_shape: tuple[int, ...]
     raw: bytes
-    chunk_count: int = 1
-    """How many stored units the array has if all of them are stored."""
     has_fill_value: bool = True
     """True if the document says which value stands where no chunk is stored."""
     key_start: str = ""
@@ -57,36 +55,42 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
     @property
     def fields(self) -> dict[str, Any]:
         """The document as stored."""
-        fields: dict[str, Any] = decode_json(self.raw)
-        return fields
+        return decode_json(self.raw, type=dict[str, Any])
+
+    @cached_property
+    def grid(self) -> tuple[int, ...]:
+        """How many stored units there are along each axis if all of them are stored."""
+        steps = zip(self.shape, self.write_shape, strict=True)
+        return tuple(-(-size // max(step, 1)) for size, step in steps)
+
+    @property
+    def chunk_count(self) -> int:
+        return math.prod(self.grid)
+
+    @property
+    def _start(self) -> str:
+        """What stands before the numbers in the key of a chunk."""
+        return self.key_start and self.key_start + self.key_separator
 
     @cached_property
     def chunk_keys(self) -> frozenset[str]:
         """The keys of all chunks, below the array's name; ask only if ``chunk_count`` is no mere claim."""
-        counts = [
-            -(-n // max(step, 1)) for n, step in zip(self.shape, self.write_shape, strict=True)
-        ]
-        if not counts:
+        if not self.grid:
             return frozenset({self.key_start or "0"})
-        start = self.key_start and self.key_start + self.key_separator
-        indices = itertools.product(*(map(str, range(count)) for count in counts))
-        return frozenset(start + self.key_separator.join(index) for index in indices)
+        indices = itertools.product(*(map(str, range(count)) for count in self.grid))
+        return frozenset(self._start + self.key_separator.join(index) for index in indices)
 
     def is_chunk(self, key: str) -> bool:
         """True if a key, below the array's name, is that of a chunk; what else stands there is somebody's own."""
-        counts = [
-            -(-n // max(step, 1)) for n, step in zip(self.shape, self.write_shape, strict=True)
-        ]
-        if not counts:
+        if not self.grid:
             return key == (self.key_start or "0")
-        start = self.key_start and self.key_start + self.key_separator
-        numbers = key.removeprefix(start).split(self.key_separator)
+        numbers = key.removeprefix(self._start).split(self.key_separator)
         return (
-            key.startswith(start)
-            and len(numbers) == len(counts)
+            key.startswith(self._start)
+            and len(numbers) == len(self.grid)
             and all(
                 number.isdecimal() and str(int(number)) == number and int(number) < count
-                for number, count in zip(numbers, counts, strict=True)
+                for number, count in zip(numbers, self.grid, strict=True)
             )
         )
 
@@ -155,7 +159,6 @@ def parse(raw: bytes) -> ArrayDocument:
             why=f"{error}: {raw[:80]!r}",
             fix="the checkpoint is damaged, or newer than this program",
         ) from None
-    counts = (-(-size // max(step, 1)) for size, step in zip(shape, write, strict=True))
     return ArrayDocument(
         version,
         shape,
@@ -163,7 +166,6 @@ def parse(raw: bytes) -> ArrayDocument:
         chunks,
         write,
         raw,
-        math.prod(counts),
         has_fill_value=fields.get("fill_value") is not None,
         key_start=key_start,
         key_separator=key_separator,
