@@ -33,10 +33,10 @@ def print_report(
     output: Output,
     render: Callable[[Any, Page], None],
     *,
-    consequences: Sequence[str],
+    consequences: Sequence[str] = (),
     assumptions: Sequence[str] = (),
 ) -> None:
-    """Print what a command has done; with ``--quiet`` only what nobody should miss, on standard error."""
+    """Print what a command has done or found; with ``--quiet`` only what nobody should miss, on standard error."""
     if output.json or not output.quiet:
         print_document(document, output, render)
         return

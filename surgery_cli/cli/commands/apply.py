@@ -80,8 +80,7 @@ def judge_plan(source: str, plan: Plan, options: Options, output: Output) -> int
 
     with progress(output) as listener:
         found = surgery.judge(source, plan, options=options, listener=listener)
-    if output.json or not output.quiet:
-        print_document(found, output, judgement.render)
+    print_report(found, output, judgement.render)
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from surgery_cli.cli.options.patterns import Patterns
 from surgery_cli.console.arguments import Output, directory
 from surgery_cli.console.formats.files import OutputTo, output_files, write_files
-from surgery_cli.console.printing import print_document, progress
+from surgery_cli.console.printing import print_report, progress
 from surgery_cli.inputs.addresses import LocalAddress, checkpoint_address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import Item, Step
@@ -58,6 +58,5 @@ def diff(
             listener=listener,
         )
     write_files(found, files)
-    if output.json or not output.quiet:
-        print_document(found, output, partial(difference.render, verbose=output.verbose))
+    print_report(found, output, partial(difference.render, verbose=output.verbose))
     return 1 if found.only_in_a or found.only_in_b or found.changed else 0

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from surgery_cli.console.arguments import Checkpoint, Output
 from surgery_cli.console.formats.files import OutputTo, output_files, write_files
-from surgery_cli.console.printing import print_document, progress, saying
+from surgery_cli.console.printing import print_report, progress, saying
 from surgery_cli.inputs.addresses import checkpoint_address, local_address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import Item, LikeInit, Step
@@ -65,6 +65,5 @@ def verify(
             say=saying(output),
         )
     write_files(found, files)
-    if output.json or not output.quiet:
-        print_document(found, output, partial(verdict.render, strict=strict))
+    print_report(found, output, partial(verdict.render, strict=strict))
     return 0 if found.agrees and not (strict and found.unchecked) else 1

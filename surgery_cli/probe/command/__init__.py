@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated
 
 from surgery_cli.console.arguments import Checkpoint, Output
-from surgery_cli.console.printing import print_document
+from surgery_cli.console.printing import print_report
 from surgery_cli.probe import ProbeOptions
 from surgery_cli.probe import probe as run_probe
 from surgery_cli.settings.declaration import Group, setting
@@ -42,8 +42,7 @@ def probe(
     from surgery_cli.probe.command import rendering
 
     found = run_probe(checkpoint, model=model, inputs=inputs, options=options, say=_say)
-    if output.json or not output.quiet:
-        print_document(found, output, partial(rendering.render, verbose=output.verbose))
+    print_report(found, output, partial(rendering.render, verbose=output.verbose))
     return 0 if found.is_sound else 1
 
 
