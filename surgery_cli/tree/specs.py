@@ -12,6 +12,7 @@ import msgspec
 
 from surgery_cli.tree.dtypes import is_floating, is_integer, item_bytes
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.quantities import array_text
 
 
 class LeafKind(StrEnum):
@@ -74,7 +75,7 @@ class LeafSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         if self.kind is LeafKind.SCALAR:
             return f"python {self.dtype}"
         name = f"key<{self.key_impl}>" if self.kind is LeafKind.KEY else self.dtype
-        return f"{name}[{','.join(map(str, self.shape))}]"
+        return array_text(name, self.shape)
 
     def agrees_with(self, other: LeafSpec) -> bool:
         """Same kind, shape, dtype and key implementation; storage is not compared."""

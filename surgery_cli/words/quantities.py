@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def byte_text(count: int) -> str:
     """A number of bytes in binary units.
@@ -52,6 +54,11 @@ def duration_text(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def array_text(dtype: object, shape: Iterable[int]) -> str:
+    """What an array is, as people read it: ``float32[3,4]``."""
+    return f"{dtype}[{','.join(map(str, shape))}]"
 
 
 def nodes_text(count: int) -> str:

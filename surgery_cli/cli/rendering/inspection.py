@@ -10,7 +10,7 @@ from surgery_cli.console.printable import shown_path
 from surgery_cli.optimizer.follow.clocks import DRIVES
 from surgery_cli.reports import Inspection, LeafRow, OptimizerState
 from surgery_cli.words.lists import listed
-from surgery_cli.words.quantities import byte_text, counted, leaves_text
+from surgery_cli.words.quantities import array_text, byte_text, counted, leaves_text
 
 _MOST_LINES: Final = 300
 
@@ -157,15 +157,13 @@ def _header(document: Inspection) -> list[Cell]:
 
 def _leaf_cells(row: LeafRow, has_statistics: bool) -> list[Cell]:
     """What stands behind a leaf's name; columns for statistics only where some leaf has any."""
-    cells = [Cell(type_text(row), "faint"), Cell(byte_text(row.bytes), right=True)]
+    cells = [
+        Cell(row.type_text or array_text(row.dtype, row.shape), "faint"),
+        Cell(byte_text(row.bytes), right=True),
+    ]
     if has_statistics:
         cells += statistics.cells(row)
     return [*cells, Cell(_role(row), "faint"), Cell(row.digest or "")]
-
-
-def type_text(row: LeafRow) -> str:
-    """Shape and dtype of a leaf: ``float32[3,4]``."""
-    return row.type_text or f"{row.dtype}[{','.join(map(str, row.shape))}]"
 
 
 def _role(row: LeafRow) -> str:

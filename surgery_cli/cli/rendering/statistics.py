@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from surgery_cli.console.page import Cell
@@ -44,9 +45,7 @@ def cells(row: LeafRow) -> list[Cell]:
 
 def warnings(row: LeafRow, found: LeafStatistics) -> list[str]:
     """What is visibly wrong with a leaf's values; thresholds are for floating leaves only."""
-    size = 1
-    for axis in row.shape:
-        size *= axis
+    size = math.prod(row.shape)
     words = []
     if found.non_finite:
         words.append(f"{counted(found.non_finite, 'value')} not finite")

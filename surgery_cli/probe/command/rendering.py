@@ -13,7 +13,7 @@ from surgery_cli.probe.interface.documents import (
     ProbeSite,
     ProbeStatistics,
 )
-from surgery_cli.words.quantities import byte_text, counted, leaves_text, number_text
+from surgery_cli.words.quantities import array_text, byte_text, counted, leaves_text, number_text
 
 _HEADINGS = ("mean", "std", "min", "max", "zeros", "")
 
@@ -55,7 +55,7 @@ def _render_params(document: Probe, page: Page) -> None:
     rows: list[list[Cell | str]] = [
         [
             Cell(param.path, "strong"),
-            f"{param.dtype}[{','.join(map(str, param.shape))}]",
+            array_text(param.dtype, param.shape),
             *statistics_cells(param.gradient),
             Cell(number_text(param.gradient.rms), right=True),
             Cell(", ".join([*param.marks, *_bad_counts(param.gradient)]), "bad"),
@@ -71,7 +71,7 @@ def _render_params(document: Probe, page: Page) -> None:
 
 def _row(site: ProbeSite, has_statistics: bool, has_gradients: bool) -> list[Cell | str]:
     loops = "".join(f"{length} × " for length in site.iterations)
-    shape = f"{loops}{site.dtype}[{','.join(map(str, site.shape))}]"
+    shape = loops + array_text(site.dtype, site.shape)
     kind = site.kind if site.role == "out" else f"{site.role}: {site.kind}"
     cells: list[Cell | str] = [Cell(site.name, "strong"), kind, shape]
     if has_statistics:

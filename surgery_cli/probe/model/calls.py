@@ -15,6 +15,7 @@ import msgspec
 from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.model.inputs import Input
 from surgery_cli.script.user_code import parameters_of
+from surgery_cli.words.quantities import array_text
 
 Path = tuple[str, ...]
 """The keys of a variable, as text."""
@@ -36,7 +37,7 @@ class Expected(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+        return array_text(self.dtype, self.shape)
 
 
 Collections = dict[str, dict[Path, Expected]]

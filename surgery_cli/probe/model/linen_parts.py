@@ -15,6 +15,7 @@ from surgery_cli.errors import SurgeryError
 from surgery_cli.probe.model.calls import Expected, Path, Slot
 from surgery_cli.probe.model.sites import replaced
 from surgery_cli.tree.nearness import suggested
+from surgery_cli.words.quantities import array_text
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -159,4 +160,4 @@ def _seeing_mapped_variables() -> Iterator[Callable[[], bool]]:
 def shapes_text(values: Any) -> str:
     """The arrays in ``values`` as ``float32[8,28]``."""
     arrays = [leaf for leaf in jax.tree_util.tree_leaves(values) if hasattr(leaf, "dtype")]
-    return ", ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in arrays) or "no array"
+    return ", ".join(array_text(a.dtype, a.shape) for a in arrays) or "no array"

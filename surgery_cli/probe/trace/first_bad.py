@@ -19,6 +19,7 @@ from surgery_cli.probe.trace.points import Point, is_opened, points, size
 from surgery_cli.probe.trace.replay import Replay
 from surgery_cli.probe.trace.statistics import bad_counts, is_numeric
 from surgery_cli.script.user_errors import is_user_file, source_line
+from surgery_cli.words.quantities import array_text
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -181,11 +182,10 @@ def _worst(values: list[Any]) -> Any:
 def _operation(event: Any, folder: FilePath) -> Operation:
     _, iteration, point, before = event
     aval = point.equation.outvars[0].aval
-    result = f"{aval.dtype}[{','.join(map(str, aval.shape))}]"
     from_bad = "nan" if before[0] else "inf" if before[1] else ""
     return Operation(
         point.equation.primitive.name,
-        result,
+        array_text(aval.dtype, aval.shape),
         user_line(point.equation, folder),
         iteration,
         from_bad,

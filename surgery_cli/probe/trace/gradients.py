@@ -38,6 +38,7 @@ from surgery_cli.probe.trace.statistics import (
     together,
 )
 from surgery_cli.script.process_state import without_checks
+from surgery_cli.words.quantities import array_text
 
 _SIZE = len(FLOATS) + len(COUNTS)
 
@@ -185,7 +186,7 @@ def checked_scalar(value: Any) -> Any:
     """
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape != () or not jnp.issubdtype(dtype, jnp.floating):
-        found = type(value).__name__ if shape is None else f"{dtype}[{','.join(map(str, shape))}]"
+        found = type(value).__name__ if shape is None else array_text(dtype, shape)
         raise SurgeryError(
             f"the loss gives {found}",
             why="a gradient needs one floating number",

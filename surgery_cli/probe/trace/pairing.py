@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
@@ -114,10 +115,7 @@ def _apart(halves: Iterable[Half]) -> Iterator[Half]:
     """Loops taken apart into their iterations."""
     for half in halves:
         lengths = half.site.point.lengths
-        count = 1
-        for length in lengths:
-            count *= length
-        if not lengths or count > _MOST_ITERATIONS:
+        if not lengths or math.prod(lengths) > _MOST_ITERATIONS:
             yield half
         else:
             for iteration in product(*map(range, lengths)):
