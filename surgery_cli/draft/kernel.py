@@ -117,6 +117,11 @@ class Kernel(msgspec.Struct, frozen=True, tag_field="kernel", omit_defaults=True
         return str(self.__struct_config__.tag)
 
     @property
+    def author(self) -> str:
+        """Who else makes the values, for messages; '' for a computation of ours."""
+        return ""
+
+    @property
     def is_whole(self) -> bool:
         """True if the leaf cannot be made in blocks."""
         return False

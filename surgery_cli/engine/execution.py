@@ -72,10 +72,11 @@ class Execution:
         allow_non_finite: bool = False,
         recorded: Mapping[str, Recorded] | None = None,
         checks: Sequence[Check] = (),
+        is_alone: bool = False,
     ) -> None:
         """Nothing is read yet; ``recorded``: the digests on record that what is read must agree with, by source.
 
-        ``checks``: what must hold; ``checks.findings`` say what was found.
+        ``checks``: what must hold; ``checks.findings`` say what was found. ``is_alone``: see ``Stream``.
         """
         known = recorded or {}
         self._counted = {name: CountedSource(source) for name, source in sources.items()}
@@ -87,7 +88,7 @@ class Execution:
         self.checks = Checks(checks, self._sources, kit, self._measurements)
         self._meter = meter
         self._guard = None if allow_non_finite else FiniteGuard(self._counted)
-        self._stream = Stream(memory_bytes)
+        self._stream = Stream(memory_bytes, is_alone=is_alone)
         self._lock = threading.Lock()
         self.executed = Executed()
 

@@ -64,8 +64,15 @@ def count_non_finite(values: Values) -> NonFinite:
     return NonFinite(nan, bad - nan)
 
 
-def check_finite(path: LeafPath, values: Values, before: Callable[[], Values | None]) -> None:
+def check_finite(
+    path: LeafPath,
+    values: Values,
+    before: Callable[[], Values | None],
+    who: Callable[[], str] = lambda: "the edit",
+) -> None:
     """Refuse a block with a non-finite value where the source had a finite one; ``before`` is read only then.
+
+    ``who`` made the values.
 
     Raises:
         ValueRefusal: the edit made such values.
@@ -84,7 +91,7 @@ def check_finite(path: LeafPath, values: Values, before: Callable[[], Values | N
     if count:
         raise ValueRefusal(
             f"'{path}' would have {count} new non-finite value{'s' if count > 1 else ''}",
-            why="the edit makes NaN or infinity where the source is finite, or NaN of an infinity",
+            why=f"{who()} makes NaN or infinity where the source is finite, or NaN of an infinity",
             fix="change the edit, or add `--allow-non-finite` if that is meant",
             path=str(path),
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from surgery_cli.draft.expression import Recipe
+from surgery_cli.draft.expression import Made, Recipe, parts
 from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.engine.composition import Composition
@@ -35,7 +35,7 @@ class FiniteGuard:
         before = partial(self._stood_there, path, window)
         if Composition(leaf.output.recipe).moves_elements:
             before = partial(self._was_read, leaf.output.recipe, window, values)
-        check_finite(leaf.draft_path, values, before)
+        check_finite(leaf.draft_path, values, before, partial(_author, leaf.output.recipe))
 
     def _stood_there(self, path: LeafPath, window: Window) -> np.ndarray[Any, Any] | None:
         """What the source has where a block goes; None if it has nothing there, or of another shape.
@@ -56,3 +56,9 @@ class FiniteGuard:
             for part, place in reads(recipe, window)
         )
         return None if all(map(all_finite, read)) else values
+
+
+def _author(recipe: Recipe) -> str:
+    """Who made the values last."""
+    authors = [part.kernel.author for part in parts(recipe) if isinstance(part, Made)]
+    return next((author for author in reversed(authors) if author), "the edit")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import Any, Self
 
@@ -23,13 +23,27 @@ class _Batch:
         self.held_bytes = 0
 
 
+class _AtOnce(Executor):
+    """Does what it is given at once, in the thread that gives it."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            done.set_exception(error)
+        return done
+
+
 class Stream:
     """Blocks are worked on by a few threads, in order; another thread commits a transaction while the next one fills.
 
-    A block counts against the budget from before it is read until its transaction is committed.
+    A block counts against the budget from before it is read until its transaction is committed. ``is_alone``: one after
+    the other, in this thread; for code of the user's, which may change the whole process while it runs.
     """
 
-    def __init__(self, memory_bytes: int) -> None:
+    def __init__(self, memory_bytes: int, *, is_alone: bool = False) -> None:
+        self._is_alone = is_alone
         self.budget = Budget(max(memory_bytes, 1))
         # one transaction fills while another is committed, and blocks are in the making beside them
         self._batch_bytes = max(min(memory_bytes // 4, BATCH_BYTES), 1)
@@ -39,14 +53,13 @@ class Stream:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self._pool = stack.enter_context(
-                ThreadPoolExecutor(WORKERS, thread_name_prefix="surgery")
-            )
-            self._committer = stack.enter_context(
-                ThreadPoolExecutor(1, thread_name_prefix="surgery-commit")
-            )
+            self._pool = stack.enter_context(self._threads(WORKERS, "surgery"))
+            self._committer = stack.enter_context(self._threads(1, "surgery-commit"))
             self._stack = stack.pop_all()
         return self
+
+    def _threads(self, count: int, name: str) -> Executor:
+        return _AtOnce() if self._is_alone else ThreadPoolExecutor(count, thread_name_prefix=name)
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()

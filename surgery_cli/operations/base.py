@@ -12,6 +12,7 @@ from surgery_cli.draft.effect import Effect, is_new
 from surgery_cli.draft.expression import Recipe, made
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
+from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath, Selection
@@ -31,6 +32,9 @@ class Scene(States, Protocol):
 
     def settle(self, params: Iterable[LeafPath], draft: Draft) -> None:
         """Raise PlanError if only the user can say which parts of the optimizer state belong to ``params``."""
+
+    def function(self, text: str) -> UserFunction:
+        """A function of the user's, by `FILE.py:FUNCTION`; raises SurgeryError if it cannot be loaded."""
 
     def policy(self, edit: Operation) -> str | None:
         """The edit's own ``optimizer``, else the plan's or the command's, else None."""

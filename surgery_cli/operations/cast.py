@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -35,7 +35,7 @@ _UNSTORABLE = ("float8_e4m3", "float6_e2m3fn", "float6_e3m2fn", "uint4", "uint2"
 _NO_NUMBERS = ("float8_e8m0fnu", "float4_e2m1fn", "int2")
 """What holds scales of other numbers, or so few numbers that a cast leaves nothing."""
 _MOST_NAMED = 6
-_NAMES = tuple(
+STORABLE: Final = tuple(
     name
     for name in (*FLOATS, *COMPLEX_PARTS, *INTEGER_BITS)
     if name not in (*_UNSTORABLE, *_NO_NUMBERS)
@@ -67,8 +67,8 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
         return spec.dtype == self.to and spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
 
     def output(self, spec: LeafSpec) -> LeafSpec:
-        if self.to not in _NAMES:
-            close = nearest(self.to, _NAMES) or ["float32", "bfloat16"]
+        if self.to not in STORABLE:
+            close = nearest(self.to, STORABLE) or ["float32", "bfloat16"]
             raise PlanError(
                 f"'{self.to}' is no dtype that a leaf can be cast to",
                 why="no store holds it" if self.to in _UNSTORABLE else "",

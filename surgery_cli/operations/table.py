@@ -15,6 +15,7 @@ from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.extract_item import ExtractItem
 from surgery_cli.operations.insert_item import InsertItem
 from surgery_cli.operations.keep import Keep
+from surgery_cli.operations.map import Map
 from surgery_cli.operations.mask import Mask
 from surgery_cli.operations.noise import Noise
 from surgery_cli.operations.normalize import Normalize
@@ -43,6 +44,7 @@ def operations() -> dict[str, type[Operation]]:
         Mask,
         Noise,
         ShrinkAndPerturb,
+        Map,
         Cast,
         Set,
         ResetOptimizer,

@@ -11,6 +11,7 @@ from surgery_cli.draft.effect import Takes
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems
 from surgery_cli.draft.source import Source
+from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
@@ -39,13 +40,15 @@ def resolve(
     surveyed: OptimizerSurvey | None = None,
     survey_told: Callable[[Source], OptimizerSurvey] | None = None,
     number: Callable[[Source, LeafPath], float | None] | None = None,
+    function: Callable[[str], UserFunction] | None = None,
 ) -> Draft:
     """The draft that the plan makes of ``source``, from metadata alone.
 
     ``open_source`` opens what the plan names by path; every donor is opened once. ``items`` are the trees of the step
     that is edited.
     ``surveyed`` is a survey of the source's optimizer state, if one was made already; ``survey_told`` makes that of a
-    source for which values may be read, and ``number`` reads a step count; nothing is read without them.
+    source for which values may be read, and ``number`` reads a step count; nothing is read without them. ``function``
+    loads one of the user's.
 
     Raises:
         PlanError: everything that is wrong with the plan, in its order, with file, line and field.
@@ -55,6 +58,7 @@ def resolve(
     stage = Stage(plan, source, open_source)
     stage.survey_told = survey_told or stage.survey_told
     stage.read_number = number or stage.read_number
+    stage.function = function or stage.function
     for name in plan.sources:
         with gathering.catching(field="sources"):
             stage.open(name)
@@ -88,6 +92,10 @@ def _survey(source: Source) -> OptimizerSurvey:
     return survey(source.tree)
 
 
+def _no_function(text: str) -> UserFunction:
+    raise PlanError(f"'{text}' is not run here", why="nobody loads functions of the user's")
+
+
 class Stage:
     """What edits may look at while they rewrite the draft: selections, donors, settings (a ``Scene``)."""
 
@@ -102,6 +110,7 @@ class Stage:
         self.survey: OptimizerSurvey | None = None
         self.survey_told: Callable[[Source], OptimizerSurvey] = _survey
         self.read_number: Callable[[Source, LeafPath], float | None] = lambda *_: None
+        self.function: Callable[[str], UserFunction] = _no_function
         self._surveys: dict[tuple[str, bool], OptimizerSurvey] = {}
         self._arrivals = Arrivals(plan)
         self._named: Selection | None = None

@@ -43,6 +43,7 @@ def judge(
         meter=Meter(listener, "judging", total),
         recorded=recorded_in(prepared.sources),
         checks=checks,
+        is_alone=len(prepared.functions) > 0,
     )
     execution.run([])
     sources_checked = execution.check_sources()

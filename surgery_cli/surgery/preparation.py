@@ -31,6 +31,7 @@ from surgery_cli.surgery.optimizers import (
     survey_state,
 )
 from surgery_cli.surgery.states_apart import Comparison
+from surgery_cli.surgery.user_functions import UserFunctions
 
 
 def effective(plan: Plan, options: Options) -> Plan:
@@ -70,6 +71,7 @@ class Prepared(msgspec.Struct, frozen=True):
     looked: list[Look]
     """What was read beyond the metadata, and what it told."""
     need: Need
+    functions: UserFunctions
 
 
 def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None) -> Prepared:
@@ -96,7 +98,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         script = read_script(options.like_init, say=say, device=options.device)
     surveyed, looked = survey_state(checkpoint, plan, script) if plan.edits else (None, [])
 
-    apart = Comparison(checkpoint, plan, script)
+    apart, functions = Comparison(checkpoint, plan, script), UserFunctions(say)
 
     def drafted(plan: Plan) -> Draft:
         return resolve(
@@ -107,6 +109,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
             surveyed=surveyed,
             survey_told=apart.survey,
             number=apart.number,
+            function=functions.load,
         )
 
     draft = drafted(plan)
@@ -129,9 +132,8 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     reason = _main_reason(choices.values())
     need = most_at_once(plans, compact, options.device)
     check_memory(need)
-    return Prepared(
-        checkpoint, draft, sources, boundary, plans, references, compact, reason, looked, need
-    )
+    written = (plans, references, compact, reason)
+    return Prepared(checkpoint, draft, sources, boundary, *written, looked, need, functions)
 
 
 def _main_reason(choices: Collection[tuple[bool, str]]) -> str:

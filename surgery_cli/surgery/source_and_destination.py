@@ -132,12 +132,13 @@ def check_there(prepared: Prepared) -> None:
 
 
 def check_unchanged(prepared: Prepared) -> None:
-    """The source and every donor must be what they were when the draft was made.
+    """The source, every donor and every function of the user's must be what they were when the draft was made.
 
     Raises:
         CheckpointError: one of them is gone, or has changed.
     """
     check_there(prepared)
+    prepared.functions.check_unchanged()
     for source in prepared.sources.values():
         if not source.is_unchanged():
             raise CheckpointError(

@@ -84,6 +84,7 @@ def write(run: Run, directory: Path, listener: Listener | None) -> reports.Repor
         allow_non_finite=options.allow_non_finite,
         recorded=run.recorded,
         checks=draft.checks,
+        is_alone=len(prepared.functions) > 0,
     )
     done = execution.run(list(writer.items.values()))
     writer.finish()
@@ -175,7 +176,7 @@ def _record(
         source_fingerprint=checkpoint.fingerprint,
         donors={name: mark for name, mark in draft.fingerprints.items() if name != SOURCE},
         draft=draft.digest,
-        plan=run.plan.document(),
+        plan=run.prepared.functions.pinned(run.plan).document(),
         leaves=report.leaves,
         removed=report.removed,
         notes=list(map(str, draft.notes)),

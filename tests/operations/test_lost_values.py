@@ -14,8 +14,9 @@ from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.add_scaled import AddScaled
 from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import LeafOperation, Operation
-from surgery_cli.operations.cast import _NAMES, Cast
+from surgery_cli.operations.cast import STORABLE, Cast
 from surgery_cli.operations.clip import Clip
+from surgery_cli.operations.map import Map
 from surgery_cli.operations.mask import Mask
 from surgery_cli.operations.noise import Noise
 from surgery_cli.operations.normalize import Normalize
@@ -41,7 +42,7 @@ from tests.operations.value_edits import (
     stored,
 )
 
-FLOATS = [name for name in DTYPES if name in _NAMES]
+FLOATS = [name for name in DTYPES if name in STORABLE]
 FACTORS = [1e-300, 1e-60, 1e-30, 1e-8, 1e-3, 0.1, 0.5, 2.0, 1e4, 1e30, 1e60, 1e300]
 LEAVES = {
     "squares": lambda rng: 10.0 ** rng.uniform(-12, 0, (4, 6)),
@@ -104,6 +105,14 @@ def added(leaf: Any, x: float) -> Any:
     return computed(recipe, {KERNEL: leaf}, scene=scene)
 
 
+def mapped(leaf: Any, x: float) -> Any:
+    scene = ArrayScene()
+    scene.functions["edit.py:same"] = lambda array, path: array
+    edit = Map(at=str(KERNEL), with_="edit.py:same")
+    recipe = edit.rewrite(draft_of({str(KERNEL): leaf}), scene).leaves[KERNEL].recipe
+    return computed(recipe, {KERNEL: leaf})
+
+
 class _Members(ArrayScene):
     source = ArraySource({})
 
@@ -147,6 +156,7 @@ VALUES: dict[type[Operation], list[Callable[[Any, float], Any]]] = {
         lambda leaf, x: unmasked(Prune(pattern="1:2", axis=0), leaf),
     ],
     Mask: [masked],
+    Map: [mapped],
     Cast: [lambda leaf, x: edited(Cast(to=leaf.dtype.name), leaf.astype(np.float64) * x)],
 }
 
@@ -224,7 +234,7 @@ def test_an_infinity_that_an_edit_turns_into_nan_is_refused() -> None:
 
 
 @pytest.mark.parametrize("driver", ["zarr", "zarr3"])
-@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize("name", STORABLE)
 def test_a_cast_goes_to_dtypes_that_a_store_holds(name: str, driver: str) -> None:
     spec = {"driver": driver, "kvstore": "memory://", "dtype": name}
     assert ts.open(spec, create=True, shape=[2]).result().dtype.name == name
@@ -234,4 +244,4 @@ def test_a_cast_goes_to_dtypes_that_a_store_holds(name: str, driver: str) -> Non
 def test_a_dtype_that_no_store_holds_is_refused_from_metadata_with_the_nearest(name: str) -> None:
     with pytest.raises(PlanError, match="no dtype that a leaf can be cast to") as caught:
         edited(Cast(to=name), np.ones(2, np.float32))
-    assert any(known in caught.value.problems[0].fix for known in _NAMES)
+    assert any(known in caught.value.problems[0].fix for known in STORABLE)

@@ -8,6 +8,7 @@ from ruamel.yaml import YAML
 from surgery_cli.draft.expression import LeafRef, Stored
 from surgery_cli.draft.recipe import DraftItems
 from surgery_cli.draft.slots import Slot
+from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.normalize import Normalize
@@ -77,6 +78,7 @@ DIGESTS = {
     "mask": "sha256:1c3abfda3273a779da7f34a6ef9c1b666ec4bf76cd611cd2cc6504ea8d121f8e",
     "noise": "sha256:1c3abfda37513751105c9b06693995213084cbaac29854dbaae690f99c7755c0",
     "shrink-and-perturb": "sha256:1c3abfda3751375111e96f00d5c4a9c8977807800d0fe8cf800a335d281225cc",
+    "map": "sha256:1c3abfda375137514369cd72ed37f6b7e672ae591ca95282df212732c351bd1c",
     "cast": "sha256:1c3abfda37513751a501897d16aac4796aa603e40651945d2968e1ca4137846f",
     "set": "sha256:1c3abfda37513751f8291fe72c1eb7e4c6f8697278063d583ff85656c237cc4c",
     "reset-optimizer": "sha256:1c3abfda37513751fd5469468d97e07d25016ba8969ffc945d80d7ab374a307e",
@@ -109,5 +111,10 @@ def test_the_digest_of_the_example_of_every_operation_is_this_one(name: str) -> 
     own = ArraySource(tree | counts)
     own.fingerprint, own.address, own.steps, own.places = "own", "own", {}, frozenset({"own"})
     items = DraftItems(names=("default",), taken=frozenset({"default"}))
-    draft = resolve(plan, own, lambda address: sources[address.strip("/")], items=items)
+
+    def function(text: str) -> UserFunction:
+        return UserFunction(text, "sha256:0")
+
+    opened = lambda address: sources[address.strip("/")]  # noqa: E731
+    draft = resolve(plan, own, opened, items=items, function=function)
     assert draft.digest == DIGESTS[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 from unittest.mock import patch
@@ -14,6 +14,7 @@ from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, parts
 from surgery_cli.draft.kernel import Kernel, Kit
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.slots import Slot
+from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.engine import measurements
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.errors import PlanError
@@ -59,6 +60,7 @@ class ArrayScene:
     def __init__(self, **sources: ArraySource) -> None:
         self.sources = {name.replace("__", "."): source for name, source in sources.items()}
         self.carried_leaves: list[LeafPath] = []
+        self.functions: dict[str, Callable[[Any, str], Any]] = {}
 
     def select(self, edit: Operation, draft: Draft) -> Selection:
         return select(edit, draft)
@@ -67,6 +69,9 @@ class ArrayScene:
         if text not in self.sources:
             raise PlanError(f"'{text}' is neither a file, a checkpoint nor a source")
         return text, self.sources[text]
+
+    def function(self, text: str) -> UserFunction:
+        return UserFunction.of(text, "sha256:0", self.functions[text])
 
     def policy(self, edit: Operation) -> str | None:
         return None

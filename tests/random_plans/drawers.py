@@ -234,6 +234,13 @@ def _shrink_and_perturb(draw: Draw, state: State, world: World) -> dict[str, Any
     return {**edit, "shrink": draw(st.sampled_from([0.5, 1.0])), **added}
 
 
+def _map(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _with_policy(draw, _named(draw, state, _is_number))
+    if draw(st.booleans()):
+        edit["effect"] = draw(st.sampled_from(["shifts", "takes"]))
+    return {**edit, "with": world.function("halved")}
+
+
 def _prune(draw: Draw, state: State, world: World) -> dict[str, Any]:
     edit = _with_policy(draw, _named(draw, state, _is_number))
     if draw(_SOMETIMES):
@@ -429,6 +436,7 @@ DRAWERS: dict[str, Drawer] = {
     "clip": _clip,
     "noise": _noise,
     "shrink-and-perturb": _shrink_and_perturb,
+    "map": _map,
     "prune": _prune,
     "mask": _mask,
     "cast": _cast,

@@ -494,6 +494,21 @@ def perturb(state: State, edit: Fields, world: World, words: Words) -> None:
     _shifted(state, before, edit, selected, words)
 
 
+def map_halved(state: State, edit: Fields, world: World, words: Words) -> None:
+    selected = select(state, edit)
+    before = state.copy()
+    for path in selected:
+        leaf = state.leaves[path]
+        _check_numeric(leaf, path)
+        value = np.asarray(leaf.value)
+        with np.errstate(all="ignore"):
+            put(state, path, value * value.dtype.type(0.5), known=leaf.known)
+    if edit.get("effect", "shifts") == "shifts":
+        _shifted(state, before, edit, selected, words)
+    else:
+        twins.follow_new_values(state, before, edit, selected, words)
+
+
 def _shifted(
     state: State,
     before: State,
@@ -591,6 +606,7 @@ OPERATIONS: dict[str, Callable[[State, Fields, World, Words], None]] = {
     "clip": clip,
     "noise": perturb,
     "shrink-and-perturb": perturb,
+    "map": map_halved,
     "prune": prune,
     "mask": mask,
 }

@@ -133,7 +133,10 @@ def like_param(param: Output, recipe: Recipe) -> tuple[Change, ...] | None:
     made, edit = param.recipe, param.edits[-1]
     if not isinstance(made, Made):
         return None
-    same = msgspec.structs.replace(made, inputs=(recipe, *made.inputs[1:]), spec=recipe.spec)
+    old, new, spec = made.inputs[0].spec, made.spec, recipe.spec
+    if (old.dtype, old.shape) != (new.dtype, new.shape):
+        spec = msgspec.structs.replace(new, kind=spec.kind)
+    same = msgspec.structs.replace(made, inputs=(recipe, *made.inputs[1:]), spec=spec)
     return (Change(edit.name, edit.effect, same),)
 
 
