@@ -42,6 +42,11 @@ Without a policy:
 |---|---|
 @DEFAULTS@
 
+`prune` and `mask` set elements to 0. Under `transform` and `warm`, first moments get their initial value there, and
+second moments stay: the next steps are no larger than usual. A `reset` restarts both there alone. `keep` leaves what
+was gathered, which moves these zeros in the next steps; the preview says so. `clip` to a norm is a factor, to a range
+it is none: slots stay, as they do for what adds (`noise`, `shrink-and-perturb`, `add-scaled`, `map`).
+
 A power k that is not sure is said in the preview, and an explicit `transform` of such slots is refused: a wrong power
 is worse than none. Optimizers without second moments have nothing to warm: their slots restart. `replace` from a
 checkpoint takes the twins there with the params, where it has all of them, of the same kind, and under a clock that
@@ -159,8 +164,8 @@ the param: about 1e-4 at the defaults. No slot can keep Adam's step in function 
 
 
 WORDS = {
-    "transform": "`transform` where the power k is sure, else `keep`",
-    "keep": "`keep`: the values stay what they were",
+    "transform": "`transform`: of a factor where the power k is sure, else `keep`; of zeros see below",
+    "keep": "`keep`: nothing tells how they follow, or the values stay what they were (`cast`)",
     "warm": "`warm`",
     "reset": "`reset`",
 }

@@ -50,7 +50,7 @@ def _digest(recipe: Recipe, known: dict[int, str]) -> str:
     """The digest of an expression from those of its parts; ``known`` has those of earlier ones, by identity."""
     from hashlib import sha256
 
-    for part in parts(recipe):
+    for part in parts(recipe, beyond=lambda part: id(part) not in known):
         if id(part) in known:
             continue
         spec = msgspec.structs.replace(part.spec, stored_bytes=None)

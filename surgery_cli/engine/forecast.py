@@ -11,7 +11,7 @@ from surgery_cli.draft.kernel import Arrangement, Search, Window
 from surgery_cli.engine.composition import MOST_KEPT, Composition
 from surgery_cli.engine.evaluation import reads
 from surgery_cli.engine.grid import block_shape, window_shape, windows
-from surgery_cli.engine.measurements import Block, measured_blocks
+from surgery_cli.engine.measurements import Block, measured_blocks, measured_windows
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.tree.dtypes import is_complex, item_bytes
@@ -78,6 +78,10 @@ def _passes(part: Made) -> int:
     return kernel.passes([one.spec for one in part.inputs]) if isinstance(kernel, Search) else 1
 
 
+def _block_bytes(leaf: LeafSpec) -> int:
+    return math.prod(block_shape(leaf, leaf.write_shape)) * item_bytes(leaf.dtype)
+
+
 def _window_bytes(part: Stored, window: Window) -> int:
     return (
         math.prod(window_shape(window)) * item_bytes(part.spec.dtype) if part.spec.has_array else 0
@@ -124,13 +128,12 @@ def working_bytes(of: Composition, block: tuple[int, ...], tile_elements: int | 
 def _measuring_bytes(part: Made, tile_elements: int | None) -> int:
     """Bytes in memory while a block of a measurement is taken."""
     if not part.kernel.is_whole:
-        firsts = {block.input: block.window for block in reversed(measured_blocks(part))}
-        return max(
-            _pass_bytes(Composition(part.inputs[number]), window, tile_elements)
-            + _tile_bytes(window, tile_elements)
-            for number, window in firsts.items()
-        )
-    leaf, window = part.inputs[0], measured_blocks(part)[0].window
+        searched = len(part.inputs) if isinstance(part.kernel, Search) else 1
+        number = max(range(searched), key=lambda n: _block_bytes(part.inputs[n].spec))
+        window = measured_windows(part, number)[0]
+        made = _pass_bytes(Composition(part.inputs[number]), window, tile_elements)
+        return made + _tile_bytes(window, tile_elements)
+    leaf, window = part.inputs[0], measured_windows(part, 0)[0]
     held, decoding = _reading_bytes(leaf, window)
     known = part.kernel.temporary_bytes(leaf.spec)
     return held + max(decoding, leaf.spec.size * TEMPORARY_BYTES if known is None else known)
