@@ -157,13 +157,16 @@ def _leaf(value: Any) -> LeafSpec:
 
     if isinstance(value, str):
         return LeafSpec(kind=LeafKind.STRING, dtype="str")
-    if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
+    if isinstance(value, np.generic | complex) and not isinstance(value, float):
+        module = "" if type(value) is complex else "numpy."
+        return LeafSpec(kind=LeafKind.NO_TARGET, dtype=f"{module}{type(value).__name__}")
+    if isinstance(value, int | float):
         return LeafSpec(kind=LeafKind.SCALAR, dtype=str(np.asarray(value).dtype))
     if not hasattr(value, "dtype"):  # Orbax refuses to save it
         return LeafSpec(kind=LeafKind.STRING, dtype=type(value).__qualname__)
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         return _key(jax.ShapeDtypeStruct(value.shape, value.dtype))
-    kind = LeafKind.NUMPY if isinstance(value, np.ndarray | np.generic) else LeafKind.ARRAY
+    kind = LeafKind.NUMPY if isinstance(value, np.ndarray) else LeafKind.ARRAY
     return LeafSpec(kind=kind, shape=tuple(value.shape), dtype=np.dtype(value.dtype).name)
 
 

@@ -115,7 +115,9 @@ def leaf_breach(path: LeafPath, here: LeafSpec, there: LeafSpec) -> Breach | Non
 
 
 def _fault(here: LeafSpec, there: LeafSpec) -> tuple[str, str]:
-    if not there.has_array and there.kind is LeafKind.EMPTY:
+    if there.kind is LeafKind.NO_TARGET:
+        return "kind", RAISES
+    if there.kind is LeafKind.EMPTY:
         return ("", "") if here.kind is LeafKind.EMPTY else ("empty", DROPS)
     if here.kind is LeafKind.EMPTY:
         return "empty", EMPTIES

@@ -96,7 +96,7 @@ def _refuse_single_leaf(abstract: AbstractTree, user: UserObject) -> None:
 def _refuse_objects(abstract: AbstractTree, user: UserObject) -> None:
     """A leaf that is neither an array, a number nor a string cannot be in a checkpoint."""
     strange = [
-        p for p, s in abstract.tree.items() if not s.has_array and s.dtype not in ("", "str")
+        p for p, s in abstract.tree.items() if s.kind is LeafKind.STRING and s.dtype != "str"
     ]
     if strange:
         path = strange[0]

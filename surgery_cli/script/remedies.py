@@ -209,6 +209,9 @@ _NAMES: Final = (
 _KIND: Final = (
     "let the function give what is stored: PRNG keys of the same implementation, strings as strings"
 )
+_NO_TARGET: Final = (
+    "let the function give an array (`np.asarray`) or a Python number: restores refuse other targets"
+)
 
 
 def advice(breach: Breach, states: Iterable[LeafPath]) -> str:
@@ -217,7 +220,8 @@ def advice(breach: Breach, states: Iterable[LeafPath]) -> str:
     if breach.what == "missing":
         return _FRESH_STATE if is_optimizer else FRESH
     if breach.what == "kind":
-        return _KIND
+        is_none = isinstance(breach.wanted, LeafSpec) and breach.wanted.kind is LeafKind.NO_TARGET
+        return _NO_TARGET if is_none else _KIND
     if breach.what not in ("container", "empty"):
         return ""
     if is_list_for_digits(breach.stored, breach.wanted):

@@ -29,6 +29,9 @@ class LeafKind(StrEnum):
     """A typed PRNG key array; ``shape`` and ``dtype`` are those of the stored key data."""
     EMPTY = "empty"
     """Something without values: None, ``{}``, ``[]``, ``()``; ``dtype`` is ''."""
+    NO_TARGET = "no target"
+    """Of a script's tree alone: a value that can be saved, and that a restore refuses to take as its target, such as a
+    NumPy scalar; ``dtype`` is its class."""
 
 
 class LeafSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -63,7 +66,7 @@ class LeafSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     @property
     def has_array(self) -> bool:
         """True if the value is stored as an array (arrays, scalars, keys)."""
-        return self.kind not in (LeafKind.STRING, LeafKind.EMPTY)
+        return self.kind not in (LeafKind.STRING, LeafKind.EMPTY, LeafKind.NO_TARGET)
 
     @property
     def type_text(self) -> str:
@@ -74,6 +77,8 @@ class LeafSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
             return "str"
         if self.kind is LeafKind.SCALAR:
             return f"python {self.dtype}"
+        if self.kind is LeafKind.NO_TARGET:
+            return self.dtype
         name = f"key<{self.key_impl}>" if self.kind is LeafKind.KEY else self.dtype
         return array_text(name, self.shape)
 

@@ -92,7 +92,12 @@ DISAGREEING = {
     "a key of another kind": (jax.random.key(1), key_of("rbg"), "kind", MISTAKES),
     "a string for an array": ("adam", like(()), "kind", RAISES),
     "an array for a string": (X, "adam", "kind", RAISES),
+    "an array for a complex number of Python": (jnp.complex64(1), 1j, "kind", RAISES),
 }  # fmt: skip
+
+NUMPY_SCALARS = (
+    "bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128", "str",
+)  # fmt: skip
 
 
 def saved(path, tree):
@@ -165,6 +170,22 @@ def test_where_the_check_finds_something_orbax_raises_or_silently_does_what_it_s
         assert kinds(back) != kinds(wanted)
     else:
         assert jax.tree.leaves(back) == []
+
+
+@pytest.mark.parametrize("dtype", NUMPY_SCALARS)
+def test_numpy_scalars_are_found_where_a_restore_refuses_them_as_targets(dtype, tmp_path):
+    """Those that are Python numbers or texts as well are taken."""
+    value = np.dtype(dtype).type(1)
+    stored = value if isinstance(value, str) else np.asarray(value)
+    tree, target = {"a": X, "b": stored}, {"a": like(), "b": value}
+    found = breaches(saved(tmp_path / "c", tree), abstract_tree(lambda: target).tree)
+
+    try:
+        restored(tmp_path / "c", target)
+    except ValueError:
+        assert [(b.what, b.effect) for b in found] == [("kind", RAISES)]
+    else:
+        assert found == []
 
 
 def test_a_partial_restore_skips_what_is_extra_and_keeps_a_concrete_targets_own_values(tmp_path):
