@@ -17,7 +17,7 @@ from surgery_cli.script.fading import UNCOUNTED
 from surgery_cli.script.optimizers import Optimizer
 from surgery_cli.script.pytrees import plain_path
 from surgery_cli.script.slot_powers import (
-    NO_VALUES,
+    HAS_NO_VALUES,
     USUAL,
     Measured,
     held_at,
@@ -33,9 +33,9 @@ from surgery_cli.words.advice import InPlan, worded
 def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> OptimizerSurvey:
     """The survey with what a trial told: powers that the metadata leave open, and initial values.
 
-    A power that is known by the optimizer's kind stays as it is. ``measured`` is by the plain path in the tree. A slot
-    that was not measured, because its param has another name in the script, is as the others of its field are, if
-    those are all alike.
+    A power that is known by the optimizer's kind stays as it is, unless it rests on settings, which a trial shows.
+    ``measured`` is by the plain path in the tree. A slot that was not measured, because its param has another name in
+    the script, is as the others of its field are, if those are all alike.
     """
     fields = _by_field(survey, measured)
     slots: dict[LeafPath, Slot] = {}
@@ -44,11 +44,16 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
         if seen is None or slot.relation == "hole":
             continue
         new = slot
-        if slot.power is None and seen.power is None:
+        is_open = slot.power is None or (rests_on_settings(slot) and not seen.no_values)
+        if is_open and seen.power is None:
             new = msgspec.structs.replace(
-                new, unsure_because=f"tried out, {seen.because}", settled_by=()
+                new,
+                power=None,
+                assumed=_of_the_run(slot),
+                unsure_because=f"tried out, {seen.because}",
+                settled_by=(),
             )
-        elif slot.power is None:
+        elif is_open:
             new = new.settled(
                 power=seen.power,
                 is_even=seen.is_even,
@@ -73,6 +78,16 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
         if not all(every[path].is_settled for path in u.slots)
     ]
     return msgspec.structs.replace(survey, slots=every, unsure=unsure)
+
+
+def rests_on_settings(slot: Slot) -> bool:
+    """True if a power is known by the kind of the state, for some settings of the optimizer that made it."""
+    return (
+        slot.power is not None
+        and slot.known_by == "disk"
+        and slot.assumed is not None
+        and not slot.assumed.is_of_the_run
+    )
 
 
 def _of_the_run(slot: Slot) -> Assumption | None:
@@ -185,15 +200,16 @@ def _measured(
     param = param_of(path, trial.params)
     if param is None:
         return Measured(None, False, fresh, "it belongs to no param alone")
-    because = ""
+    nothing = msgspec.structs.replace(HAS_NO_VALUES, fresh=fresh)
     for usual in USUAL:
         seen = seen_in(path, param, usual.cross, trial.runs(usual.cross, steps))
         one = seen[usual]
         if one is not None and one.power is not None:
             break
-        because = because or (one.because if one is not None else "")
+        if one is not None and nothing.no_values:
+            nothing = msgspec.structs.replace(one, fresh=fresh)
     else:  # what holds under the largest gradients alone is as good as nothing
-        return Measured(None, False, fresh, because or NO_VALUES)
+        return nothing
     held = held_at(usual, fresh, seen)
     if held.assumed and is_beside_start:
         because = "how it follows hangs on a start, which is not zero, of slots before it"

@@ -29,7 +29,7 @@ USUAL: Final = (Sizes(1e-3), Sizes(1.0))
 """At one of these a power must hold: where clips rest, or where no epsilon and no decay is felt."""
 _POWERS: Final = (-1, -2, 0, 1, 2)
 _MIXED: Final = "what is left of its start depends on the gradients (as in Yogi), or they are clipped or decayed"
-NO_VALUES: Final = "it stayed zero, or did not stay finite"
+_NO_VALUES: Final = "it stayed zero, or did not stay finite"
 _NO_POWER: Final = "it follows no power of a factor of its own param alone"
 _TOLERANCE: Final = 2e-3
 """How far a slot may lie from what its power makes of it, relative."""
@@ -38,11 +38,11 @@ _TOLERANCE: Final = 2e-3
 class Measured(msgspec.Struct, frozen=True):
     """What was seen of one slot: its power and parity (see ``Slot``), and its initial value.
 
-    ``power`` is None where the slot stayed zero, or is no power of the factor; ``because`` says which. ``fresh`` is
-    None where initial values are not all the same. ``is_per_leaf``: the power holds for one factor of a whole leaf,
-    not for arrays of factors. ``assumed`` names the sizes of gradients and params at which it holds, if not at all. Of
-    an initial value other than zero, all ``stays``, or it fades by one of ``fadings``; with neither, ``start_because``
-    says why that is not known.
+    ``power`` is None where the slot is no power of the factor, or has ``no_values``: it stayed zero, as where a trial
+    is too small or too short to fill it. ``because`` says which. ``fresh`` is None where initial values are not all
+    the same. ``is_per_leaf``: the power holds for one factor of a whole leaf, not for arrays of factors. ``assumed``
+    names the sizes of gradients and params at which it holds, if not at all. Of an initial value other than zero, all
+    ``stays``, or it fades by one of ``fadings``; with neither, ``start_because`` says why that is not known.
     """
 
     power: int | None
@@ -54,6 +54,7 @@ class Measured(msgspec.Struct, frozen=True):
     stays: bool = False
     fadings: tuple[Fading, ...] = ()
     start_because: str = ""
+    no_values: bool = False
 
     @property
     def rule(self) -> tuple[int | None, bool]:
@@ -70,6 +71,8 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 _NO_RULE: Final = (None, False)
+_MOVES_OTHERWISE: Final = Measured(*_NO_RULE, None, _NO_POWER)
+HAS_NO_VALUES: Final = Measured(*_NO_RULE, None, _NO_VALUES, no_values=True)
 _LEAST: Final = 1e-2
 """Params of a model may be of any size from here on."""
 
@@ -158,7 +161,7 @@ def seen_in(
     factors = runs.factors(param, slots.shape)
     shows, moves = slots.shows(), slots.moves()
     found: dict[Sizes, Measured | None] = {
-        size: Measured(*_NO_RULE, None, _NO_POWER if moves[n] else NO_VALUES) if shows[n] else None
+        size: (_MOVES_OTHERWISE if moves[n] else HAS_NO_VALUES) if shows[n] else None
         for n, size in enumerate(sizes)
     }
     is_open = shows & moves

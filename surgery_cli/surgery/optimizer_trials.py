@@ -8,7 +8,7 @@ from surgery_cli.optimizer.detect.settled import said_by_script
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.script.function import Script
 from surgery_cli.script.items import aligned
-from surgery_cli.script.optimizer_trial import advised, settled, try_optimizer
+from surgery_cli.script.optimizer_trial import advised, rests_on_settings, settled, try_optimizer
 from surgery_cli.script.pytrees import plain_path
 from surgery_cli.script.slot_powers import Measured
 from surgery_cli.script.stated_optimizers import tried_calls
@@ -17,6 +17,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.like_init import items_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note, Remark
+from surgery_cli.words.quantities import counted
 
 
 def told_by_script(
@@ -73,13 +74,15 @@ def told_by_calls(
 
 def _how_much(name: str, before: OptimizerSurvey, after: OptimizerSurvey) -> list[Remark]:
     """How many slots a trial settled."""
-    count = _open(before) - _open(after)
-    return [Remark(f"{name}, tried out on {TRIED_ON}, settles {count} slots")] if count else []
-
-
-def _open(found: OptimizerSurvey) -> int:
-    """How many slots there are of which it is not known how they follow."""
-    return sum(not slot.is_settled for slot in found.slots.values())
+    count = sum(
+        after.slots[path].is_settled and (not slot.is_settled or rests_on_settings(slot))
+        for path, slot in before.slots.items()
+    )
+    return (
+        [Remark(f"{name}, tried out on {TRIED_ON}, settles {counted(count, 'slot')}")]
+        if count
+        else []
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -83,6 +83,38 @@ def test_a_call_settles_what_training_with_it_would_have_made(surgery, tmp_path,
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-7 * np.abs(theirs).max())
 
 
+OF_SETTINGS = {
+    "novograd(0.1)": True,
+    "novograd(0.1, weight_decay=0.1)": False,
+    "lars(0.1)": True,
+    "lars(0.1, weight_decay=0.5)": False,
+    "rmsprop(0.1, momentum=0.9, eps=0.1)": True,
+}
+"""Calls whose powers hold for some settings of the factory alone, and whether they do for these."""
+
+
+@pytest.mark.parametrize("text", OF_SETTINGS)
+def test_what_a_kind_is_known_for_gives_way_to_what_its_settings_show(surgery, tmp_path, text):
+    """What training would have made comes of it, or the slots are kept; nothing is assumed that the call says."""
+    source = save(tmp_path / "source", after_training(optimizer_of(text)))
+    command = ("rescale", source, tmp_path / "new", HEAD, "--by", "3", "--optimizer-kind", text)
+
+    document = surgery(*command, "--json").document
+
+    assert not [
+        a for a in document["assumptions"] if "of its own" in str(a) or "leaves out" in str(a)
+    ]
+    wanted = after_training(optimizer_of(text), 3.0)
+    with ocp.StandardCheckpointer() as checkpointer:
+        found = checkpointer.restore(tmp_path / "new", wanted)
+    agrees = all(
+        np.allclose(ours, theirs, rtol=1e-3, atol=1e-7 * np.abs(theirs).max())
+        for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True)
+    )
+    assert agrees == OF_SETTINGS[text]
+    assert agrees or "kept as" in str(document["notes"])
+
+
 def test_the_record_keeps_what_a_call_settled(surgery, tmp_path):
     transformation = optax.rmsprop(1e-3, initial_scale=1.0, bias_correction=True)
     source = save(tmp_path / "source", after_training(transformation))

@@ -131,7 +131,10 @@ def said_by_script(before: OptimizerSurvey, after: OptimizerSurvey) -> Optimizer
 
     def told(slot: Slot) -> Slot:
         old = before.slots[slot.path]
-        if (slot.power, slot.fresh) == (old.power, old.fresh):
+        known = (slot.power, slot.assumed, slot.fresh)
+        if known == (old.power, old.assumed, old.fresh) or (
+            slot.power is None and old.power is not None
+        ):
             return slot
         start = slot.start
         if start is None and slot.fresh is not None and slot.fresh != old.fresh:
