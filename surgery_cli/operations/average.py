@@ -86,7 +86,7 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
         self._check_weights(member_names(others, self.steps, scene))
         is_edited = any(not draft.is_untouched(path) for path in named)
         refuse_repeated(others, scene, is_edited=is_edited)
-        refuse_negative(draft, named, self.weights)
+        refuse_negative(draft, named, _of_usual_size(self.weights))
         refuse_lacking(named, others, draft)
 
     def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
@@ -136,10 +136,10 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
                 fix="give one weight for each member, or none for equal ones",
                 field="weights",
             )
-        total = math.fsum(self.weights)
-        if not math.isfinite(total) or total == 0:
+        is_finite = all(map(math.isfinite, self.weights))
+        if not is_finite or math.fsum(_of_usual_size(self.weights)) == 0:
             raise PlanError(
-                f"the weights add up to {total}",
+                "the weights add up to 0" if is_finite else "the weights are not all finite",
                 why="they are divided by their sum",
                 fix="give weights whose sum is a number other than 0",
                 field="weights",
@@ -150,6 +150,18 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
         return Means()
 
 
+def _of_usual_size(weights: tuple[float, ...]) -> tuple[float, ...]:
+    """The weights times a power of two, the largest between 1 and 2, equal ones as 1: no sum by them is beyond float64.
+
+    >>> _of_usual_size((12.0, 4.0)), _of_usual_size((1e308, 1e308))
+    ((1.5, 0.5), (1.0, 1.0))
+    """
+    if len({*weights}) == 1 and weights[0]:
+        return (1.0,) * len(weights)
+    _, exponent = math.frexp(max(map(abs, weights), default=1.0))
+    return tuple(math.ldexp(weight, 1 - exponent) for weight in weights)
+
+
 class WeightedMean(Kernel, frozen=True, tag="weighted_mean"):
     """The mean of its inputs by weights, or of equal ones; one input stands in memory at a time."""
 
@@ -157,7 +169,7 @@ class WeightedMean(Kernel, frozen=True, tag="weighted_mean"):
     keeps_inputs: ClassVar[bool] = False
 
     def _weights(self, at: Place) -> tuple[float, ...]:
-        return self.weights or (1.0,) * len(at.inputs)
+        return _of_usual_size(self.weights) or (1.0,) * len(at.inputs)
 
     def begin(self, kit: Kit, at: Place) -> Any:
         return None

@@ -58,10 +58,12 @@ def paired_series(heres: Nodes, theres: Nodes, are_alike: Alike) -> dict[LeafPat
         }
         claims = [other for others in fitting.values() for other in others]
         for one, others in fitting.items():
-            if len(others) != 1 or others == [one] or claims.count(others[0]) != 1:
+            if len(others) != 1 or claims.count(others[0]) != 1:
                 continue
             pairs = {p: there[others[0]].nodes[n][0] for n, (p, _) in here[one].nodes.items()}
-            if not any(path.is_below(old) for path in pairs for old in found):
+            if not any(old == new for old, new in pairs.items()) and not any(
+                path.is_below(old) for path in pairs for old in found
+            ):
                 found.update(pairs)
         here = {key: s for key, s in here.items() if not _are_done(s, found)}
         there = {key: s for key, s in there.items() if not _are_done(s, found.values())}

@@ -209,9 +209,7 @@ _NAMES: Final = (
 _KIND: Final = (
     "let the function give what is stored: PRNG keys of the same implementation, strings as strings"
 )
-_NO_TARGET: Final = (
-    "let the function give an array (`np.asarray`) or a Python number: restores refuse other targets"
-)
+_NO_TARGET: Final = "let the function give an array (`np.asarray`) or a Python number: restores refuse other targets"
 
 
 def advice(breach: Breach, states: Iterable[LeafPath]) -> str:

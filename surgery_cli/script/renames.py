@@ -125,9 +125,12 @@ def label(paths: Sequence[LeafPath]) -> LeafPath:
 
     >>> str(label([LeafPath(("p", f"layers_{n}", "w")) for n in range(3)]))
     'p/layers_{0..2}/w'
+    >>> str(label([LeafPath(("p", f"layers_0{n}", "1", "w")) for n in range(3)]))
+    'p/layers_{00..02}/1/w'
     """
-    columns = list(zip(*(numbered(path)[1] for path in paths), strict=True))
-    return LeafPath(_filled(paths[0], [_range(sorted(set(column))) for column in columns]))
+    digits = ([n for key in path for n in DIGITS.findall(str(key))] for path in paths)
+    columns = zip(*digits, strict=True)
+    return LeafPath(_filled(paths[0], [_range(set(column)) for column in columns]))
 
 
 def rename_of(moves: Mapping[LeafPath, LeafPath], stored: Iterable[LeafPath]) -> Edit:
@@ -140,12 +143,13 @@ def rename_of(moves: Mapping[LeafPath, LeafPath], stored: Iterable[LeafPath]) ->
     at = "/".join(_filled(old, ["*" if it else None for it in differs]))
     to = "/".join(_filled(new, [r"\1" if it else None for it in differs]))
     is_plain = not any(c in str(key) for key in (*old, *new) for c in "/*?[{\\%")
-    named = re.compile(re.escape(at).replace(r"\*", "[^/]*"))
-    if (
-        is_plain
-        and sum(differs) == 1
-        and {*moves} == {p for p in stored if named.fullmatch(str(p))}
-    ):
+    if not is_plain or sum(differs) != 1:
+        return plain_rename(moves)
+    named = re.compile(re.escape(at).replace(r"\*", "([^/]*)"))
+    goals = {p: found.expand(to) for p in stored if (found := named.fullmatch(str(p)))}
+    if goals == {
+        path: str(goal) for path, goal in moves.items()
+    }:  # numbers may be spelled 07 there
         return {"op": "rename", "at": at, "to": to}
     return plain_rename(moves)
 
@@ -164,12 +168,15 @@ def _filled(path: LeafPath, texts: Sequence[str | None]) -> list[str]:
     return [DIGITS.sub(lambda found: next(left) or found[0], str(key)) for key in path]
 
 
-def _range(numbers: Sequence[int]) -> str:
-    first, last = numbers[0], numbers[-1]
+def _range(numbers: Collection[str]) -> str:
+    """The numbers, as they are spelled, as a choice or a range."""
+    found = sorted(numbers, key=lambda text: (int(text), text))
+    first, last = found[0], found[-1]
     if first == last:
-        return str(first)
-    is_whole = len(numbers) == last - first + 1
-    return f"{{{first}..{last}}}" if is_whole else "{" + ",".join(map(str, numbers)) + "}"
+        return first
+    width = len(first) if first.startswith("0") and len(first) > 1 else 1
+    is_row = all(text == f"{int(first) + n:0{width}}" for n, text in enumerate(found))
+    return f"{{{first}..{last}}}" if is_row else f"{{{','.join(found)}}}"
 
 
 def exchange(moves: Moves, parts: Sequence[Breach]) -> tuple[Edit, ...]:

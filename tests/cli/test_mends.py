@@ -66,6 +66,20 @@ def blocks_of():
     return state(series("blocks_{}"))
 
 
+def padded_layers_of():
+    return state(series("layers_{:02}"))
+
+
+def padded_blocks_of():
+    return state(series("blocks_{:02}"))
+
+
+def padded_names_of():
+    made = series("layers_{:02}")
+    return state({name: {"kernels" if name == "layers_01" else k: v for k, v in layer.items() if k == "kernel"}
+                  | {"bias": layer["bias"]} for name, layer in made.items()})
+
+
 def numbers_of():
     return state({"blocks": series("{}")})
 
@@ -156,6 +170,10 @@ MENDED = [
     ("layers_of", "blocks_of"),
     ("layers_of", "numbers_of"),
     ("numbers_of", "layers_of"),
+    ("padded_layers_of", "blocks_of"),
+    ("padded_layers_of", "layers_of"),
+    ("padded_layers_of", "padded_blocks_of"),
+    ("layers_of", "padded_layers_of"),
     ("layers_beside", "blocks_beside"),
     ("two_series", "two_series_renamed"),
     ("boxed", "bare"),
@@ -212,6 +230,21 @@ def test_a_numbered_series_is_one_finding_with_one_command(surgery, stored, scri
         finding["fix"]
         == rf"`surgery rename {source} DST 'params/layers_*' --to 'params/blocks_\1'`"
     )
+
+
+@pytest.mark.parametrize(
+    ("after", "path", "there"),
+    [
+        ("padded_blocks_of", "params/layers_{00..11}", "params/blocks_{00..11}"),
+        ("blocks_of", "params/layers_{00..11}", "params/blocks_{0..11}"),
+        ("padded_names_of", "params/layers_01/kernel", "params/layers_01/kernels"),
+    ],
+)
+def test_names_are_shown_with_the_zeros_that_they_have(surgery, stored, script, after, path, there):
+    source = stored("padded_layers_of")
+    found = surgery("verify", source, "--like-init", script(after), "--json").document
+    (finding,) = found["findings"]
+    assert (finding["path"], finding["here"], finding["there"]) == (path, path, there)
 
 
 @pytest.mark.parametrize("after", ["xy", "shifted", "blocks_of", "numbers_of"])

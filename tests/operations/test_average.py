@@ -221,6 +221,16 @@ def test_moments_that_are_averaged_too_are_not_reset(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.asarray(found[name]["w"]), expected)
 
 
+@pytest.mark.parametrize("unit", [1e308, 1e-308, 5e-324, -1e308, 1.0])
+def test_only_the_ratio_of_weights_counts(members: list[Path], tmp_path: Path, unit: float) -> None:
+    weights = [unit, unit]
+    _apply(members[1], tmp_path / "mean", with_=str(members[2]), at="params/w", weights=weights)
+
+    leaves = [_state(seed)["params"]["w"].astype(np.float64) for seed in (1, 2)]
+    expected = np.mean(leaves, axis=0).astype(np.float32)
+    np.testing.assert_array_equal(_restored(tmp_path / "mean")["params"]["w"], expected)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
