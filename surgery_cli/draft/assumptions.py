@@ -119,6 +119,18 @@ FAR_FROM_START: Final = Assumption(
 )
 
 
+def same_kind_as(
+    source: str, kinds: Iterable[str], settled_by: str = "use `--optimizer warm` or `reset`"
+) -> Assumption:
+    """Slots of another checkpoint go on in a state that may be of another kind: ``kinds`` keep states like it."""
+    names = (name.replace("_", " ") for name in kinds)
+    return Assumption(
+        f"one of the same kind as in '{source}'",
+        (f"of another ({listed(names)} keep states of the same names and shapes)",),
+        settled_by,
+    )
+
+
 def seen_at(gradients: Mapping[float, bool], params: Mapping[float, bool]) -> Assumption | None:
     """An optimizer was tried out: at which sizes of gradients and of params a power held.
 

@@ -61,6 +61,8 @@ def _assumption(slot: Slot, policy: str, effect: Effect | None) -> Assumption | 
     if isinstance(effect, Masks) and policy in ("transform", "reset"):
         stays = slot.is_second_moment and policy == "transform"
         return None if stays else slot.fresh_assumed
-    if policy in ("transform", "donor", "carried"):
+    if policy in ("transform", "carried"):
         return slot.assumed
+    if policy == "donor":
+        return slot.donor_assumed
     return slot.fresh_assumed if policy == "reset" else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from surgery_cli.draft.assumptions import same_kind_as
 from surgery_cli.draft.expression import stored_in
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.draft.slots import Slot
@@ -146,7 +147,18 @@ class Comparison:
                 said = f"'{slots[0].node.parent}' is not known to be of the same kind in {', '.join(map(repr, names))}"
                 said += ": leave the optimizer state out, or reset it"
                 looks.append(Look(Consequence(said)))
+            own_run = set(self._checkpoint.steps.values())
+            for name in (n for n in others if n not in names and sources[n].address not in own_run):
+                kinds = {kind for s in slots for kind in self._kinds(s, sources[name])}
+                if len(kinds) > 1:
+                    taken = same_kind_as(name, sorted(kinds), "leave the optimizer state out")
+                    looks.append(Look(Consequence(taken.sentence(slots[0].node.parent))))
         return looks
+
+    def _kinds(self, slot: Slot, other: Any) -> set[str]:
+        """The kinds that the state of a slot may be, here and in another checkpoint."""
+        both = (self.survey(source).slots.get(slot.path) for source in (self._checkpoint, other))
+        return {kind for one in both if one is not None for kind in one.kinds}
 
     def _is_of_another_kind(self, slot: Slot, other: Any) -> bool:
         """True if values tell of one of two slots of one name and shape what it is, and not the same of the other."""

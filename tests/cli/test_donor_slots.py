@@ -1,6 +1,8 @@
 """Slots of a donor under the clock here, judged by optax: the steps that it then takes of the same gradient."""
 
 import functools
+import itertools
+import json
 
 import jax
 import jax.numpy as jnp
@@ -278,3 +280,134 @@ def test_a_stored_learning_rate_that_differs_is_said(surgery, tmp_path):
     assert any("is 0.0001 there and 0.01 here" in note for note in done.document["notes"])
     same = grafted(surgery, tmp_path / "same", after(numbered(), 1.0), after(numbered(), 1.0))
     assert not any("is 0.01" in note for note in same.document["notes"])
+
+
+LOOK_ALIKE = ("adabelief", "adam", "adamax", "yogi")
+"""Factories whose states have the same names and shapes, and hold other things."""
+
+
+def grown(name, steps, seed):
+    """A state after steps with gradients most of which is their mean, and the step that comes next."""
+    tx, made = getattr(optax, name)(LR), params()
+    state = tx.init(made)
+    for n in range(steps + 1):
+        key = jax.random.fold_in(jax.random.key(seed), n)
+        grads = jax.tree.map(lambda g: 1e-3 + 0.005 * g, gradients(key))
+        before = {"params": made, "opt_state": state}
+        updates, state = tx.update(grads, state, made)
+    return before, np.asarray(updates["b"]["w"])
+
+
+@pytest.mark.parametrize(("here", "there"), list(itertools.permutations(LOOK_ALIKE, 2)))
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_donor_whose_kind_nobody_knows_is_an_assumption_wherever_its_slots_are_taken(
+    surgery, tmp_path, here, there, is_named
+):
+    """Optax's next step with them is another than that of its own slots after the same gradients, or they restart."""
+    run, donor = grown(here, 40, 0)[0], grown(there, 40, 1)[0]
+    words = ["params/b", "--with", saved(tmp_path / "donor", donor), "--json"]
+    words += ["--optimizer-kind", here] if is_named else []
+    done = surgery("replace", saved(tmp_path / "run", run), tmp_path / "new", *words)
+    if policies(done) != {"donor"}:
+        return
+    (taken,) = done.document["assumptions"]
+    assert taken["node"] == "opt_state/0"
+    assert taken["taken_for"].startswith("one of the same kind as in '")
+    assert all(name in taken["unless"][0] for name in LOOK_ALIKE)
+    record = json.loads((tmp_path / "new" / "surgery.json").read_text())
+    assert {one["donor_assumed"]["taken_for"] for one in record["slots"]} == {taken["taken_for"]}
+
+
+def test_a_step_with_the_slots_of_another_kind_is_another_one():
+    for here, there in (("adam", "adabelief"), ("adabelief", "adam")):
+        (state, own), (other, _) = grown(here, 40, 1), grown(there, 40, 1)
+        key = jax.random.fold_in(jax.random.key(1), 40)
+        grads = jax.tree.map(lambda g: 1e-3 + 0.005 * g, gradients(key))
+        updates, _ = getattr(optax, here)(LR).update(grads, other["opt_state"], state["params"])
+        quotient = np.abs(np.log(np.asarray(updates["b"]["w"]) / own))
+        assert np.median(quotient) > np.log(1.1)
+
+
+def test_kinds_that_were_said_of_both_are_compared_and_no_assumption(surgery, tmp_path):
+    run = saved(tmp_path / "run", trained("adam", 400))
+    words = ["params/a", "--by", "0.5", "--json", "--optimizer-kind"]
+    for name in ("adam", "adabelief"):
+        other = saved(tmp_path / name, trained(name, 400, seed=1))
+        surgery("rescale", other, tmp_path / f"said-{name}", *words, name)
+    words = ["params/b", "--optimizer-kind", "adam", "--json", "--with"]
+    done = surgery("replace", run, tmp_path / "alike", *words, tmp_path / "said-adam")
+    assert policies(done) == {"donor"}
+    assert done.document["assumptions"] == []
+    done = surgery("replace", run, tmp_path / "apart", *words, tmp_path / "said-adabelief")
+    assert policies(done) == {"warm"}
+    assert any("is of another kind than" in note for note in done.document["notes"])
+
+
+def test_an_average_over_runs_of_kinds_that_nobody_said_is_told(surgery, tmp_path):
+    run = saved(tmp_path / "run", trained("adam", 400))
+    other = saved(tmp_path / "other", trained("adabelief", 400, seed=1))
+    done = surgery("average", run, tmp_path / "new", "--with", other, "--dry-run", "--json")
+    assert any("taken for one of the same kind as in" in note for note in done.document["notes"])
+
+
+def _sgd(rate):
+    return optax.sgd(rate, momentum=0.9)
+
+
+def _by_layer(rate):
+    labels = {"a": {"w": "one"}, "b": {"w": "two"}}
+    return optax.multi_transform({"one": _sgd(0.1), "two": _sgd(rate)}, labels)
+
+
+SCHEDULED = {
+    "sgd": _sgd,
+    "lion": optax.lion,
+    "amsgrad": optax.amsgrad,
+    "injected": optax.inject_hyperparams(optax.rmsprop),
+    "by layer": _by_layer,
+    "nested": lambda rate: optax.chain(optax.chain(_sgd(rate))),
+    "in a chain of its own": lambda rate: optax.chain(
+        optax.chain(optax.trace(0.9)), optax.chain(optax.scale_by_schedule(rate))
+    ),
+    "several small steps": lambda rate: optax.MultiSteps(_sgd(rate), 1).gradient_transformation(),
+    "decay by a schedule": lambda rate: optax.chain(
+        optax.trace(0.9), optax.inject_hyperparams(optax.add_decayed_weights)(weight_decay=rate)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+@pytest.mark.parametrize(("there", "is_said"), [(104, True), (100, False)])
+def test_a_schedule_that_stands_elsewhere_in_the_donor_is_said_with_both_counts(
+    surgery, tmp_path, name, there, is_said
+):
+    tx = SCHEDULED[name](optax.linear_schedule(0.0, 1e-2, 100, transition_begin=50))
+    made = params()
+    states = []
+    for steps in (100, there):
+        state = tx.init(made)
+        grads = gradients(jax.random.key(steps))
+        _, state = tx.update(grads, state, made)
+        state = jax.tree.map(
+            lambda leaf, n=steps: (
+                jnp.full_like(leaf, n) if leaf.shape == () and leaf.dtype == jnp.int32 else leaf
+            ),
+            state,
+        )
+        states.append({"params": made, "opt_state": state})
+    done = grafted(surgery, tmp_path, *states)
+    assert done.code == 0
+    said = [note for note in done.document["notes"] if "of a schedule, has counted" in note]
+    assert bool(said) == (is_said and policies(done) == {"donor"})
+    assert all("counted 104 there and 100 here" in note for note in said)
+    if name not in ("amsgrad", "injected", "several small steps"):
+        assert policies(done) == {"donor"}
+
+
+def test_a_schedule_on_one_side_alone_is_said(surgery, tmp_path):
+    rate = optax.linear_schedule(0.0, 1e-2, 100)
+    with_one, without = after(_sgd(rate), 1e-2), after(_sgd(1e-2), 1e-2)
+    done = grafted(surgery, tmp_path, with_one, without)
+    assert any("counts for a schedule, and none stands there" in n for n in done.document["notes"])
+    done = grafted(surgery, tmp_path / "turned", without, with_one)
+    assert any("a schedule there, and none stands here" in n for n in done.document["notes"])

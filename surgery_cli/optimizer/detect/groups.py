@@ -128,6 +128,7 @@ class Group(msgspec.Struct, kw_only=True):
             unsure_because=unsure.why if unsure else "",
             settled_by=unsure.fixes if unsure else (),
             known_by="word" if is_said else "disk",
+            kinds=tuple(fields),
             said=self.forced.said if self.forced is not None else "",
             assumed=together((begun.assumed, *self._provisos(field))),
             fresh_assumed=begun.fresh_assumed,

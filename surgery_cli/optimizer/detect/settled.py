@@ -24,12 +24,14 @@ class Settled(
     """What a record keeps of the slots of one field, so that a later run on the result need not be told again.
 
     ``node`` is the spelling of the node that mirrors the params, ``name`` the field. ``by`` says how the rest is known
-    (see ``Slot.known_by``); of ``undecided`` slots nothing is, and no later look shall decide otherwise.
+    (see ``Slot.known_by``); of ``undecided`` slots nothing is, and no later look shall decide otherwise. ``kinds`` are
+    those that the state may be by somebody's word.
     """
 
     node: str
     name: str
     by: Literal["word", "values", "undecided"]
+    kinds: tuple[str, ...] = ()
     power: int | None = None
     is_even: bool = False
     is_second_moment: bool = False
@@ -39,11 +41,12 @@ class Settled(
     faded: Faded | None = None
     assumed: Assumption | None = None
     fresh_assumed: Assumption | None = None
+    donor_assumed: Assumption | None = None
 
 
 _OF_SLOTS: Final = (
     "power", "is_even", "is_second_moment", "is_params_like", "fresh", "start", "faded", "assumed",
-    "fresh_assumed",
+    "fresh_assumed", "donor_assumed",
 )  # fmt: skip
 """What a slot and the record say of its field alike."""
 
@@ -67,9 +70,16 @@ def to_record(slots: Iterable[Slot], spelled: Callable[[LeafPath], str]) -> list
 
 def _settled(slot: Slot, node: str) -> Settled:
     if slot.known_by == "undecided" or not slot.is_settled:
-        return Settled(node=node, name=slot.name, by="undecided")
-    by: Literal["word", "values"] = "word" if slot.known_by in ("word", "record") else "values"
-    return Settled(node=node, name=slot.name, by=by, **_known_of(slot))
+        unproved = slot.donor_assumed
+        return Settled(node=node, name=slot.name, by="undecided", donor_assumed=unproved)
+    is_word = slot.known_by in ("word", "record")
+    return Settled(
+        node=node,
+        name=slot.name,
+        by="word" if is_word else "values",
+        kinds=slot.kinds if is_word else (),
+        **_known_of(slot),
+    )
 
 
 def recalled(
@@ -89,11 +99,13 @@ def recalled(
                 slot, fresh=one.fresh, fresh_assumed=one.fresh_assumed, known_by="word"
             )
         if one.by == "undecided":
-            return msgspec.structs.replace(slot, known_by="undecided")
+            unproved = one.donor_assumed
+            return msgspec.structs.replace(slot, known_by="undecided", donor_assumed=unproved)
         return slot.settled(
             **_known_of(one),
             takes_param=one.is_params_like,
             known_by="record" if one.by == "word" else one.by,
+            kinds=one.kinds or slot.kinds,
         )
 
     if not by_field:

@@ -30,7 +30,7 @@ class Grafts:
         if taken.recipes:
             unsure = tuple(clock for clock in taken.clocks if not clock.is_sure)
             apart = (f"{one}, so that the steps are not those of there" for one in taken.apart)
-            self._taken[source, (taken.assumed, *apart), unsure] += len(taken.recipes)
+            self._taken[source, tuple(apart), unsure] += len(taken.recipes)
         elif taken.because:
             self._left[source, taken.because] += len(slots)
             self._apart.update(((source, c.path), None) for c in taken.clocks if not c.agrees)
@@ -40,7 +40,7 @@ class Grafts:
         found: list[Note] = []
         for (source, beside, unsure), n in self._taken.items():
             said = f"{_slots(n)} {'comes' if n == 1 else 'come'} from '{source}' with the params"
-            more = [text for text in (*beside, *map(_assumed, unsure)) if text]
+            more = [*beside, *map(_assumed, unsure)]
             found.append(Consequence(joined("; ", [said, *more])) if more else Remark(said))
         for (source, because), n in self._left.items():
             are = "is" if n == 1 else "are"

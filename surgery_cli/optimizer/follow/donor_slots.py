@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from surgery_cli.draft.assumptions import Assumption, same_kind_as, together
 from surgery_cli.draft.effect import Keeps
 from surgery_cli.draft.expression import LeafRef, Stored
 from surgery_cli.draft.kernels.convert import converted
@@ -16,6 +17,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, standing
 from surgery_cli.optimizer.follow.donor_numbers import Shared, shared_numbers
+from surgery_cli.optimizer.follow.donor_schedules import Schedules
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_integer
 from surgery_cli.tree.paths import LeafPath
@@ -28,14 +30,14 @@ _NOT_THERE: Final = "its optimizer has not the same slots"
 class Taken(msgspec.Struct):
     """What a donor has for the slots of a param: recipes, or why they are not to be taken.
 
-    ``because`` is empty where the donor has no slots for the param at all. ``assumed`` says what the
-    donor's are taken for, ``clocks`` are those under which they would go on, ``apart`` which settings differ that
-    change the steps alone.
+    ``because`` is empty where the donor has no slots for the param at all. ``assumed`` says what the states are taken
+    for that get them, ``clocks`` are those under which they would go on, ``apart`` what differs that changes the steps
+    alone.
     """
 
     recipes: dict[LeafPath, Output] = {}
     because: str = ""
-    assumed: str = ""
+    assumed: dict[LeafPath, Assumption] = {}
     clocks: tuple[Clocked, ...] = ()
     apart: tuple[str, ...] = ()
 
@@ -46,6 +48,7 @@ class Donors:
     def __init__(self, scene: States) -> None:
         self._scene = scene
         self._known: dict[str, dict[LeafPath, list[Slot]]] = {}
+        self._schedules: dict[str, Schedules] = {}
         self._several: dict[LeafPath, LeafPath] | None = None
 
     def twins(self, origin: LeafRef, slots: Sequence[Slot], draft: Draft) -> Taken:
@@ -71,11 +74,15 @@ class Donors:
         because = because or self._of_another_kind(pairs, origin.source, draft)
         numbers = () if because else tuple(self._shared(pairs, origin.source, draft))
         because = because or next((one.sentence() for one in numbers if not one.agrees), "")
-        told = (self._told(other, LeafRef(origin.source, other.path)) for _, other in pairs)
-        said = {slot.state: slot.assumed.taken_for for slot in told if slot.assumed and not because}
-        assumed = " and ".join(f"'{node}' there is taken for {what}" for node, what in said.items())
-        apart = tuple(one.sentence() for one in numbers if one.changes_steps)
-        return Taken({} if because else found, because, assumed, clocks, apart)
+        if because:
+            return Taken(because=because, clocks=clocks)
+        apart = [one.sentence() for one in numbers if one.changes_steps]
+        schedules = self._schedules.get(origin.source)
+        if schedules is None or schedules.draft is not draft:
+            schedules = Schedules(draft, origin.source, self._scene)
+            self._schedules[origin.source] = schedules
+        apart += schedules.apart(pairs)
+        return Taken(found, "", self._alike(pairs, origin.source, draft), clocks, tuple(apart))
 
     def _uncompared(self, slots: Sequence[Slot], draft: Draft) -> str:
         """Why counts beside these slots cannot be compared: each is several numbers, as in an ensemble."""
@@ -106,9 +113,25 @@ class Donors:
                 return joined("; ", filter(None, (said, joined("; or ", ours.settled_by))))
             if theirs.power is None:
                 return f"which optimizer keeps '{other.node}' there is not known, nor if both are of one kind"
-            if ours.meaning != theirs.meaning:
+            kinds = set(ours.kinds), set(theirs.kinds)
+            if ours.meaning != theirs.meaning or (all(kinds) and kinds[0].isdisjoint(kinds[1])):
                 return f"'{other.node}' there is of another kind than '{slot.node}' here"
         return ""
+
+    def _alike(
+        self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft
+    ) -> dict[LeafPath, Assumption]:
+        """What is assumed of each state: to be of the donor's kind, unless both can be of one kind alone."""
+        found: dict[LeafPath, Assumption] = {}
+        for slot, other in pairs:
+            ours = self._told(slot, draft.leaves[slot.path].home)
+            theirs = self._told(other, LeafRef(donor, other.path))
+            kinds = {*ours.kinds, *theirs.kinds}
+            new = same_kind_as(donor, sorted(kinds)) if len(kinds) > 1 else None
+            every = (found.get(slot.state), ours.donor_assumed, theirs.donor_assumed, new)
+            if (taken := together(every)) is not None:
+                found[slot.state] = taken
+        return found
 
     def _told(self, slot: Slot, origin: LeafRef | None) -> Slot:
         """A slot with its power, where values tell what metadata does not."""
@@ -143,6 +166,18 @@ class Donors:
                 by_param.setdefault(slot.param, []).append(slot)
             self._known[name] = by_param
         return self._known[name]
+
+
+def resting_on(assumed: Mapping[LeafPath, Assumption], draft: Draft) -> Draft:
+    """``draft``, of whose states some rest on an assumption: they took slots from a donor."""
+    if not assumed:
+        return draft
+    slots = {
+        path: msgspec.structs.replace(slot, donor_assumed=assumed[slot.state])
+        for path, slot in draft.slots.items()
+        if slot.state in assumed and slot.relation != "hole"
+    }
+    return draft.replaced(slots={**draft.slots, **slots})
 
 
 def _counterpart(slot: Slot, theirs: Sequence[Slot]) -> Slot | None:

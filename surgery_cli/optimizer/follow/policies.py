@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from surgery_cli.draft.assumptions import Assumption
 from surgery_cli.draft.effect import Effect, Keeps, Masks, Rearranges, Shifts, is_new
-from surgery_cli.draft.placeholders import KIND, slots_line
+from surgery_cli.draft.placeholders import slots_line
 from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
 from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Gathering, PlanError, Problem
-from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.detect.starts import as_gathered
 from surgery_cli.optimizer.follow.answers import Answer, answers_to
 from surgery_cli.optimizer.follow.donor_notes import Grafts, no_graft
-from surgery_cli.optimizer.follow.donor_slots import Donors
+from surgery_cli.optimizer.follow.donor_slots import Donors, resting_on
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
 from surgery_cli.optimizer.follow.param_copies import Beside
 from surgery_cli.optimizer.follow.refusals import (
@@ -25,6 +25,7 @@ from surgery_cli.optimizer.follow.refusals import (
     has_no_map,
     refuse_negative,
     refuse_policy,
+    unknown_start,
 )
 from surgery_cli.optimizer.follow.states import Edit, States
 from surgery_cli.optimizer.follow.transform import (
@@ -76,7 +77,8 @@ def carry_values(
     with gathering.catching(field="optimizer"):
         carrying.raise_refusals()
     gathering.raise_if_any()
-    return draft.with_leaves(carrying.changed).noting(*carrying.notes())
+    found = draft.with_leaves(carrying.changed).noting(*carrying.notes())
+    return resting_on(carrying.assumed, found)
 
 
 class _Carrying:
@@ -92,6 +94,7 @@ class _Carrying:
         edited: frozenset[LeafPath],
     ) -> None:
         self.changed: dict[LeafPath, Output] = {}
+        self.assumed: dict[LeafPath, Assumption] = {}
         self._draft, self._edit, self._before = draft, edit, before
         self._policy, self._scene, self._edited = policy, scene, edited
         self._donors = Donors(scene)
@@ -224,18 +227,7 @@ class _Carrying:
                     ),
                 )
                 return
-            raise PlanError(
-                f"the initial value of '{slot.path}' is not known",
-                why=f"{slot.optimizer} starts it from its own settings, which are not on disk",
-                fix=worded(
-                    "use {optimizer: keep}, or add {}, with X that value; or {}, if it is optax's"
-                    " default; or {}",
-                    InPlan(slots_line(slot.node, fresh="X")),
-                    KIND,
-                    LIKE_INIT,
-                ),
-                path=str(slot.path),
-            )
+            raise unknown_start(slot)
         if isinstance(effect, Masks):
             changes = masked(slot, self._draft.leaves[slot.path].recipe, effect, fresh)
             if changes is None:
@@ -278,6 +270,7 @@ class _Carrying:
             return False
         taken = self._donors.twins(origin, slots, self._draft)
         self.changed.update(taken.recipes)
+        self.assumed.update(taken.assumed)
         self._grafts.add(origin.source, slots, taken)
         if not taken.recipes and self._policy == "transform":
             refusal = no_graft(param, origin, taken)

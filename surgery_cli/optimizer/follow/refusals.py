@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from surgery_cli.draft.effect import Scales, is_new, may_be_negative
+from surgery_cli.draft.placeholders import KIND, slots_line
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import PlanError, Problem
+from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.follow.answers import Answer, answers_to
 from surgery_cli.optimizer.follow.states import Edit
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.words.advice import joined, worded
+from surgery_cli.words.advice import InPlan, joined, worded
 
 PER_LEAF: Final = (
     "what reaches it was divided by the size of the whole leaf, so that it follows one factor of the leaf,"
@@ -38,6 +40,21 @@ def cannot_follow(slot: Slot, name: str) -> Problem:
         if slot.is_per_leaf
         else f"no rule is known for a {slot.name} ({slot.relation}) of {slot.optimizer}",
         fix=worded("use {optimizer: keep}, `reset` or `warm`"),
+        path=str(slot.path),
+    )
+
+
+def unknown_start(slot: Slot) -> PlanError:
+    """A slot is to restart, and nobody knows at what."""
+    return PlanError(
+        f"the initial value of '{slot.path}' is not known",
+        why=f"{slot.optimizer} starts it from its own settings, which are not on disk",
+        fix=worded(
+            "use {optimizer: keep}, or add {}, with X that value; or {}, if it is optax's default; or {}",
+            InPlan(slots_line(slot.node, fresh="X")),
+            KIND,
+            LIKE_INIT,
+        ),
         path=str(slot.path),
     )
 
