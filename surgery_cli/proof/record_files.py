@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from surgery_cli.errors import CheckpointError, DestinationError, WriteError
+from surgery_cli.errors import CheckpointError, DestinationError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import (
     may_write_into,
@@ -15,6 +15,7 @@ from surgery_cli.store.filesystem.durability import (
     sync_directory,
 )
 from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.filesystem.write_failures import write_failed
 from surgery_cli.store.write.staging import uninterrupted
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
@@ -81,9 +82,7 @@ def put_record(target: Path, content: bytes, check: Callable[[], None]) -> None:
                 filesystem.delete(draft)
     except OSError as error:
         check()
-        raise WriteError(
-            f"'{target}' cannot be written", why=error.strerror or str(error)
-        ) from error
+        raise write_failed(str(target), error) from error
 
 
 def _put_back(older: bytes | None, draft: Path, target: Path) -> None:

@@ -18,7 +18,7 @@ from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.links import Linker, LinkMode
 from surgery_cli.store.filesystem.listing import reading, unreadable
-from surgery_cli.store.filesystem.write_failures import write_failed
+from surgery_cli.store.filesystem.write_failures import is_of_writing, write_failed
 from surgery_cli.store.write.leftovers import remove_dead
 from surgery_cli.store.write.staging import Staging, remaining_notes
 from surgery_cli.surgery.expected_draft import check_expected
@@ -132,6 +132,6 @@ def _ready(
 def _of_system(error: OSError, target: Path, prepared: Prepared) -> SurgeryError:
     """What the system refused: to give a file that is read, or to take what is written."""
     file = Path(os.fsdecode(error.filename)) if error.filename else None
-    if file is not None and prepared.boundary.holds(file):
+    if file is not None and not is_of_writing(error) and prepared.boundary.holds(file):
         return unreadable(file, error)
     return write_failed(str(target), error)

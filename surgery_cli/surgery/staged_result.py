@@ -117,6 +117,7 @@ def write(run: Run, directory: Path, listener: Listener | None) -> reports.Repor
         )
     write_record(record_path(written), record)
     _follow_modes(prepared, writer, record_path(written))
+    run.linker.check_standing()
     return report
 
 

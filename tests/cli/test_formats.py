@@ -1,9 +1,12 @@
 """Results for other programs: `--output FORMAT=FILE`, and what it takes to add a format."""
 
 import json
+import resource
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli.console import formats
@@ -92,3 +95,20 @@ def test_what_is_no_format_and_file_is_refused(surgery, checkpoint):
         result = surgery("verify", checkpoint, "--output", text)
         assert result.code == 2
         assert "--output" in result.err or "no output format" in result.err
+
+
+def test_a_file_that_cannot_be_written_is_left_as_it_was(surgery, tmp_path):
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", {"w": np.ones(3, np.float32)})
+    old = tmp_path / "old.json"
+    old.write_text("as it was")
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for file in (tmp_path / "new.json", old):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
+        try:
+            result = surgery("verify", tmp_path / "source", "--output", f"json={file}")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
+        assert (result.code, "File too large" in result.err) == (4, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old.json", "source"]
+    assert old.read_text() == "as it was"

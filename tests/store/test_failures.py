@@ -178,7 +178,7 @@ def test_a_chunk_that_cannot_be_written_is_reported_by_the_name_of_its_leaf(
     assert ended.stderr.splitlines() == [
         "error: writing 'w' failed",
         "  File too large",
-        "  nothing was left behind; mend the cause and run the command again",
+        "  nothing was left behind; allow larger files (`ulimit -f`) and run the command again",
     ]
 
 

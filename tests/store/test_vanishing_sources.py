@@ -1,4 +1,4 @@
-"""What is read may go at any moment, as old steps of a run do: whenever that is, it is said so, and nothing is left."""
+"""What is read may go at any moment, as old steps of a run do, and what is built: it is said, and nothing is left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.errors import CheckpointError, MissingError
+from surgery_cli.engine.execution import Execution
+from surgery_cli.errors import CheckpointError, MissingError, WriteError
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.local_disk import LocalDisk
@@ -106,3 +107,23 @@ def test_what_vanishes_is_said_to_be_gone_whenever_it_goes(use, what, use_ocdbt,
         shutil.rmtree(f"{other}-out", ignore_errors=True)
         assert sorted(step.rglob("*")) == untouched
         assert [path.name for path in step.parent.iterdir()] == ["1"]
+
+
+@pytest.mark.parametrize("use_ocdbt", [True, False], ids=["ocdbt", "leaves"])
+def test_a_result_of_which_some_was_removed_does_not_appear(use_ocdbt, tmp_path, monkeypatch):
+    """TensorStore makes the folders anew that are gone: what was copied before would be missing."""
+    source, folder, run = tmp_path / "source", tmp_path / "results", Execution.run
+    folder.mkdir()
+    with ocp.PyTreeCheckpointer(use_ocdbt=use_ocdbt) as checkpointer:
+        checkpointer.save(source, TREE)
+
+    def after_cleaning(execution, items):
+        (staging,) = folder.glob(".*.surgery-tmp-*")
+        for path in (*staging.rglob("_*"), *staging.rglob("commit_success.txt")):
+            path.unlink()
+        return run(execution, items)
+
+    monkeypatch.setattr(Execution, "run", after_cleaning)
+    with pytest.raises(WriteError, match="was removed while the new checkpoint was built"):
+        surgery.apply(str(source), str(folder / "new"), PLAN)
+    assert list(folder.iterdir()) == []

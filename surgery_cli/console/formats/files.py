@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -91,4 +92,18 @@ def write_files(document: Any, files: Sequence[OutputFile]) -> None:
     for name, path in files:
         text = text_of(name, document)
         with write_errors(str(path)):
-            path.write_text(text, encoding="utf-8")
+            _put(path, text)
+
+
+def _put(path: Path, text: str) -> None:
+    """Write a file whole or not at all; into what is no file (a pipe) as it is."""
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    file = path.resolve()
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -10,10 +10,12 @@ from stat import S_ISREG
 
 import msgspec
 
+from surgery_cli.errors import WriteError
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.filesystem.local_disk import check_link
+from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 
 class LinkMode(StrEnum):
@@ -41,6 +43,8 @@ class Linker:
         self.mode = mode
         self.boundary = boundary
         self.carried = Carried()
+        self._small: list[Path] = []
+        """Where files stand that were copied beside the data: nothing else would miss them."""
         self._without_reflinks: set[int] = set()
         """Filesystems of sources that were asked for a reflink into the new checkpoint and have none."""
 
@@ -88,6 +92,28 @@ class Linker:
                 self.copy_tree(source / entry.name, target / entry.name)
         else:
             self.copy(source, target)
+            self._small.append(target)
+
+    def drop(self, target: Path) -> None:
+        """Delete what was copied and is not needed after all."""
+        filesystem.delete(target)
+        self._small = [path for path in self._small if path != target]
+
+    def check_standing(self) -> None:
+        """What was copied beside the data must stand where it was put; of the data, more is proved than that.
+
+        TensorStore makes folders anew that are gone, and so a result would be finished of which half was removed.
+
+        Raises:
+            WriteError: another program has removed some of it.
+        """
+        for path in self._small:
+            if not filesystem.exists(path):
+                raise WriteError(
+                    f"'{path}' was removed while the new checkpoint was built",
+                    why="another program cleans up there, or removed what it took for a leftover",
+                    fix=worded("{}; run the command again without it", NOTHING_LEFT),
+                )
 
     def _ways(self) -> tuple[str, ...]:
         return {

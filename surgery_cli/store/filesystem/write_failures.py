@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,17 @@ from surgery_cli.words.advice import NOTHING_LEFT, worded
 _NUMBER: Final = re.compile(r"\[os_error_code='(\d+)'")
 """The system's number for an error, among what TensorStore adds to it in brackets, its whole spec first."""
 
-_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_MENDS: Final = {
+    errno.ENOSPC: "make room (`df -h`; for files `df -i`)",
+    errno.EDQUOT: "make room (`quota`)",
+    errno.EFBIG: "allow larger files (`ulimit -f`)",
+    errno.EROFS: "name a place that can be written to",
+}
+
+
+def is_of_writing(error: OSError) -> bool:
+    """True for what the system says of no file that is read, though copying names both."""
+    return error.errno in _MENDS
 
 
 @contextmanager
@@ -33,9 +44,9 @@ def write_errors(name: str) -> Iterator[None]:
 def write_failed(name: str, error: Exception) -> WriteError:
     """The error for what the system did not let be written."""
     why, number = _reason(error)
-    cause = "mend the cause"
-    if number in _NO_ROOM:
-        cause = "make room (`df -h`; for files `df -i`)"
+    cause = _MENDS.get(number or 0, "mend the cause")
+    if number == errno.ENOENT:
+        cause = "see what else removes files there"
     return WriteError(
         f"writing '{name}' failed",
         why=why,
@@ -46,7 +57,8 @@ def write_failed(name: str, error: Exception) -> WriteError:
 def _reason(error: Exception) -> tuple[str, int | None]:
     """The system's own words and its number, if they show; else the first line of the message."""
     if isinstance(error, OSError):
-        file = f": '{error.filename}'" if error.filename else ""
+        name = error.filename2 or error.filename
+        file = f": '{os.fsdecode(name)}'" if name else ""
         return f"{error.strerror or error}{file}", error.errno
     text = str(error).split("\n", 1)[0].split(" [", 1)[0]
     number = _NUMBER.search(str(error))

@@ -60,7 +60,7 @@ class PytreeWriter(ItemWriter):
             self._linker.copy_tree(path, target)
 
     def finish(self) -> None:
-        write_sidecars(self.plan, self.target)
+        write_sidecars(self.plan, self.target, self._linker)
         if self.item.aggregate is not None:
             write_aggregate(self.plan, self._packed, self.target / AGGREGATE)
         super().finish()

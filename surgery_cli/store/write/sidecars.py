@@ -12,6 +12,7 @@ import msgspec
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.rich_types import rewritten_tree
 from surgery_cli.store.orbax.sidecars import (
@@ -61,10 +62,10 @@ def _is_rewritten(item: PytreeItem, plan: ItemPlan) -> bool:
     return is_changed or any(path not in paths for path in item.tree)
 
 
-def write_sidecars(plan: ItemPlan, target: Path) -> None:
+def write_sidecars(plan: ItemPlan, target: Path, linker: Linker) -> None:
     """Write what the new tree needs of ``_METADATA``, ``_sharding``, ``array_metadatas`` and ``_strings.json``.
 
-    The target already holds copies of the source's files; those that stay true are left alone.
+    The target already holds copies of the source's files, by ``linker``; those that stay true are left alone.
     """
     item = plan.item
     assert isinstance(item, PytreeItem)
@@ -73,7 +74,7 @@ def write_sidecars(plan: ItemPlan, target: Path) -> None:
     _write_metadata(item, plan, target)
     _write_sharding(item, plan, target)
     _write_array_metadatas(item, plan, target)
-    _write_strings(item, plan, target)
+    _write_strings(item, plan, target, linker)
 
 
 def _stands_as_it_was(item: PytreeItem, leaf: PlannedLeaf) -> bool:
@@ -283,7 +284,7 @@ def _array_entry(item: PytreeItem, leaf: PlannedLeaf, old_name: str) -> Entry:
     }
 
 
-def _write_strings(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
+def _write_strings(item: PytreeItem, plan: ItemPlan, target: Path, linker: Linker) -> None:
     texts = [
         (stored_name(leaf.path), leaf.origin.read(leaf.origin_path))
         for leaf in plan.leaves
@@ -292,4 +293,4 @@ def _write_strings(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
     if texts:
         filesystem.write(target / STRINGS, json.dumps(json_pointer.document_of(texts)).encode())
     elif item.sidecars.strings is not None:
-        filesystem.delete(target / STRINGS)
+        linker.drop(target / STRINGS)

@@ -194,6 +194,7 @@ class StepWriter:
     def finish(self) -> None:
         for writer in self.items.values():
             writer.finish()
+        self.linker.check_standing()
 
     @property
     def read_before(self) -> dict[str, ReadBefore]:
