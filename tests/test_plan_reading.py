@@ -203,6 +203,7 @@ def test_unquoted_text_means_what_the_core_schema_of_yaml_1_2_says(text, value):
         ("'3'", "YAML reads a number in quotes as text", "write `3` without quotes"),
         ("!!str 3", "YAML reads a number in quotes as text", "write `3` without quotes"),
         ("1_000", "YAML numbers are digits", "write `1000`"),
+        ("1e-400", "smaller than any number that a float64 holds", "write `0`"),
         ("inf", "a finite number is needed", "write `1.0`"),
         ("1/0", "it divides by 0", "write a number"),
         ("1e999/1e-999", "it is beyond what a float64 holds", "write a number"),

@@ -34,7 +34,10 @@ def fraction(text: str) -> float | None:
     try:
         if any(abs(exponent) > 999 for exponent in exponents):  # exact digits would fill the memory
             raise OverflowError
-        return float(Fraction(found[1]) / Fraction(found[2]))
+        quotient = Fraction(found[1]) / Fraction(found[2])
+        if quotient and not float(quotient):
+            raise OverflowError
+        return float(quotient)
     except (ZeroDivisionError, OverflowError) as error:
         is_zero = isinstance(error, ZeroDivisionError)
         raise PlanError(
@@ -42,3 +45,12 @@ def fraction(text: str) -> float | None:
             why="it divides by 0" if is_zero else "it is beyond what a float64 holds",
             fix="write a number, such as `1/3` or `0.5`",
         ) from None
+
+
+def vanishes(text: str) -> bool:
+    """True for a decimal other than 0 that is so small that a float64 makes it 0.
+
+    >>> vanishes("1e-400"), vanishes("0.00"), vanishes("1e-300")
+    (True, False, False)
+    """
+    return float(text) == 0 and bool(re.search("[1-9]", re.split("[eE]", text)[0]))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from surgery_cli.errors import PlanError
-from surgery_cli.inputs.numbers import FLOAT, fraction
+from surgery_cli.inputs.numbers import FLOAT, fraction, vanishes
 from surgery_cli.tree.nested import mapped
 
 
@@ -57,6 +57,8 @@ def _number_meant(text: str) -> PlanError | None:
     why = "YAML numbers are digits with a point and an exponent, without `_`"
     if not -math.inf < value < math.inf:
         why, plain = "a finite number is needed", "1.0"
+    elif re.fullmatch(FLOAT, text) and vanishes(text):
+        why, plain = "it is smaller than any number that a float64 holds", "0"
     elif re.fullmatch(FLOAT, text):
         why = "YAML reads a number in quotes as text"
     fix = f"write `{plain}`" + (" without quotes" if plain == text else "")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 from surgery_cli.errors import PlanError
-from surgery_cli.inputs.numbers import FLOAT, LONGEST_NUMBER
+from surgery_cli.inputs.numbers import FLOAT, LONGEST_NUMBER, vanishes
 from surgery_cli.plan.text import PlanText, refuse_twice, shown, with_pairs_joined
 from surgery_cli.tree.nested import Position
 
@@ -32,7 +32,7 @@ def scalar(text: str) -> Any:
     >>> scalar("1e-3"), scalar("0x1f"), scalar("no"), scalar("null"), scalar("true")
     (0.001, 31, 'no', None, True)
 
-    What has more digits than any number of a plan stays text, and is refused as such.
+    What has more digits than any number of a plan, or would be 0 and is not, stays text, and is refused as such.
 
     Source: https://yaml.org/spec/1.2.2/#1032-tag-resolution
     """
@@ -42,7 +42,7 @@ def scalar(text: str) -> Any:
         return text
     if _INTEGER.fullmatch(text):
         return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
-    return float(text) if re.fullmatch(FLOAT, text) else text
+    return float(text) if re.fullmatch(FLOAT, text) and not vanishes(text) else text
 
 
 def parse_yaml(text: str, file: str) -> PlanText:

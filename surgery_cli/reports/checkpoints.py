@@ -123,6 +123,9 @@ class Difference(Document, kw_only=True, frozen=True):
     equal_by_reference: int
     """Of these, how many refer to the same stored bytes, so that no value was read."""
     structure_only: bool
+    rtol: float = 0.0
+    atol: float = 0.0
+    """Values count as equal that are no more than ``atol + rtol * magnitude`` apart."""
     not_compared: list[str] = []
     """Items of either side that are no trees of leaves, or were not chosen; none where patterns say what to compare."""
 

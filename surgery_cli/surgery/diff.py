@@ -76,6 +76,8 @@ def diff(
         equal=len(both) - sum(change.what == "values" for change in changed),
         equal_by_reference=len(shared),
         structure_only=structure,
+        rtol=rtol,
+        atol=atol,
         not_compared=[] if patterns else _beside(left, right),
     )
 

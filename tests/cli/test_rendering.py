@@ -376,6 +376,16 @@ def test_how_many_leaves_were_not_read_reads_right(equal, shared, text):
     assert plain(difference.render, document).splitlines()[-1] == f"no difference: {text}"
 
 
+def test_what_tolerances_let_be_is_said():
+    document = reports.Difference(
+        a="/a", b="/b", chosen_a="", chosen_b="", step_a=None, step_b=None, only_in_a=[], only_in_b=[],
+        changed=[], equal=2, equal_by_reference=0, structure_only=False, rtol=1e-3, atol=float("inf"),
+    )  # fmt: skip
+    assert plain(difference.render, document).splitlines()[-1] == (
+        "no difference: 2 leaves equal in structure and values within `--atol inf` and `--rtol 0.001`"
+    )
+
+
 def test_a_verdict_begins_with_the_counts_and_lists_every_finding():
     document = reports.Verdict(
         checkpoint="/a",

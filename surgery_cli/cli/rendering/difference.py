@@ -51,7 +51,7 @@ def _row(change: Change) -> Row:
 
 
 def _render_agreement(document: Difference, page: Page) -> None:
-    scope = "structure" if document.structure_only else "structure and values"
+    scope = "structure" if document.structure_only else f"structure and values{_within(document)}"
     differing = len(document.only_in_a) + len(document.only_in_b) + len(document.changed)
     reference = ""
     if document.equal_by_reference:
@@ -64,6 +64,13 @@ def _render_agreement(document: Difference, page: Page) -> None:
         page.line(Cell("no difference", "good"), f": {equal}")
     if document.not_compared:
         page.line(Cell(f"not compared: {listed(document.not_compared, 5)}", "faint"))
+
+
+def _within(document: Difference) -> str:
+    """What is let be."""
+    given = {"atol": document.atol, "rtol": document.rtol}
+    said = listed((f"`--{name} {limit:g}`" for name, limit in given.items() if limit), word="and")
+    return f" within {said}" if said else ""
 
 
 def _of_them(document: Difference) -> str:
