@@ -235,16 +235,21 @@ def test_every_number_of_every_operation_may_be_a_fraction():
     seen = []
     for name, kind in operations().items():
         given = {
-            f.name: {"init": "normal", "to": "bfloat16", "shrink": "1/2", "std": "1/2"}.get(
-                f.name, "x"
-            )
+            f.name: {
+                "init": "normal",
+                "to": "bfloat16",
+                "axis": 0,
+                "shrink": "1/2",
+                "std": "1/2",
+            }.get(f.name, "x")
             for f in fields_of(kind)
             if f.required
         }
+        texts = {key: str(value) for key, value in given.items()}
         for field in (f for f in fields_of(kind) if re.search(r"(?<!whole )number", f.type_text)):
             document = {"op": name, **given, field.name: ["3/4"] if field.is_list else "3/4"}
             (planned,) = read_plan("-", stdin=io.StringIO(json.dumps({"edits": [document]}))).edits
-            (typed,) = plan_of([operation_from_options(name, {**given, field.name: "3/4"})]).edits
+            (typed,) = plan_of([operation_from_options(name, {**texts, field.name: "3/4"})]).edits
             for edit_ in (planned, typed):
                 assert getattr(edit_, field.attribute) in (0.75, (0.75,)), (name, field.name)
             seen.append(f"{name} {field.name}")

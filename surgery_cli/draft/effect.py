@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.expression import Recipe
-from surgery_cli.draft.kernel import Arrangement
 
 
 class Keeps(msgspec.Struct, frozen=True):
@@ -112,8 +112,8 @@ def keeps_start(effect: Effect, left: float) -> bool:
     match effect:
         case Scales(above=start):
             return start == left
-        case Rearranges():
-            return True
+        case Rearranges(map=by):
+            return by is None or by.grows is None
         case _:
             return False
 
@@ -140,8 +140,10 @@ def constant_after(effect: Effect, before: float | None) -> float | None:
     match effect:
         case Sets(to=number):
             return number
-        case Keeps() | Rearranges():
+        case Keeps():
             return before
+        case Rearranges(map=by):
+            return before if by is None or by.grows is None else None
         case Scales(by=float() | int() as factor, above=start) if before is not None or factor == 0:
             return start + factor * ((before or 0) - start)
         case Scales(above=start):

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
@@ -46,7 +47,8 @@ def made(kernel: Kernel, inputs: tuple[Recipe, ...], spec: LeafSpec, path: LeafP
     """What a kernel makes, in its normal form: kernels that compose are one, and what changes nothing is left out."""
     first = inputs[0] if inputs else None
     if isinstance(first, Made) and (one := kernel.after(first.kernel)) is not None:
-        return made(one, first.inputs, spec, path)
+        fills = not isinstance(one, Arrangement) or one.grows is not None
+        return made(one, first.inputs if fills else first.inputs[:1], spec, path)
     if first is not None and kernel.is_identity([recipe.spec for recipe in inputs], spec):
         return first if first.spec.agrees_with(spec) else with_spec(first, spec)
     return Made(kernel, inputs, spec, path)
@@ -78,6 +80,11 @@ def parts(recipe: Recipe, beyond: Callable[[Made], bool] = lambda _: True) -> li
             pending.append((part, True))
             pending += [(each, False) for each in reversed(part.inputs)]
     return list(found.values())
+
+
+def moves_elements(recipe: Recipe) -> bool:
+    """True if elements stand elsewhere than in what they are made of."""
+    return any(isinstance(p, Made) and not p.kernel.keeps_places for p in parts(recipe))
 
 
 def stored_in(recipe: Recipe) -> list[Stored]:

@@ -95,11 +95,16 @@ class Kit(Protocol):
 
 
 class Piece(NamedTuple):
-    """A part of a block: the window of an input (by its number) that it is made of, and where it goes in the output."""
+    """A part of a block: the window of an input (by its number) that it is made of, and where it goes in the output.
+
+    ``write`` may hold the numbers of places along one axis, as a list, in place of a slice, where these do not follow
+    each other. ``index`` is whatever else a kernel needs to arrange what was read.
+    """
 
     input: int
     read: Window
-    write: Window
+    write: tuple[Any, ...]
+    index: Any = None
 
 
 class Kernel(msgspec.Struct, frozen=True, tag_field="kernel", omit_defaults=True):
@@ -109,6 +114,8 @@ class Kernel(msgspec.Struct, frozen=True, tag_field="kernel", omit_defaults=True
     the last kernel of an edit, to the dtype of the leaf.
     """
 
+    keeps_places: ClassVar[bool] = True
+    """False if elements do not stand where they stood in what they are made of."""
     keeps_inputs: ClassVar[bool] = True
     """False if ``add`` takes what it needs of an input at once, so that no two of many stand in memory together."""
 
@@ -227,25 +234,6 @@ class Search(Measurement, frozen=True):
     def found(self, known: Any) -> Any:
         """The result, once what is known tells it; else None."""
         raise NotImplementedError
-
-
-class Arrangement(Kernel, frozen=True):
-    """Elements move and nothing is computed: every piece is arranged on the host, in the leaf's own dtype."""
-
-    def output(self, leaf: LeafSpec) -> LeafSpec:
-        """What a leaf is once its elements have moved; see ``reshaped``."""
-        raise NotImplementedError
-
-    def arrange(self, block: Any, piece: Piece) -> Any:
-        """A NumPy block of an input as it stands in the output: [the shape of ``piece.write``]."""
-        raise NotImplementedError
-
-
-def reshaped(leaf: LeafSpec, shape: tuple[int, ...]) -> LeafSpec:
-    """A leaf of another shape, of whose chunks nothing is said yet."""
-    return msgspec.structs.replace(
-        leaf, shape=shape, chunk_shape=None, write_shape=None, stored_bytes=None
-    )
 
 
 def broadcast_window(shape: tuple[int, ...], window: Window) -> Window:

@@ -70,8 +70,8 @@ class Output(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_by_reference(self) -> bool:
-        """True if the stored bytes can be taken as they are."""
-        return isinstance(self.recipe, Stored)
+        """True if the stored bytes of its home can be taken as they are."""
+        return isinstance(self.recipe, Stored) and self.recipe.ref == self.home
 
     def then(self, recipe: Recipe, *edits: Edited, policy: str = "") -> Output:
         """This leaf after edits, which make it ``recipe``."""

@@ -29,6 +29,45 @@ class Faded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     blur: float
 
 
+class Factoring(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Which part of a factored second moment a slot is, and which params are known to have one.
+
+    ``whole`` is the moment itself, of params that are not factored. A param is factored if its second largest axis is
+    long enough: ``factored`` is the shortest such axis of which that is known, ``unfactored`` the longest of which it
+    is known that it is not; 0 where there is none.
+    """
+
+    part: Literal["row", "column", "whole"]
+    factored: int = 0
+    unfactored: int = 0
+
+    def is_factored(self, shape: tuple[int, ...]) -> bool | None:
+        """True for params of this shape; None if that is not known, not even with optax's own default.
+
+        >>> Factoring(part="row", factored=64).is_factored((32, 96)) is None
+        True
+        >>> Factoring(part="row").is_factored((128, 500)), Factoring(part="row").is_factored((10, 500))
+        (True, False)
+        """
+        if len(shape) < 2:
+            return False
+        size = sorted(shape)[-2]
+        if size <= self.unfactored or (self.factored and size >= self.factored):
+            return size > self.unfactored
+        if self.unfactored < LEAST_FACTORED and not 0 < self.factored < LEAST_FACTORED:
+            return size >= LEAST_FACTORED
+        return None
+
+    def is_shown(self, shape: tuple[int, ...]) -> bool:
+        """True if other params of the state show whether those of this shape are factored."""
+        size = sorted(shape)[-2] if len(shape) > 1 else 0
+        return size <= self.unfactored or 0 < self.factored <= size
+
+
+LEAST_FACTORED = 128
+"""``min_dim_size_to_factor`` of optax, T5X and Flax, unless a script sets another."""
+
+
 class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A leaf of the optimizer state (or beside it) that belongs to a param.
 
@@ -46,7 +85,8 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``keeps_start`` if all of it stays for good, ``fading`` how it fades where that was tried out, and
     ``faded`` after how many steps ``start`` is what is left.
     ``is_per_leaf`` if the power holds for one factor of the whole param, but for no array of factors.
-    ``node`` is the node that mirrors the params, ``root`` the node of the params that it mirrors.
+    ``node`` is the node that mirrors the params, ``root`` the node of the params that it mirrors. ``factoring`` is that
+    of a second moment which may be factored.
     ``is_told`` marks a power that the user said in ``slots:``. ``unsure_because`` says why a power or what is left of
     a start is not known, ``settled_by`` what would settle it, the ways in order. ``known_by`` says how the power is
     known, ``assumed`` what it and the start rest on where that is no proof, ``fresh_assumed`` likewise of ``fresh``.
@@ -76,6 +116,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     optimizer: str = ""
     node: LeafPath = LeafPath()
     root: LeafPath = LeafPath()
+    factoring: Factoring | None = None
     is_told: bool = False
     unsure_because: str = ""
     settled_by: tuple[str, ...] = ()

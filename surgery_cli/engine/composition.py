@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.expression import Made, Recipe, parts
-from surgery_cli.draft.kernel import Arrangement, Measurement
+from surgery_cli.draft.kernel import Measurement
 from surgery_cli.tree.specs import LeafKind
 
 MOST_KEPT: Final = 3
@@ -50,7 +51,7 @@ class Composition:
     @property
     def moves_elements(self) -> bool:
         """True if elements stand elsewhere than in what they are made of."""
-        return any(isinstance(part.kernel, Arrangement) for part in self._made)
+        return not all(part.kernel.keeps_places for part in self._made)
 
     @property
     def needed_again(self) -> frozenset[int]:

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.expression import Made, Recipe, Stored
 from surgery_cli.draft.kernel import (
-    Arrangement,
     Kit,
     Measurement,
     Place,
@@ -19,7 +19,7 @@ from surgery_cli.draft.kernel import (
     broadcast_window,
 )
 from surgery_cli.engine.composition import Composition
-from surgery_cli.engine.grid import relative, window_shape, windows
+from surgery_cli.engine.grid import inside, relative, window_shape, windows
 from surgery_cli.engine.measurements import (
     Block,
     Measurements,
@@ -178,7 +178,7 @@ class Evaluation:
             moved = kernel.arrange((yield part.inputs[piece.input], piece.read), piece)
             if values is None:
                 values = np.zeros(window_shape(window), moved.dtype)
-            values[relative(piece.write, window)] = moved
+            values[inside(piece.write, window)] = moved
         assert values is not None
         return values
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.expression import Made, Recipe, Stored
-from surgery_cli.draft.kernel import Arrangement, Search, Window
+from surgery_cli.draft.kernel import Search, Window
 from surgery_cli.engine.composition import MOST_KEPT, Composition
 from surgery_cli.engine.evaluation import reads
 from surgery_cli.engine.grid import block_shape, window_shape, windows

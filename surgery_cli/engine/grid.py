@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from surgery_cli.draft.kernel import Window
 from surgery_cli.tree.dtypes import item_bytes
@@ -63,6 +64,16 @@ def relative(part: Window, window: Window) -> Window:
     """Where ``part`` stands inside ``window``; both stand at their places in the leaf."""
     return tuple(
         slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, window, strict=True)
+    )
+
+
+def inside(places: tuple[Any, ...], window: Window) -> tuple[Any, ...]:
+    """As ``relative``, of a piece that may have the numbers of places along an axis in place of a slice."""
+    return tuple(
+        slice(p.start - w.start, p.stop - w.start)
+        if isinstance(p, slice)
+        else [n - w.start for n in p]
+        for p, w in zip(places, window, strict=True)
     )
 
 

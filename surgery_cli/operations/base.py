@@ -175,8 +175,8 @@ class LeafOperation(Operation):
         """What is computed with, beside the leaf: other stored arrays, or what is measured of it."""
         return ()
 
-    def effect_on(self, recipe: Recipe) -> Effect:
-        """The effect on the leaf of which the edit made this recipe, where each leaf has its own (its factor)."""
+    def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
+        """The effect on a leaf, like that before, of which the edit made this recipe: its factor, its map."""
         return self.effect
 
     def selectable(self, spec: LeafSpec) -> bool:
@@ -235,7 +235,8 @@ class LeafOperation(Operation):
                 continue
             with gathering.catching(path=str(path)):
                 recipe = make(path, output.recipe)
-                changed[path] = output.then(recipe, Edited(self.name, self.effect_on(recipe)))
+                effect = self.effect_on(recipe, output.spec)
+                changed[path] = output.then(recipe, Edited(self.name, effect))
         gathering.raise_if_any()
         return scene.carried(draft.with_leaves(changed), self, selected, draft)
 

@@ -106,7 +106,7 @@ class Clip(LeafOperation, tag="clip", kw_only=True, frozen=True):
             return Scales()
         return Shifts(keeps_signs=self.max is None or self.max >= 0)
 
-    def effect_on(self, recipe: Recipe) -> Effect:
+    def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
         if self.norm is not None and isinstance(recipe, Made):
             return Scales(recipe.inputs[1], is_positive=True)
         return self.effect

@@ -9,9 +9,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from surgery_cli.draft.arrangement import reshaped
 from surgery_cli.draft.effect import Effect, Keeps, Shifts, Takes
 from surgery_cli.draft.expression import Made, Recipe
-from surgery_cli.draft.kernel import Kernel, Kit, Place, reshaped
+from surgery_cli.draft.kernel import Kernel, Kit, Place
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.errors import PlanError, Problem, SurgeryError, ValueRefusal

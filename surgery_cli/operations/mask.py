@@ -39,7 +39,7 @@ class Mask(LeafOperation, tag="mask", kw_only=True, frozen=True):
     def effect(self) -> Effect:
         return Masks()
 
-    def effect_on(self, recipe: Recipe) -> Effect:
+    def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
         return mask_of(recipe)
 
     def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:

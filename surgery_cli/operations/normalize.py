@@ -94,7 +94,7 @@ class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
     def effect(self) -> Effect:
         return Scales()
 
-    def effect_on(self, recipe: Recipe) -> Effect:
+    def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
         return Scales(recipe.inputs[1], is_positive=True) if isinstance(recipe, Made) else Scales()
 
 

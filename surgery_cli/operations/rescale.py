@@ -51,7 +51,7 @@ class Rescale(LeafOperation, tag="rescale", kw_only=True, frozen=True):
     def effect(self) -> Effect:
         return Scales(None if isinstance(self.by, str) else self.by)
 
-    def effect_on(self, recipe: Recipe) -> Effect:
+    def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
         if isinstance(self.by, str) and isinstance(recipe, Made):
             return Scales(recipe.inputs[1])
         return self.effect

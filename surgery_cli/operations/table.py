@@ -12,6 +12,7 @@ from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.clip import Clip
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.delete import Delete
+from surgery_cli.operations.expand import Expand
 from surgery_cli.operations.extract_item import ExtractItem
 from surgery_cli.operations.insert_item import InsertItem
 from surgery_cli.operations.keep import Keep
@@ -19,14 +20,20 @@ from surgery_cli.operations.map import Map
 from surgery_cli.operations.mask import Mask
 from surgery_cli.operations.noise import Noise
 from surgery_cli.operations.normalize import Normalize
+from surgery_cli.operations.pad import Pad
+from surgery_cli.operations.permute import Permute
 from surgery_cli.operations.prune import Prune
 from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
+from surgery_cli.operations.reshape import Reshape
 from surgery_cli.operations.set import Set
 from surgery_cli.operations.shrink_and_perturb import ShrinkAndPerturb
+from surgery_cli.operations.slice import Slice
+from surgery_cli.operations.squeeze import Squeeze
+from surgery_cli.operations.transpose import Transpose
 
 
 @cache
@@ -48,6 +55,13 @@ def operations() -> dict[str, type[Operation]]:
         Cast,
         Set,
         ResetOptimizer,
+        Transpose,
+        Reshape,
+        Squeeze,
+        Expand,
+        Permute,
+        Slice,
+        Pad,
         Rename,
         Copy,
         Delete,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from surgery_cli.draft.assumptions import Assumption
-from surgery_cli.draft.effect import Effect, Masks
+from surgery_cli.draft.effect import Effect, Masks, Rearranges
 from surgery_cli.draft.recipe import Draft, EditOutcome, Output
 from surgery_cli.draft.slots import Slot
 from surgery_cli.tree.paths import LeafPath
@@ -61,6 +61,8 @@ def _assumption(slot: Slot, policy: str, effect: Effect | None) -> Assumption | 
     if isinstance(effect, Masks) and policy in ("transform", "reset"):
         stays = slot.is_second_moment and policy == "transform"
         return None if stays else slot.fresh_assumed
+    if isinstance(effect, Rearranges) and policy != "reset":
+        return None  # whatever it is, its elements move
     if policy in ("transform", "carried"):
         return slot.assumed
     if policy == "donor":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from surgery_cli.draft.effect import Keeps
+from surgery_cli.draft.effect import Keeps, Rearranges
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.reading import read_scalar
@@ -84,7 +84,10 @@ def _changes_slots(edit: Operation, plan: Plan) -> bool:
         return True
     if not isinstance(edit, LeafOperation) or isinstance(edit.effect, Keeps):
         return False
-    return (edit.optimizer or plan.optimizer) != "keep"
+    policy = edit.optimizer or plan.optimizer
+    if isinstance(edit.effect, Rearranges):
+        return policy in ("reset", "warm")
+    return policy != "keep"
 
 
 def look_at_hidden_twins(checkpoint: Checkpoint, draft: Draft) -> list[Look]:

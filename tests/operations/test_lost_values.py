@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorstore as ts
 
+from surgery_cli.draft.kernels.cut import Grow
 from surgery_cli.draft.slots import Slot
 from surgery_cli.engine.finite import check_finite
 from surgery_cli.errors import PlanError, ValueRefusal
@@ -16,19 +17,27 @@ from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.cast import STORABLE, Cast
 from surgery_cli.operations.clip import Clip
+from surgery_cli.operations.expand import Expand
 from surgery_cli.operations.map import Map
 from surgery_cli.operations.mask import Mask
 from surgery_cli.operations.noise import Noise
 from surgery_cli.operations.normalize import Normalize
+from surgery_cli.operations.pad import Pad
+from surgery_cli.operations.permute import Permute
 from surgery_cli.operations.prune import Prune
 from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
+from surgery_cli.operations.reshape import Reshape
 from surgery_cli.operations.set import Set
 from surgery_cli.operations.shrink_and_perturb import ShrinkAndPerturb
+from surgery_cli.operations.slice import Slice
+from surgery_cli.operations.squeeze import Squeeze
 from surgery_cli.operations.table import operations
+from surgery_cli.operations.transpose import Transpose
 from surgery_cli.optimizer.follow.initial_values import refilled
+from surgery_cli.optimizer.follow.rearranged import Mapped, moved_slots
 from surgery_cli.optimizer.follow.transform import at_mean
 from surgery_cli.tree.dtypes import FLOATS as DTYPES
 from tests.operations.value_edits import (
@@ -73,7 +82,7 @@ def followed_by_measurement(leaf: Any, x: float) -> Any:
     return followed(Normalize(), NU, leaf, param)
 
 
-NU = Slot(path=KERNEL, param=KERNEL, name="nu", power=-2, is_even=True)
+NU = Slot(path=KERNEL, param=KERNEL, name="nu", power=-2, is_even=True, is_second_moment=True)
 
 
 def reset(leaf: Any, x: float) -> Any:
@@ -150,6 +159,27 @@ VALUES: dict[type[Operation], list[Callable[[Any, float], Any]]] = {
     ShrinkAndPerturb: [
         lambda leaf, x: edited(ShrinkAndPerturb(shrink=min(x, 1.0), std=4 * x), leaf),
         lambda leaf, x: edited(ShrinkAndPerturb(shrink=0.5, init="uniform", perturb=x), leaf),
+    ],
+    Transpose: [lambda leaf, x: edited(Transpose(), leaf)],
+    Reshape: [lambda leaf, x: edited(Reshape(shape=(-1,)), leaf)],
+    Squeeze: [lambda leaf, x: edited(Squeeze(), leaf)],
+    Expand: [lambda leaf, x: edited(Expand(axis=0), leaf)],
+    Permute: [
+        lambda leaf, x: edited(
+            Permute(index=(3, 2, 1, 0)), edited(Permute(index=(3, 2, 1, 0)), leaf)
+        )
+    ],
+    Slice: [lambda leaf, x: edited(Slice(slices="1:"), leaf)],
+    Pad: [
+        lambda leaf, x: edited(Pad(axis=0, before=1, value=x), leaf),
+        lambda leaf, x: computed(
+            moved_slots(
+                [NU],
+                {NU.path: stored(leaf)},
+                Mapped(Grow(0, 0, 4, 2), stored(leaf).spec, stored(leaf).spec),
+            )[NU.path].recipe,
+            {KERNEL: leaf},
+        ),
     ],
     Prune: [
         lambda leaf, x: unmasked(Prune(sparsity=0.5), leaf),

@@ -54,7 +54,7 @@ def test_a_twin_that_follows_a_measurement_reads_the_sources_of_its_param() -> N
     slot = Slot(path=path, param=path_of("params/w"), name="mu", power=-1)
     leaf = Stored(LeafRef("donor", path_of("w")), spec_of(np.ones(3, np.float32)))
     edit = Normalize()
-    effect = edit.effect_on(edit.made(path_of("params/w"), leaf, ArrayScene()))
+    effect = edit.effect_on(edit.made(path_of("params/w"), leaf, ArrayScene()), leaf.spec)
     twin = draft_of({"opt/mu/w": np.ones(3, np.float32)}).leaves[path]
     (change,) = followed(slot, twin.recipe, effect) or ()
     assert twin.then(change.recipe).sources == {"", "donor"}
@@ -88,6 +88,13 @@ DIGESTS = {
     "keep": "sha256:1c3abfda3751375120e55a4478f8b4e49466b8d4115589662f1ccb446b68fd8f",
     "extract-item": "sha256:1c3abfda37513751e97ea5f4ea4ab1ec93a26ecdc7541d889ba905faf20ef62c",
     "insert-item": "sha256:1c3abfda9bb4d16342b316df6ea2dc2d5e70de99592f0e4abb53e93218781567",
+    "transpose": "sha256:1c3abfda37513751c9848c35886ea0b40757f22d7da31d84fe0d903acd31ef71",
+    "reshape": "sha256:1c3abfda37513751fc063aaa1fc344aa44345b40965520ad85fba7b1bb41a8de",
+    "squeeze": "sha256:1c3abfda37513751e86e52f44d872e52ef63d5d8038dec6265489e9995a51e6b",
+    "expand": "sha256:1c3abfda375137516bd13e9cc8c6cf5b66dc424384d8964bf963529d53c8b477",
+    "permute": "sha256:1c3abfda37513751d55b9b0d7c4f10370708d64984da6980373f329b76ea9986",
+    "slice": "sha256:1c3abfda37513751fcab4025c9debe5f302499229ba5fe59707f86ba5e0fdde2",
+    "pad": "sha256:1c3abfda375137515424cc45e2b0b3d428dbca347f8d1c79cae72144ea1cc27d",
     "assert": "sha256:1c3abfda37513751e86e52f44d872e52ef63d5d8038dec6265489e9995a51e6b",
 }
 """Of the draft that the example of each operation makes; they change only where the change log says so."""

@@ -127,7 +127,8 @@ def rule(
 ) -> tuple[Change, ...] | None:
     """How a slot follows an edit of its param."""
     leaf = np.ones((3, 4), np.float32)
-    effect = operation.effect_on(made(operation, leaf if param is None else param, KERNEL, scene))
+    after = made(operation, leaf if param is None else param, KERNEL, scene)
+    effect = operation.effect_on(after, after.spec)
     return follow(slot, stored(leaf if twin is None else twin, slot.path), effect)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -290,6 +291,88 @@ def _reset_optimizer(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return edit
 
 
+# --- shapes ------------------------------------------------------------------------------------------------------
+
+
+def _array(
+    draw: Draw, state: State, *, whole: bool = False
+) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """A leaf that is no slot, and its shape; ``whole``: one whose second moment is not taken apart."""
+    apart = {slot.param for slot in state.slots.values() if slot.relation in ("factored", "one")}
+
+    def wanted(leaf: Leaf) -> bool:
+        return bool(leaf.dtype) and not leaf.is_python
+
+    path = _some_leaf(draw, state, wanted)
+    if path in state.slots or (whole and path in apart):
+        fits = [
+            p
+            for p, leaf in state.leaves.items()
+            if wanted(leaf) and p not in state.slots and not (whole and p in apart)
+        ]
+        path = draw(st.sampled_from(fits)) if fits else path
+    edit = _with_policy(draw, {"at": "/".join(_escaped(str(key)) for key in path)})
+    return edit, state.leaves[path].shape
+
+
+def _transpose(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit, shape = _array(draw, state)
+    axes = draw(st.permutations(range(len(shape))))
+    if draw(_SELDOM):
+        axes = [*axes, 0]
+    return {**edit, "axes": axes} if axes and draw(st.booleans()) else edit
+
+
+def _reshape(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit, shape = _array(draw, state, whole=True)
+    count = math.prod(shape)
+    parts = [n for n in range(1, count + 1) if count % n == 0]
+    first = draw(st.sampled_from(parts or [1]))
+    choices = [[first, -1], [-1], [*shape, 1], [first, count // first if count else 0]]
+    if draw(_SELDOM):
+        choices = [[count + 1]]
+    return {**edit, "shape": draw(st.sampled_from(choices))}
+
+
+def _squeeze(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit, shape = _array(draw, state, whole=True)
+    ones = [n for n, size in enumerate(shape) if size == 1]
+    return {**edit, "axis": draw(st.sampled_from(ones))} if ones and draw(st.booleans()) else edit
+
+
+def _expand(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit, shape = _array(draw, state, whole=True)
+    return {**edit, "axis": draw(st.sampled_from([0, -1, len(shape), len(shape) // 2]))}
+
+
+def _permute(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit, shape = _array(draw, state, whole=True)
+    axis = draw(st.integers(0, max(len(shape) - 1, 0)))
+    size = shape[axis] if shape else 1
+    index = draw(st.permutations(range(size)))
+    return {**edit, "axis": axis, "index": index[:-1] if draw(_SELDOM) and size > 1 else index}
+
+
+def _slice(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit, shape = _array(draw, state, whole=True)
+    parts = st.sampled_from([":", "0:2", "1:", "::2", "::-1", "-2:"])
+    some = [draw(parts) for _ in range(draw(st.integers(1, max(len(shape), 1))))]
+    if draw(_SELDOM):
+        some.insert(0, "...")
+    return {**edit, "slices": ", ".join(some)}
+
+
+def _pad(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit, shape = _array(draw, state, whole=True)
+    edit["axis"] = draw(st.integers(0, max(len(shape) - 1, 0)))
+    edit["after"] = draw(st.integers(0, 3))
+    if draw(st.booleans()):
+        edit["before"] = draw(st.integers(0, 2))
+    if draw(_SOMETIMES):
+        edit["value"] = draw(st.sampled_from([1.0, 0.5]))
+    return edit
+
+
 # --- places ------------------------------------------------------------------------------------------------------
 
 
@@ -442,6 +525,13 @@ DRAWERS: dict[str, Drawer] = {
     "cast": _cast,
     "set": _set,
     "reset-optimizer": _reset_optimizer,
+    "transpose": _transpose,
+    "reshape": _reshape,
+    "squeeze": _squeeze,
+    "expand": _expand,
+    "permute": _permute,
+    "slice": _slice,
+    "pad": _pad,
     "rename": _rename,
     "copy": _copy,
     "delete": _delete,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.random_plans import places, rules, twins, values
+from tests.random_plans import places, rules, shapes, twins, values
 from tests.random_plans.model import Fields, State, Words
 from tests.random_plans.world import World
 
 OPERATIONS = {
     **values.OPERATIONS,
+    **shapes.OPERATIONS,
     **places.OPERATIONS,
     "reset-optimizer": twins.reset_optimizer,
     **rules.OPERATIONS,

@@ -56,14 +56,14 @@ def _put(state: State, slot: Slot, value: Any, *, ulps: float = 0, known: bool =
     state.leaves[slot.path] = leaf.with_value(new.astype(leaf.dtype), ulps=ulps, known=known)
 
 
-def _fresh(state: State, slot: Slot) -> None:
+def fresh(state: State, slot: Slot) -> None:
     leaf = state.leaves[slot.path]
     value = np.full(leaf.shape, slot.fresh).astype(leaf.dtype)
     state.leaves[slot.path] = replace(leaf, value=value, ulps=0, narrowest="", known=True)
     state.restarted.add(slot.path)
 
 
-def _has_second(state: State, slot: Slot) -> bool:
+def has_second(state: State, slot: Slot) -> bool:
     return any(
         other.is_second and other.param == slot.param and other.state == slot.state
         for other in state.slots.values()
@@ -102,7 +102,7 @@ def follow_factor(
                 state.may[2] = f"the power of '{printed(slot.path)}' need not be known"
             _scale(state, slot, factors[slot.param])
         elif own == "reset" or (own == "warm" and not slot.is_second):
-            _fresh(state, slot)
+            fresh(state, slot)
 
 
 def _refuse_silence(state: State, slot: Slot, edit: Fields, factor: Any) -> None:
@@ -197,9 +197,9 @@ def follow_new_values(
             if _is_told(edit):
                 raise AssertionError(f"'{printed(slot.path)}' is kept, and its kind was told")
             continue  # what it starts from is not known
-        warm = (policy or "warm") == "warm" and _has_second(state, slot)
+        warm = (policy or "warm") == "warm" and has_second(state, slot)
         if not warm or not slot.is_second:
-            _fresh(state, slot)
+            fresh(state, slot)
         elif np.size(leaf.value) > 1:
             mean = np.asarray(leaf.value).astype("float64").mean()
             value = np.full(leaf.shape, mean).astype(leaf.dtype)
@@ -225,9 +225,9 @@ def follow_cast(
     if policy in (None, "keep", "transform"):
         return
     for slot in slots_of(state, changed):
-        if policy == "warm" and _has_second(state, slot) and slot.is_second:
+        if policy == "warm" and has_second(state, slot) and slot.is_second:
             continue
-        _fresh(state, slot)
+        fresh(state, slot)
 
 
 def follow_average(
@@ -239,9 +239,9 @@ def follow_average(
     for slot in slots:
         if policy == "keep" or (policy is None and words(slot.path) == "keep"):
             continue
-        if (policy or "warm") == "warm" and _has_second(state, slot) and slot.is_second:
+        if (policy or "warm") == "warm" and has_second(state, slot) and slot.is_second:
             continue
-        _fresh(state, slot)
+        fresh(state, slot)
 
 
 def follow_shift(
@@ -320,7 +320,7 @@ def reset_optimizer(state: State, edit: Fields, world: World, words: Words) -> N
     if not found and not edit.get("optional"):
         raise Refused(2, "the edit names no slot")
     for slot in found:
-        _fresh(state, slot)
+        fresh(state, slot)
     if edit.get("clocks"):
         for clock, owner in state.clocks.items():
             if clock in state.leaves and any(is_below(slot.path, owner) for slot in found):

@@ -15,6 +15,7 @@ from surgery_cli.draft.assumptions import (
 )
 from surgery_cli.draft.placeholders import FACTORY, KIND, slots_line
 from surgery_cli.draft.slots import Slot
+from surgery_cli.optimizer.detect.factoring import factoring_of
 from surgery_cli.optimizer.detect.mirrors import Mirror, Pair
 from surgery_cli.optimizer.detect.shapes import relation_in_factored
 from surgery_cli.optimizer.detect.slot_hints import SlotHint
@@ -124,6 +125,7 @@ class Group(msgspec.Struct, kw_only=True):
             optimizer=self.family,
             node=self.mirror.node,
             root=self.mirror.root,
+            factoring=factoring_of(field, self.mirror.pairs, tree),
             is_told=self.hint is not None and self.hint.field is not None,
             unsure_because=unsure.why if unsure else "",
             settled_by=unsure.fixes if unsure else (),

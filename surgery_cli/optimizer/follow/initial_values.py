@@ -28,14 +28,18 @@ def refilled(
     return output.then(Made(Fill(value), (), spec, path), fill, policy=policy)
 
 
-def taking_param(draft: Draft, slot: Slot, policy: str) -> Output:
+def taking_param(draft: Draft, slot: Slot, policy: str, was: LeafSpec | None = None) -> Output:
     """The slot as a copy of what its param becomes: the same recipe.
+
+    ``was``: what the param has been, where its elements have moved.
 
     Raises:
         PlanError: their shapes differ.
     """
     own = draft.leaves[slot.path].spec
     param = draft.leaves[slot.param]
+    if was is not None and own.shape == was.shape:
+        own = msgspec.structs.replace(param.spec, kind=own.kind, dtype=own.dtype)
     if own.shape != param.spec.shape:
         raise PlanError(
             f"'{slot.path}' cannot take the values of '{slot.param}'",

@@ -8,7 +8,6 @@ import msgspec
 
 from surgery_cli.draft.assumptions import Assumption
 from surgery_cli.draft.effect import Effect, Keeps, Masks, Rearranges, Shifts, is_new
-from surgery_cli.draft.placeholders import slots_line
 from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
 from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Gathering, PlanError, Problem
@@ -17,9 +16,9 @@ from surgery_cli.optimizer.follow.answers import Answer, answers_to
 from surgery_cli.optimizer.follow.donor_notes import Grafts, no_graft
 from surgery_cli.optimizer.follow.donor_slots import Donors, resting_on
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
+from surgery_cli.optimizer.follow.maps import Maps
 from surgery_cli.optimizer.follow.param_copies import Beside
 from surgery_cli.optimizer.follow.refusals import (
-    PER_LEAF,
     cannot_follow,
     half_told,
     has_no_map,
@@ -36,9 +35,9 @@ from surgery_cli.optimizer.follow.transform import (
     like_param,
     masked,
 )
-from surgery_cli.optimizer.follow.unsure import Kept
+from surgery_cli.optimizer.follow.unsure import KeptStates
 from surgery_cli.tree.paths import Key, LeafPath
-from surgery_cli.words.advice import InPlan, worded
+from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.notes import Note
 
 
@@ -78,7 +77,7 @@ def carry_values(
         carrying.raise_refusals()
     gathering.raise_if_any()
     found = draft.with_leaves(carrying.changed).noting(*carrying.notes())
-    return resting_on(carrying.assumed, found)
+    return carrying.maps.with_relations(resting_on(carrying.assumed, found))
 
 
 class _Carrying:
@@ -98,12 +97,13 @@ class _Carrying:
         self._draft, self._edit, self._before = draft, edit, before
         self._policy, self._scene, self._edited = policy, scene, edited
         self._donors = Donors(scene)
-        self._kept: dict[LeafPath, Kept] = {}
+        self._kept = KeptStates()
         self._refused: dict[tuple[object, ...], Problem] = {}
         self._effect = edit.effect
         self._beside = Beside(edit.effect)
         self._grafts = Grafts()
         self._regrowing: dict[LeafPath, Slot] = {}
+        self.maps = Maps(self._before, draft)
 
     def follow(self, param: LeafPath) -> None:
         """Give every twin of the param its steps. Raises PlanError as ``carry_values``."""
@@ -114,13 +114,16 @@ class _Carrying:
                 continue
             is_named = slot.path in self._edited
             if not slot.in_optimizer:
-                self._beside.add(slot, is_named=is_named)
+                if isinstance(self._effect, Rearranges) and not is_named:
+                    self._follow_as_param(slot, self._effect_on(param))
+                else:
+                    self._beside.add(slot, is_named=is_named)
             elif not is_named:
                 states.setdefault(slot.node[:-1], []).append(slot)
         slots = [slot for state in states.values() for slot in state]
         if self._policy in (None, "transform") and self._graft(param, slots):
             return
-        effect = self._edit.effect_on(self._draft.leaves[param].recipe)
+        effect = self._effect_on(param)
         policy = self._policy or answers_to(effect).default
         restarts = policy == "reset"
         if policy == "warm" and not any(slot.is_second_moment for slot in slots):
@@ -134,8 +137,15 @@ class _Carrying:
                     self._follow_as_param(slot, effect)
             self._follow_state([s for s in state if not s.is_params_like], policy, effect)
 
+    def _effect_on(self, param: LeafPath) -> Effect:
+        recipe, before = self._draft.leaves[param].recipe, self._before.leaves[param].spec
+        return self._edit.effect_on(recipe, before)
+
     def _follow_state(self, slots: list[Slot], policy: str, effect: Effect) -> None:
         """The slots of one param in one state; those that follow do so together, or are all kept."""
+        if isinstance(effect, Rearranges):
+            self._rearrange(slots, policy, effect)
+            return
         answers = {
             slot.path: answers_to(effect).of(policy, is_second_moment=slot.is_second_moment)
             for slot in slots
@@ -153,17 +163,31 @@ class _Carrying:
                 case Answer.MEAN:
                     self._apply(slot, at_mean(slot, recipe), policy)
                 case Answer.FRESH:
-                    self._reset(slot, policy, effect)
+                    self._reset(slot, policy)
+
+    def _rearrange(self, slots: list[Slot], policy: str, effect: Rearranges) -> None:
+        """Move the elements of the slots of one param in one state, or give them new values in their new shape."""
+        moves = self.maps.moves(slots, effect)
+        stuck = [slot for slot in slots if moves[slot.path].recipe is None]
+        for slot in stuck:
+            problem = has_no_map(slot, self._edit.name, moves[slot.path].why)
+            self._refused.setdefault((slot.node, problem.why), problem)
+        for slot in slots if not stuck else ():
+            recipe, relation, _ = moves[slot.path]
+            assert recipe is not None
+            answer = answers_to(effect).of(policy, is_second_moment=slot.is_second_moment)
+            if answer is Answer.FRESH and relation != "one":
+                self._reset(slot, policy, recipe.spec)
+            elif recipe is self._draft.leaves[slot.path].recipe:
+                self._apply(slot, (), policy)
+            else:
+                self._apply(slot, (Change(self._edit.name, effect, recipe),), policy)
 
     def _transform(self, slots: list[Slot], effect: Effect, policy: str) -> None:
         slots = [as_gathered(slot, self._draft.leaves[slot.path]) for slot in slots]
         leaves = self._draft.leaves
         steps = {slot.path: followed(slot, leaves[slot.path].recipe, effect) for slot in slots}
         stuck = [slot for slot in slots if steps[slot.path] is None]
-        if stuck and isinstance(effect, Rearranges):
-            for slot in stuck:
-                self._refused.setdefault(slot.node, has_no_map(slot, self._edit.name))
-            return
         told = next((slot for slot in slots if slot.is_told), None)
         if stuck and told is not None and stuck[0].power is None:
             self._refused.setdefault(told.node.parent, half_told(told, stuck[0]))
@@ -176,7 +200,7 @@ class _Carrying:
             changes = steps[slot.path]
             if stuck or changes is None:  # half of a pair of moments is worse than none
                 self._keep(slot)
-                self._note_unsure(slot, stuck)
+                self._kept.add_unsure(slot, stuck, self._edit.name)
             else:
                 self._apply(slot, changes, policy)
 
@@ -184,18 +208,6 @@ class _Carrying:
         """Raise what an explicit ``transform`` cannot do, once for each field of a state."""
         if self._refused:
             raise PlanError.of(self._refused.values())
-
-    def _note_unsure(self, slot: Slot, stuck: list[Slot]) -> None:
-        unsure = next((s for s in (slot, *stuck) if not s.is_settled), None)
-        because = unsure.unsure_because if unsure else ""
-        if not because and any(s.is_per_leaf for s in stuck):
-            because = PER_LEAF
-        because = because or f"no rule says how they follow '{self._edit.name}'"
-        self._kept_of(slot).add(slot, because, unsure.settled_by if unsure else ())
-
-    def _kept_of(self, slot: Slot) -> Kept:
-        owner = slot.node.parent or slot.node
-        return self._kept.setdefault(owner, Kept(owner))
 
     def _apply(self, slot: Slot, changes: Iterable[Change], policy: str) -> None:
         output = self._draft.leaves[slot.path]
@@ -207,8 +219,8 @@ class _Carrying:
     def _keep(self, slot: Slot) -> None:
         self._apply(slot, (), "keep")
 
-    def _reset(self, slot: Slot, policy: str, effect: Effect) -> None:
-        if slot.relation == "one":
+    def _reset(self, slot: Slot, policy: str, spec: LeafSpec | None = None) -> None:
+        if slot.relation == "one" and spec is None:
             self._keep(slot)
             return
         fresh = slot.fresh
@@ -217,17 +229,10 @@ class _Carrying:
         if fresh is None:
             if self._policy is None:
                 self._keep(slot)
-                self._kept_of(slot).add(
-                    slot,
-                    "the initial value is not known",
-                    (
-                        worded(
-                            "add {}, with X that value", InPlan(slots_line(slot.node, fresh="X"))
-                        ),
-                    ),
-                )
+                self._kept.add_without_start(slot)
                 return
             raise unknown_start(slot)
+        effect = self._effect_on(slot.param) if isinstance(self._effect, Masks) else None
         if isinstance(effect, Masks):
             changes = masked(slot, self._draft.leaves[slot.path].recipe, effect, fresh)
             if changes is None:
@@ -235,13 +240,6 @@ class _Carrying:
             else:
                 self._apply(slot, changes, policy)
             return
-        spec = None
-        if isinstance(effect, Rearranges):
-            moved = followed(slot, self._draft.leaves[slot.path].recipe, effect)
-            if moved is None:
-                self._refused.setdefault(slot.node, has_no_map(slot, self._edit.name))
-                return
-            spec = next((change.recipe.spec for change in moved), None)
         self.changed[slot.path] = refilled(self._draft, slot.path, fresh, policy, spec)
 
     # --- copies of the params, and twins from a donor ----------------------------------------------------
@@ -252,16 +250,22 @@ class _Carrying:
             self._take_param(slot, "carried")
             return
         recipe = self._draft.leaves[slot.path].recipe
-        changes = followed(slot, recipe, effect)
+        if isinstance(effect, Rearranges) and slot.relation != "same":
+            self._rearrange([slot], "carried", effect)
+            return
+        changes = None if isinstance(effect, Rearranges) else followed(slot, recipe, effect)
         if changes is None and isinstance(effect, Shifts):
             changes = like_param(self._draft.leaves[slot.param], recipe)
-        if changes is None:
-            made = self._edit.made(slot.path, recipe, self._scene)
-            changes = (Change(self._edit.name, self._edit.effect_on(made), made),)
+        if changes is None:  # at the path of the param, which random values go by
+            path = slot.param if isinstance(effect, Rearranges) else slot.path
+            made = self._edit.made(path, recipe, self._scene)
+            changes = (Change(self._edit.name, self._edit.effect_on(made, recipe.spec), made),)
         self._apply(slot, changes, "carried")
 
     def _take_param(self, slot: Slot, policy: str) -> None:
-        self.changed[slot.path] = taking_param(self._draft, slot, policy)
+        is_moved = isinstance(self._effect, Rearranges)
+        was = self._before.leaves[slot.param].spec if is_moved else None
+        self.changed[slot.path] = taking_param(self._draft, slot, policy, was)
 
     def _graft(self, param: LeafPath, slots: list[Slot]) -> bool:
         """Take the twins from where the param was taken; False if they are not all there."""
@@ -281,9 +285,10 @@ class _Carrying:
     def notes(self) -> list[Note]:
         """What the preview says of them."""
         draft, number = self._draft, self._scene.number
-        found: list[Note] = [kept.note(self._effect, draft, number) for kept in self._kept.values()]
+        found: list[Note] = [*self._kept.notes(self._effect, draft, number)]
         found += self._grafts.notes(self._draft, self._edited)
         found += [grows_back(slot, self._edit.name) for slot in self._regrowing.values()]
+        found += self.maps.notes()
         return found + self._beside.notes()
 
 

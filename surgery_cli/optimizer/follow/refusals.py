@@ -59,12 +59,12 @@ def unknown_start(slot: Slot) -> PlanError:
     )
 
 
-def has_no_map(slot: Slot, name: str) -> Problem:
-    """Why a slot cannot follow the edit of this name, which changes shapes."""
+def has_no_map(slot: Slot, name: str, why: str) -> Problem:
+    """Why a slot cannot follow the edit of this name, which moves the elements of its param."""
     return Problem(
         f"'{slot.path}' cannot follow '{name}' on '{slot.param}'",
-        why=f"no rule is known for a {slot.name} ({slot.relation}) of {slot.optimizer}, whose shape would change",
-        fix=f"`delete` '{slot.node.parent or slot.node}' first, and let the script begin with fresh state",
+        why=why,
+        fix=f"`delete` '{slot.whole_state}' in an edit before, and let the script begin with fresh optimizer state",
         path=str(slot.path),
     )
 

@@ -8,6 +8,7 @@ from surgery_cli.draft.effect import Effect
 from surgery_cli.draft.expression import LeafRef, Recipe
 from surgery_cli.draft.source import Source
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
 
 if TYPE_CHECKING:  # help needs operations, and they need no survey to be listed
     from surgery_cli.optimizer.detect.survey import OptimizerSurvey
@@ -48,8 +49,8 @@ class Edit(Protocol):
     def effect(self) -> Effect:
         """What it does to a leaf."""
 
-    def effect_on(self, recipe: Recipe) -> Effect:
-        """What it did to the leaf of which it made this recipe."""
+    def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
+        """What it did to the leaf, which was like that before, of which it made this recipe."""
 
     def made(self, path: LeafPath, recipe: Recipe, scene: States) -> Recipe:
         """What it makes of another leaf that is like the param."""

@@ -1,4 +1,4 @@
-"""How a slot follows its param: by a power of its factor, by its mask, or by the map that moves its elements."""
+"""How a slot follows its param by a power of its factor, or by its mask; see ``rearranged`` for maps."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from surgery_cli.draft.effect import Effect, Keeps, Masks, Rearranges, Scales
+from surgery_cli.draft.effect import Effect, Keeps, Masks, Scales
 from surgery_cli.draft.expression import Made, Recipe, Stored, made
-from surgery_cli.draft.kernel import Arrangement
 from surgery_cli.draft.kernels.fill import Mean, Spread
 from surgery_cli.draft.kernels.mask import Masked
 from surgery_cli.draft.kernels.scale import FollowFactor, Scale, ScaleAboveStart, power_of
@@ -39,7 +38,7 @@ def followed(slot: Slot, recipe: Recipe, effect: Effect) -> tuple[Change, ...] |
         PlanError: the factor is complex.
     """
     match effect:
-        case Scales() | Masks() | Rearranges() if slot.relation in ("one", "hole"):
+        case Scales() | Masks() if slot.relation in ("one", "hole"):
             return ()
         case Masks() if slot.is_second_moment or (slot.is_even and not slot.is_params_like):
             return ()  # the next steps there are no larger than usual
@@ -53,11 +52,6 @@ def followed(slot: Slot, recipe: Recipe, effect: Effect) -> tuple[Change, ...] |
             return _by_number(slot, recipe, factor)
         case Scales(by=Stored() | Made() as factor):
             return _by_array(slot, recipe, factor, is_positive=effect.is_positive)
-        case Rearranges(map=Arrangement() as kernel) if slot.relation == "same":
-            spec = kernel.output(recipe.spec)
-            return (Change(kernel.name, effect, made(kernel, (recipe,), spec, slot.path)),)
-        case Rearranges() if slot.relation == "scalar":
-            return ()
         case _:
             return None
 

@@ -10,12 +10,15 @@ import msgspec
 
 from surgery_cli.draft.effect import Effect, Scales
 from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.placeholders import slots_line
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.follow.adam_steps import step_under_old_moments
 from surgery_cli.optimizer.follow.clocks import standing
 from surgery_cli.optimizer.follow.decays import decays_of
+from surgery_cli.optimizer.follow.refusals import PER_LEAF
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import InPlan, worded
 from surgery_cli.words.notes import Consequence
 
 _FAMILY: Final = "adam-family"
@@ -60,6 +63,37 @@ class Kept(msgspec.Struct):
             coming = _coming_steps(by, self.moment, draft, number)
             parts.append(f"if it is Adam behind clipping at most, {coming}")
         return Consequence(f"{subject}: {'; '.join([*parts, *self.remedies])}")
+
+
+class KeptStates:
+    """The slots that an edit keeps, by their states."""
+
+    def __init__(self) -> None:
+        self._found: dict[LeafPath, Kept] = {}
+
+    def add_unsure(self, slot: Slot, stuck: Sequence[Slot], name: str) -> None:
+        """A slot that stays because it, or others of its state that are ``stuck``, cannot follow the edit ``name``."""
+        unsure = next((s for s in (slot, *stuck) if not s.is_settled), None)
+        because = unsure.unsure_because if unsure else ""
+        if not because and any(s.is_per_leaf for s in stuck):
+            because = PER_LEAF
+        because = because or f"no rule says how they follow '{name}'"
+        self._of(slot).add(slot, because, unsure.settled_by if unsure else ())
+
+    def add_without_start(self, slot: Slot) -> None:
+        """A slot that stays because nobody knows the number at which the optimizer starts it."""
+        line = worded("add {}, with X that value", InPlan(slots_line(slot.node, fresh="X")))
+        self._of(slot).add(slot, "the initial value is not known", (line,))
+
+    def notes(
+        self, effect: Effect, draft: Draft, number: Callable[[LeafRef], float | None]
+    ) -> list[Consequence]:
+        """What to say of them, as ``Kept.note``."""
+        return [kept.note(effect, draft, number) for kept in self._found.values()]
+
+    def _of(self, slot: Slot) -> Kept:
+        owner = slot.node.parent or slot.node
+        return self._found.setdefault(owner, Kept(owner))
 
 
 def _coming_steps(

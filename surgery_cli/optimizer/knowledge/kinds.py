@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -54,6 +54,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     provided: Assumption | None = None
     """What else must hold for the power."""
     relations: tuple[str, ...] = ("same",)
+    part: Literal["row", "column", "whole"] | None = None
+    """Of a second moment that may be factored: which part of it."""
 
     def power(self, signal: int | None) -> int | None:
         """The power under a known signal, or None where it depends on an unknown one."""
@@ -111,6 +113,9 @@ _SCALED_START: Final = msgspec.structs.replace(_SECOND, start=Start("initial_sca
 _FACTORED: Final = msgspec.structs.replace(
     _SECOND_NEAR_EPSILON, relations=("same", "one", "factored")
 )
+_ROW: Final = msgspec.structs.replace(_FACTORED, part="row")
+_COLUMN: Final = msgspec.structs.replace(_FACTORED, part="column")
+_WHOLE: Final = msgspec.structs.replace(_FACTORED, part="whole")
 _FIRST_PARAMS: Final = msgspec.structs.replace(_PARAMS, provided=SAME_ESTIMATE)
 """Params at the first step, from which a distance of all params is measured."""
 _ESTIMATED: Final = Field(provided=SAME_ESTIMATE)
@@ -263,7 +268,7 @@ _TOLD: Final[tuple[Kind, ...]] = (
         family="adafactor",
         after=0,
         normalizes_leaves=True,
-        fields={"v_row": _FACTORED, "v_col": _FACTORED, "v": _FACTORED},
+        fields={"v_row": _ROW, "v_col": _COLUMN, "v": _WHOLE},
         clocks={"count": "decay"},
     ),
     Kind(name="lion", family="lion", fields={"mu": _MOMENT}, clocks={"count": "nothing"}, after=0),
@@ -586,9 +591,9 @@ VANISHING: Final = {
 _FACTORED_SQUARE: Final = msgspec.structs.replace(_FACTORED, of_signal=2, is_even=True)
 
 UNDER_PARAM: Final[Mapping[str, Field]] = {
-    "v": _FACTORED_SQUARE,
-    "v_row": _FACTORED_SQUARE,
-    "v_col": _FACTORED_SQUARE,
+    "v": msgspec.structs.replace(_FACTORED_SQUARE, part="whole"),
+    "v_row": msgspec.structs.replace(_FACTORED_SQUARE, part="row"),
+    "v_col": msgspec.structs.replace(_FACTORED_SQUARE, part="column"),
     "m": Field(of_signal=1, relations=("same", "one")),
     "momentum": Field(of_signal=1),
     "grad_ema": Field(fixed=-1),

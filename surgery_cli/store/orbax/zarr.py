@@ -184,19 +184,27 @@ def parse_at(raw: bytes, directory: Path, name: str) -> ArrayDocument:
         raise CheckpointError(problem) from None
 
 
-def revised(document: ArrayDocument, shape: tuple[int, ...], dtype: str) -> dict[str, Any]:
+def revised(
+    document: ArrayDocument,
+    shape: tuple[int, ...],
+    dtype: str,
+    grid: tuple[int, ...] | None = None,
+    inner_grid: tuple[int, ...] | None = None,
+) -> dict[str, Any]:
     """The document for an array of another shape or dtype, in the same compressor, order and fill-value policy.
 
-    Chunks are kept where the rank is the same, cut to the new shape; else the array is one chunk.
+    ``grid`` is what is stored whole, and ``inner_grid`` what can be decoded alone, if it is said. Else chunks are kept
+    where the rank is the same, cut to the new shape; of another rank, the array is one chunk.
     """
     fields = document.fields
-    if shape == document.shape and dtype == document.dtype:
+    if shape == document.shape and dtype == document.dtype and grid is None:
         return fields
     same_rank = len(shape) == len(document.shape)
     write = document.write_shape  # an array of the same shape keeps its grid, whatever it is
     if shape != document.shape:
         write = _fitted(write, document.shape, shape) if same_rank else shape
         write = tuple(max(n, 1) for n in write)
+    write = write if grid is None else grid
     fields["shape"] = list(shape)
     if document.zarr == 2:
         fields["chunks"] = list(write)
@@ -211,6 +219,7 @@ def revised(document: ArrayDocument, shape: tuple[int, ...], dtype: str) -> dict
     for codec in fields["codecs"]:
         if codec["name"] == "sharding_indexed":
             inner = document.chunk_shape if same_rank else write
+            inner = inner if grid is None else inner_grid or grid
             codec["configuration"]["chunk_shape"] = [
                 n if n and w % n == 0 else w for n, w in zip(inner, write, strict=True)
             ]

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from surgery_cli.draft.expression import moves_elements
 from surgery_cli.draft.recipe import Output
 from surgery_cli.store.open.item import Item, PytreeItem, StoredLeaf
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
@@ -125,7 +126,10 @@ def planned(
     else:
         name = stored_name(path)
     way = _way(item, name, output, origin, stored)
-    document = _document(item, name, output.spec, array) if way is Way.ENCODE else None
+    document = None
+    if way is Way.ENCODE:
+        keeps_grid = not moves_elements(output.recipe)
+        document = _document(item, name, output.spec, array, keeps_grid=keeps_grid)
     return PlannedLeaf(path, draft_path, output, way, name, origin, origin_path, array, document)
 
 
@@ -161,15 +165,21 @@ def _stays_inline(item: PytreeItem, origin: Item | None, stored: StoredLeaf | No
     return origin is item and stored is not None and stored.is_inline
 
 
-def _document(item: Item, name: str, spec: LeafSpec, origin: StoredArray | None) -> dict[str, Any]:
-    """The array document of a written leaf, in the way of the array that stood there, or of its origin."""
+def _document(
+    item: Item, name: str, spec: LeafSpec, origin: StoredArray | None, *, keeps_grid: bool
+) -> dict[str, Any]:
+    """The array document of a written leaf, in the way of the array that stood there, or of its origin.
+
+    ``keeps_grid``: its chunks are theirs, too; else those that ``spec`` says.
+    """
     if not isinstance(item, PytreeItem):
         return new_document(2, spec.shape, spec.dtype)
     like = _model(item, name, origin)
     zarr = item.store.zarr if item.store else _declared_zarr(item)
     if like is None or like.zarr != zarr:
         return new_document(zarr, spec.shape, spec.dtype, _any_document(item))
-    return revised(like, spec.shape, spec.dtype)
+    grid = None if keeps_grid or spec.write_shape is None else spec.write_shape
+    return revised(like, spec.shape, spec.dtype, grid, spec.chunk_shape)
 
 
 def _model(item: PytreeItem, name: str, origin: StoredArray | None) -> ArrayDocument | None:

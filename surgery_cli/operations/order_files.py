@@ -1,0 +1,83 @@
+"""Files of whole numbers that say an order: small, and read before anything is decided."""
+
+from __future__ import annotations
+
+import ast
+import struct
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from surgery_cli.errors import MissingError, PlanError
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.regular_files import refuse_special
+
+_MAGIC: Final = b"\x93NUMPY"
+_INTEGERS: Final = {
+    "i1": "b",
+    "i2": "h",
+    "i4": "i",
+    "i8": "q",
+    "u1": "B",
+    "u2": "H",
+    "u4": "I",
+    "u8": "Q",
+}
+_FORMS: Final = (
+    "a `.npy` of whole numbers with one axis, a `.json` list, or text with one number a line"
+)
+
+
+def order_in(file: str) -> tuple[int, ...]:
+    """The numbers in a file.
+
+    Raises:
+        MissingError: there is no such file.
+        PlanError: it holds something else.
+    """
+    path = Path(file)
+    refuse_special(path, PlanError, field="index")
+    try:
+        stat = path.stat()
+        return _read(path, (stat.st_mtime_ns, stat.st_size))
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingError(
+            f"'{file}' does not exist", fix=f"give {_FORMS}", field="index"
+        ) from None
+    except OSError as error:
+        raise PlanError(
+            f"'{file}' cannot be read", why=error.strerror or str(error), field="index"
+        ) from None
+    except (ValueError, msgspec.DecodeError, struct.error) as error:
+        raise PlanError(
+            f"'{file}' holds no order", why=str(error), fix=f"give {_FORMS}", field="index"
+        ) from None
+
+
+@lru_cache(maxsize=8)  # of every leaf that an edit names, the same file
+def _read(path: Path, _: tuple[int, int]) -> tuple[int, ...]:
+    """The numbers; when it was written, and its size, tell one state of the file from another."""
+    raw = path.read_bytes()
+    if raw.startswith(_MAGIC):
+        return _npy(raw)
+    if path.suffix == ".json":
+        return tuple(decode_json(raw, list[int]))
+    return tuple(int(line) for line in raw.decode().split())
+
+
+def _npy(raw: bytes) -> tuple[int, ...]:
+    """The numbers of a NumPy file, which the format's own page describes.
+
+    Source: numpy.lib.format, versions 1 to 3.
+    """
+    long = raw[6] > 1
+    (length,) = struct.unpack_from("<I" if long else "<H", raw, 8)
+    start = (12 if long else 10) + length
+    header = ast.literal_eval(raw[start - length : start].decode("latin1").strip())
+    kind, shape = header["descr"], header["shape"]
+    if not isinstance(kind, str) or kind[1:] not in _INTEGERS or len(shape) != 1:
+        raise ValueError(f"it is an array of {kind} with shape {list(shape)}")
+    order = ">" if kind[0] == ">" else "<"
+    return struct.unpack_from(f"{order}{shape[0]}{_INTEGERS[kind[1:]]}", raw, start)

@@ -1,0 +1,62 @@
+"""What operations that move the elements of leaves have in common: each says its map, and all else follows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from surgery_cli.draft.arrangement import Arrangement
+from surgery_cli.draft.effect import Effect, Rearranges
+from surgery_cli.draft.expression import Recipe
+from surgery_cli.draft.kernel import Kernel
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.base import LeafOperation
+from surgery_cli.optimizer.follow.states import States
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import Text, worded
+
+ARRAYS: Final = (LeafKind.ARRAY, LeafKind.NUMPY)
+"""The kinds of leaves that have axes of their own."""
+
+
+class Rearranging(LeafOperation):
+    """Same path, elements in other places. Subclasses give ``map``; what fills new places stands in ``inputs``."""
+
+    def map(self, leaf: LeafSpec) -> Arrangement:
+        """Where the elements of such a leaf go.
+
+        Raises:
+            PlanError: it has no such shape.
+        """
+        raise NotImplementedError
+
+    @property
+    def effect(self) -> Effect:
+        return Rearranges()
+
+    def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
+        return Rearranges(self.map(before))
+
+    def output(self, spec: LeafSpec) -> LeafSpec:
+        if spec.kind not in ARRAYS:
+            raise PlanError(
+                f"{self.name} does not apply to {spec.type_text}",
+                why="it moves the elements of arrays",
+                fix=worded("leave it out with {except}, or name the leaves more closely"),
+            )
+        return self.map(spec).output(spec)
+
+    def made(self, path: LeafPath, recipe: Recipe, scene: States) -> Recipe:
+        try:
+            return super().made(path, recipe, scene)
+        except PlanError as error:  # of many leaves, which is meant
+            error.problems = tuple(
+                msgspec.structs.replace(problem, what=Text(f"'{path}': ", problem.what))
+                for problem in error.problems
+            )
+            raise
+
+    def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
+        return self.map(spec)

@@ -1,0 +1,73 @@
+"""Put the axes of leaves into another order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from surgery_cli.draft.arrangement import Arrangement, rearranged
+from surgery_cli.draft.kernel import Kernel, Piece, Window
+from surgery_cli.draft.settings import resolve_axes
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.rearranging import Rearranging
+from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import worded
+
+
+class Transpose(Rearranging, tag="transpose", kw_only=True, frozen=True):
+    """Put the axes of leaves into another order, as `numpy.transpose` does."""
+
+    axes: Annotated[
+        tuple[int, ...],
+        Meta(
+            description="Which axis comes first, second, …; counted from the last if negative. Left out: the other way"
+            " round."
+        ),
+    ] = ()
+
+    example: ClassVar[str] = "- op: transpose\n  at: params/Dense_0/kernel\n  axes: [1, 0]\n"
+
+    def map(self, leaf: LeafSpec) -> Arrangement:
+        count = len(leaf.shape)
+        if not self.axes:
+            return Permutation(tuple(reversed(range(count))))
+        axes = resolve_axes(self.axes, count, "axes")
+        if len(axes) < count:
+            raise PlanError(
+                worded("{axes: {}} leaves out axes of {}", list(self.axes), leaf.type_text),
+                why=f"it has {count} axes, and each must have its place",
+                fix=worded(
+                    "name every axis once, or select leaves with {where_ndim: {}}", len(axes)
+                ),
+                field="axes",
+            )
+        return Permutation(axes)
+
+
+class Permutation(Arrangement, frozen=True, tag="transpose"):
+    """The axes of a leaf in another order."""
+
+    axes: tuple[int, ...]
+
+    def output(self, leaf: LeafSpec) -> LeafSpec:
+        return rearranged(leaf, [leaf.shape[axis] for axis in self.axes], self.axes)
+
+    def pieces(self, out: Window, inputs: Sequence[LeafSpec], output: LeafSpec) -> Iterator[Piece]:
+        yield Piece(0, tuple(out[self.axes.index(axis)] for axis in range(len(out))), out)
+
+    def arrange(self, block: Any, piece: Piece) -> Any:
+        return block.transpose(self.axes)
+
+    def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
+        return self.axes == tuple(range(len(self.axes)))
+
+    def after(self, inner: Kernel) -> Kernel | None:
+        if not isinstance(inner, Permutation):
+            return None
+        return Permutation(tuple(inner.axes[axis] for axis in self.axes))
+
+    def without(self, axis: int, leaf: LeafSpec) -> tuple[Arrangement, int] | None:
+        rest = tuple(n - (n > axis) for n in self.axes if n != axis)
+        return Permutation(rest), self.axes.index(axis)

@@ -1,0 +1,162 @@
+"""What the operations that move elements do to a leaf, and to its twins, in NumPy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.random_plans import twins
+from tests.random_plans.model import Fields, Leaf, Path, Refused, Slot, State, Words, printed
+from tests.random_plans.optimizers import FACTORED_FROM
+from tests.random_plans.patterns import select
+from tests.random_plans.world import World
+
+Move = Callable[[Any], Any]
+"""The move of one array."""
+
+
+def _transpose(edit: Fields, shape: tuple[int, ...]) -> Move:
+    axes = edit.get("axes") or range(len(shape))[::-1]
+    return lambda x: np.transpose(x, axes)
+
+
+def _reshape(edit: Fields, shape: tuple[int, ...]) -> Move:
+    return lambda x: np.reshape(x, edit["shape"])
+
+
+def _squeeze(edit: Fields, shape: tuple[int, ...]) -> Move:
+    axis = edit.get("axis")
+    return lambda x: np.squeeze(x, tuple(axis) if isinstance(axis, list) else axis)
+
+
+def _expand(edit: Fields, shape: tuple[int, ...]) -> Move:
+    return lambda x: np.expand_dims(x, edit["axis"])
+
+
+def _permute(edit: Fields, shape: tuple[int, ...]) -> Move:
+    index, axis = edit["index"], edit.get("axis", 0)
+    if sorted(index) != list(range(shape[axis])):
+        raise ValueError("no order")
+    return lambda x: np.take(x, index, axis)
+
+
+def _slice(edit: Fields, shape: tuple[int, ...]) -> Move:
+    parts = tuple(_one_slice(text) for text in edit["slices"].split(","))
+    return lambda x: x[parts]
+
+
+def _one_slice(text: str) -> Any:
+    if text.strip() == "...":
+        return Ellipsis
+    return slice(*(int(part) if part else None for part in re.split(r"\s*:\s*", text.strip())))
+
+
+def _pad(edit: Fields, shape: tuple[int, ...]) -> Move:
+    axis = edit["axis"]
+    widths = [(0, 0)] * len(shape)
+    widths[axis] = (edit.get("before", 0), edit.get("after", 0))
+    if widths[axis] == (0, 0):
+        raise ValueError("nothing is asked for")
+    return lambda x, fill=edit.get("value", 0.0): (
+        np.pad(x.astype("float64"), widths, mode="mean")
+        if fill is None
+        else np.pad(x, widths, constant_values=np.asarray(fill).astype(x.dtype))
+    )
+
+
+_MOVES: dict[str, Callable[[Fields, tuple[int, ...]], Move]] = {
+    "transpose": _transpose,
+    "reshape": _reshape,
+    "squeeze": _squeeze,
+    "expand": _expand,
+    "permute": _permute,
+    "slice": _slice,
+    "pad": _pad,
+}
+
+
+def _rearrange(state: State, edit: Fields, world: World, words: Words) -> None:
+    selected = select(state, edit)
+    before = state.copy()
+    for path in selected:
+        leaf = state.leaves[path]
+        state.leaves[path] = leaf.with_value(_moved(leaf, path, edit), known=leaf.known)
+    if any(path in state.slots for path in selected):
+        state.may[2] = "a twin alone need not mirror its param any more"
+    policy = edit.get("optimizer") or edit.get("_plan_optimizer") or "transform"
+    for slot in twins.slots_of(state, selected) + _placeholders(state, selected):
+        _follow(state, before, slot, edit, policy, words)
+
+
+def _moved(leaf: Leaf, path: Path, edit: Fields, **fields: Any) -> np.ndarray:
+    if not leaf.dtype or leaf.is_python:
+        raise Refused(2, f"'{printed(path)}' is no array")
+    if edit["op"] == "pad" and leaf.is_integer and edit.get("value", 0) % 1:
+        raise Refused(2, f"'{printed(path)}' holds no such number")
+    value = np.asarray(leaf.value)
+    try:
+        return np.asarray(_MOVES[edit["op"]](edit, value.shape)(value, **fields))
+    except (ValueError, IndexError, TypeError) as error:
+        raise Refused(2, f"'{printed(path)}': {error}") from None
+
+
+def _placeholders(state: State, selected: list[Path]) -> list[Slot]:
+    """Where Adafactor keeps nothing: it may, of another shape."""
+    return [
+        slot
+        for slot in state.slots.values()
+        if slot.param in selected and slot.path not in selected and slot.relation == "one"
+    ]
+
+
+def _follow(
+    state: State, before: State, slot: Slot, edit: Fields, policy: str, words: Words
+) -> None:
+    leaf = before.leaves[slot.path]
+    if slot.relation in ("one", "factored"):
+        _factored(state, before, slot, edit, policy)
+        return
+    fields = {"fill": None if slot.is_second else 0.0} if edit["op"] == "pad" else {}
+    new = _moved(leaf, slot.path, edit, **fields).astype(leaf.dtype)
+    mean = edit["op"] == "pad" and slot.is_second
+    state.leaves[slot.path] = leaf.with_value(new, ulps=2 if mean else 0, known=leaf.known)
+    second = twins.has_second(state, slot)
+    if words(slot.path) == "keep" and policy == "reset":
+        return
+    if policy == "reset" or (policy == "warm" and not (second and slot.is_second)):
+        twins.fresh(state, slot)
+
+
+def _factored(state: State, before: State, slot: Slot, edit: Fields, policy: str) -> None:
+    """Of a transpose, which keeps both axes; others are not drawn where a moment is factored."""
+    param = before.leaves[slot.param]
+    shape = state.leaves[slot.param].shape
+    if slot.relation == "one" and edit["op"] == "transpose":
+        return
+    if edit["op"] != "transpose" or len(shape) != len(param.shape):
+        state.may[2] = "how a factored moment follows is held elsewhere"
+        raise Refused(2, "not modelled")
+    order = np.argsort(shape)
+    assert shape[order[-2]] >= FACTORED_FROM
+    parts = {s.path[len(s.node) - 1]: s for s in state.slots.values() if s.param == slot.param}
+    row, column = (np.asarray(before.leaves[parts[n].path].value) for n in ("v_row", "v_col"))
+    axes = np.argsort(param.shape)[[-1, -2]]
+    kept = {"v_row": row, "v_col": column}
+    moved = {}
+    turn = list(edit.get("axes") or range(len(shape))[::-1])
+    turn = [axis % len(shape) for axis in turn]
+    for (name, value), axis in zip(kept.items(), axes, strict=True):
+        rest = [n - (n > axis) for n in turn if n != axis]
+        moved[turn.index(axis)] = (name, np.transpose(value, rest))
+    mine = slot.path[len(slot.node) - 1]
+    axis = order[-1] if mine == "v_row" else order[-2]
+    leaf = before.leaves[slot.path]
+    state.leaves[slot.path] = leaf.with_value(moved[int(axis)][1], known=leaf.known)
+    if policy == "reset":
+        twins.fresh(state, slot)
+
+
+OPERATIONS = dict.fromkeys(_MOVES, _rearrange)
