@@ -36,6 +36,11 @@ COUNTS: Final = frozenset(
     }
 )
 """Settings by which an optimizer loops, or holds copies: what a trial of it costs."""
+_DECAYS: Final = frozenset(
+    {"adam_b1", "adam_b2", "b1", "b2", "b3", "beta3", "decay", "decay_rate", "momentum", "rho"}
+)
+"""Settings of optimizers: shares of what was gathered before. In schedules the names mean other things."""
+_EPSILONS: Final = frozenset({"adam_eps_root", "eps", "eps_root"})
 _HIGHEST_COUNT: Final = 100
 _WITHOUT_SETTINGS: Final = "name the factory alone, without its settings"
 _EXAMPLE: Final = "write it as `adamw(1e-3, b2=0.95)` or `chain(clip_by_global_norm(1.0), sgd(0.1, momentum=0.9))`"
@@ -187,6 +192,12 @@ class _Reader:
                     f"`{setting}` of `{name}` is the text '{value}'",
                     f"write the number without quotes: `{setting}={value}`",
                 )
+            wanted = _wanted_instead(make, signature.parameters[setting], value)
+            if wanted:
+                raise self._wrong(
+                    f"`{setting}` of `{name}` is {wanted}, and `{value}` is none",
+                    "write the settings as they stand in the script",
+                )
             if setting in COUNTS and isinstance(value, int | float) and value > _HIGHEST_COUNT:
                 raise self._wrong(
                     f"`{setting}={value}` would take too long to try out: {_HIGHEST_COUNT} is the most",
@@ -212,6 +223,21 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _wanted_instead(make: Callable[..., Any], setting: inspect.Parameter, value: Any) -> str:
+    """What a setting of an optimizer must be, where ``value`` is nothing that trains; '' if it may be."""
+    if make.__module__.startswith("optax.schedules"):
+        return ""
+    annotation = str(setting.annotation)
+    takes_none = setting.default is None or "None" in annotation or "Optional" in annotation
+    if value is None and setting.name == "learning_rate" and not takes_none:
+        return "a number or a schedule"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    if setting.name in _DECAYS and not 0 <= value <= 1:
+        return "a decay, a number from 0 to 1"
+    return "a number of at least 0" if setting.name in _EPSILONS and not value >= 0 else ""
 
 
 def _first_line(error: Exception) -> str:

@@ -148,9 +148,16 @@ def made_by(transformation: Any, shapes: Any) -> Table | None:
 
 def _table(state: Any) -> Table:
     """The shapes of a state by path, in whatever containers they stand."""
-    return {
-        plain_path(path): tuple(getattr(leaf, "shape", ())) for path, leaf in stored_leaves(state)
-    }
+    return {plain_path(path): _stored_shape(leaf) for path, leaf in stored_leaves(state)}
+
+
+def _stored_shape(leaf: Any) -> tuple[int, ...]:
+    """The shape in which a leaf is stored: of a typed PRNG key, that of its data."""
+    import jax
+
+    if hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.eval_shape(jax.random.key_data, leaf)
+    return tuple(getattr(leaf, "shape", ()))
 
 
 def _size(pytree: Any) -> int:

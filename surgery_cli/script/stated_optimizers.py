@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from surgery_cli.draft.assumptions import PLAIN_GRADIENTS, Assumption
@@ -10,6 +11,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.detect.stated_kind import by_node, is_call
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
+from surgery_cli.optimizer.knowledge.factories import FACTORIES
 from surgery_cli.script.optimizer_call import optimizer_of
 from surgery_cli.script.optimizer_trial import try_optimizer
 from surgery_cli.script.optimizers import Optimizer, Table, made_by
@@ -47,8 +49,7 @@ def _tried(node: str, text: str, tree: TreeSpec, survey: OptimizerSurvey) -> Sta
     states = {place: _state(tree, place) for place in _places(tree, survey, node)}
     measured: dict[LeafPath, Measured] = {}
     made: Table | None = None
-    for root in _roots(survey):
-        params = _shapes(tree, root)
+    for params, root in _params(tree, survey):
         made = made_by(transformation, params)
         fitting = [place for place, state in states.items() if state == made]
         if not fitting:
@@ -66,7 +67,7 @@ def _tried(node: str, text: str, tree: TreeSpec, survey: OptimizerSurvey) -> Sta
             top, taken = plain_path(place), _taken_for_granted(place, root)
             measured.update((top / path, one.below(top, taken)) for path, one in seen.items())
     if not measured:
-        _refuse(node, text, states, made)
+        _refuse(node, text, states, made, _example(tree, survey))
     return Stated(text, measured)
 
 
@@ -101,13 +102,24 @@ def _state(tree: TreeSpec, place: LeafPath) -> Table:
     }
 
 
-def _shapes(tree: TreeSpec, root: LeafPath) -> Any:
-    """The params below a node as nested dicts of ``ShapeDtypeStruct``."""
+def _params(tree: TreeSpec, survey: OptimizerSurvey) -> Iterator[tuple[Any, LeafPath]]:
+    """What may be the params of an optimizer, and their node: all below it, or those mirrored (no batch statistics)."""
+    for root in _roots(survey):
+        below = {path for path, spec in tree.items() if path.is_below(root) and spec.has_array}
+        slots = (slot for slot in survey.slots.values() if slot.in_optimizer and slot.root == root)
+        mirrored = {slot.param for slot in slots}
+        yield _shapes(tree, root), root
+        if mirrored and mirrored < below:
+            yield _shapes(tree, root, mirrored), root
+
+
+def _shapes(tree: TreeSpec, root: LeafPath, only: Collection[LeafPath] | None = None) -> Any:
+    """The params below a node, all or some, as nested dicts of ``ShapeDtypeStruct``."""
     import jax
 
     found: dict[str, Any] = {}
     for path, spec in tree.items():
-        if not path.is_below(root) or not spec.has_array:
+        if not path.is_below(root) or not spec.has_array or (only is not None and path not in only):
             continue
         shape = jax.ShapeDtypeStruct(spec.shape, "float32")
         *above, last = plain_path(LeafPath(path[len(root) :])) or ("",)
@@ -118,7 +130,9 @@ def _shapes(tree: TreeSpec, root: LeafPath) -> Any:
     return found[""] if found.keys() == {""} else found
 
 
-def _refuse(node: str, text: str, states: Mapping[LeafPath, Table], made: Table | None) -> None:
+def _refuse(
+    node: str, text: str, states: Mapping[LeafPath, Table], made: Table | None, example: str
+) -> None:
     """Raise PlanError: no state is what the call makes; the nearest is shown beside it."""
     if not states:
         where = f"there is no node '{node}'" if node else "the checkpoint holds no optimizer state"
@@ -137,12 +151,26 @@ def _refuse(node: str, text: str, states: Mapping[LeafPath, Table], made: Table 
     raise PlanError(
         worded("{optimizer_kind: {}} does not make the state at '{}'", text, place),
         why=f"'{place}' holds {_only(there, made)}; the call makes {_only(made, there)}",
-        fix=worded(
-            "write the whole chain as in the script, with wrappers; or say which node the call made, as in"
-            " {optimizer_kind: {{opt_state/0: adam(1e-3)}}}"
-        ),
+        fix=worded("write the whole chain as in the script, with wrappers{}", example),
         field="optimizer_kind",
     )
+
+
+def _example(tree: TreeSpec, survey: OptimizerSurvey) -> str:
+    """How the call of one node is said, by one that makes what stands there; '' where no factory alone does."""
+    alone = [f"{name}()" for name in FACTORIES if name.startswith("scale_by_")]
+    states = {slot.state: slot.root for slot in survey.slots.values() if slot.in_optimizer}
+    for state, root in states.items():
+        there, params = _state(tree, state), _shapes(tree, root)
+        for text in ("trace(0.9)", *alone):
+            with suppress(PlanError):  # it has settings without defaults
+                if made_by(optimizer_of(text), params) == there:
+                    return worded(
+                        "; or say which node a call made, as in {optimizer_kind: {{{}: {}}}}",
+                        state,
+                        text,
+                    )
+    return ""
 
 
 def _only(some: Table, others: Table) -> str:

@@ -74,9 +74,10 @@ def told_by_calls(
 
 def _how_much(name: str, before: OptimizerSurvey, after: OptimizerSurvey) -> list[Remark]:
     """How many slots a trial settled."""
-    count = sum(
-        after.slots[path].is_settled and (not slot.is_settled or rests_on_settings(slot))
-        for path, slot in before.slots.items()
+    open_states = {slot.state for slot in after.slots.values() if not slot.is_settled}
+    count = sum(  # the slots of one state follow together or not at all
+        slot.state not in open_states and (not slot.is_settled or rests_on_settings(slot))
+        for slot in before.slots.values()
     )
     return (
         [Remark(f"{name}, tried out on {TRIED_ON}, settles {counted(count, 'slot')}")]

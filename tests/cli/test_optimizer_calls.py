@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shlex
 
 import jax
 import numpy as np
@@ -91,6 +92,82 @@ OF_SETTINGS = {
     "rmsprop(0.1, momentum=0.9, eps=0.1)": True,
 }
 """Calls whose powers hold for some settings of the factory alone, and whether they do for these."""
+
+
+@pytest.mark.parametrize(
+    "text", ["adam(1e-3)", "sgd(1e-3, momentum=0.9)", "lion(1e-3)", "adagrad(1e-3)", "lars(0.1)"]
+)
+def test_the_call_that_a_refusal_shows_for_a_node_is_taken_as_it_stands(surgery, tmp_path, text):
+    source = save(tmp_path / "source", after_training(optimizer_of(text)))
+    command = ("rescale", source, tmp_path / "new", HEAD, "--by", "3", "--dry-run")
+    refused = surgery(
+        *command,
+        "--optimizer-kind",
+        "sgd(1e-3, momentum=0.9, nesterov=True)" if "sgd" not in text else "adam(1e-3)",
+    )
+    assert refused.code == 2
+
+    words = shlex.split(refused.err.rsplit("as in `", 1)[1].split("`")[0])
+
+    assert surgery(*command, *words).code == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "adam(1e-3, b2=2.0)",
+        "adam(1e-3, b2=-0.5)",
+        "adam(None)",
+        "adam(1e-3, eps=-1.0)",
+        "trace(1.5)",
+    ],
+)
+def test_settings_that_train_nothing_are_refused(text):
+    with pytest.raises(PlanError, match=r"and `.*` is none"):
+        optimizer_of(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "adafactor(None)",
+        "sgd(exponential_decay(0.1, 100, decay_rate=1.5))",
+        "adam(0.0, b1=0.0, b2=1.0, eps=0.0)",
+    ],
+)
+def test_settings_that_optax_takes_for_no_rate_or_no_decay_are_taken(text):
+    optimizer_of(text)
+
+
+def test_slots_that_are_kept_are_not_said_to_be_settled(surgery, tmp_path):
+    source = save(tmp_path / "source", after_training(contrib.cocob()))
+    command = ("rescale", source, tmp_path / "new", HEAD, "--by", "3", "--dry-run", "--json")
+
+    document = surgery(*command, "--optimizer-kind", "cocob()").document
+
+    assert "are kept as they were" in str(document["notes"])
+    assert "settles" not in str(document)
+
+
+def test_what_a_call_has_no_slots_for_is_no_param_of_it(surgery, tmp_path):
+    """As the batch statistics of NNX modules, which stand beside their params."""
+    text = "chain(clip_by_global_norm(1.0), adamw(1e-3))"
+    tree = after_training(optimizer_of(text))
+    tree["params"]["norm"] = {"mean": np.zeros(3, np.float32)}
+    source = save(tmp_path / "source", tree)
+    command = ("rescale", source, tmp_path / "new", HEAD, "--by", "3", "--dry-run", "--json")
+
+    document = surgery(*command, "--optimizer-kind", text).document
+
+    assert "settles 4 slots" in str(document["notes"])
+
+
+def test_a_call_makes_the_random_key_that_a_state_holds(surgery, tmp_path):
+    text = "chain(sgd(1e-2, momentum=0.9), add_noise(0.1, 0.55, 0))"
+    source = save(tmp_path / "source", after_training(optimizer_of(text)))
+    command = ("rescale", source, tmp_path / "new", HEAD, "--by", "3", "--dry-run")
+
+    assert surgery(*command, "--optimizer-kind", text).code == 0
 
 
 @pytest.mark.parametrize("text", OF_SETTINGS)
