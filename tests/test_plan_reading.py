@@ -217,6 +217,20 @@ def test_text_that_was_meant_as_a_number_and_is_none_is_refused_where_it_stands(
     assert (found.field, found.line) == ("by", 4)
 
 
+@pytest.mark.parametrize(
+    ("suffix", "text"),
+    [
+        ("json", '{"edits": [{"op": "rescale", "at": "x", "by": 1e-400}]}'),
+        ("toml", '[[edits]]\nop = "rescale"\nat = "x"\nby = 1e-400\n'),
+    ],
+)
+def test_no_format_takes_a_number_for_0_that_is_not(suffix, text, tmp_path):
+    file = tmp_path / f"p.{suffix}"
+    file.write_text(text)
+    with pytest.raises(PlanError, match="smaller than any number that a float64 holds"):
+        read_plan(str(file))
+
+
 def test_a_fraction_that_is_also_a_path_must_be_spelled_as_one_of_them(tmp_path):
     (tmp_path / "1" / "500").mkdir(parents=True)
     file = tmp_path / "p.yaml"

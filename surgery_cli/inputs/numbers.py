@@ -54,3 +54,8 @@ def vanishes(text: str) -> bool:
     (True, False, False)
     """
     return float(text) == 0 and bool(re.search("[1-9]", re.split("[eE]", text)[0]))
+
+
+def decimal(text: str) -> float | str:
+    """The number that a plan's text writes; one that ``vanishes`` stays text, and is refused as such."""
+    return text if vanishes(text) else float(text)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.numbers import decimal
 from surgery_cli.plan.text import PlanText
 from surgery_cli.tree.nested import Position
 from surgery_cli.tree.paths import Key
@@ -31,7 +32,7 @@ def parse_toml(text: str, file: str) -> PlanText:
 
     _refuse_long_keys(text, file)
     try:
-        value = tomllib.loads(text)
+        value = tomllib.loads(text, parse_float=decimal)
     except tomllib.TOMLDecodeError as error:
         said = str(error)
         place = re.search(r"\(at line (\d+), column (\d+)\)", said)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 from surgery_cli.errors import PlanError
-from surgery_cli.inputs.numbers import FLOAT, LONGEST_NUMBER, vanishes
+from surgery_cli.inputs.numbers import FLOAT, LONGEST_NUMBER, decimal
 from surgery_cli.plan.text import PlanText, refuse_twice, shown, with_pairs_joined
 from surgery_cli.tree.nested import Position
 
@@ -42,7 +42,7 @@ def scalar(text: str) -> Any:
         return text
     if _INTEGER.fullmatch(text):
         return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
-    return float(text) if re.fullmatch(FLOAT, text) and not vanishes(text) else text
+    return decimal(text) if re.fullmatch(FLOAT, text) else text
 
 
 def parse_yaml(text: str, file: str) -> PlanText:
