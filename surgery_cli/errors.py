@@ -85,6 +85,12 @@ class ContractError(SurgeryError):
     exit_code = 1
 
 
+class UndoError(SurgeryError):
+    """Something that a run did cannot be undone."""
+
+    exit_code = 1
+
+
 class CheckpointError(SurgeryError):
     """Not a checkpoint, unfinished, damaged, or changed underneath."""
 

@@ -66,6 +66,15 @@ PlanFile = Annotated[
         show_default=False,
     ),
 ]
+OptionalPlanFile = Annotated[
+    LocalAddress | None,
+    typer.Argument(
+        parser=local_address,
+        metavar="[PLAN]",
+        help="The plan: .yaml, .toml or .json; `-` is standard input. Not with `--inverse`.",
+        show_default=False,
+    ),
+]
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,6 +55,12 @@ def print_json(document: Any) -> None:
         sys.stdout.write(text)
 
 
+def print_text(text: str) -> None:
+    """Print text that another program reads, as it is."""
+    with _writing():
+        sys.stdout.write(text)
+
+
 @contextlib.contextmanager
 def _writing() -> Iterator[None]:
     """Write to standard output and flush it; a full disk is no bug, a closed pipe no error to speak of."""

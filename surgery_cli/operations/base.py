@@ -12,6 +12,7 @@ from surgery_cli.draft.effect import Effect, is_new
 from surgery_cli.draft.expression import Recipe, made
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
+from surgery_cli.draft.undo import Homes, Undo, difference
 from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.optimizer.follow.states import States
@@ -80,8 +81,8 @@ class Operation(
     twins: Annotated[
         str,
         Meta(
-            pattern="^(carried|named)$",
-            description="`named`: twins that the pattern names are edited as named.",
+            pattern="^(carried|named|literal)$",
+            description="`named`: twins that the pattern names are edited as named; `literal`: no others follow.",
         ),
     ] = "carried"
     note: Annotated[str, Meta(description="A remark, kept in the record.")] = ""
@@ -109,6 +110,11 @@ class Operation(
     def name(self) -> str:
         """The operation's name in plans and on the command line."""
         return str(self.__struct_config__.tag)
+
+    @property
+    def follows_nothing(self) -> bool:
+        """True if the edit is about the leaves that its patterns name, and about no twin beside them."""
+        return self.is_literal or self.twins == "literal"
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -157,6 +163,14 @@ class Operation(
             PlanError: metadata shows that the edit cannot be done; everything wrong with it is listed.
         """
         raise NotImplementedError
+
+    def undo(self, before: Draft, after: Draft, home: Homes) -> Undo:
+        """What undoes this edit, which made ``after`` of ``before``; ``home`` says where the source has a leaf.
+
+        By default what stands elsewhere moves back, and values that were made are taken from the source. An operation
+        with an exact inverse says it here, as entries of a plan that name the leaves by where they stand.
+        """
+        return difference(before, after, home)
 
 
 class LeafOperation(Operation):

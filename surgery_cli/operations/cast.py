@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -11,6 +11,7 @@ from surgery_cli.draft.effect import Effect, Keeps
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.kernels.convert import Convert
 from surgery_cli.draft.recipe import Draft, is_numeric
+from surgery_cli.draft.undo import Homes, Undo
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import LeafOperation, Scene
 from surgery_cli.optimizer.follow.states import States
@@ -19,6 +20,7 @@ from surgery_cli.tree.dtypes import (
     FLOATS,
     INTEGER_BITS,
     family,
+    integer_range,
     is_complex,
     is_floating,
     is_integer,
@@ -116,8 +118,33 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
         said = "these are not cast, being complex or Python numbers, and stay as they are"
         return after.noting(Consequence(f"{said}: {named}"))
 
+    def undo(self, before: Draft, after: Draft, home: Homes) -> Undo:
+        """The old dtypes again; integers that became wider come back as they were, other values from the source."""
+        changed = {p: o for p, o in before.leaves.items() if after.leaves[p] is not o}
+        by_dtype: dict[str, list[LeafPath]] = {}
+        for path, output in changed.items():
+            if output.spec.dtype != after.leaves[path].spec.dtype:
+                by_dtype.setdefault(output.spec.dtype, []).append(path)
+        edits: list[dict[str, Any]] = []
+        for dtype, paths in by_dtype.items():
+            condition = {"where_dtype": "int*"} if dtype.startswith("int") else {}
+            condition = {"where_dtype": "uint*"} if dtype.startswith("uint") else condition
+            at = [path.exact_pattern for path in paths]
+            said = {"twins": "literal", "underflow": "keep"}
+            edits.append({"op": "cast", "at": at, "to": dtype, **said, **condition})
+        lost = tuple(p for p, o in changed.items() if not _holds(after.leaves[p].spec, o.spec))
+        return Undo(lost=lost, edits=tuple(edits))
+
     def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
         return Convert(keeps_zeros=self.underflow == "keep")
+
+
+def _holds(wide: LeafSpec, narrow: LeafSpec) -> bool:
+    """True if integers of one dtype are all held by the other; of floats, a NaN may change its bits."""
+    if not is_integer(wide.dtype) or not is_integer(narrow.dtype):
+        return wide.dtype == narrow.dtype
+    (low, high), (least, most) = integer_range(wide.dtype), integer_range(narrow.dtype)
+    return low <= least and most <= high
 
 
 def recast(spec: LeafSpec, dtype: str) -> LeafSpec:

@@ -34,5 +34,6 @@ to: params/Dense_2
         self.refuse_policy()
         targets = dict.fromkeys(self.patterns, self.to)
         copies, nodes = new_places(scene.select(self, draft), targets, draft)
-        after = rekey(draft, {old: (old, new) for old, new in copies.items()})
+        relation = {old: (old, new) for old, new in copies.items()}
+        after = rekey(draft, relation, is_literal=self.follows_nothing)
         return after.noting(*merge_notes(draft, nodes))

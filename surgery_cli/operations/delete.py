@@ -25,4 +25,9 @@ at: params/Dense_1
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         self.refuse_policy()
         selected = scene.select(self, draft)
-        return rekey(draft, dict.fromkeys(selected, ()), named=selected.topmost())
+        return rekey(
+            draft,
+            dict.fromkeys(selected, ()),
+            named=selected.topmost(),
+            is_literal=self.follows_nothing,
+        )

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.slots import Slot
+from surgery_cli.draft.undo import Homes, Undo
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.rekey import PlaceOperation, rekey
@@ -83,6 +84,17 @@ as: weights
             (own,) = draft.items.names
             draft, node = draft.behind(own), LeafPath((own, *node))
         return self._beside(draft, node, name)
+
+    def undo(self, before: Draft, after: Draft, home: Homes) -> Undo:
+        """In a step with items, `insert-item` puts the new item back."""
+        found = super().undo(before, after, home)
+        made = [name for name in after.items.made if name not in before.items.made]
+        if not made or self.keep:
+            return found
+        (moved,) = found.moves.values()
+        return found._replace(
+            edits=({"op": "insert-item", "at": moved.exact_pattern, "from": made[0]},)
+        )
 
     def _node(self, draft: Draft, scene: Scene) -> LeafPath:
         """The one node that the edit names, with everything below it."""

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import Draft, Output
+from surgery_cli.draft.undo import Homes, Undo
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.extract_item import subtree
@@ -74,6 +75,18 @@ with: runs/weights
         except PlanError as error:  # the place is in `at`
             at = (msgspec.structs.replace(problem, field="at") for problem in error.problems)
             raise PlanError.of(at) from None
+
+    def undo(self, before: Draft, after: Draft, home: Homes) -> Undo:
+        """An item of the step that was put in comes out again."""
+        found = super().undo(before, after, home)
+        if self.with_ or list(found.moves.values()) != [LeafPath((self.from_,))]:
+            return found
+        (stands,) = found.moves
+        if stands[-1:] == (self.from_,):
+            entry = {"op": "extract-item", "at": stands.exact_pattern}
+        else:
+            entry = {"op": "extract-item", "at": stands.exact_pattern, "as": self.from_}
+        return found._replace(edits=(entry,))
 
     def _place(self, draft: Draft) -> LeafPath:
         """The one place that `at` names, which need not exist."""

@@ -128,9 +128,13 @@ def _rekeyed(
     fresh = [new for new in leaves if origin.get(new) != new]
     # here, too, twins follow their params out of it
     filled = _filled(leaves, origin, [new for new in fresh if new in asked])
-    for node in filled | _filled(leaves, origin, fresh):
+    filled |= _filled(leaves, origin, fresh)
+    for node in filled:
         del leaves[node]
-    return draft.replaced(leaves=leaves, slots=slots_after(draft, relation))
+    slots = slots_after(draft, relation)
+    if any(node in slots for node in filled):  # holes for params that there are again
+        slots = {path: slot for path, slot in slots.items() if path not in filled}
+    return draft.replaced(leaves=leaves, slots=slots)
 
 
 def _filled(

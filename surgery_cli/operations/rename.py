@@ -75,7 +75,8 @@ to: params/head
                 field="moves" if self.moves else "to",
             )
         notes = merge_notes(draft, nodes, leaving=moves)
-        return rekey(draft, {old: (new,) for old, new in moves.items()}).noting(*notes)
+        relation = {old: (new,) for old, new in moves.items()}
+        return rekey(draft, relation, is_literal=self.follows_nothing).noting(*notes)
 
 
 def new_places(

@@ -5,6 +5,7 @@ from surgery_cli.plan.options import operation_from_options
 from surgery_cli.plan.plan import Origin, Plan, plan_of, replaced
 from surgery_cli.plan.reading import plan_from_document, read_plan
 from surgery_cli.plan.schema import schema
+from surgery_cli.plan.yaml_text import yaml_of
 
 __all__ = [
     "Field",
@@ -17,4 +18,5 @@ __all__ = [
     "read_plan",
     "replaced",
     "schema",
+    "yaml_of",
 ]

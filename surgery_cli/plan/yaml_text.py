@@ -203,3 +203,19 @@ class _YamlDocument:
 
     def refuse(self, event: Any, what: str, *, fix: str) -> NoReturn:
         raise PlanError(what, fix=fix, file=self.file, line=event.start_mark.line + 1)
+
+
+def yaml_of(document: Any) -> str:
+    """Plain values as YAML, in block style, keys in their order; what it reads is what was given."""
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    writer = YAML(typ="safe", pure=True)
+    writer.default_flow_style = False
+    writer.allow_unicode = True
+    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    writer.width = 1 << 20
+    stream = StringIO()
+    writer.dump(document, stream)
+    return stream.getvalue()

@@ -108,6 +108,10 @@ class Record(msgspec.Struct, kw_only=True):
     """What twins followed by without proof, as the preview named it."""
     checks: list[CheckedRule] | UnsetType = UNSET
     """What the plan said must hold, and was seen to hold."""
+    inverse: dict[str, Any] | UnsetType = UNSET
+    """The plan that undoes this one; what it takes from ``source`` only that has."""
+    original: str | UnsetType = UNSET
+    """Digest of the source's keys and types, where they were changed: what the inverse must give."""
     slots: list[Settled] = []
     """What is known of the optimizer's slots beyond what metadata tell, so that no later run need be told again."""
     verified: Verified = Verified()

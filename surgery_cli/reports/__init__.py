@@ -13,7 +13,7 @@ from surgery_cli.reports.checkpoints import (
     Verdict,
 )
 from surgery_cli.reports.cleaning import Cleaning, LeftoverRow
-from surgery_cli.reports.edits import EditLine, Judgement, Preview, Report
+from surgery_cli.reports.edits import EditLine, InversePlan, Judgement, Preview, Report
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -28,6 +28,7 @@ __all__ = [
     "Failure",
     "Finding",
     "Inspection",
+    "InversePlan",
     "Judgement",
     "LeafRow",
     "LeftoverRow",

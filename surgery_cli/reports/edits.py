@@ -90,3 +90,14 @@ class Judgement(Document, kw_only=True, frozen=True):
     """Leaves that were read, have a digest on record, and agree with it."""
     seconds: float
     chosen: str = ""
+
+
+class InversePlan(Document, kw_only=True, frozen=True):
+    """What ``plan --inverse`` prints: as text the plan alone, which can be applied as it stands."""
+
+    checkpoint: str
+    source: str
+    """What was edited: what the result is, once the plan is applied."""
+    plan: dict[str, Any]
+    from_source: int
+    """How many of its edits take from there what nothing else has."""

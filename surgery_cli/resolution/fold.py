@@ -22,6 +22,7 @@ from surgery_cli.optimizer.follow.mirroring import torn, torn_notes
 from surgery_cli.optimizer.follow.provenance import after_values_from_elsewhere, came_from_elsewhere
 from surgery_cli.optimizer.follow.stated_kinds import stated_kind_notes
 from surgery_cli.resolution.arrivals import Arrivals
+from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.resolution.names import refuse_unstorable
 from surgery_cli.resolution.outcomes import with_outcome
 from surgery_cli.resolution.selection import Consequence, NothingNamed, select
@@ -41,6 +42,7 @@ def resolve(
     survey_told: Callable[[Source], OptimizerSurvey] | None = None,
     number: Callable[[Source, LeafPath], float | None] | None = None,
     function: Callable[[str], UserFunction] | None = None,
+    inverse: Inverse | None = None,
 ) -> Draft:
     """The draft that the plan makes of ``source``, from metadata alone.
 
@@ -48,7 +50,7 @@ def resolve(
     that is edited.
     ``surveyed`` is a survey of the source's optimizer state, if one was made already; ``survey_told`` makes that of a
     source for which values may be read, and ``number`` reads a step count; nothing is read without them. ``function``
-    loads one of the user's.
+    loads one of the user's. ``inverse`` sees every edit.
 
     Raises:
         PlanError: everything that is wrong with the plan, in its order, with file, line and field.
@@ -56,6 +58,7 @@ def resolve(
     """
     gathering = Gathering()
     stage = Stage(plan, source, open_source)
+    stage.inverse = inverse or stage.inverse
     stage.survey_told = survey_told or stage.survey_told
     stage.read_number = number or stage.read_number
     stage.function = function or stage.function
@@ -107,6 +110,7 @@ class Stage:
         self._asked: set[Problem] = set()
         self._known: set[str] = set()
         """What consequences of reported problems say."""
+        self.inverse = Inverse()
         self.survey: OptimizerSurvey | None = None
         self.survey_told: Callable[[Source], OptimizerSurvey] = _survey
         self.read_number: Callable[[Source, LeafPath], float | None] = lambda *_: None
@@ -133,7 +137,7 @@ class Stage:
             if self._is_shaken:
                 raise Consequence(error.problems[0]) from None
             raise
-        if not edit.is_literal:
+        if not edit.follows_nothing:
             self.settle(selected, draft)
         self._named = edit.narrowed(selected, draft)
         return self._named
@@ -184,6 +188,8 @@ class Stage:
     def carried(
         self, draft: Draft, edit: LeafOperation, edited: Sequence[LeafPath], before: Draft
     ) -> Draft:
+        if edit.follows_nothing:
+            return draft
         after = policies.carry_values(draft, edit, edited, before, self.policy(edit), self)
         if not after.slots:
             return after
@@ -204,7 +210,7 @@ class Stage:
             old = draft.leaves
             changed = {p: r for p, r in after.leaves.items() if old.get(p) is not r}
             found = torn(draft, after, changed)
-            if found and not edit.is_literal and edit.twins != "named":
+            if found and not edit.follows_nothing and edit.twins != "named":
                 raise PlanError.of(each.problem(edit.if_torn) for each in found)
             after = after.noting(*torn_notes(found))
             if not isinstance(edit, LeafOperation):
@@ -212,6 +218,7 @@ class Stage:
                 came = came_from_elsewhere(changed, after)
                 after = after_values_from_elsewhere(after, Takes(), came, self)
             after = self._with_places(after, len(draft.checks), index)
+            self.inverse.see(edit, draft, after)
             effect = edit.effect if isinstance(edit, LeafOperation) else None
             return with_outcome(after, draft, changed, self._named, effect)
         except Consequence:

@@ -47,7 +47,7 @@ def select(edit: Operation, draft: Draft) -> Selection:
     _refuse_ambiguous(named, remaining)
     selected = Selection(_filtered(edit, draft, remaining), named, excluded)
     _check_count(edit, selected, draft)
-    follows = edit.is_literal or edit.refuses_torn_twins
+    follows = edit.follows_nothing or edit.refuses_torn_twins
     if edit.patterns and edit.twins != "named" and not follows:
         if edit.takes_twins_apart:
             for _, found in selected.by_pattern():

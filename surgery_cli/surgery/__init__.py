@@ -13,6 +13,7 @@ from surgery_cli.surgery.apply import apply as write
 from surgery_cli.surgery.clean import clean
 from surgery_cli.surgery.diff import diff
 from surgery_cli.surgery.inspect import complete_path, inspect
+from surgery_cli.surgery.inverse import inverse
 from surgery_cli.surgery.judge import judge
 from surgery_cli.surgery.plan import plan
 from surgery_cli.surgery.seal import seal
@@ -28,6 +29,7 @@ __all__ = [
     "complete_path",
     "diff",
     "inspect",
+    "inverse",
     "judge",
     "plan",
     "probe",

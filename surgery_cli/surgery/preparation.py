@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.addresses import local_address
 from surgery_cli.plan import Plan, replaced
 from surgery_cli.resolution import resolve
+from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import AbovePlan
@@ -72,6 +74,7 @@ class Prepared(msgspec.Struct, frozen=True):
     """What was read beyond the metadata, and what it told."""
     need: Need
     functions: UserFunctions
+    inverse: Inverse
 
 
 def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None) -> Prepared:
@@ -84,13 +87,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     checkpoint = open_checkpoint(source, step=options.step, item=options.item)
     if options.as_step is not None:
         _check_step(options.as_step, checkpoint, source)
-    opened: dict[str, Checkpoint | ArrayFile] = {}
-
-    def open_by_path(text: str) -> Checkpoint | ArrayFile:
-        if text not in opened:
-            opened[text] = open_source(text)
-        return opened[text]
-
+    open_by_path = cache(open_source)
     script = None
     if options.like_init is not None:
         from surgery_cli.script.function import read_script
@@ -100,7 +97,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
 
     apart, functions = Comparison(checkpoint, plan, script), UserFunctions(say)
 
-    def drafted(plan: Plan) -> Draft:
+    def drafted(plan: Plan, inverse: Inverse | None = None) -> Draft:
         return resolve(
             plan,
             checkpoint,
@@ -110,9 +107,11 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
             survey_told=apart.survey,
             number=apart.number,
             function=functions.load,
+            inverse=inverse,
         )
 
-    draft = drafted(plan)
+    inverse = Inverse()
+    draft = drafted(plan, inverse)
     looked += look_at_hidden_twins(checkpoint, draft) + look_at_restarts(checkpoint, draft)
     if script is not None:
         from surgery_cli.surgery.like_init import check_draft
@@ -133,7 +132,8 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     need = most_at_once(plans, compact, options.device)
     check_memory(need)
     written = (plans, references, compact, reason)
-    return Prepared(checkpoint, draft, sources, boundary, *written, looked, need, functions)
+    told = (looked, need, functions, inverse)
+    return Prepared(checkpoint, draft, sources, boundary, *written, *told)
 
 
 def _main_reason(choices: Collection[tuple[bool, str]]) -> str:

@@ -34,6 +34,7 @@ from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.item_plan import Way
 from surgery_cli.store.write.step import StepWriter
 from surgery_cli.surgery.gate import Gate, Passed
+from surgery_cli.surgery.inverse import address_of
 from surgery_cli.surgery.judged_checks import judged_checks
 from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.preparation import Prepared
@@ -178,6 +179,8 @@ def _record(
         donors={name: mark for name, mark in draft.fingerprints.items() if name != SOURCE},
         draft=draft.digest,
         plan=run.prepared.functions.pinned(run.plan).document(),
+        original=run.prepared.inverse.original or UNSET,
+        inverse=run.prepared.inverse.document(address_of(checkpoint, run.options.item)),
         leaves=report.leaves,
         removed=report.removed,
         notes=list(map(str, draft.notes)),

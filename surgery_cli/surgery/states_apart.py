@@ -113,7 +113,8 @@ class Comparison:
             if origin is None or origin.source == SOURCE:
                 continue
             own = [slot for slot in draft.driven_by(path) if _goes_on(slot, draft)]
-            if clock.drives not in NEEDS_SLOTS or not own:
+            is_known = clock.path in self._checkpoint.tree
+            if clock.drives not in NEEDS_SLOTS or not own or not is_known:
                 continue
             ours = self.number(sources[origin.source], origin.path)
             clocked = Clocked(path, clock.drives, self.number(self._checkpoint, clock.path), ours)
@@ -130,7 +131,9 @@ class Comparison:
             others = _others_of(slot, draft)
             for path in slot.clocks if others else ():
                 clock = draft.clock_at(path)
-                if clock is not None and clock.drives in NEEDS_SLOTS:
+                if clock is None or clock.path not in self._checkpoint.tree:
+                    continue  # all of the state comes from elsewhere
+                if clock.drives in NEEDS_SLOTS:
                     found.setdefault((clock.path, others), []).append(slot)
         looks = []
         for (path, others), slots in found.items():

@@ -54,6 +54,11 @@ class LeafPath(tuple[Key, ...]):
         return "".join(f"[{c}]" if c in "*?[{}" else c for c in text)
 
     @property
+    def exact_pattern(self) -> str:
+        """The pattern that means this path and no other that prints alike."""
+        return "".join(f"[{c}]" if c in "*?[{}" else c for c in self.spelling)
+
+    @property
     def parent(self) -> LeafPath:
         return LeafPath(self[:-1])
 

@@ -27,6 +27,8 @@ class Tally:
     done: int = 0
     refused: dict[int, int] = field(default_factory=dict)
     left_open: int = 0
+    undone: int = 0
+    not_undone: int = 0
     operations: dict[str, int] = field(default_factory=dict)
 
     def refuse(self, code: int, *, was_open: bool) -> None:
@@ -36,8 +38,8 @@ class Tally:
     def __str__(self) -> str:
         codes = ", ".join(f"{n} with exit {code}" for code, n in sorted(self.refused.items()))
         return (
-            f"{self.plans} plans of {self.edits} edits: {self.done} done, {codes or 'none'} refused"
-            f" ({self.left_open} of these where the contract leaves it open);"
+            f"{self.plans} plans of {self.edits} edits: {self.done} done ({self.undone} undone),"
+            f" {codes or 'none'} refused ({self.left_open} of these where the contract leaves it open);"
             f" {dict(sorted(self.operations.items()))}"
         )
 

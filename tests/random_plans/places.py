@@ -398,8 +398,13 @@ def _copied_slots(state: State, copies: Moves) -> dict[Path, Slot]:
 
 def delete(state: State, edit: Fields, world: World, words: Words) -> None:
     _check_policy(edit)
-    selected = select(state, edit, skips_empties=False)
+    selected = select(state, edit, skips_empties=False, names_twins=True)
     patterns = patterns_of(edit.get("at", ()))
+    for pattern in patterns if edit.get("twins") != "named" else ():
+        named_here = [path for path in selected if pattern.names(path)]
+        slots = [state.slots[path] for path in named_here if path in state.slots]
+        if any(slot.param in named_here and slot.relation != "hole" for slot in slots):
+            raise Refused(2, "one pattern names a param and its own twin")
     gone: dict[Path, Path] = {}
     for leaf in selected:
         tops = [found[0] for p in patterns if not p.is_regex and (found := p.nodes(leaf))]

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from surgery_cli.errors import PlanError, SurgeryError, ValueRefusal
+from surgery_cli import surgery
+from surgery_cli.errors import PlanError, SurgeryError, UndoError, ValueRefusal
 from surgery_cli.operations.table import operations
 from tests.random_plans import judge, reference
 from tests.random_plans.drawers import DRAWERS
@@ -171,10 +172,27 @@ def _carry_out(
         gone = judge.removed(world, state)
         assert {path for path in report.removed if path in gone.known} == gone.paths
     tally.done += 1
+    _undone(world, target, tally)
     if len(states) > 2 and not state.restarted & state.clocks.keys():
         at = data.draw(st.integers(1, len(states) - 2))
         _in_two_runs(world, found, document, at, states[at], state.items)
     return True
+
+
+def _undone(world: World, result: File, tally: judge.Tally) -> None:
+    """The inverse plan makes the original of it, bit for bit, or what cannot be undone was named."""
+    try:
+        found = surgery.inverse(str(result))
+    except UndoError as refused:
+        note(f"not undone: {refused}")
+        tally.not_undone += 1
+        return
+    back = world.folder / f"back{result.suffix}"
+    note(f"inverse {json.dumps(found.plan, ensure_ascii=False)}")
+    judge.applied(result, back, found.plan)
+    wrong = judge.same(world.restored(back, world.items), world.restored(world.source, world.items))
+    assert not wrong, wrong
+    tally.undone += 1
 
 
 def _beside_strangers(world: World, document: dict[str, Any], between: State) -> None:

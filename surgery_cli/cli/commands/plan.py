@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from surgery_cli.console.arguments import Output, PlanFile, Source
-from surgery_cli.console.printing import print_document, saying
+from surgery_cli.console.arguments import OptionalPlanFile, Output, Source
+from surgery_cli.console.printing import print_document, print_json, print_text, saying
+from surgery_cli.errors import PlanError
 from surgery_cli.inputs.addresses import written_address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.run import Options
@@ -15,7 +16,7 @@ from surgery_cli.settings.shared import Variables
 
 def plan(
     source: Source,
-    plan: PlanFile,
+    plan: OptionalPlanFile = None,
     *,
     set: Variables = None,
     destination: Annotated[
@@ -28,17 +29,38 @@ def plan(
             option="--to",
         ),
     ] = None,
+    inverse: Annotated[
+        bool,
+        setting(
+            "Print the plan that undoes the run by which SRC was written, from its record, for `apply`.",
+            Group.SHOW,
+        ),
+    ] = False,
     options: Options,
     output: Output,
 ) -> int:
     """Show what `apply` would do; nothing is written and no tensor is read.
 
-    It takes the options of `apply`, so that one can stand in for the other.
+    It takes the options of `apply`, so that one can stand in for the other. With `--inverse` and no PLAN, it prints the
+    plan that makes of SRC what it was made of, bit for bit.
     """
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import preview
-    from surgery_cli.plan import read_plan
+    from surgery_cli.plan import read_plan, yaml_of
 
+    if inverse != (plan is None):
+        raise PlanError(
+            "`--inverse` takes no plan" if inverse else "`plan` needs a plan",
+            why="it prints one, from the record of SRC" if inverse else "",
+            fix="`surgery plan SRC --inverse`" if inverse else "`surgery plan SRC PLAN`",
+        )
+    if plan is None:
+        undoing = surgery.inverse(source, options=options)
+        if output.json:
+            print_json(undoing)
+        else:
+            print_text(yaml_of(undoing.plan))
+        return 0
     read = read_plan(plan, settings=set or {})
     found = surgery.plan(source, read, destination=destination, options=options, say=saying(output))
     print_document(found, output, partial(preview.render, verbose=output.verbose))

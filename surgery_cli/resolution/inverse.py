@@ -1,0 +1,194 @@
+"""The plan that undoes a plan: edit by edit from the last, and at the end what only the source has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.draft.undo import Undo, nodes_of
+from surgery_cli.operations.base import Operation
+from surgery_cli.tree.paths import Key, LeafPath
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+
+ORIGIN: Final = "source"
+"""The name in an inverse plan of the checkpoint that was edited."""
+
+_LITERALLY: Final = {"twins": "literal"}
+_PLACES: Final = ("at", "to")
+
+
+class Inverse:
+    """What undoes the edits of a plan, found once it is asked for."""
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[Operation, Draft, Draft]] = []
+
+    def see(self, edit: Operation, before: Draft, after: Draft) -> None:
+        """One more edit, with the draft before it and after it."""
+        self._steps.append((edit, before, after))
+
+    def document(self, source: str) -> dict[str, Any]:
+        """The inverse plan as plain values; ``source`` is the address of the checkpoint that was edited."""
+        edits = self._edits()
+        sources = {"sources": {ORIGIN: source}} if any(needs_source(edit) for edit in edits) else {}
+        return {**sources, "edits": edits}
+
+    @property
+    def original(self) -> str:
+        """A digest of the tree that the inverse must give, where edits have changed its paths; '' elsewhere."""
+        if all(before.leaves.keys() == after.leaves.keys() for _, before, after in self._steps):
+            return ""
+        return tree_digest(self._steps[0][1].source_tree)
+
+    def _edits(self) -> list[dict[str, Any]]:
+        if not self._steps:
+            return []
+        homes = _Homes(self._steps[0][1].source_tree)
+        undone: list[tuple[Undo, Draft]] = []
+        lost: set[LeafPath] = set()
+        for edit, before, after in self._steps:
+            homes.stand_behind(before.items.front)
+            undo = edit.undo(before, after, homes.of)
+            lost.update(home for path in undo.lost if (home := homes.of(path)) is not None)
+            homes.follow(undo, after)
+            undone.append((undo, after))
+        front = self._steps[-1][2].items.front
+        found: list[dict[str, Any]] = []
+        for undo, after in reversed(undone):
+            entries = list(undo.edits) or list(_entries(undo, after))
+            is_behind = front and not after.items.front
+            found += [_behind(entry, front) for entry in entries] if is_behind else entries
+        return [*found, *_replaced(lost, homes.tree, front)]
+
+
+def tree_digest(tree: Mapping[LeafPath, LeafSpec]) -> str:
+    """``sha256:…`` over the keys of a tree and what its leaves are, in whatever order."""
+    from hashlib import sha256  # loads OpenSSL: not to print help
+
+    specs = ((s.kind, s.shape, s.dtype, s.empty, s.key_impl) for s in tree.values())
+    lines = sorted(map(msgspec.json.encode, zip(tree, specs, strict=True)))
+    return f"sha256:{sha256(b''.join(lines)).hexdigest()}"
+
+
+class _Homes:
+    """Where the source has what stands at a path now."""
+
+    def __init__(self, tree: TreeSpec) -> None:
+        self.tree = tree
+        self._known: dict[LeafPath, LeafPath | None] = {}
+        self._front = ""
+
+    def of(self, path: LeafPath) -> LeafPath | None:
+        if path in self._known:
+            return self._known[path]
+        own = LeafPath(path[1:]) if self._front and path[:1] == (self._front,) else path
+        return own if own in self.tree else None
+
+    def stand_behind(self, front: str) -> None:
+        """From now on the source's paths have the name of their item in front."""
+        if front and not self._front:
+            self._front = front
+            self._known = {LeafPath((front, *path)): home for path, home in self._known.items()}
+
+    def follow(self, undo: Undo, after: Draft) -> None:
+        """Go on to the tree after an edit."""
+        places = [*undo.gone, *undo.moves]
+        goals: dict[tuple[Key, ...], LeafPath | None] = {p: undo.moves.get(p) for p in places}
+        depths = {len(node) for node in goals}
+        known = dict(self._known)
+        for leaf in after.leaves if goals else ():
+            for depth in depths:
+                if (node := leaf[:depth]) in goals:
+                    goal = goals[node]
+                    known[leaf] = None if goal is None else self.of(goal / leaf[depth:])
+        self._known = known
+
+
+def needs_source(edit: Mapping[str, Any]) -> bool:
+    """True if an entry of an inverse plan takes something from the checkpoint that was edited."""
+    return edit.get("with") == ORIGIN
+
+
+def _entries(undo: Undo, after: Draft) -> Iterable[dict[str, Any]]:
+    """The edits that do what ``undo`` says, from the tree ``after``."""
+    moves = dict(undo.moves)
+    if undo.gone:
+        yield {"op": "delete", "at": [p.exact_pattern for p in undo.gone], "twins": "literal"}
+    sizes: dict[LeafPath, int] = {}
+    into_lists: list[LeafPath] = []
+    for place, home in undo.missing.items():
+        node = place.parent
+        if not isinstance(place[-1], int) or node not in after.tree.sequences:
+            continue
+        # a list has no holes: an element is put behind the others, and all get their places at once
+        if node not in sizes:
+            left = {p[len(node)] for p in after.leaves if p.is_below(node) and len(p) > len(node)}
+            dropped = {p[len(node)] for p in undo.gone if p.parent == node}
+            sizes[node] = len(left - dropped)
+        end = LeafPath((*node, sizes[node]))
+        sizes[node] += 1
+        into_lists.append(place)
+        if end != place:
+            moves[end] = place
+        yield _inserted(end, home)
+    if moves:
+        texts = {old.exact_pattern: _target(new) for old, new in moves.items()}
+        yield {"op": "rename", "moves": texts, "twins": "literal"}
+    for place, home in undo.missing.items():
+        if place not in into_lists:
+            yield _inserted(place, home)
+
+
+def _inserted(place: LeafPath, home: LeafPath) -> dict[str, Any]:
+    said = {"twins": "literal", "note": "only the source has it"}
+    return {
+        "op": "insert-item",
+        "at": place.exact_pattern,
+        "with": ORIGIN,
+        "from": home.spelling,
+        **said,
+    }
+
+
+def _replaced(lost: set[LeafPath], tree: TreeSpec, front: str) -> list[dict[str, Any]]:
+    """The values that only the source has."""
+    leaves = [path for path, spec in tree.items() if spec.kind is not LeafKind.EMPTY]
+    nodes = nodes_of([leaf for leaf in leaves if leaf in lost], leaves)
+    if not nodes:
+        return []
+    said = {"with": ORIGIN, **_LITERALLY, "note": "only the source has these values"}
+    if not front:
+        return [{"op": "replace", "at": [node.exact_pattern for node in nodes], **said}]
+    return [
+        {
+            "op": "replace",
+            "at": LeafPath((front, *node)).exact_pattern,
+            "from": node.spelling,
+            **said,
+        }
+        for node in nodes
+    ]
+
+
+def _target(path: LeafPath) -> str:
+    """A path as `to` takes it."""
+    return re.sub(r"\*", "[*]", path.spelling).replace("{", "[{]")
+
+
+def _behind(entry: dict[str, Any], front: str) -> dict[str, Any]:
+    """An entry whose paths begin with the name of an item."""
+    name = LeafPath((front,)).exact_pattern
+
+    def put(value: Any) -> Any:
+        return (
+            [f"{name}/{text}" for text in value] if isinstance(value, list) else f"{name}/{value}"
+        )
+
+    put_in = {key: put(value) for key, value in entry.items() if key in _PLACES}
+    if "moves" in entry:
+        put_in["moves"] = {put(old): put(new) for old, new in entry["moves"].items()}
+    return {**entry, **put_in}

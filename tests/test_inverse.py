@@ -1,0 +1,187 @@
+"""`plan --inverse` makes of a result what it was made of, bit for bit, or says what cannot be undone."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.cli.main import run
+from surgery_cli.errors import UndoError
+from surgery_cli.plan import plan_from_document, yaml_of
+from surgery_cli.plan.plan_files import parse
+
+
+def _layer(seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {"w": jnp.asarray(rng.normal(size=(4, 3)), jnp.float32), "b": jnp.ones(3) * seed}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    params = {"layers": [_layer(n) for n in range(3)], "head": _layer(7), "x_12": _layer(8)}
+    tx = optax.adam(1e-3)
+    state = tx.init(params)
+    _, state = tx.update(jax.tree.map(lambda x: x * 0.1, params), state, params)
+    path = tmp_path_factory.mktemp("inverse") / "source"
+    extra = {"ids": jnp.arange(5, dtype=jnp.int16), "none": None, "empty": {}}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(path, {"params": params, "opt_state": state, "step": 1, **extra})
+    return path
+
+
+def _restored(path: Path) -> Any:
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        return checkpointer.restore(path)
+
+
+def _code(*words: str) -> Any:
+    with pytest.raises(SystemExit) as ended:
+        run(words)
+    return ended.value.code
+
+
+def _same(one: Path, other: Path) -> None:
+    a, b = _restored(one), _restored(other)
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        assert np.asarray(x).dtype == np.asarray(y).dtype
+        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
+
+
+def _applied(source: Path, new: Path, *edits: dict[str, Any], **shared: Any) -> None:
+    document = {"optimizer_kind": "adam", "edits": list(edits), **shared}
+    surgery.apply(str(source), str(new), plan_from_document(document))
+
+
+PLACES: list[list[dict[str, Any]]] = [
+    [{"op": "rename", "at": "params/head", "to": "params/out"}],
+    [{"op": "rename", "at": "params/layers", "to": "params/blocks"}],
+    [{"op": "rename", "at": "params/layers/{0..2}", "to": "params/layers/{2..0}"}],
+    [{"op": "rename", "moves": {"params/head": "params/x_12", "params/x_12": "params/head"}}],
+    [{"op": "copy", "at": "params/head", "to": "params/again"}],
+    [{"op": "copy", "at": "params/layers/0", "to": "params/layers/3"}],
+    [{"op": "copy", "at": "ids", "to": "empty/ids"}],
+    [
+        {"op": "rename", "at": "params/head", "to": "params/out"},
+        {"op": "copy", "at": "params/out", "to": "params/more"},
+        {"op": "rename", "at": "params/out/w", "to": "params/out/kernel"},
+    ],
+    [{"op": "cast", "at": "ids", "to": "int32", "where_dtype": "int*"}],
+    [],
+]
+VALUES: list[list[dict[str, Any]]] = [
+    [{"op": "rescale", "at": "params/head", "by": 3}],
+    [{"op": "reinit", "at": "params/head", "init": "zeros", "optimizer": "reset"}],
+    [{"op": "cast", "to": "bfloat16"}],
+    [{"op": "cast", "at": "ids", "to": "int8", "where_dtype": "int*"}],
+    [{"op": "reset-optimizer", "clocks": True}],
+    [{"op": "set", "at": "step", "to": 9}],
+    [{"op": "prune", "at": "params/**/w", "sparsity": 0.5}],
+    [{"op": "delete", "at": "params/head"}],
+    [{"op": "delete", "at": "none"}],
+    [{"op": "keep", "at": "params"}],
+    [{"op": "extract-item", "at": "params"}],
+    [{"op": "delete", "at": "params/head/*"}],
+    [
+        {"op": "rename", "at": "params/head", "to": "params/out"},
+        {"op": "rescale", "at": "params/**/w", "by": 0.5},
+        {"op": "copy", "at": "params/out", "to": "params/more"},
+        {"op": "reinit", "at": "params/more", "init": "ones"},
+        {"op": "delete", "at": "params/x_12"},
+        {"op": "rename", "at": "params/out", "to": "params/x_12"},
+        {"op": "cast", "at": "params/layers", "to": "float16"},
+    ],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("edits", [*PLACES, *VALUES], ids=str)
+def test_the_inverse_gives_back_the_original_bit_for_bit(
+    source: Path, tmp_path: Path, edits: list[dict[str, Any]]
+) -> None:
+    _applied(source, tmp_path / "new", *edits)
+    found = surgery.inverse(str(tmp_path / "new"))
+    text = yaml_of(found.plan)
+    assert parse(text, "YAML", "inverse").value == found.plan
+    plan = plan_from_document(found.plan)
+    report = surgery.apply(str(tmp_path / "new"), str(tmp_path / "back"), plan)
+    _same(tmp_path / "back", source)
+    assert (
+        report.bytes_written <= 10
+    )  # by reference, but for integers that come back in their own dtype
+    assert ("sources" in found.plan) == (edits in VALUES) == bool(found.from_source)
+
+
+@pytest.mark.parametrize("edits", PLACES, ids=str)
+def test_edits_of_places_are_undone_without_the_source(
+    source: Path, tmp_path: Path, edits: list[dict[str, Any]]
+) -> None:
+    shutil.copytree(source, tmp_path / "old")
+    _applied(tmp_path / "old", tmp_path / "new", *edits)
+    (tmp_path / "old").rename(tmp_path / "away")
+    found = surgery.inverse(str(tmp_path / "new"))
+    plan = plan_from_document(found.plan)
+    surgery.apply(str(tmp_path / "new"), str(tmp_path / "back"), plan)
+    _same(tmp_path / "back", source)
+
+
+@pytest.mark.parametrize("how", ["gone", "changed"])
+def test_what_only_the_source_has_is_named_if_that_is_not_there_any_more(
+    source: Path, tmp_path: Path, how: str
+) -> None:
+    shutil.copytree(source, tmp_path / "old")
+    _applied(
+        tmp_path / "old",
+        tmp_path / "new",
+        {"op": "rename", "at": "params/x_12", "to": "params/y"},
+        {"op": "delete", "at": "params/head"},
+        {"op": "rescale", "at": "params/layers/1/w", "by": 2, "optimizer": "keep"},
+    )
+    (tmp_path / "old").rename(tmp_path / "away")
+    if how == "changed":
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            checkpointer.save(tmp_path / "old", {"other": np.ones(3)})
+    with pytest.raises(UndoError) as refused:
+        surgery.inverse(str(tmp_path / "new"))
+    text = "\n".join(f"{p.what}: {p.why}" for p in refused.value.problems)
+    assert "'params/head'" in text
+    assert "'params/layers/1/w'" in text
+    assert "y" not in [p.what for p in refused.value.problems]
+    assert ("changed" in text) == (how == "changed")
+    assert _code("plan", str(tmp_path / "new"), "--inverse") == 1
+
+
+def test_the_command_prints_a_plan_for_apply(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _applied(source, tmp_path / "new", {"op": "rescale", "at": "params/head", "by": 3})
+    assert _code("plan", str(tmp_path / "new"), "--inverse") == 0
+    (tmp_path / "undo.yaml").write_text(capsys.readouterr().out)
+    words = ["apply", str(tmp_path / "new"), str(tmp_path / "back"), str(tmp_path / "undo.yaml")]
+    assert _code(*words) == 0
+    _same(tmp_path / "back", source)
+    capsys.readouterr()
+    assert _code("plan", str(tmp_path / "new"), "--inverse", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["from_source"] == 1
+    assert document["plan"]["edits"][0]["note"] == "only the source has these values"
+    assert _code("plan", str(source), "--inverse") == 2
+    assert "has no record of a run" in capsys.readouterr().err
+    assert _code("plan", str(tmp_path / "new")) == 2
+    assert _code("plan", str(tmp_path / "new"), str(tmp_path / "undo.yaml"), "--inverse") == 2
+
+
+def test_an_operation_may_say_its_own_inverse(source: Path, tmp_path: Path) -> None:
+    """A cast to wider integers comes back by a cast, not from the source."""
+    _applied(
+        source, tmp_path / "new", {"op": "cast", "at": "ids", "to": "int64", "where_dtype": "int*"}
+    )
+    (edit,) = surgery.inverse(str(tmp_path / "new")).plan["edits"]
+    assert (edit["op"], edit["to"]) == ("cast", "int16")
