@@ -420,6 +420,9 @@ def delete(state: State, edit: Fields, world: World, words: Words) -> None:
         node = (*slot.node, *named[len(slot.root) :])
         covers = len(named) <= len(slot.param)
         gone[slot.path] = node if covers and is_below(slot.path, node) else slot.path
+    if state.root in gone:  # emptied before, as were the nodes that mirrored it
+        emptied = [p for p, leaf in state.leaves.items() if leaf.is_empty and leaf.home is None]
+        gone |= {path: path for path in emptied if state.holds_optimizer(path)}
     left = {path: leaf for path, leaf in state.leaves.items() if path not in gone}
     nodes = {path[:n] for path in left for n in range(len(path))}
     lost = {node[:-1] for node in gone.values() if node[:-1] not in nodes}
@@ -522,10 +525,10 @@ def extract_item(state: State, edit: Fields, world: World, words: Words) -> None
 def _refuse_broken(state: State, node: Path) -> None:
     if isinstance(node[-1], int):
         raise Refused(2, "an element of a list")
-    for slot in state.slots.values():
-        if slot.path not in state.leaves:
-            continue
-        if is_below(slot.param, node) and node != slot.root and is_below(node, slot.root):
+    slots = [slot for slot in state.slots.values() if slot.path in state.leaves]
+    parted = {slot.root for slot in slots if not is_below(slot.param, node)}
+    for slot in slots:
+        if is_below(slot.param, node) and node != slot.root and slot.root in parted:
             raise Refused(2, "a part of params that an optimizer mirrors")
     if any(is_below(node, root) and node != root for root in state.optimizer):
         raise Refused(2, "a part of the optimizer state")
