@@ -16,6 +16,7 @@ from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.optimizer.detect.stated_kind import by_node, is_call
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
+from surgery_cli.optimizer.follow.answers import Answer, answers_to
 from surgery_cli.optimizer.follow.bias_correction import Restart, Shift, restarts, shifts
 from surgery_cli.optimizer.follow.restarts import Emptied, emptied
 from surgery_cli.plan import Plan
@@ -84,10 +85,11 @@ def _changes_slots(edit: Operation, plan: Plan) -> bool:
         return True
     if not isinstance(edit, LeafOperation) or isinstance(edit.effect, Keeps):
         return False
-    policy = edit.optimizer or plan.optimizer
-    if isinstance(edit.effect, Rearranges):
-        return policy in ("reset", "warm")
-    return policy != "keep"
+    answers = answers_to(edit.effect)
+    policy = edit.optimizer or plan.optimizer or answers.default
+    found = {answers.of(policy, is_second_moment=which) for which in (False, True)}
+    follows_in_place = {Answer.FOLLOWS} if isinstance(edit.effect, Rearranges) else set()
+    return not found <= {Answer.STAYS, *follows_in_place}
 
 
 def look_at_hidden_twins(checkpoint: Checkpoint, draft: Draft) -> list[Look]:

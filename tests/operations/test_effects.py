@@ -1,6 +1,6 @@
 """What an edit does is said by its effect; what its fields are called means nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
+from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.effect import (
     Draws,
     Effect,
     Keeps,
     Masks,
     Means,
+    Rearranges,
     Scales,
     Sets,
     Shifts,
@@ -22,10 +24,14 @@ from surgery_cli.draft.effect import (
     is_new,
     may_be_negative,
 )
+from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Kernel, Kit, Place
 from surgery_cli.draft.recipe import Draft
+from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import LeafOperation
+from surgery_cli.operations.replace import Replace
+from surgery_cli.operations.squeeze import Squeeze
 from surgery_cli.operations.table import operations
 from surgery_cli.optimizer.follow.answers import default_policy
 from surgery_cli.optimizer.follow.states import States
@@ -33,7 +39,7 @@ from surgery_cli.plan import Plan
 from surgery_cli.resolution import resolve
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
-from tests.operations.value_edits import ArraySource
+from tests.operations.value_edits import ArraySource, drafted_example
 
 VALUE_EDITS = [kind for kind in operations().values() if issubclass(kind, LeafOperation)]
 
@@ -129,3 +135,63 @@ def test_an_edit_that_adds_to_squares_is_refused() -> None:
 def test_what_follows_from_an_effect(effect: Effect, negative: bool, constant: float) -> None:
     assert may_be_negative(effect) is negative
     assert constant_after(effect, 2.0) == constant
+
+
+def values_after(
+    kind: type[LeafOperation], leaf: Any, donor: Any
+) -> Iterator[tuple[Effect, Any, Callable[[Recipe], Any]]]:
+    """For each leaf that the example of an operation names: its effect, its values, and what recipes come to."""
+    (edit,) = msgspec.convert(YAML(typ="safe").load(kind.example), list[kind])
+    draft, sources = drafted_example(kind, leaf, donor)
+
+    def values_of(recipe: Recipe) -> Any:
+        evaluation = Evaluation(recipe, sources, HostKit(), recipe.spec.shape)
+        return evaluation.block(tuple(slice(0, n) for n in recipe.spec.shape))
+
+    for path, output in draft.leaves.items():
+        if path not in draft.slots and isinstance(output.recipe, Made):
+            effect = edit.effect_on(output.recipe, draft.source_tree[path])
+            yield effect, values_of(output.recipe).astype(np.float64), values_of
+
+
+@pytest.mark.parametrize("kind", VALUE_EDITS, ids=lambda kind: kind.__name__)
+def test_an_effect_is_what_happens_to_the_values(kind: type[LeafOperation]) -> None:
+    """Optimizer state follows what the effect says; a kernel that does something else would spoil it in silence."""
+    draws = np.random.default_rng(3)
+    leaf, donor, another = (draws.normal(size=(4, 3)).astype(np.float32) for _ in range(3))
+    edited = list(values_after(kind, leaf, donor))
+    assert edited or kind in BY_REFERENCE
+    for effect, after, values_of in edited:
+        match effect:
+            case Keeps():
+                np.testing.assert_allclose(after, leaf, rtol=2**-7)
+            case Scales(by=by):
+                assert by is not None, "of one leaf the factor is known"
+                factor = by if isinstance(by, float | int) else values_of(by)
+                np.testing.assert_allclose(after, leaf * np.asarray(factor), rtol=1e-5)
+            case Sets(to=number):
+                assert (after == np.float32(number)).all()
+            case Masks(by=mask):
+                assert mask is not None
+                np.testing.assert_array_equal(after, np.where(values_of(mask) != 0, leaf, 0))
+            case Draws() | Takes():
+                again = [values for _, values, _ in values_after(kind, another, donor)]
+                assert any(np.array_equal(values, after) for values in again)
+            case Means():
+                moved = [values for _, values, _ in values_after(kind, leaf + 1, donor)]
+                weights = np.unique(np.round(moved[0] - after, 4))
+                assert len(weights) == 1
+                assert 0 <= weights[0] <= 1
+            case Shifts(keeps_signs=True):
+                positive = [values for _, values, _ in values_after(kind, abs(leaf), abs(donor))]
+                assert all((values >= 0).all() for values in positive)
+            case Shifts():
+                assert not np.allclose(after, leaf)
+            case Rearranges():
+                kept = np.isin(after, leaf.astype(np.float64))
+                assert (after[~kept] == 0).all()
+                assert kept.sum() >= min(after.size, leaf.size)
+
+
+BY_REFERENCE = {Replace, Squeeze}
+"""Of what their examples name no kernel makes anything: a donor's leaf is taken as it is, and no axis is 1 long."""

@@ -6,9 +6,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from surgery_cli.draft.expression import LeafRef, Stored
-from surgery_cli.draft.recipe import DraftItems
 from surgery_cli.draft.slots import Slot
-from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.normalize import Normalize
@@ -16,9 +14,14 @@ from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.table import operations
 from surgery_cli.optimizer.follow.transform import followed
-from surgery_cli.plan.reading import plan_from_document
-from surgery_cli.resolution import resolve
-from tests.operations.value_edits import ArrayScene, ArraySource, draft_of, path_of, spec_of
+from tests.operations.value_edits import (
+    ArrayScene,
+    ArraySource,
+    draft_of,
+    drafted_example,
+    path_of,
+    spec_of,
+)
 
 EDITS = [kind for kind in operations().values() if issubclass(kind, LeafOperation)]
 
@@ -102,26 +105,5 @@ DIGESTS = {
 
 @pytest.mark.parametrize("name", list(operations()))
 def test_the_digest_of_the_example_of_every_operation_is_this_one(name: str) -> None:
-    leaf = np.zeros((4, 3), np.float32)
-    params = {f"Dense_{n}/{key}": leaf for n in (0, 1) for key in ("bias", "kernel")}
-    roots = ("params", "opt_state/0/mu", "opt_state/0/nu")
-    tree = {f"{root}/{path}": array for root in roots for path, array in params.items()}
-    counts = {"step": np.int32(7), "opt_state/0/count": np.int32(7)}
-    text = operations()[name].example
-    document = YAML(typ="safe").load(text)
-    plan = plan_from_document({"edits": document if isinstance(document, list) else [document]})
-    sources = {"runs/other": ArraySource(tree | counts), "runs/weights": ArraySource(params)}
-    sources["masks/kernel.npy"] = ArraySource({"mask": leaf > 0})
-    for address, source in sources.items():
-        source.fingerprint, source.address, source.steps = address, address, {}
-        source.places = frozenset({address})
-    own = ArraySource(tree | counts)
-    own.fingerprint, own.address, own.steps, own.places = "own", "own", {}, frozenset({"own"})
-    items = DraftItems(names=("default",), taken=frozenset({"default"}))
-
-    def function(text: str) -> UserFunction:
-        return UserFunction(text, "sha256:0")
-
-    opened = lambda address: sources[address.strip("/")]  # noqa: E731
-    draft = resolve(plan, own, opened, items=items, function=function)
+    draft, _ = drafted_example(operations()[name], np.zeros((4, 3), np.float32))
     assert draft.digest == DIGESTS[name]

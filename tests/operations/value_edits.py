@@ -8,11 +8,12 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from ruamel.yaml import YAML
 
 from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, parts
 from surgery_cli.draft.kernel import Kernel, Kit
-from surgery_cli.draft.recipe import Draft
+from surgery_cli.draft.recipe import Draft, DraftItems
 from surgery_cli.draft.slots import Slot
 from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.engine import measurements
@@ -21,6 +22,8 @@ from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.optimizer.follow.transform import Change
 from surgery_cli.optimizer.follow.transform import followed as follow
+from surgery_cli.plan.reading import plan_from_document
+from surgery_cli.resolution import resolve
 from surgery_cli.resolution.selection import select
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
@@ -183,3 +186,40 @@ def blocks(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[tuple[sli
             for size, step in zip(shape, block, strict=True)
         )
     )
+
+
+def drafted_example(
+    kind: type[Operation], leaf: Any, donor: Any = None
+) -> tuple[Draft, dict[str, ArraySource]]:
+    """The draft that an operation's example makes of two layers of such leaves under Adam, and the sources it reads.
+
+    ``donor`` are the leaves of other checkpoints, like ``leaf`` if None. A mask keeps what is above zero.
+    """
+    document = YAML(typ="safe").load(kind.example)
+    plan = plan_from_document({"edits": document if isinstance(document, list) else [document]})
+    names = [f"Dense_{n}/{key}" for n in (0, 1) for key in ("bias", "kernel")]
+    roots = ("params", "opt_state/0/mu", "opt_state/0/nu")
+    counts = {"step": np.int32(7), "opt_state/0/count": np.int32(7)}
+
+    def state(array: Any) -> dict[str, Any]:
+        return {f"{root}/{name}": array for root in roots for name in names} | counts
+
+    other = leaf if donor is None else donor
+    sources = {
+        "runs/other": ArraySource(state(other)),
+        "runs/weights": ArraySource(dict.fromkeys(names, other)),
+        "masks/kernel.npy": ArraySource({"mask": leaf > 0}),
+        "own": ArraySource(state(leaf)),
+    }
+    for address, source in sources.items():
+        source.fingerprint, source.address, source.steps = address, address, {}
+        source.places = frozenset({address})
+    items = DraftItems(names=("default",), taken=frozenset({"default"}))
+    draft = resolve(
+        plan,
+        sources["own"],
+        lambda address: sources[address.strip("/")],
+        items=items,
+        function=lambda text: UserFunction.of(text, "sha256:0", lambda array, _: 2 * array + 1),
+    )
+    return draft, {f"/{name}": source for name, source in sources.items()} | {"": sources["own"]}

@@ -63,6 +63,14 @@ def test_slots_that_are_kept_are_not_read(adam: str) -> None:
     assert not found.assumptions
 
 
+def test_slots_that_stay_if_nobody_says_anything_are_not_read(adam: str) -> None:
+    """Noise shifts params: their slots are kept, by the effect."""
+    noise = operation_from_options("noise", {"at": "params/a", "std": "0.1"})
+    found = surgery.plan(adam, plan_of([noise]))
+    assert found.edits[0].twins == {"keep": 2}
+    assert found.bytes_read == KERNEL_BYTES
+
+
 def test_all_leaves_of_a_state_are_read_together_and_counted(adam: str) -> None:
     found = previewed(adam)
     every = sum(2 * 4 * int(np.prod(shape)) for shape in SHAPES.values())

@@ -39,10 +39,11 @@ def plan(
     options: Options,
     output: Output,
 ) -> int:
-    """Show what `apply` would do; nothing is written and no tensor is read.
+    """Show what `apply` would do; nothing is written.
 
-    It takes the options of `apply`, so that one can stand in for the other. With `--inverse` and no PLAN, it prints the
-    plan that makes of SRC what it was made of, bit for bit.
+    Tensors are read only where values alone tell what becomes of optimizer state, few of them, and the preview counts
+    them. It takes the options of `apply`, so that one can stand in for the other. With `--inverse` and no PLAN, it
+    prints the plan that makes of SRC what it was made of, bit for bit.
     """
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import preview
