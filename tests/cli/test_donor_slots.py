@@ -3,6 +3,7 @@
 import functools
 import itertools
 import json
+import shlex
 
 import jax
 import jax.numpy as jnp
@@ -411,3 +412,40 @@ def test_a_schedule_on_one_side_alone_is_said(surgery, tmp_path):
     assert any("counts for a schedule, and none stands there" in n for n in done.document["notes"])
     done = grafted(surgery, tmp_path / "turned", without, with_one)
     assert any("a schedule there, and none stands here" in n for n in done.document["notes"])
+
+
+def test_a_donor_without_optimizer_state_is_the_reason_why_slots_restart(surgery, tmp_path):
+    run = saved(tmp_path / "run", trained("adam", 400))
+    params = saved(tmp_path / "params", {"params": trained("adam", 400, seed=1)["params"]})
+    done = surgery("replace", run, tmp_path / "new", "params", "--with", params, "--json")
+    assert policies(done) == {"warm"}
+    (said,) = [note for note in done.document["notes"] if "not taken from" in note]
+    assert said.endswith("but restart: it has no optimizer state of such params")
+
+
+def test_the_way_to_say_the_kind_of_a_donor_works_as_it_stands(surgery, tmp_path):
+    """With the name of the factory in its place: a copy of the donor keeps the word in its record."""
+    run, donor = (
+        saved(tmp_path / name, clipped(seed)) for seed, name in enumerate(("run", "donor"))
+    )
+    replace = ("replace", run, tmp_path / "new", "params/a", "--optimizer-kind", "adam", "--json")
+    done = surgery(*replace, "--with", donor, "--dry-run")
+    (said,) = [note for note in done.document["notes"] if "not taken from" in note]
+    words = shlex.split(said.split("`")[1])[1:]
+
+    told = tmp_path / "told"
+    assert surgery(*[{"DST": told, "NAME": "adam"}.get(word, word) for word in words]).code == 0
+
+    assert policies(surgery(*replace, "--with", told)) == {"donor"}
+
+
+def clipped(seed):
+    """A run of Adam behind a clip, of which only the user can say that it is one."""
+    transformation = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
+    draws = np.random.default_rng(seed)
+    params = {name: draws.normal(size=(4, 3)).astype("f4") for name in "ab"}
+    state = transformation.init(params)
+    for _ in range(20):
+        gradients = {name: draws.normal(size=(4, 3)).astype("f4") for name in "ab"}
+        _, state = transformation.update(gradients, state, params)
+    return {"params": params, "opt_state": state}

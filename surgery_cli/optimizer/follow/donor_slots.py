@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -11,6 +12,7 @@ from surgery_cli.draft.assumptions import Assumption, same_kind_as, together
 from surgery_cli.draft.effect import Keeps
 from surgery_cli.draft.expression import LeafRef, Stored
 from surgery_cli.draft.kernels.convert import converted
+from surgery_cli.draft.placeholders import FACTORY
 from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.draft.slots import Clock, Slot
 from surgery_cli.errors import PlanError
@@ -24,13 +26,14 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import joined
 
+_NO_STATE: Final = "it has no optimizer state of such params"
 _NOT_THERE: Final = "its optimizer has not the same slots"
 
 
 class Taken(msgspec.Struct):
     """What a donor has for the slots of a param: recipes, or why they are not to be taken.
 
-    ``because`` is empty where the donor has no slots for the param at all. ``assumed`` says what the states are taken
+    ``because`` is empty where there are recipes. ``assumed`` says what the states are taken
     for that get them, ``clocks`` are those under which they would go on, ``apart`` what differs that changes the steps
     alone.
     """
@@ -61,7 +64,7 @@ class Donors:
             other = _counterpart(slot, theirs)
             own = draft.leaves[slot.path].spec
             if other is None or tree[other.path].shape != own.shape:
-                return Taken(because=_NOT_THERE if theirs else "")
+                return Taken(because=_NOT_THERE if theirs else _NO_STATE)
             recipe = _grafted(LeafRef(origin.source, other.path), tree[other.path], own, slot.path)
             if recipe is None:
                 return Taken(because=_NOT_THERE)
@@ -112,7 +115,7 @@ class Donors:
                 said = f"which optimizer keeps '{slot.node}' here is not known, nor if both are of one kind"
                 return joined("; ", filter(None, (said, joined("; or ", ours.settled_by))))
             if theirs.power is None:
-                return f"which optimizer keeps '{other.node}' there is not known, nor if both are of one kind"
+                return _unsaid(other, donor)
             kinds = set(ours.kinds), set(theirs.kinds)
             if ours.meaning != theirs.meaning or (all(kinds) and kinds[0].isdisjoint(kinds[1])):
                 return f"'{other.node}' there is of another kind than '{slot.node}' here"
@@ -178,6 +181,13 @@ def resting_on(assumed: Mapping[LeafPath, Assumption], draft: Draft) -> Draft:
         if slot.state in assumed and slot.relation != "hole"
     }
     return draft.replaced(slots={**draft.slots, **slots})
+
+
+def _unsaid(slot: Slot, donor: str) -> str:
+    """That a donor's kind is not known, and how to say it: options speak of the checkpoint that is edited."""
+    said = f"which optimizer keeps '{slot.node}' there is not known, nor if both are of one kind"
+    words = ("rescale", donor, "DST", str(slot.param), "--by", "1", "--optimizer-kind", FACTORY)
+    return f"{said}; a copy says it in its record: `surgery {shlex.join(words)}`, then take them from DST"
 
 
 def _counterpart(slot: Slot, theirs: Sequence[Slot]) -> Slot | None:
