@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from surgery_cli.draft.effect import Rearranges
 from surgery_cli.operations.base import LeafOperation  # noqa: E402 - found from the root above
 from surgery_cli.operations.table import operations  # noqa: E402
 from surgery_cli.optimizer.follow.answers import default_policy  # noqa: E402
@@ -47,6 +48,14 @@ second moments stay: the next steps are no larger than usual. A `reset` restarts
 was gathered, which moves these zeros in the next steps; the preview says so. `clip` to a norm is a factor, to a range
 it is none: slots stay, as they do for what adds (`noise`, `shrink-and-perturb`, `add-scaled`, `map`).
 
+Where elements move, slots of the shape of their param get the same map, stacked ones on every part; one number a leaf
+stays. New places (`pad`) hold 0 in first moments, and in second moments the mean along the axis. Adafactor's rows and
+columns move as they are where the map keeps both of their axes; else the moment is rebuilt from them, moved, and taken
+apart again, which is exact for what reorders, and a model of what cuts. Whether a param of the new shape is factored is
+read from the other params of the state; where none shows it, optax's 128 is taken, and the preview says so. `keep` does
+the same as `transform`, `reset` and `warm` start slots in the new shape. SM3's vectors have no map yet: refused. Copies
+beside the optimizer state move along.
+
 A power k that is not sure is said in the preview, and an explicit `transform` of such slots is refused: a wrong power
 is worse than none. Optimizers without second moments have nothing to warm: their slots restart. `replace` from a
 checkpoint takes the twins there with the params, where it has all of them, of the same kind, and under a clock that
@@ -55,7 +64,7 @@ a tenth of each other whatever the settings, and for counts from about 3,500 on 
 names the decay. Else the twins restart and the preview says why; an explicit `transform` is refused. `replace` that
 names the count as well (`params` and `opt_state/0/count`) takes both. `reset-optimizer` takes no policy.
 
-Copies beside the optimizer state (an EMA of the params, a target network) stay as they are unless an edit names them;
+Under edits of values, copies beside the optimizer state (an EMA of the params, a target network) stay unless named;
 the preview says which. Named with the params, a `reinit` draws other values for them, as every path has its own. For
 equal ones, in the same plan after the `reinit` of the params: `delete` the copy, and `copy` the params to its place.
 
@@ -171,6 +180,9 @@ WORDS = {
 }
 
 
+MOVED = "`transform`: their elements move with those of their params"
+
+
 def page() -> str:
     """The page, as Markdown."""
     rows = [_row(name, case) for name, case in sorted(CASES.items())]
@@ -180,12 +192,16 @@ def page() -> str:
 
 def _defaults() -> str:
     """A row for each default policy, with the edits of values that have it."""
-    edits: dict[str, list[str]] = {}
+    edits: dict[tuple[str, bool], list[str]] = {}
     for name, kind in operations().items():
         if issubclass(kind, LeafOperation):
             (edit,) = msgspec.convert(YAML(typ="safe").load(kind.example), list[kind])
-            edits.setdefault(default_policy(edit.effect), []).append(f"`{name}`")
-    return "\n".join(f"| {', '.join(names)} | {WORDS[policy]} |" for policy, names in edits.items())
+            moves = isinstance(edit.effect, Rearranges)
+            edits.setdefault((default_policy(edit.effect), moves), []).append(f"`{name}`")
+    return "\n".join(
+        f"| {', '.join(names)} | {MOVED if moves else WORDS[policy]} |"
+        for (policy, moves), names in edits.items()
+    )
 
 
 def _row(name: str, case: Case) -> str:
