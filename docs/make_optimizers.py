@@ -9,8 +9,8 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from surgery_cli.draft.effect import Rearranges
-from surgery_cli.operations.base import LeafOperation  # noqa: E402 - found from the root above
+from surgery_cli.draft.effect import Rearranges  # noqa: E402 - found from the root above
+from surgery_cli.operations.base import LeafOperation  # noqa: E402
 from surgery_cli.operations.table import operations  # noqa: E402
 from surgery_cli.optimizer.follow.answers import default_policy  # noqa: E402
 from tests.optimizer.policy_registry import CASES, NOT_TRIED, Case  # noqa: E402
