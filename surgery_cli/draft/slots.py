@@ -180,8 +180,8 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
     """An integer scalar of the optimizer state that counts, and what it drives.
 
-    ``drives`` is one of ``bias_correction``, ``decay``, ``schedule``, ``cycle``, ``first_step``, ``nothing``,
-    ``counter``; ``slots`` are the paths of the slots that depend on it.
+    ``drives`` is one of ``bias_correction``, ``decay``, ``schedule``, ``cycle``, ``memory``, ``first_step``,
+    ``nothing``, ``counter``; ``slots`` are the paths of the slots that depend on it.
     """
 
     path: LeafPath

@@ -449,3 +449,26 @@ def clipped(seed):
         gradients = {name: draws.normal(size=(4, 3)).astype("f4") for name in "ab"}
         _, state = transformation.update(gradients, state, params)
     return {"params": params, "opt_state": state}
+
+
+@pytest.mark.parametrize(("count", "is_said"), [(20, False), (21, True)])
+def test_memories_whose_places_are_of_other_steps_are_said(surgery, tmp_path, count, is_said):
+    """L-BFGS keeps the differences of step n at place n modulo the size of its memory."""
+    run, other = (
+        saved(tmp_path / f"run{seed}", searched(steps, seed))
+        for seed, steps in enumerate((20, count))
+    )
+    done = surgery("average", run, tmp_path / "new", "--with", other, "--dry-run", "--json")
+    assert any("under 'opt_state/count' come from" in n for n in done.document["notes"]) == is_said
+
+
+def searched(steps, seed):
+    draws = np.random.default_rng(seed)
+    transformation = optax.scale_by_lbfgs(memory_size=3)
+    params = {"a": draws.normal(size=(4, 3)).astype("f4")}
+    state = transformation.init(params)
+    for _ in range(steps):
+        gradients = jax.tree.map(lambda p: np.asarray(p) - 1, params)
+        updates, state = transformation.update(gradients, state, params)
+        params = jax.tree.map(lambda p, u: np.asarray(p - 0.1 * u), params, updates)
+    return {"params": params, "opt_state": state}

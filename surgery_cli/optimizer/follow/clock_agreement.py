@@ -38,7 +38,8 @@ class Clocked(msgspec.Struct, frozen=True):
         """
         if self.theirs is None or self.ours is None:
             return False
-        return self.theirs == self.ours or (self.drives != "cycle" and self._quotient(1.0) <= _MOST)
+        in_turn = self.drives in ("cycle", "memory")  # another count is another place
+        return self.theirs == self.ours or (not in_turn and self._quotient(1.0) <= _MOST)
 
     @property
     def agrees(self) -> bool:

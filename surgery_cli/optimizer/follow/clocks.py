@@ -14,7 +14,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 
-NEEDS_SLOTS: Final = frozenset({"bias_correction", "decay", "first_step", "cycle"})
+NEEDS_SLOTS: Final = frozenset({"bias_correction", "decay", "first_step", "cycle", "memory"})
 """What a clock drives that is wrong for a slot which did not restart with it; a schedule may restart alone."""
 
 DRIVES: Final = {
@@ -22,6 +22,7 @@ DRIVES: Final = {
     "decay": "the decay",
     "first_step": "the switch for a first step",
     "cycle": "the place in a cycle",
+    "memory": "the places in a memory",
     "schedule": "a schedule",
 }
 """What a clock drives, in words."""

@@ -20,6 +20,7 @@ ACCUMULATION: Final = "accumulation"
 _SQUARES: Final = {
     "decay": "it sets the pace at which they fill, so that the next steps there are too large",
     "first_step": "only the optimizer's first step fills them at once, so that the next steps there are too large",
+    "memory": "only the optimizer's first step begins a memory, so that the next steps there are too large",
     "cycle": "they are empty until their turn comes, and the steps there as large as a clip lets them be",
 }
 """What comes of squares that restart while a clock goes on, by what it drives."""

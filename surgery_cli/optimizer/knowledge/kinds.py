@@ -331,7 +331,7 @@ _TOLD: Final[tuple[Kind, ...]] = (
         name="lbfgs",
         family="lbfgs",
         after="unknown",
-        clocks={"count": "first_step"},
+        clocks={"count": "memory"},
         running={"weights_memory": 0.0},
         fields={
             "params": _PARAMS,
