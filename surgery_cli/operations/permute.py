@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any, ClassVar
@@ -56,18 +57,17 @@ class Permute(Rearranging, tag="permute", kw_only=True, frozen=True):
 
 
 def _what_is_wrong(index: Sequence[int], size: int) -> str:
-    there = set(index)
+    there = Counter(index)
     outside = sorted(n for n in there if not 0 <= n < size)
-    missing = sorted(set(range(size)) - there)
-    twice = sorted({n for n in there if index.count(n) > 1}) if len(there) < len(index) else []
+    missing = [n for n in range(size) if n not in there]
+    twice = sorted(n for n, count in there.items() if count > 1)
     named = {
         "are beyond them": outside,
         "are missing": missing,
         "stand there more than once": twice,
     }
     said = [
-        f"{listed(numbers[:_MOST_NAMED], word='and')}"
-        f"{f' and {len(numbers) - _MOST_NAMED} more' if len(numbers) > _MOST_NAMED else ''} {what}"
+        f"{listed(numbers, _MOST_NAMED, word='and')} {what}"
         for what, numbers in named.items()
         if numbers
     ]
