@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -28,6 +29,8 @@ from surgery_cli.script.slot_powers import (
 from surgery_cli.script.trial_runs import STEPS, Trial, param_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import InPlan, worded
+
+_NOT_LATER: Final = "it follows one power in the optimizer's first steps, and none after as many as its counters say"
 
 
 def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> OptimizerSurvey:
@@ -149,12 +152,14 @@ def _is_close(known: float | None, seen: float) -> bool:
     return known is not None and math.isclose(known, seen, rel_tol=1e-6)
 
 
-def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
+def try_optimizer(
+    optimizer: Optimizer, counters: Mapping[LeafPath, int] | None = None
+) -> dict[LeafPath, Measured]:
     """Feed the optimizer g, then g/c with params c·p, and compare the slots: the definition of a slot's power.
 
     Every leaf has a factor of its own, then every element; and that for gradients and params of several sizes (see
     ``Trial``). Paths are relative to the optimizer state, and plain. Where gradients are accumulated, slots are waited
-    for.
+    for. With the ``counters`` of a state, what holds in the first steps must hold after jumps to these as well.
 
     Raises:
         Exception: whatever the optimizer raises, e.g. because it needs more than gradients.
@@ -168,7 +173,7 @@ def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
     with warnings.catch_warnings(), jax.default_device(jax.devices("cpu")[0]):
         # settings that overflow float32 show in the slots
         warnings.simplefilter("ignore", RuntimeWarning)
-        trial = Trial(optimizer.transformation, optimizer.params)
+        trial = Trial(optimizer.transformation, optimizer.params, counters)
         first = trial.runs(USUAL[0].cross)
         fresh = {path: initial_value(starts) for path, starts in first.first.items()}
         started = {path: value for path, value in fresh.items() if value and _is_slot(path, trial)}
@@ -181,6 +186,9 @@ def try_optimizer(optimizer: Optimizer) -> dict[LeafPath, Measured]:
         later = trial.first_step_with(waiting)
         if later is not None:
             found.update((path, _measured(path, trial, later)) for path in waiting)
+        if trial.jumps:
+            late = dict.fromkeys(waiting, later)
+            found = {p: _held_after_jumps(p, one, trial, late.get(p)) for p, one in found.items()}
         found |= measured_above_starts(trial, started)
     return found
 
@@ -189,8 +197,27 @@ def _is_slot(path: LeafPath, trial: Trial) -> bool:
     return param_of(path, trial.params) is not None
 
 
+def _held_after_jumps(path: LeafPath, one: Measured, trial: Trial, later: int | None) -> Measured:
+    """What was seen of a slot in its first steps, unless it does not hold where the counters have come to."""
+    if one.power is None:
+        return one
+    seen = _measured(path, trial, later or STEPS, jumping=True)
+    if seen.no_values:
+        return one
+    if seen.rule != one.rule:
+        return Measured(None, False, one.fresh, _NOT_LATER)
+    assumed = together((one.assumed, seen.assumed))
+    is_per_leaf = one.is_per_leaf or seen.is_per_leaf
+    return msgspec.structs.replace(one, assumed=assumed, is_per_leaf=is_per_leaf)
+
+
 def _measured(
-    path: LeafPath, trial: Trial, steps: int, *, is_beside_start: bool = False
+    path: LeafPath,
+    trial: Trial,
+    steps: int,
+    *,
+    is_beside_start: bool = False,
+    jumping: bool = False,
 ) -> Measured:
     """What the runs with gradients and params of all sizes show of one slot that starts at zero, or at no one number.
 
@@ -202,7 +229,7 @@ def _measured(
         return Measured(None, False, fresh, "it belongs to no param alone")
     nothing = msgspec.structs.replace(HAS_NO_VALUES, fresh=fresh)
     for usual in USUAL:
-        seen = seen_in(path, param, usual.cross, trial.runs(usual.cross, steps))
+        seen = seen_in(path, param, usual.cross, trial.runs(usual.cross, steps, jumping=jumping))
         one = seen[usual]
         if one is not None and one.power is not None:
             break

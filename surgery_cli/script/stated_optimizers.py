@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -33,18 +33,27 @@ class Stated(NamedTuple):
 
 
 def tried_calls(
-    kind: str | Mapping[str, str] | None, tree: TreeSpec, survey: OptimizerSurvey
+    kind: str | Mapping[str, str] | None,
+    tree: TreeSpec,
+    survey: OptimizerSurvey,
+    counters: Callable[[LeafPath], Mapping[LeafPath, int]],
 ) -> list[Stated]:
-    """Try out what ``optimizer_kind:`` says as calls.
+    """Try out what ``optimizer_kind:`` says as calls; ``counters`` reads the integers of the state below a node.
 
     Raises:
         PlanError: a text is no call of optax, it makes no state that the tree holds, or it cannot be tried out.
     """
     calls = [(node, text) for node, text in by_node(kind).items() if is_call(text)]
-    return [_tried(node, text, tree, survey) for node, text in calls]
+    return [_tried(node, text, tree, survey, counters) for node, text in calls]
 
 
-def _tried(node: str, text: str, tree: TreeSpec, survey: OptimizerSurvey) -> Stated:
+def _tried(
+    node: str,
+    text: str,
+    tree: TreeSpec,
+    survey: OptimizerSurvey,
+    counters: Callable[[LeafPath], Mapping[LeafPath, int]],
+) -> Stated:
     transformation = optimizer_of(text)
     states = {place: _state(tree, place) for place in _places(tree, survey, node)}
     measured: dict[LeafPath, Measured] = {}
@@ -54,8 +63,9 @@ def _tried(node: str, text: str, tree: TreeSpec, survey: OptimizerSurvey) -> Sta
         fitting = [place for place, state in states.items() if state == made]
         if not fitting:
             continue
+        optimizer = Optimizer(transformation, params)
         try:
-            seen = try_optimizer(Optimizer(transformation, params))
+            tried = [(place, try_optimizer(optimizer, counters(place))) for place in fitting]
         except Exception as error:  # noqa: BLE001 - whatever an optimizer raises that wants more than gradients
             raise PlanError(
                 worded("{optimizer_kind: {}} cannot be tried out", text),
@@ -63,7 +73,7 @@ def _tried(node: str, text: str, tree: TreeSpec, survey: OptimizerSurvey) -> Sta
                 fix="name the factory alone, without its settings",
                 field="optimizer_kind",
             ) from None
-        for place in fitting:
+        for place, seen in tried:
             top, taken = plain_path(place), _taken_for_granted(place, root)
             measured.update((top / path, one.below(top, taken)) for path, one in seen.items())
     if not measured:

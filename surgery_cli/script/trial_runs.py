@@ -35,6 +35,17 @@ STEPS: Final = 3
 _MOST_STEPS: Final = 64
 """How long slots that are still zero are waited for: those behind an accumulation of gradients."""
 
+
+def tried_steps(count: int) -> list[tuple[int, int]]:
+    """The first and the last of the steps in which an optimizer is tried out whose state has counted to ``count``.
+
+    >>> tried_steps(0), tried_steps(60)
+    ([(1, 3)], [(1, 3), (31, 33), (61, 63)])
+    """
+    begun = (0, count // 2, count) if count > STEPS else (0,)
+    return [(before + 1, before + STEPS) for before in begun]
+
+
 Values = Any
 Leaves = dict[LeafPath, Values]
 
@@ -90,10 +101,14 @@ class Runs(NamedTuple):
 class Trial:
     """Feeds an optimizer g, and g/c with params c·p. Nothing of a checkpoint is read.
 
-    Every axis of the params is cut to two elements, or has one. All runs are computed at once.
+    Every axis of the params is cut to two elements, or has one. All runs are computed at once. ``counters`` are the
+    integers that a state on disk has, by plain path: runs that jump go on with half of each, and then with all of it,
+    so that a rule which sets in after many steps is seen.
     """
 
-    def __init__(self, transformation: Any, shapes: Any) -> None:
+    def __init__(
+        self, transformation: Any, shapes: Any, counters: Mapping[LeafPath, int] | None = None
+    ) -> None:
         import jax
         import numpy as np
 
@@ -108,20 +123,23 @@ class Trial:
         self._gradients = [self._filled(self._drawn) for _ in range(STEPS)]
         turn = cycle(range(len(_NUMBERS)))
         self._factors = self._filled(lambda shape: self._drawn_factors(shape, next(turn)))
-        self._done: dict[tuple[tuple[Sizes, ...], int], Runs] = {}
+        far = {path: n for path, n in (counters or {}).items() if n > STEPS}
+        self.jumps = [{path: n // 2 for path, n in far.items()}, far] if far else []
+        """The counters from which runs that jump go on, ``STEPS`` steps each time."""
+        self._done: dict[tuple[tuple[Sizes, ...], int, bool], Runs] = {}
         self._init = _each(transformation.init)
         self._update = _each(lambda *given: transformation.update(*given)[1])
         self.params = dict(_by_plain_path(self._params))
         """The tiny params, by plain path."""
 
-    def runs(self, sizes: Sequence[Sizes], steps: int = STEPS) -> Runs:
-        """All runs under gradients and params of these sizes, each of so many steps."""
+    def runs(self, sizes: Sequence[Sizes], steps: int = STEPS, *, jumping: bool = False) -> Runs:
+        """All runs under gradients and params of these sizes, each of so many steps, and then ``jumping``."""
         import numpy as np
 
-        key = tuple(sizes), steps
+        key = tuple(sizes), steps, jumping
         if key not in self._done:
             parts = [
-                self._together(key[0][at : at + _TOGETHER], steps)
+                self._together(key[0][at : at + _TOGETHER], steps, jumping=jumping)
                 for at in range(0, len(sizes), _TOGETHER)
             ]
             first, last = (
@@ -160,9 +178,13 @@ class Trial:
             self._update(*(jax.tree.map(again, x) for x in (zeros, state, self._params)))
         )
 
-    def _together(self, sizes: Sequence[Sizes], steps: int) -> tuple[Leaves, Leaves]:
+    def _together(
+        self, sizes: Sequence[Sizes], steps: int, *, jumping: bool
+    ) -> tuple[Leaves, Leaves]:
         """The first and the last states of the runs of at most ``_TOGETHER`` sizes: [sizes, runs, the leaf's shape]."""
-        first, *_, last = islice(self._states(sizes), steps + 1)
+        jumps = {steps + n * STEPS: to for n, to in enumerate(self.jumps if jumping else ())}
+        count = steps + len(jumps) * STEPS
+        first, *_, last = islice(self._states(sizes, jumps), count + 1)
 
         def apart(state: Any) -> Leaves:
             found = numbers_of(state).items()
@@ -170,8 +192,13 @@ class Trial:
 
         return apart(first), apart(last)
 
-    def _states(self, sizes: Sequence[Sizes]) -> Iterator[Any]:
-        """The initial states, and those after each step: [_TOGETHER * _RUNS, the leaf's shape]."""
+    def _states(
+        self, sizes: Sequence[Sizes], jumps: Mapping[int, Mapping[LeafPath, int]] | None = None
+    ) -> Iterator[Any]:
+        """The initial states, and those after each step: [_TOGETHER * _RUNS, the leaf's shape].
+
+        ``jumps`` says after which steps to go on with which counters.
+        """
         import jax
         import numpy as np
 
@@ -186,9 +213,11 @@ class Trial:
         inverse = jax.tree.map(lambda c: 1 / c, self._factors)  # powers of two
         state = self._init(params)
         yield state
-        for gradient in cycle(self._gradients):
+        for number, gradient in enumerate(cycle(self._gradients), 1):
             state = self._update(jax.tree.map(partial(sized, 0), gradient, inverse), state, params)
             yield state
+            if jumps and number in jumps:
+                state = _counted(state, jumps[number])
 
     def _filled(self, make: Callable[[tuple[int, ...]], Values]) -> Any:
         import jax
@@ -227,6 +256,21 @@ def _each(function: Callable[..., Any]) -> Callable[..., Any]:
             return in_turn(*given)
 
     return each
+
+
+def _counted(state: Any, counters: Mapping[LeafPath, int]) -> Any:
+    """The states of many runs with these counters."""
+    import jax
+    import jax.numpy as jnp
+
+    paths = iter(path for path, _ in _by_plain_path(state))
+
+    def one(leaf: Any) -> Any:
+        count = counters.get(next(paths))
+        is_counter = count is not None and jnp.issubdtype(leaf.dtype, jnp.integer)
+        return jnp.full_like(leaf, count) if is_counter and leaf.ndim == 1 else leaf
+
+    return jax.tree.map(one, state)
 
 
 def _one_of(states: Any) -> Any:

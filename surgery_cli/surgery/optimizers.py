@@ -60,13 +60,13 @@ def survey_state(
     if any(map(is_call, by_node(plan.optimizer_kind).values())):
         from surgery_cli.surgery.optimizer_trials import told_by_calls  # loads what looks at code
 
-        found, told = told_by_calls(plan.optimizer_kind, checkpoint, found)
-        looks += map(Look, told)
+        found, told, count = told_by_calls(plan.optimizer_kind, checkpoint, found)
+        looks += [*map(Look, told), Look(None, count)]
     if script is not None:
         from surgery_cli.surgery.optimizer_trials import told_by_script
 
-        found, told = told_by_script(script, checkpoint, found)
-        looks += map(Look, told)
+        found, told, count = told_by_script(script, checkpoint, found)
+        looks += [*map(Look, told), Look(None, count)]
     found = with_record(checkpoint, found)
     if needs_powers or any(_changes_slots(edit, plan) for edit in plan.edits):
         found, notes, count = with_counts(checkpoint, found)

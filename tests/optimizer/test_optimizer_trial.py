@@ -220,3 +220,44 @@ def test_a_threshold_between_the_sizes_that_are_tried_is_seen(before, threshold)
     chain = optax.chain(*LIKE_AT_BOTH_ENDS[before](threshold), optax.trace(0.9))
     seen = try_optimizer(Optimizer(chain, {"w": jax.ShapeDtypeStruct((6, 8), jnp.float32)}))
     assert [one.assumed is None for one in seen.values() if one.power is not None] in ([], [False])
+
+
+def _decaying_from(step):
+    decay = optax.linear_schedule(0.0, 1.0, 10, transition_begin=step)
+    return optax.inject_hyperparams(optax.add_decayed_weights)(weight_decay=decay)
+
+
+def _signs_from(step):
+    signs = optax.stateless(lambda updates, _: jax.tree.map(jnp.sign, updates))
+    return optax.conditionally_transform(signs, lambda count: count >= step)
+
+
+@pytest.mark.parametrize("before", [_decaying_from, _signs_from])
+@pytest.mark.parametrize("after", [optax.adam(1e-2), optax.sgd(1e-2, momentum=0.9)])
+@pytest.mark.parametrize(("starts", "count", "holds"), [(30, 60, False), (30, 20, True)])
+def test_a_rule_that_sets_in_after_many_steps_is_seen_by_a_state_that_has_counted_them(
+    before, after, starts, count, holds
+):
+    transformation = optax.chain(before(starts), after)
+    state = transformation.init(PARAMS)
+    counters = {
+        plain_path(path): count
+        for path, leaf in stored_leaves(state)
+        if jnp.shape(leaf) == () and jnp.issubdtype(jnp.result_type(leaf), jnp.integer)
+    }
+    assert counters
+    optimizer = Optimizer(transformation, SHAPES)
+    for given, expected in (({}, True), (counters, holds)):
+        found = try_optimizer(optimizer, given)
+        slots = [one for path, one in found.items() if path[-2] in PARAMS or path[-1] in PARAMS]
+        assert slots
+        assert {one.power is not None for one in slots} == {expected}
+
+
+@pytest.mark.parametrize("name", ["adam", "novograd", "lion", "ademamix", "sm3", "adopt"])
+def test_counters_of_a_long_run_take_nothing_from_what_is_known_of_a_factory(name):
+    transformation = OPTIMIZERS[name]()
+    optimizer = Optimizer(transformation, SHAPES)
+    paths = [plain_path(path) for path, _ in stored_leaves(transformation.init(PARAMS))]
+    plain, jumped = try_optimizer(optimizer), try_optimizer(optimizer, dict.fromkeys(paths, 5000))
+    assert {p: one.rule for p, one in jumped.items()} == {p: one.rule for p, one in plain.items()}
