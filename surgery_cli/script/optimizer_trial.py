@@ -16,7 +16,7 @@ from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.script.fading import UNCOUNTED
 from surgery_cli.script.optimizers import Optimizer
-from surgery_cli.script.pytrees import plain_path
+from surgery_cli.script.pytrees import param_of, plain_path
 from surgery_cli.script.slot_powers import (
     HAS_NO_VALUES,
     USUAL,
@@ -26,7 +26,7 @@ from surgery_cli.script.slot_powers import (
     measured_above_starts,
     seen_in,
 )
-from surgery_cli.script.trial_runs import STEPS, Trial, param_of
+from surgery_cli.script.trial_runs import STEPS, Trial
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import InPlan, worded
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from surgery_cli.tree.paths import Key, LeafPath
@@ -44,3 +44,18 @@ def plain_path(path: LeafPath) -> LeafPath:
     """
     texts = tuple(str(key) for key in path)
     return LeafPath(texts[:-1] if texts[-1:] == ("value",) else texts)
+
+
+def param_of(slot: LeafPath, params: Mapping[LeafPath, object]) -> LeafPath | None:
+    """The param whose path stands in that of a slot, the longest and last one; None if there is none.
+
+    >>> param_of(LeafPath(("0", "mu", "a", "w")), {LeafPath(("a", "w")): 1, LeafPath(("w",)): 1})
+    ('a', 'w')
+    """
+    best: LeafPath | None = None
+    for end in range(len(slot), -1, -1):
+        for start in range(end + 1):
+            part = LeafPath(slot[start:end])
+            if part in params and (best is None or len(part) > len(best)):
+                best = part
+    return best

@@ -12,6 +12,7 @@ import msgspec
 from surgery_cli.draft.assumptions import Assumption, seen_at, together
 from surgery_cli.draft.slots import Fading
 from surgery_cli.script.fading import Started, tried_starts
+from surgery_cli.script.pytrees import param_of
 from surgery_cli.script.trial_runs import (
     GRADIENTS,
     PARAMS,
@@ -21,7 +22,6 @@ from surgery_cli.script.trial_runs import (
     Sizes,
     Trial,
     Values,
-    param_of,
 )
 from surgery_cli.tree.paths import LeafPath
 

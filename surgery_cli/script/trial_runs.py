@@ -294,18 +294,3 @@ def numbers_of(state: Any) -> Leaves:
         for path, leaf in _by_plain_path(state)
         if isinstance(leaf, jax.Array | np.ndarray) and jax.dtypes.issubdtype(leaf.dtype, np.number)
     }
-
-
-def param_of(slot: LeafPath, params: Mapping[LeafPath, object]) -> LeafPath | None:
-    """The param whose path stands in that of a slot, the longest and last one; None if there is none.
-
-    >>> param_of(LeafPath(("0", "mu", "a", "w")), {LeafPath(("a", "w")): 1, LeafPath(("w",)): 1})
-    ('a', 'w')
-    """
-    best: LeafPath | None = None
-    for end in range(len(slot), -1, -1):
-        for start in range(end + 1):
-            part = LeafPath(slot[start:end])
-            if part in params and (best is None or len(part) > len(best)):
-                best = part
-    return best

@@ -15,13 +15,14 @@ from surgery_cli.optimizer.knowledge import measured
 from surgery_cli.optimizer.knowledge.factories import FACTORIES
 from surgery_cli.optimizer.knowledge.kinds import by_name
 from surgery_cli.script.optimizer_call import optimizer_of
+from surgery_cli.script.pytrees import param_of
 from surgery_cli.script.slot_powers import (
     Measured,
     initial_value,
     measured_above_starts,
     seen_in,
 )
-from surgery_cli.script.trial_runs import Sizes, Trial, param_of
+from surgery_cli.script.trial_runs import Sizes, Trial
 from surgery_cli.tree.paths import LeafPath
 
 SHAPES: Final = {"a": {"bias": (6,), "kernel": (4, 6)}, "b": {"kernel": (4, 6)}}
