@@ -142,7 +142,7 @@ def test_the_schema_holds_every_operation_with_its_fields():
         "anyOf": [{"type": "number"}, {"type": "string"}],
     }
     assert scale["properties"]["twins"]["anyOf"] == [
-        {"type": "string", "enum": ["carried", "named"]},
+        {"type": "string", "enum": ["carried", "named", "literal"]},
         {"$ref": "#/$defs/variable"},
     ]
     assert found["$defs"]["move"]["anyOf"] == [{"required": ["at"]}, {"required": ["moves"]}]

@@ -16,6 +16,7 @@ from surgery_cli.plan import Plan, replaced
 from surgery_cli.resolution import resolve
 from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.script.user_code import Say
+from surgery_cli.script.user_functions import UserFunctions
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import AbovePlan
 from surgery_cli.store import filesystem
@@ -33,7 +34,6 @@ from surgery_cli.surgery.optimizers import (
     survey_state,
 )
 from surgery_cli.surgery.states_apart import Comparison
-from surgery_cli.surgery.user_functions import UserFunctions
 
 
 def effective(plan: Plan, options: Options) -> Plan:
