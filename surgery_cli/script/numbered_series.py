@@ -61,7 +61,7 @@ def paired_series(heres: Nodes, theres: Nodes, are_alike: Alike) -> dict[LeafPat
             if len(others) != 1 or claims.count(others[0]) != 1:
                 continue
             pairs = {p: there[others[0]].nodes[n][0] for n, (p, _) in here[one].nodes.items()}
-            if not any(old == new for old, new in pairs.items()) and not any(
+            if not any(str(old) == str(new) for old, new in pairs.items()) and not any(
                 path.is_below(old) for path in pairs for old in found
             ):
                 found.update(pairs)
