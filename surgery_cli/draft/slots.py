@@ -84,6 +84,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``start`` is what is left of that value in the slot, which no factor of the params scales (None: not known);
     ``keeps_start`` if all of it stays for good, ``fading`` how it fades where that was tried out, and
     ``faded`` after how many steps ``start`` is what is left.
+    ``decay`` is what a step leaves of it where that was tried out.
     ``is_per_leaf`` if the power holds for one factor of the whole param, but for no array of factors.
     ``node`` is the node that mirrors the params, ``root`` the node of the params that it mirrors. ``factoring`` is that
     of a second moment which may be factored.
@@ -110,6 +111,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     keeps_start: bool = False
     fading: Fading | None = None
     faded: Faded | None = None
+    decay: float | None = None
     is_per_leaf: bool = False
     takes_param: bool = False
     clocks: tuple[LeafPath, ...] = ()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple
 
 from surgery_cli.draft.slots import Fading
+from surgery_cli.script.pytrees import plain_path, stored_leaves
 from surgery_cli.script.trial_runs import Leaves, Trial, Values, numbers_of
 from surgery_cli.tree.paths import LeafPath
 
@@ -60,6 +61,27 @@ def tried_starts(trial: Trial, fresh: Mapping[LeafPath, float]) -> dict[LeafPath
             ):
                 because = "its decay follows a schedule, or a number of the state"
                 found[path] = Started(one.fresh, because=because)
+    return found
+
+
+def tried_decays(trial: Trial, slots: Collection[LeafPath]) -> dict[LeafPath, float]:
+    """What a step without gradients leaves of slots that are all 1, where that is one number below 1."""
+    import jax
+    import jax.numpy as jnp
+
+    begun = next(trial.idle())
+    paths = iter([plain_path(path) for path, _ in stored_leaves(begun)])
+
+    def filled(leaf: Any) -> Any:
+        is_slot = next(paths) in slots and jnp.issubdtype(leaf.dtype, jnp.floating)
+        return jnp.ones_like(leaf) if is_slot else leaf
+
+    left = numbers_of(trial.idle_step(jax.tree.map(filled, begun)))
+    found: dict[LeafPath, float] = {}
+    for path in slots:
+        values = left[path].ravel()
+        if values.size and 0 <= values[0] < 1 and bool((values == values[0]).all()):
+            found[path] = float(f"{values[0]:.6g}")  # as people write it, not as float32 has it
     return found
 
 

@@ -14,7 +14,7 @@ from surgery_cli.draft.placeholders import slots_line
 from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
-from surgery_cli.script.fading import UNCOUNTED
+from surgery_cli.script.fading import UNCOUNTED, tried_decays
 from surgery_cli.script.optimizers import Optimizer
 from surgery_cli.script.pytrees import param_of, plain_path
 from surgery_cli.script.slot_powers import (
@@ -46,7 +46,7 @@ def settled(survey: OptimizerSurvey, measured: Mapping[LeafPath, Measured]) -> O
         seen = measured.get(plain_path(path), fields.get(slot.node))
         if seen is None or slot.relation == "hole":
             continue
-        new = slot
+        new = slot if seen.decay is None else msgspec.structs.replace(slot, decay=seen.decay)
         is_open = slot.power is None or (rests_on_settings(slot) and not seen.no_values)
         if is_open and seen.power is None:
             new = msgspec.structs.replace(
@@ -190,7 +190,8 @@ def try_optimizer(
             late = dict.fromkeys(waiting, later)
             found = {p: _held_after_jumps(p, one, trial, late.get(p)) for p, one in found.items()}
         found |= measured_above_starts(trial, started)
-    return found
+        decays = tried_decays(trial, [path for path in found if _is_slot(path, trial)])
+    return {p: msgspec.structs.replace(one, decay=decays.get(p)) for p, one in found.items()}
 
 
 def _is_slot(path: LeafPath, trial: Trial) -> bool:

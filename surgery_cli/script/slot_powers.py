@@ -54,6 +54,8 @@ class Measured(msgspec.Struct, frozen=True):
     stays: bool = False
     fadings: tuple[Fading, ...] = ()
     start_because: str = ""
+    decay: float | None = None
+    """What a step without gradients leaves of it, where that is one share of every element."""
     no_values: bool = False
 
     @property

@@ -15,6 +15,7 @@ from surgery_cli.engine.reading import read_scalar
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, has_restarted
+from surgery_cli.optimizer.follow.decays import decays_tried
 from surgery_cli.plan import Plan
 from surgery_cli.proof.records import checked
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -117,7 +118,8 @@ class Comparison:
             if clock.drives not in NEEDS_SLOTS or not own or not is_known:
                 continue
             ours = self.number(sources[origin.source], origin.path)
-            clocked = Clocked(path, clock.drives, self.number(self._checkpoint, clock.path), ours)
+            theirs = self.number(self._checkpoint, clock.path)
+            clocked = Clocked(path, clock.drives, theirs, ours, decays_tried(own))
             if not clocked.agrees:
                 said = f"'{path}' comes from '{origin.source}', and {_slots(own)} that it drives do not"
                 said += f": {clocked.shifted}"
@@ -140,7 +142,8 @@ class Comparison:
             clock = draft.clocks[path]
             counts = [self.number(sources[n], path) for n in others if path in sources[n].tree]
             ours = self.number(self._checkpoint, path)
-            apart = [c for c in counts if not Clocked(path, clock.drives, c, ours).agrees]
+            decays = decays_tried(slots)
+            apart = [c for c in counts if not Clocked(path, clock.drives, c, ours, decays).agrees]
             names = [
                 n for n in others if any(self._is_of_another_kind(s, sources[n]) for s in slots)
             ]

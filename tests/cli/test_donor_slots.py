@@ -160,6 +160,29 @@ def test_slots_of_another_kind_are_not_taken_though_they_look_alike(graft, here,
     assert any("another kind" in n or "one kind" in n for n in done.document["notes"])
 
 
+@pytest.mark.parametrize(
+    ("call", "here", "there", "is_far"),
+    [
+        ("adam(1e-3, b2=0.9999)", 4000, 40_000, True),
+        ("adam(1e-3, b2=0.999)", 4000, 40_000, False),
+        ("adam(1e-3, b2=0.9)", 100, 400, False),
+        ("adam(1e-3)", 100, 400, True),
+    ],
+)
+def test_counts_are_compared_under_the_decays_that_a_call_says(
+    surgery, tmp_path, call, here, there, is_far
+):
+    made, state = params(), optax.adam(LR).init(params())
+    filled = {"mu": gradients(jax.random.key(0)), "nu": jax.tree.map(jnp.square, made)}
+    for name, count in (("here", here), ("there", there)):
+        counted = (state[0]._replace(count=jnp.asarray(count), **filled), *state[1:])
+        saved(tmp_path / name, {"params": made, "opt_state": counted})
+    options = ["--with", tmp_path / "there", "--optimizer-kind", call, "--json"]
+    done = surgery("replace", tmp_path / "here", tmp_path / "new", "params/b", *options)
+    assert done.code == 0
+    assert ("it has counted" in " ".join(done.document["notes"])) == is_far
+
+
 @pytest.mark.parametrize(("there", "code"), [(400, 0), (3, 2)])
 def test_an_explicit_transform_takes_the_donors_slots_or_is_refused(graft, there, code):
     options = ["--optimizer-kind", "adam", "--optimizer", "transform"]

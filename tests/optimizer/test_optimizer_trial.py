@@ -105,6 +105,24 @@ def test_what_hangs_on_the_whole_run_is_still_assumed_after_a_trial(name):
     assert all(found.slots[p].assumed and found.slots[p].assumed.is_of_the_run for p in on_the_run)
 
 
+@pytest.mark.parametrize(
+    ("transformation", "decays"),
+    [
+        (optax.adamw(0.1, b1=0.5, b2=0.9999), {"mu": 0.5, "nu": 0.9999}),
+        (optax.adam(0.1, b1=0.0), {"mu": 0.0, "nu": 0.999}),
+        (optax.rmsprop(0.1, decay=0.97), {"nu": 0.97}),
+        (optax.lion(0.1, b2=0.95), {"mu": 0.95}),
+        (optax.chain(optax.clip(1.0), optax.sgd(0.1, momentum=0.8)), {"trace": 0.8}),
+        (optax.adagrad(0.1), {"sum_of_squares": None}),
+    ],
+    ids=["adamw", "adam", "rmsprop", "lion", "sgd", "adagrad"],
+)
+def test_a_trial_finds_the_decays_of_moments(transformation, decays):
+    state = {"params": PARAMS, "opt_state": transformation.init(PARAMS)}
+    found = settled(survey(tree_of(state), params="params"), tried(transformation))
+    assert {slot.name: slot.decay for slot in found.slots.values()} == decays
+
+
 def test_an_optimizer_that_needs_more_than_gradients_raises_its_own_error():
     with pytest.raises(TypeError, match="value"):
         try_optimizer(Optimizer(OPTIMIZERS["polyak_sgd"](), SHAPES))

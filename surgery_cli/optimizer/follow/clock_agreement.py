@@ -22,12 +22,16 @@ _CORRECTED: Final = 1.03
 
 
 class Clocked(msgspec.Struct, frozen=True):
-    """A clock under which slots go on, and what it and their own have counted; None where nobody knows."""
+    """A clock under which slots go on, and what it and their own have counted; None where nobody knows.
+
+    ``decays`` are those of the slots, where they were tried out.
+    """
 
     path: LeafPath
     drives: str
     theirs: float | None
     ours: float | None
+    decays: Decays | None = None
 
     @property
     def is_sure(self) -> bool:
@@ -43,8 +47,13 @@ class Clocked(msgspec.Struct, frozen=True):
 
     @property
     def agrees(self) -> bool:
-        """True if that holds for all decays up to the usual one; see ``largest_decay``."""
-        return self.is_sure or self.largest_decay >= USUAL_DECAY
+        """True if that holds for the decays, or all up to the usual one; see ``largest_decay``."""
+        most = max(self._decays.first, self._decays.second)
+        return self.is_sure or 0 < most <= self.largest_decay
+
+    @property
+    def _decays(self) -> Decays:
+        return self.decays or Decays(0.9, USUAL_DECAY)
 
     @property
     def largest_decay(self) -> float:
@@ -70,7 +79,7 @@ class Clocked(msgspec.Struct, frozen=True):
     @property
     def _steps(self) -> float:
         """How large the next steps of Adam are at their most different, in those that its own clock would give."""
-        return most_apart(self.theirs or 0, self.ours or 0, Decays(0.9, USUAL_DECAY))[0]
+        return most_apart(self.theirs or 0, self.ours or 0, self._decays)[0]
 
     @property
     def shifted(self) -> str:
@@ -80,7 +89,7 @@ class Clocked(msgspec.Struct, frozen=True):
         said = f"they have counted {self.theirs:,.0f} steps, and it {self.ours:,.0f}"
         if self.drives != "bias_correction":
             return said
-        large = f"{self._steps:.2g} times as large as usual (b1 = 0.9, b2 = {USUAL_DECAY})"
+        large = f"{self._steps:.2g} times as large as usual ({self._decays.words})"
         return f"{said}, so that the next steps are {large}"
 
     def sentence(self) -> str:
@@ -94,4 +103,4 @@ class Clocked(msgspec.Struct, frozen=True):
         if 1 / _MOST < factor < _MOST:
             limit = f"{self.largest_decay:.4g}"
             return f"{counts}: with a decay above {limit} the next steps would be of another size than there"
-        return f"{counts}: the next steps would be {factor:.2g} times as large as there (b1 = 0.9, b2 = {USUAL_DECAY})"
+        return f"{counts}: the next steps would be {factor:.2g} times as large as there ({self._decays.words})"

@@ -1,8 +1,8 @@
-"""The decays of an optimizer's moments: as they stand in the checkpoint, else optax's defaults."""
+"""The decays of an optimizer's moments: as they stand in the checkpoint, else as tried out, else optax's defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -38,6 +38,17 @@ class Decays(msgspec.Struct, frozen=True):
         )
 
 
+def decays_tried(slots: Iterable[Slot]) -> Decays | None:
+    """The decays that a trial of the optimizer showed of the slots of one state; None if it showed none."""
+    shown = [(slot.is_second_moment, slot.decay) for slot in slots if slot.decay is not None]
+    if not shown:
+        return None
+    first, second = (
+        max((d for is_2, d in shown if is_2 is which), default=0.0) for which in (False, True)
+    )
+    return Decays(first, second)
+
+
 def decays_of(slot: Slot, draft: Draft, number: Callable[[LeafRef], float | None]) -> Decays | None:
     """The decays of the moments in a slot's state, as the plan leaves them; None if they are not known.
 
@@ -46,9 +57,12 @@ def decays_of(slot: Slot, draft: Draft, number: Callable[[LeafRef], float | None
     """
     values: list[float] = []
     stored: list[bool] = []
-    for name, usual in _ARGUMENTS.get(slot.optimizer, ()):
+    beside = (one for one in draft.slots_of.get(slot.param, ()) if one.state == slot.state)
+    tried = decays_tried(beside)
+    for n, (name, usual) in enumerate(_ARGUMENTS.get(slot.optimizer, ())):
         place = _place_of(name, slot, draft)
-        value = usual if place is None else standing(draft.leaves[place], number)
+        taken = usual if tried is None else (tried.first, tried.second)[n]
+        value = taken if place is None else standing(draft.leaves[place], number)
         if value is None or not 0 <= value < 1:
             return None
         values.append(value)

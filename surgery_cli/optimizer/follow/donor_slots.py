@@ -18,6 +18,7 @@ from surgery_cli.draft.slots import Clock, Slot
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.clock_agreement import Clocked
 from surgery_cli.optimizer.follow.clocks import NEEDS_SLOTS, standing
+from surgery_cli.optimizer.follow.decays import Decays, decays_tried
 from surgery_cli.optimizer.follow.donor_numbers import Shared, shared_numbers
 from surgery_cli.optimizer.follow.donor_schedules import Schedules
 from surgery_cli.optimizer.follow.states import States
@@ -70,7 +71,8 @@ class Donors:
                 return Taken(because=_NOT_THERE)
             found[slot.path] = recipe
             pairs.append((slot, other))
-        every = (c for pair in pairs for c in self._clocked(*pair, origin.source, draft))
+        decays = decays_tried(slot for slot, _ in pairs)
+        every = (c for pair in pairs for c in self._clocked(*pair, origin.source, draft, decays))
         clocks = tuple({clock.path: clock for clock in every}.values())
         because = next((clock.sentence() for clock in clocks if not clock.agrees), "")
         because = because or self._uncompared(slots, draft)
@@ -142,7 +144,9 @@ class Donors:
             return slot
         return self._scene.survey_of(origin.source, tell=True).slots.get(origin.path, slot)
 
-    def _clocked(self, slot: Slot, other: Slot, donor: str, draft: Draft) -> Iterator[Clocked]:
+    def _clocked(
+        self, slot: Slot, other: Slot, donor: str, draft: Draft, decays: Decays | None
+    ) -> Iterator[Clocked]:
         """The clocks that matter to a slot, with those of its counterpart."""
         there = self._scene.survey_of(donor).clocks
         for path in slot.clocks:
@@ -151,7 +155,7 @@ class Donors:
                 continue
             same = [p for p in other.clocks if p in there and there[p].drives == clock.drives]
             theirs = self._scene.number(LeafRef(donor, same[0])) if len(same) == 1 else None
-            yield Clocked(path, clock.drives, theirs, self._standing(path, draft))
+            yield Clocked(path, clock.drives, theirs, self._standing(path, draft), decays)
 
     def _clock_of_donor(self, path: LeafPath, draft: Draft) -> Clock | None:
         """What a clock counts that was itself taken from a donor."""
