@@ -24,7 +24,10 @@ elements on both sides of it: far from it on either side, what is clipped may fo
 """
 PARAMS: Final = _half_decades(-5, 2)
 """Sizes of params: below the floor of a scale and above it."""
-TRIED_ON: Final = f"params of {PARAMS[0]:g} to {PARAMS[-1]:g} with gradients of {GRADIENTS[0]:g} to {GRADIENTS[-1]:g}"
+TRIED_ON: Final = (
+    f"params of {PARAMS[0]:g} to {PARAMS[-1]:g}, at most two elements an axis,"
+    f" with gradients of {GRADIENTS[0]:g} to {GRADIENTS[-1]:g}"
+)
 _NUMBERS: Final = (1.0, 0.5, 2.0, -1.0)
 """Factors of leaves: in each run a leaf has another of them than the next, so that no power holds by chance for all
 leaves at once."""
