@@ -30,6 +30,9 @@ from surgery_cli.script.trial_runs import STEPS, Trial
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import InPlan, worded
 
+_SIGNS: Final = (
+    "it shows signs, or what was divided by its size, of something that follows no power"
+)
 _NOT_LATER: Final = "it follows one power in the optimizer's first steps, and none after as many as its counters say"
 
 
@@ -190,8 +193,28 @@ def try_optimizer(
             late = dict.fromkeys(waiting, later)
             found = {p: _held_after_jumps(p, one, trial, late.get(p)) for p, one in found.items()}
         found |= measured_above_starts(trial, started)
+        found = _signs_as_amounts(found, trial)
         decays = tried_decays(trial, [path for path in found if _is_slot(path, trial)])
     return {p: msgspec.structs.replace(one, decay=decays.get(p)) for p, one in found.items()}
+
+
+def _signs_as_amounts(found: Mapping[LeafPath, Measured], trial: Trial) -> dict[LeafPath, Measured]:
+    """What was seen, with slots of power 0 no surer than the other slots of their param.
+
+    Signs do not tell by how much what reaches them was divided, until a sum of several steps turns one.
+    """
+    params = {path: param_of(path, trial.params) for path in found}
+    divided = {params[path] for path, one in found.items() if one.is_per_leaf}
+    unsure = {params[p] for p, one in found.items() if one.power is None and not one.no_values}
+
+    def told(path: LeafPath, one: Measured) -> Measured:
+        if one.power != 0:
+            return one
+        if params[path] in unsure:
+            return Measured(None, False, one.fresh, _SIGNS)
+        return msgspec.structs.replace(one, is_per_leaf=one.is_per_leaf or params[path] in divided)
+
+    return {path: told(path, one) for path, one in found.items()}
 
 
 def _is_slot(path: LeafPath, trial: Trial) -> bool:

@@ -123,6 +123,16 @@ def test_a_trial_finds_the_decays_of_moments(transformation, decays):
     assert {slot.name: slot.decay for slot in found.slots.values()} == decays
 
 
+@pytest.mark.parametrize(
+    ("clip", "power"), [(optax.clip_by_global_norm(1e-9), None), (optax.clip_by_block_rms(1e-9), 0)]
+)
+def test_signs_behind_a_clip_are_no_surer_than_what_they_are_of(clip, power):
+    """Lion's sum of two gradients may turn a sign where they were clipped by different amounts."""
+    seen = tried(optax.chain(clip, optax.scale_by_lion(), optax.trace(0.9)))
+    traces = [one for path, one in seen.items() if "trace" in path]
+    assert {(one.power, one.is_per_leaf) for one in traces} == {(power, power == 0)}
+
+
 def test_an_optimizer_that_needs_more_than_gradients_raises_its_own_error():
     with pytest.raises(TypeError, match="value"):
         try_optimizer(Optimizer(OPTIMIZERS["polyak_sgd"](), SHAPES))
