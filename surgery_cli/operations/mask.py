@@ -17,7 +17,21 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 
 
-class Mask(LeafOperation, tag="mask", kw_only=True, frozen=True):
+class Masking(LeafOperation):
+    """Elements become 0 where a mask, the second input of the kernel, says so."""
+
+    @property
+    def effect(self) -> Effect:
+        return Masks()
+
+    def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
+        return Masks(recipe.inputs[1]) if isinstance(recipe, Made) else Masks()
+
+    def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
+        return Masked()
+
+
+class Mask(Masking, tag="mask", kw_only=True, frozen=True):
     """Set elements to 0 where an array is 0 or false; the others stay bit for bit.
 
     First moments of the optimizer start anew there, second moments stay, so that the next steps are no larger than
@@ -35,20 +49,5 @@ class Mask(LeafOperation, tag="mask", kw_only=True, frozen=True):
     example: ClassVar[str] = "- op: mask\n  at: params/Dense_0/kernel\n  by: masks/kernel.npy\n"
     path_fields: ClassVar[tuple[str, ...]] = ("by",)
 
-    @property
-    def effect(self) -> Effect:
-        return Masks()
-
-    def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
-        return mask_of(recipe)
-
-    def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
-        return Masked()
-
     def inputs(self, path: LeafPath, recipe: Recipe, scene: States) -> tuple[Recipe, ...]:
         return (find_array(self.by, path, recipe.spec, scene, "mask"),)
-
-
-def mask_of(recipe: Recipe) -> Masks:
-    """The effect on a leaf that was masked."""
-    return Masks(recipe.inputs[1]) if isinstance(recipe, Made) else Masks()

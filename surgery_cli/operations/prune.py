@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from surgery_cli.draft.effect import Effect, Masks
 from surgery_cli.draft.expression import Made, Recipe, made
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.kernels.largest import (
@@ -21,8 +20,8 @@ from surgery_cli.draft.kernels.mask import Masked
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.settings import resolve_axes
 from surgery_cli.errors import Gathering, PlanError
-from surgery_cli.operations.base import LeafOperation, Scene
-from surgery_cli.operations.mask import mask_of
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.mask import Masking
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -31,7 +30,7 @@ from surgery_cli.words.advice import FieldName, worded
 _PATTERN = re.compile(r"([1-9]\d*):([1-9]\d*)")
 
 
-class Prune(LeafOperation, tag="prune", kw_only=True, frozen=True):
+class Prune(Masking, tag="prune", kw_only=True, frozen=True):
     """Set the smallest elements to 0, by absolute value; the others stay bit for bit.
 
     Of equal elements, those that come first in C order stay. The count of zeros is the share times the count of
@@ -66,16 +65,6 @@ class Prune(LeafOperation, tag="prune", kw_only=True, frozen=True):
     ] = None
 
     example: ClassVar[str] = "- op: prune\n  at: params/Dense_0/kernel\n  sparsity: 0.5\n"
-
-    @property
-    def effect(self) -> Effect:
-        return Masks()
-
-    def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
-        return mask_of(recipe)
-
-    def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
-        return Masked()
 
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
         if bool(self.pattern) == (self.sparsity is not None):

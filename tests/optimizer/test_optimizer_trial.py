@@ -4,11 +4,13 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import optax
 import pytest
 
 from surgery_cli.optimizer.detect.survey import survey
+from surgery_cli.optimizer.follow.decays import Decays, decays_tried
 from surgery_cli.script.optimizer_trial import settled, try_optimizer
 from surgery_cli.script.optimizers import Optimizer
 from surgery_cli.script.pytrees import plain_path, stored_leaves
@@ -131,6 +133,14 @@ def test_signs_behind_a_clip_are_no_surer_than_what_they_are_of(clip, power):
     seen = tried(optax.chain(clip, optax.scale_by_lion(), optax.trace(0.9)))
     traces = [one for path, one in seen.items() if "trace" in path]
     assert {(one.power, one.is_per_leaf) for one in traces} == {(power, power == 0)}
+
+
+def test_decays_are_known_where_those_of_all_moments_were_seen():
+    tree = tree_of({"params": PARAMS, "opt_state": optax.adam(0.1, b1=0.8).init(PARAMS)})
+    slots = settled(survey(tree, params="params"), tried(optax.adam(0.1, b1=0.8))).slots.values()
+    assert decays_tried(slots) == Decays(0.8, 0.999)
+    without = [s if s.is_second_moment else msgspec.structs.replace(s, decay=None) for s in slots]
+    assert decays_tried(without) is None
 
 
 def test_an_optimizer_that_needs_more_than_gradients_raises_its_own_error():

@@ -39,14 +39,19 @@ class Decays(msgspec.Struct, frozen=True):
 
 
 def decays_tried(slots: Iterable[Slot]) -> Decays | None:
-    """The decays that a trial of the optimizer showed of the slots of one state; None if it showed none."""
-    shown = [(slot.is_second_moment, slot.decay) for slot in slots if slot.decay is not None]
-    if not shown:
-        return None
-    first, second = (
-        max((d for is_2, d in shown if is_2 is which), default=0.0) for which in (False, True)
-    )
-    return Decays(first, second)
+    """The decays that a trial of the optimizer showed of the slots of one state; None if it did not show all.
+
+    A moment that the state does not keep has none: 0.
+    """
+    every = list(slots)
+    found = []
+    for is_second in (False, True):
+        own = [slot.decay for slot in every if slot.is_second_moment is is_second]
+        shown = [decay for decay in own if decay is not None]
+        if own and not shown:
+            return None
+        found.append(max(shown, default=0.0))
+    return Decays(found[0], found[1]) if any(found) else None
 
 
 def decays_of(slot: Slot, draft: Draft, number: Callable[[LeafRef], float | None]) -> Decays | None:
