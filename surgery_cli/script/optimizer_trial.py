@@ -206,13 +206,21 @@ def _signs_as_amounts(found: Mapping[LeafPath, Measured], trial: Trial) -> dict[
     params = {path: param_of(path, trial.params) for path in found}
     divided = {params[path] for path, one in found.items() if one.is_per_leaf}
     unsure = {params[p] for p, one in found.items() if one.power is None and not one.no_values}
+    assumed: dict[LeafPath | None, list[Assumption | None]] = {}
+    for path, one in found.items():
+        if one.power:
+            assumed.setdefault(params[path], []).append(one.assumed)
 
     def told(path: LeafPath, one: Measured) -> Measured:
         if one.power != 0:
             return one
         if params[path] in unsure:
             return Measured(None, False, one.fresh, _SIGNS)
-        return msgspec.structs.replace(one, is_per_leaf=one.is_per_leaf or params[path] in divided)
+        return msgspec.structs.replace(
+            one,
+            is_per_leaf=one.is_per_leaf or params[path] in divided,
+            assumed=together((one.assumed, *assumed.get(params[path], ()))),
+        )
 
     return {path: told(path, one) for path, one in found.items()}
 

@@ -135,6 +135,16 @@ def test_signs_behind_a_clip_are_no_surer_than_what_they_are_of(clip, power):
     assert {(one.power, one.is_per_leaf) for one in traces} == {(power, power == 0)}
 
 
+def test_signs_rest_on_the_sizes_of_gradients_at_which_what_they_are_of_follows():
+    """Above the threshold, the clip makes Lion's mu no power of an array, and may turn a sign of its sums."""
+    seen = tried(
+        optax.chain(optax.clip_by_global_norm(0.1), optax.scale_by_lion(), optax.trace(0.9))
+    )
+    said = {one.assumed for path, one in seen.items() if {"mu", "trace"} & set(path)}
+    assert len(said) == 1
+    assert None not in said
+
+
 def test_decays_are_known_where_those_of_all_moments_were_seen():
     tree = tree_of({"params": PARAMS, "opt_state": optax.adam(0.1, b1=0.8).init(PARAMS)})
     slots = settled(survey(tree, params="params"), tried(optax.adam(0.1, b1=0.8))).slots.values()

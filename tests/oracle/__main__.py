@@ -18,7 +18,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sample", type=int, metavar="SEED")
     parser.add_argument("--only", default="", help="optimizers with this in their name")
-    parser.add_argument("--told", default="", metavar="WHAT", help="cases where surgery is told this only")
+    parser.add_argument(
+        "--told", default="", metavar="WHAT", help="cases where surgery is told this only"
+    )
     parser.add_argument("--part", default="1/1", metavar="K/N", type=part_of)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     chosen = parser.parse_args()
@@ -29,7 +31,11 @@ def main() -> int:
 
     seed = chosen.sample
     cases: Iterator[Case] = every_case() if seed is None else iter(pairwise(seed))
-    wanted = (case for case in cases if chosen.only in case.optimizer and case.told.startswith(chosen.told))
+    wanted = (
+        case
+        for case in cases
+        if chosen.only in case.optimizer and case.told.startswith(chosen.told)
+    )
     groups = [list(group) for _, group in itertools.groupby(wanted, key=lambda case: case[:4])]
     number, count = chosen.part
     groups = groups[number - 1 :: count]
