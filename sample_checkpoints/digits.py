@@ -18,7 +18,9 @@ LEARNING_RATE = 4e-3
 
 
 class CNN(nn.Module):
-    """Two convolutions with pooling, two dense layers; ``x: [batch, 8, 8, 1]`` -> ``[batch, 10]`` log-probabilities."""
+    """Two convolutions, two dense layers; ``x: [batch, 8, 8, 1]`` -> log-probabilities ``[batch, classes]``."""
+
+    classes: int = 10
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -31,7 +33,7 @@ class CNN(nn.Module):
         x = x.reshape((x.shape[0], -1))
         x = nn.Dense(features=64)(x)
         x = nn.relu(x)
-        x = nn.Dense(features=10)(x)
+        x = nn.Dense(features=self.classes)(x)
         return nn.log_softmax(x)
 
 
@@ -52,19 +54,20 @@ def splits() -> tuple[Split, Split]:
     return Split(train_x, train_y), Split(test_x, test_y)
 
 
-def create_state() -> TrainState:
+def create_state(classes: int = 10) -> TrainState:
     """A fresh training state: the CNN's parameters and AdamW's two moments."""
-    model = CNN()
+    model = CNN(classes)
     params = model.init(jax.random.key(SEED), jnp.ones((1, 8, 8, 1)))["params"]
     return TrainState.create(apply_fn=model.apply, params=params, tx=optax.adamw(LEARNING_RATE))
 
 
-def abstract_state() -> TrainState:
+@functools.cache
+def abstract_state(classes: int = 10) -> TrainState:
     """The same state as shapes and dtypes on this machine's first device: the target of a restore."""
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     return jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        jax.eval_shape(create_state),
+        jax.eval_shape(lambda: create_state(classes)),
     )
 
 

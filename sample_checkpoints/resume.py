@@ -12,12 +12,12 @@ from digits import TrainState, abstract_state, accuracy, splits, train
 from orbax.checkpoint import v1
 
 
-def restore(path: Path, step: int | None = None) -> TrainState:
+def restore(path: Path, step: int | None = None, classes: int = 10) -> TrainState:
     """The state saved at ``path``; of a manager's root the latest step, or ``step``.
 
     Raises whatever Orbax raises if the checkpoint does not fit the target.
     """
-    target = abstract_state()
+    target = abstract_state(classes)
     if (path / "orbax.checkpoint").exists():
         return v1.load(path, target)
     if (path / "_METADATA").exists():

@@ -1,0 +1,363 @@
+"""Every recipe of the cookbook is run, and what it says holds: by Orbax's restore, training, logits and NumPy."""
+
+import inspect
+import re
+import shutil
+import sys
+
+import jax
+import jax.numpy as jnp
+import letters
+import ml_dtypes
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+import resume
+from letters import Layout
+
+from tests.pages.recipes import PAGE, Kitchen, recipes
+from tests.pages.training import (
+    SAMPLES,
+    close,
+    digits_resumed,
+    letters_go_on,
+    letters_resumed,
+    patches_resumed,
+    restored,
+    same,
+    sample,
+    started,
+    towers_resumed,
+    zero,
+)
+
+LIMIT = 10
+"""How many lines a recipe may have."""
+
+
+def cooks(title):
+    """A test that runs the recipe of this title first."""
+
+    def marked(test):
+        test.title = title
+        return pytest.mark.usefixtures("dish")(test)
+
+    return marked
+
+
+@pytest.fixture(scope="module")
+def kitchen(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kitchen") / "samples"
+    shutil.copytree(SAMPLES, folder, ignore=shutil.ignore_patterns("build", "__pycache__"))
+    return Kitchen(folder)
+
+
+@pytest.fixture
+def dish(request, kitchen):
+    """What the commands of the test's recipe printed."""
+    for make in PREPARED.get(request.function.title, []):
+        make(kitchen)
+    return kitchen.cook(request.function.title)
+
+
+@pytest.fixture(scope="module")
+def run():
+    """The letters as they were."""
+    return letters_resumed(SAMPLES / "letters_run")
+
+
+def moments(state):
+    """`mu` and `nu` of the letters or the digits."""
+    inner = state.opt_state[1] if len(state.opt_state) == 2 else state.opt_state
+    return inner[0].mu, inner[0].nu
+
+
+def test_every_recipe_of_the_page_is_held_by_a_test_and_short():
+    tested = {
+        test.title
+        for _, test in inspect.getmembers(sys.modules[__name__], inspect.isfunction)
+        if hasattr(test, "title")
+    }
+    assert tested == recipes().keys()
+    assert len(tested) >= 20
+    assert {title for title, recipe in recipes().items() if len(recipe.lines) > LIMIT} == set()
+    assert len(re.findall("^```", PAGE.read_text(), re.MULTILINE)) == 2 * sum(
+        len(recipe.blocks) for recipe in recipes().values()
+    ), "a block outside of a recipe is not run"
+
+
+@cooks("Copy the head of a fine-tune")
+def test_a_head_comes_from_another_run_and_its_moments_start_warm(kitchen):
+    result = digits_resumed(kitchen / "build/head").state
+    before, donor = (sample("digits_manager", step) for step in (500, 250))
+
+    same(result.params, before.params | {"Dense_1": donor.params["Dense_1"]})
+    for moment, (new, old) in enumerate(zip(moments(result), moments(before), strict=True)):
+        same(new | {"Dense_1": 0}, old | {"Dense_1": 0})
+        for name, slot in new["Dense_1"].items():
+            expected = np.mean(old["Dense_1"][name], dtype="f8") if moment else 0
+            np.testing.assert_allclose(slot, np.full(slot.shape, expected), rtol=1e-6)
+
+
+@cooks("Vision tower from another run")
+def test_a_tower_comes_from_another_run_and_the_other_tower_goes_on(kitchen):
+    result = towers_resumed(kitchen / "build/tower").state
+    before = towers_resumed(SAMPLES / "towers").state
+
+    same(result.params["img"], sample("digits_standard").params)
+    same(result.params["txt"], before.params["txt"])
+    for new, old in zip(moments(result), moments(before), strict=True):
+        same(new["txt"], old["txt"])
+
+
+@cooks("Rename modules after a refactoring")
+def test_renamed_modules_compute_the_same_and_train_on_the_same(kitchen, run):
+    result = letters_resumed(kitchen / "build/renamed", Layout(layer="block"))
+
+    def former(tree):
+        return {name.replace("block", "layers"): node for name, node in tree.items()}
+
+    close(result.logits, run.logits, 0)
+    for new, old in ((result.state, run.state), (result.after, run.after)):
+        same(former(new.params), old.params)
+        same(former(new.ema), old.ema)
+        same(tuple(map(former, moments(new))), moments(old))
+
+
+@cooks("Deeper: each layer twice")
+def test_doubled_layers_stand_twice_with_their_moments(kitchen, run):
+    result = letters_resumed(kitchen / "build/deeper", Layout(depth=6)).state
+
+    trees = zip(
+        (result.params, result.ema, *moments(result)),
+        (run.state.params, run.state.ema, *moments(run.state)),
+        strict=True,
+    )
+    for new, old in trees:
+        for n in range(6):
+            same(new[f"layers_{n}"], old[f"layers_{n // 2}"])
+        same(new["embed"], old["embed"])
+
+
+@cooks("Average the last five")
+def test_an_average_is_the_mean_and_starts_with_short_steps(kitchen, run):
+    result = letters_resumed(kitchen / "build/soup").state
+    members = []
+    with ocp.CheckpointManager(SAMPLES / "letters_run") as manager:
+        assert manager.all_steps() == [60, 70, 80, 90, 100]
+        for step in manager.all_steps():
+            args = ocp.args.StandardRestore(letters.abstract_state())
+            members.append(jax.device_get(manager.restore(step, args=args).params))
+
+    def mean(*leaves):
+        return np.mean(np.stack(leaves), axis=0, dtype="f8").astype("f4")
+
+    same(result.params, jax.tree.map(mean, *members))
+    mu, nu = moments(result)
+    assert zero(mu)
+    same(nu, moments(run.state)[1])
+
+
+@cooks("EMA weights into params")
+def test_the_average_stands_where_the_params_stood(kitchen, run):
+    result = letters_resumed(kitchen / "build/ema").state
+
+    same(result.params, run.state.ema)
+    same(result.ema, run.state.ema)
+    assert zero(moments(result)[0])
+
+
+@cooks("Task vectors")
+def test_the_difference_of_two_runs_is_added(kitchen):
+    result = digits_resumed(kitchen / "build/vector").state
+    base, tuned = (sample("digits_manager", step) for step in (250, 500))
+
+    jax.tree.map(
+        lambda new, t, b: close(new, np.float64(t) + 0.3 * (np.float64(t) - np.float64(b)), 1e-6),
+        result.params,
+        tuned.params,
+        base.params,
+    )
+    same(moments(result), moments(tuned))
+
+
+def _factors(kitchen):
+    draw = np.random.default_rng(0)
+    shapes = {"a": (8, 2), "b": (2, 24)}
+    np.savez(
+        kitchen / "lora.npz",
+        **{
+            f"params/layers_{n}/attention/qkv/kernel/{name}": draw.normal(size=shape).astype("f4")
+            for n in range(3)
+            for name, shape in shapes.items()
+        },
+    )
+
+
+@cooks("Merge a LoRA")
+def test_low_rank_factors_are_merged(kitchen, run):
+    result = letters_resumed(kitchen / "build/merged").state
+
+    with np.load(kitchen / "lora.npz") as factors:
+        for n in range(3):
+            at = f"params/layers_{n}/attention/qkv/kernel"
+            new, old = (s.params[f"layers_{n}"]["attention"]["qkv"] for s in (result, run.state))
+            added = 2 * np.float64(factors[f"{at}/a"]) @ factors[f"{at}/b"]
+            close(new["kernel"], old["kernel"] + added, 1e-5)
+    same(moments(result), moments(run.state))
+
+
+@cooks("Prune 50 %")
+def test_half_of_each_kernel_is_zero_and_its_momentum_with_it(kitchen, run):
+    result = letters_resumed(kitchen / "build/sparse").state
+
+    for n in range(3):
+        for name in ("up", "down"):
+            new, mu = (
+                np.asarray(tree[f"layers_{n}"]["mlp"][name]["kernel"])
+                for tree in (result.params, moments(result)[0])
+            )
+            old = np.asarray(run.state.params[f"layers_{n}"]["mlp"][name]["kernel"])
+            stays = np.abs(old) > np.median(np.abs(old))
+            assert stays.sum() == old.size // 2
+            np.testing.assert_array_equal(new, np.where(stays, old, 0))
+            assert not mu[~stays].any()
+    same(moments(result)[1], moments(run.state)[1])
+
+
+@cooks("Shrink and perturb")
+def test_params_shrink_and_get_noise(kitchen):
+    result = digits_resumed(kitchen / "build/warm").state
+    before = sample("digits_standard")
+
+    added = jax.tree.map(lambda new, old: np.float64(new) - 0.4 * old, result.params, before.params)
+    noise = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(added)])
+    assert abs(noise.std() - 0.01) < 5e-4
+    assert zero(moments(result)[0])
+    same(moments(result)[1], moments(before)[1])
+
+
+@cooks("Drop the optimizer")
+def test_what_is_left_without_the_optimizer_trains_with_a_new_one(kitchen, run):
+    target = letters.abstract_state()
+    parts = {"step": target.step, "params": target.params, "ema": target.ema}
+    found = restored(kitchen / "build/weights", parts)
+
+    result = letters_go_on(target.replace(**found, opt_state=started(target.tx, found["params"])))
+    same(result.state.params, run.state.params)
+    close(result.logits, run.logits, 0)
+
+
+@cooks("New learning rate")
+def test_the_next_step_has_the_new_learning_rate(kitchen):
+    def moved(path):
+        model, optimizer, ahead = patches_resumed(path)
+        step = np.asarray(ahead[0].up.kernel[...]) - np.asarray(model.up.kernel[...])
+        return step, optimizer.opt_state.hyperparams["learning_rate"]
+
+    new, rate = moved(kitchen / "build/slower")
+    old, _ = moved(SAMPLES / "patches")
+    assert float(rate[...]) == np.float32(1e-3)
+    np.testing.assert_allclose(new, old / 10, rtol=1e-3, atol=1e-7)
+
+
+@cooks("Restart the schedule")
+def test_the_schedule_starts_again_and_nothing_else(kitchen, run):
+    result = letters_resumed(kitchen / "build/restarted")
+
+    assert int(result.state.opt_state[1][2].count) == 0
+    same(moments(result.state), moments(run.state))
+    assert int(result.state.opt_state[1][0].count) == 100
+    same(result.after.params, result.state.params)  # the warm-up begins at a learning rate of 0
+
+
+@cooks("Unfreeze a layer")
+def test_the_moments_of_one_layer_start_again(kitchen, run, dish):
+    result = letters_resumed(kitchen / "build/unfrozen").state
+
+    for new, old in zip(moments(result), moments(run.state), strict=True):
+        assert zero(new["layers_2"])
+        same(new | {"layers_2": 0}, old | {"layers_2": 0})
+    same(result.params, run.state.params)
+    assert re.search(r"the next steps there are up to [\d.]+ learning rates large", dish)
+
+
+@cooks("Train anew from these weights")
+def test_the_state_is_that_of_a_new_optimizer(kitchen, run):
+    result = letters_resumed(kitchen / "build/anew").state
+
+    assert int(result.step) == 0
+    assert (kitchen / "build/anew/0").is_dir()
+    same(result.params, run.state.params)
+    same(result.opt_state, started(result.tx, result.params))
+
+
+LION = optax.lion(1e-3)
+
+
+def _fresh(kitchen):
+    state = jax.tree.map(jnp.zeros_like, letters.abstract_state(Layout(), LION))
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(kitchen / "fresh", state)
+
+
+@cooks("Resume with another optimizer")
+def test_training_goes_on_with_another_optimizer(kitchen, run):
+    result = letters_resumed(kitchen / "build/lion", tx=LION)
+
+    same(result.state.params, run.state.params)
+    same(result.state.opt_state, started(LION, run.state.params))
+    assert int(result.state.step) == 100
+
+
+@cooks("Params only in bfloat16 for serving")
+def test_params_alone_in_bfloat16_compute_nearly_the_same(kitchen, run):
+    target = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.bfloat16, sharding=leaf.sharding),
+        letters.abstract_state().params,
+    )
+    params = restored(kitchen / "build/serving", {"params": target})["params"]
+
+    same(params, jax.tree.map(lambda x: np.asarray(x).astype(ml_dtypes.bfloat16), run.state.params))
+    wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
+    close(letters_go_on(run.state.replace(params=wide)).logits, run.logits, 0.2)
+
+
+def _broken(kitchen):
+    state = resume.restore(SAMPLES / "digits_standard")
+    state.params["Conv_1"]["bias"] = state.params["Conv_1"]["bias"].at[3].set(jnp.nan)
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(kitchen / "broken", state)
+
+
+@cooks("Find the NaN")
+def test_the_leaf_and_the_call_with_the_nan_are_named(dish):
+    assert "'params/Conv_1/bias' breaks `finite`" in dish
+    assert re.search(r"first .*Conv_1", dish)
+
+
+@cooks("Undo what I did")
+def test_what_was_done_is_undone_bit_for_bit(kitchen, run):
+    half, back = (letters_resumed(kitchen / f"build/{name}") for name in ("half", "back"))
+
+    close(half.logits, run.logits / 2)
+    same(jax.tree.leaves(back.state), jax.tree.leaves(run.state))
+    same(back.after.params, run.after.params)
+
+
+@cooks("Check in CI that nothing else changed")
+def test_a_plan_says_that_nothing_else_changes(kitchen):
+    result = digits_resumed(kitchen / "build/calmer").state
+    before = sample("digits_standard")
+
+    same(result.params | {"Dense_1": 0}, before.params | {"Dense_1": 0})
+    same(result.params["Dense_1"]["kernel"], before.params["Dense_1"]["kernel"] / 2)
+
+
+PREPARED = {
+    "Merge a LoRA": [_factors],
+    "Resume with another optimizer": [_fresh],
+    "Find the NaN": [_broken],
+}
+"""What a recipe takes for there, by what makes it."""
