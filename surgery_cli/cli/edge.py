@@ -19,6 +19,7 @@ from surgery_cli.cli import signals
 from surgery_cli.cli.process import reuse_blocks
 from surgery_cli.errors import PlanError, Problem, SurgeryError
 from surgery_cli.words.lists import listed
+from surgery_cli.words.tasks import recipe_for
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
@@ -193,8 +194,11 @@ def _report_usage(error: typer.TyperException, is_json: bool) -> int:
         return USAGE
     usage = context.get_usage() if context is not None else ""
     fix = f"`{name} --help` explains it"
-    if name_given and context is not None and (close := _near_options(name_given, context)):
-        fix = f"did you mean {listed(close, word='or', mark='`')}? {fix}"
+    if name_given and context is not None:
+        if close := _near_options(name_given, context):
+            fix = f"did you mean {listed(close, word='or', mark='`')}? {fix}"
+        elif recipe := recipe_for(name_given, "`surgery {}`"):
+            fix = f"{fix}; {recipe}"
     problem = Problem(
         f"{what[:1].lower()}{what[1:]}".rstrip("."), why=" ".join(usage.split()), fix=fix
     )

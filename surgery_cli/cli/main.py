@@ -19,6 +19,7 @@ from surgery_cli.cli.rendering.spelling import first_line
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.tree.nearness import nearest
+from surgery_cli.words.tasks import recipe_for
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
@@ -48,13 +49,14 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def _refuse_mistyped(self, ctx: Context, name: str) -> None:
-        """Name the closest command, if one is close."""
-        close = nearest(name, self.list_commands(ctx), 1)
-        if close:
-            raise PlanError(
-                f"there is no command '{name}'",
-                fix=f"did you mean `surgery {close[0]}`? `surgery --help` lists all of them",
-            )
+        """Name the recipe of the task that is called so, or the closest command."""
+        listing = "`surgery --help` lists all of them"
+        if close := nearest(name, self.list_commands(ctx), 1):
+            listing = f"did you mean `surgery {close[0]}`? {listing}"
+        raise PlanError(
+            f"there is no command '{name}'",
+            fix=recipe_for(name, "`surgery {}`") or f"{listing}, docs/cookbook.md has tasks",
+        )
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         width = max(map(len, self.list_commands(ctx)))

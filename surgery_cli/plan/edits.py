@@ -16,6 +16,7 @@ from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.nested import Position
 from surgery_cli.tree.paths import PathPattern
 from surgery_cli.words.advice import FieldName, joined, worded
+from surgery_cli.words.tasks import recipe_for
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -45,7 +46,10 @@ def build(
                     name,
                     worded("`{}` has no field {}", tag, FieldName(name)),
                     nearest_fix(
-                        name, list(known), otherwise=f"`surgery operations {tag}` lists its fields"
+                        name,
+                        list(known),
+                        otherwise=recipe_for(name)
+                        or f"`surgery operations {tag}` lists its fields",
                     ),
                 )
             )

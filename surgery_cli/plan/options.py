@@ -15,6 +15,7 @@ from surgery_cli.plan.fields import LISTS, alternatives, alternatives_of, fields
 from surgery_cli.plan.text import nearest_fix
 from surgery_cli.plan.variables import filled_options
 from surgery_cli.plan.yaml_text import scalar
+from surgery_cli.words.tasks import recipe_for
 
 _NUMBERS: Final = (types.IntType, types.FloatType)
 _NOT_FINITE: Final = {"nan": ".nan", "inf": ".inf", "+inf": ".inf", "-inf": "-.inf"}
@@ -41,7 +42,8 @@ def operation_from_options(
     if name not in known:
         raise PlanError(
             f"unknown operation '{name}'",
-            fix=nearest_fix(name, list(known), otherwise="`surgery operations` lists them"),
+            fix=recipe_for(name)
+            or nearest_fix(name, list(known), otherwise="`surgery operations` lists them"),
             field="op",
         )
     kind = known[name]

@@ -20,6 +20,7 @@ from surgery_cli.plan.plan_files import file_text, format_of, parse, standard_in
 from surgery_cli.plan.text import PlanText, nearest_fix, shown
 from surgery_cli.plan.variables import Variables
 from surgery_cli.tree.nested import Position
+from surgery_cli.words.tasks import recipe_for
 
 TOP_LEVEL: Final = ("edits", *SHARED, "vars", "$schema")
 """The keys of a plan file; `$schema` is there for editors."""
@@ -221,7 +222,7 @@ class _Reader:
         if not is_given:
             self.refuse(here, f"edit {number} does not say what to do: `op` is missing", fix=every)
         elif isinstance(name, str):
-            fix = nearest_fix(name, list(self.kinds), otherwise=every)
+            fix = recipe_for(name) or nearest_fix(name, list(self.kinds), otherwise=every)
             self.refuse(
                 (*here, "op"), f"unknown operation '{name}'", why=f"in edit {number}", fix=fix
             )

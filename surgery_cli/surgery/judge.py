@@ -9,14 +9,18 @@ from surgery_cli import reports
 from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.assertion import Assertion
 from surgery_cli.plan import Plan
 from surgery_cli.proof.records import recorded_in
+from surgery_cli.rules.equality import Unchanged
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.surgery.judged_checks import judged_checks
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import effective, prepare
 from surgery_cli.surgery.source_and_destination import check_unchanged
+from surgery_cli.words.advice import worded
 
 
 def judge(
@@ -25,13 +29,14 @@ def judge(
     """See that what the plan's `assert`s say holds, where they stand among its other edits; nothing is written.
 
     Raises:
-        PlanError: metadata show that it does not, or the plan is wrong.
+        PlanError: metadata show that it does not, the plan is wrong, or a rule compares what nothing has edited.
         ValueRefusal: values show that it does not.
         CheckpointError: the source cannot be read.
     """
     from surgery_cli.compute.kits import open_kit
 
     started = time.monotonic()
+    _refuse_comparison_with_itself(plan)
     with reading(Path(source)):
         prepared = prepare(source, effective(plan, options), options)
     checks = prepared.draft.checks
@@ -56,3 +61,17 @@ def judge(
         seconds=round(time.monotonic() - started, 3),
         chosen=prepared.checkpoint.location.chosen,
     )
+
+
+def _refuse_comparison_with_itself(plan: Plan) -> None:
+    """Raise PlanError where `unchanged` is asked of a checkpoint that no edit of the plan has changed."""
+    if any(edit.writes for edit in plan.edits):
+        return
+    rules = (rule for edit in plan.edits if isinstance(edit, Assertion) for rule in edit.rules)
+    if any(isinstance(rule, Unchanged) for rule in rules):
+        raise PlanError(
+            worded("{unchanged} would hold of every checkpoint here"),
+            why="no edit stands before it, so each leaf is compared with itself",
+            fix=worded("name what it is compared with: {equal_in: CKPT}"),
+            field="unchanged",
+        )

@@ -92,8 +92,8 @@ def test_a_part_of_a_name_and_other_letters_are_understood(typed, meant):
 
 def test_the_command_line_suggests_what_is_near_and_nothing_else(surgery):
     for typed, told in [
-        (("help",), "no such command 'help'"),
-        (("xyzzy",), "no such command 'xyzzy'"),
+        (("help",), "there is no command 'help'"),
+        (("xyzzy",), "there is no command 'xyzzy'"),
         (("renaem",), "did you mean `surgery rename`?"),
         (("inspect", "a", "--digets"), "did you mean `--digests`?"),
         (("rescale", "a", "b", "c", "--dryrun"), "did you mean `--dry-run`?"),

@@ -13,7 +13,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.errors import CheckpointError, ValueRefusal
+from surgery_cli.errors import CheckpointError, PlanError, ValueRefusal
 from surgery_cli.plan import plan_from_document
 
 RNG = np.random.default_rng(5)
@@ -106,6 +106,12 @@ def test_an_infinity_may_be_allowed(source: Path) -> None:
     with pytest.raises(ValueRefusal, match="'loud' breaks `finite`"):
         judged(source, stating("loud", finite=True))
     judged(source, {"op": "assert", "except": ["bad", "loud"], "finite": True})
+
+
+def test_nothing_is_compared_with_itself(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="would hold of every checkpoint"):
+        judged(source, stating("half", unchanged=True))
+    judged(source, {"op": "rescale", "at": "sparse", "by": 2}, stating("half", unchanged=True))
 
 
 def test_every_leaf_that_breaks_a_rule_is_named_at_once_and_nothing_is_left(

@@ -94,3 +94,10 @@ def cooked(line, status):
     if file:
         Path(file).write_text(text)
     return text + err.getvalue()
+
+
+def operations_of(recipe):
+    """The operations of its plans and commands, in order."""
+    plans = "".join(text for language, text in recipe.blocks if language == "yaml")
+    commands = [shlex.split(line)[1] for line, _ in recipe.commands]
+    return [*re.findall(r"\bop: ([\w-]+)", plans), *commands]

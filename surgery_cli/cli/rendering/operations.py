@@ -13,6 +13,7 @@ from surgery_cli.operations.table import operations
 from surgery_cli.plan import Field, fields_of
 from surgery_cli.plan.command_line import example_command, option_name
 from surgery_cli.tree.nearness import nearest
+from surgery_cli.words.tasks import recipe_for
 
 
 def described(name: str | None) -> list[dict[str, Any]]:
@@ -27,7 +28,7 @@ def described(name: str | None) -> list[dict[str, Any]]:
         raise PlanError(
             f"there is no operation '{name}'",
             why=f"the nearest is '{close[0]}'" if close else "",
-            fix="`surgery operations` lists them",
+            fix=recipe_for(name) or "`surgery operations` lists them, docs/cookbook.md has tasks",
         )
     return [_described(n, kind) for n, kind in known.items() if name in (None, n)]
 

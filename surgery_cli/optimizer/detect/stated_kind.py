@@ -125,7 +125,7 @@ def _check(name: str) -> None:
         why=why,
         fix=f"did you mean `{close}`?"
         if close
-        else "name the factory that keeps the slots, e.g. `adamw`",
+        else "name the factory that keeps the slots, e.g. `adamw`; docs/optimizers.md lists them",
         field="optimizer_kind",
     )
 

@@ -1,0 +1,52 @@
+"""Who types a task where a command or an operation is wanted is told which recipe of the cookbook it is."""
+
+import pytest
+
+from surgery_cli.cli.main import Commands
+from surgery_cli.words.tasks import TASKS, recipe_for
+from tests.cli.conftest import surgery  # noqa: F401
+from tests.cli.test_nearness import COMMANDS, UNRELATED
+from tests.pages.recipes import operations_of, recipes
+
+SAID = Commands(name="surgery").list_commands(None)
+
+
+def test_the_table_is_that_of_the_page():
+    page = recipes()
+    assert [(task.title, task.words) for task in TASKS] == [
+        (recipe.title, ", ".join(recipe.words)) for recipe in page.values()
+    ]
+    for task in TASKS:
+        assert task.operation in operations_of(page[task.title])
+        assert task.operation in SAID
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.title)
+def test_a_task_is_found_by_each_of_its_names_however_it_is_written(task):
+    for name in (task.title, *task.words.split(", ")):
+        for typed in (name, name.replace(" ", "-"), name.replace(" ", "_").upper()):
+            assert f"'{task.title}' (`{task.operation}`)" in recipe_for(typed), typed
+        assert f"'{task.title}'" in recipe_for(name.replace(" ", ""))
+
+
+def test_commands_and_other_words_are_no_tasks_that_are_something_else():
+    assert [word for word in UNRELATED if recipe_for(word)] == []
+    for name in COMMANDS:
+        if told := recipe_for(name):
+            assert f"`{name}`" in told, told
+
+
+def test_the_recipe_is_named_wherever_a_task_is_typed(surgery, tmp_path):  # noqa: F811
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("edits:\n  - op: model_soup\n    at: params\n")
+    sample = "sample_checkpoints/digits_standard"
+    told = "docs/cookbook.md has it: 'Average the last five' (`"
+    for words in (
+        ("model-soup", sample, tmp_path / "new", "params"),
+        ("operations", "model_soup"),
+        ("plan", sample, plan),
+        ("rename", sample, tmp_path / "new", "params", "--model-soup", "5"),
+    ):
+        said = surgery(*words)
+        assert said.code == 2
+        assert told in " ".join(said.err.split()), said.err
