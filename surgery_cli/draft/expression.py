@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from surgery_cli.draft.arrangement import Arrangement
-from surgery_cli.draft.kernel import Kernel
+from surgery_cli.draft.kernel import Kernel, Measurement
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
+
+_Fact = TypeVar("_Fact")
 
 
 class LeafRef(msgspec.Struct, frozen=True, gc=False):
@@ -40,6 +42,10 @@ class Made(msgspec.Struct, frozen=True, gc=False):
     path: LeafPath
 
 
+class Shared(Made, frozen=True, gc=True, dict=True):
+    """What is made of many leaves and a part of as many: what follows from it is found out once."""
+
+
 Recipe: TypeAlias = Stored | Made
 
 
@@ -52,6 +58,16 @@ def made(kernel: Kernel, inputs: tuple[Recipe, ...], spec: LeafSpec, path: LeafP
     if first is not None and kernel.is_identity([recipe.spec for recipe in inputs], spec):
         return first if first.spec.agrees_with(spec) else with_spec(first, spec)
     return Made(kernel, inputs, spec, path)
+
+
+def once(part: Made, name: str, find: Callable[[], _Fact]) -> _Fact:
+    """A fact about a part; of one that is shared, it is kept under its name for whoever asks next."""
+    if not isinstance(part, Shared):
+        return find()
+    known: dict[str, Any] = part.__dict__
+    if name not in known:
+        known[name] = find()
+    return cast("_Fact", known[name])
 
 
 def with_spec(recipe: Recipe, spec: LeafSpec) -> Recipe:
@@ -67,7 +83,7 @@ def parts(recipe: Recipe, beyond: Callable[[Made], bool] = lambda _: True) -> li
     if isinstance(recipe, Stored):
         return [recipe]
     if len(recipe.inputs) == 1 and isinstance(recipe.inputs[0], Stored):  # most of them, by far
-        return [recipe.inputs[0], recipe]
+        return [recipe.inputs[0], recipe] if beyond(recipe) else []
     found: dict[int, Recipe] = {}
     pending: list[tuple[Recipe, bool]] = [(recipe, False)]
     while pending:  # no recursion: a plan may edit one leaf a thousand times
@@ -82,11 +98,24 @@ def parts(recipe: Recipe, beyond: Callable[[Made], bool] = lambda _: True) -> li
     return list(found.values())
 
 
+def is_computed(part: Made) -> bool:
+    """True for what is computed block by block, not measured of leaves before."""
+    return not isinstance(part.kernel, Measurement)
+
+
 def moves_elements(recipe: Recipe) -> bool:
     """True if elements stand elsewhere than in what they are made of."""
-    return any(isinstance(p, Made) and not p.kernel.keeps_places for p in parts(recipe))
+    computed = parts(recipe, beyond=is_computed)
+    return any(isinstance(p, Made) and not p.kernel.keeps_places for p in computed)
 
 
-def stored_in(recipe: Recipe) -> list[Stored]:
-    """The stored leaves that values are made of, each once."""
-    return [part for part in parts(recipe) if isinstance(part, Stored)]
+def stored_in(*recipes: Recipe, beyond: Callable[[Made], bool] = lambda _: True) -> list[Stored]:
+    """The stored leaves that values are made of, each once; see ``parts`` of what is ``beyond``."""
+    known: set[int] = set()
+    found: list[Stored] = []
+    for recipe in recipes:
+        for part in parts(recipe, beyond=lambda part: id(part) not in known and beyond(part)):
+            if id(part) not in known:
+                known.add(id(part))
+                found += [part] if isinstance(part, Stored) else []
+    return found

@@ -64,11 +64,6 @@ class Output(msgspec.Struct, frozen=True, gc=False):
         return self.recipe.spec
 
     @property
-    def sources(self) -> set[str]:
-        """The names of all sources that the values come from."""
-        return {part.ref.source for part in stored_in(self.recipe)}
-
-    @property
     def is_by_reference(self) -> bool:
         """True if the stored bytes of its home can be taken as they are."""
         return isinstance(self.recipe, Stored) and self.recipe.ref == self.home
@@ -266,7 +261,8 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         told from a changed plan; see ``DigestPart``.
         """
         changed = set(self.changed)
-        used = {name for path in changed for name in self.leaves[path].sources} - {SOURCE}
+        stored = stored_in(*(self.leaves[path].recipe for path in changed))
+        used = {part.ref.source for part in stored} - {SOURCE}
         recipes = {p: out.recipe if p in changed else None for p, out in self.leaves.items()}
         donors = {name: self.fingerprints.get(name, "") for name in sorted(used)}
         return draft_digest(recipes, self.fingerprints.get(SOURCE, ""), donors)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 from surgery_cli.draft.arrangement import Arrangement
-from surgery_cli.draft.expression import Made, Recipe, parts
-from surgery_cli.draft.kernel import Measurement
+from surgery_cli.draft.expression import Made, Recipe, is_computed, once, parts
 from surgery_cli.tree.specs import LeafKind
 
 MOST_KEPT: Final = 3
@@ -15,30 +16,43 @@ MOST_KEPT: Final = 3
 many checkpoints) are read one after the other for the whole block, whose sum then costs more memory than they would."""
 
 
+class Measured(NamedTuple):
+    """A measurement, what it is taken of, and what follows from that.
+
+    ``order`` are the measurements in it and then itself, inner ones first; ``parts`` and ``again`` are the identities
+    of all that it is made of, and of what is needed more than once for that.
+    """
+
+    part: Made
+    order: list[Made]
+    is_whole: bool
+    parts: frozenset[int]
+    again: frozenset[int]
+
+
 class Composition:
     """The parts of an expression, and what follows from them.
 
-    ``measured`` is what is measured for it, inner measurements first; ``kernels`` compute every block: neither the
-    measurements nor what they are taken of is among them.
+    ``measured`` is what must be measured to compute it; ``kernels`` compute every block: neither the measurements nor
+    what they are taken of is among them.
     """
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
-        self._parts = parts(recipe)
-        self._made = [part for part in self._parts if isinstance(part, Made)]
-        self.measured = [part for part in self._made if isinstance(part.kernel, Measurement)]
-        computed, made = self._parts, self._made
-        if self.measured:
-            computed = parts(recipe, beyond=lambda part: not isinstance(part.kernel, Measurement))
-            made = [part for part in computed if isinstance(part, Made)]
-        self.kernels = [part.kernel for part in made]
-        self._stored_count = len(computed) - len(made)
+        computed = parts(recipe, beyond=is_computed)
+        self._made = [part for part in computed if isinstance(part, Made)]
+        used = {id(one): one for part in self._made for one in part.inputs} or {id(recipe): recipe}
+        measured = (one for one in used.values() if isinstance(one, Made) and not is_computed(one))
+        self.measured = [once(one, "measured", partial(_look_inside, one)) for one in measured]
+        self.kernels = [part.kernel for part in self._made]
+        self._stored_count = len(computed) - len(self._made)
 
     @property
     def is_whole(self) -> bool:
         """True if a part needs the whole leaf in memory, or the values are no array."""
-        is_text = self.recipe.spec.kind is LeafKind.STRING
-        return is_text or any(part.kernel.is_whole for part in self._made)
+        if self.recipe.spec.kind is LeafKind.STRING or any(one.is_whole for one in self.kernels):
+            return True
+        return any(measured.is_whole for measured in self.measured)
 
     @property
     def is_divisible(self) -> bool:
@@ -51,16 +65,37 @@ class Composition:
     @property
     def moves_elements(self) -> bool:
         """True if elements stand elsewhere than in what they are made of."""
-        return not all(part.kernel.keeps_places for part in self._made)
+        return not all(kernel.keeps_places for kernel in self.kernels)
 
     @property
     def needed_again(self) -> frozenset[int]:
         """The identities of the parts of which more than one other is made, and of what these are made of."""
-        uses = [id(one) for part in self._made for one in part.inputs]
-        if len(uses) < len(self._parts):  # no part has two uses
-            return frozenset()
-        again = {part for part, count in Counter(uses).items() if count > 1}
-        for part in reversed(self._made) if again else ():
-            if id(part) in again:
-                again.update(id(one) for one in part.inputs)
-        return frozenset(again)
+        again = _needed_again(self._made, (measured.parts for measured in self.measured))
+        return again.union(*(measured.again for measured in self.measured))
+
+
+def _look_inside(measured: Made) -> Measured:
+    every = parts(measured)
+    made = [part for part in every if isinstance(part, Made)]
+    return Measured(
+        measured,
+        [part for part in made if not is_computed(part)],
+        any(part.kernel.is_whole for part in made),
+        frozenset(map(id, every)),
+        _needed_again(made),
+    )
+
+
+def _needed_again(made: Sequence[Made], elsewhere: Iterable[frozenset[int]] = ()) -> frozenset[int]:
+    """The identities of what more than one of these parts is made of, and of what that is made of.
+
+    ``elsewhere``: parts that are needed for something else once more.
+    """
+    uses = Counter(id(one) for part in made for one in part.inputs)
+    for others in elsewhere:
+        uses.update(one for one in list(uses) if one in others)
+    again = {part for part, count in uses.items() if count > 1}
+    for part in reversed(made) if again else ():
+        if id(part) in again:
+            again.update(id(one) for one in part.inputs)
+    return frozenset(again)

@@ -55,7 +55,6 @@ class Evaluation:
         self.block_shape = recipe.spec.shape if self.composition.is_whole else block
         self.windows: list[Window] = list(windows(recipe.spec.shape, self.block_shape))
         """The blocks of the leaf, in C order."""
-        self.measured = self.composition.measured
         self._measurements = measurements or Measurements()
         self._sources = sources
         self._kit = kit
@@ -63,9 +62,14 @@ class Evaluation:
         self._held: _Held | None = _Held() if len(self.windows) == 1 else None
         """What was read for the only block, of stored leaves that are needed again."""
 
+    @property
+    def unmeasured(self) -> list[Made]:
+        """What it has to measure, inner measurements first; the rest is measured by others, or was."""
+        return self._measurements.missing(self.composition.measured, self)
+
     def block(self, window: Window) -> Values:
         """The values of one block, in the output's dtype, C-contiguous; what is missing is measured first."""
-        for part in self.measured:
+        for part in self.unmeasured:
             self._measurements.take(part, self, self.share)
         values = self._values(self.recipe, window, self._held or _Held())
         if self._held is not None:
@@ -150,14 +154,16 @@ class Evaluation:
             return found
         if isinstance(part.kernel, Measurement):
             return np.asarray(self._measurements.value(part)[window])
-        key = (id(part), *((one.start, one.stop) for one in window))
-        values = held.made.get(key)
+        made = _made_at_once(part, window)
+        key = (id(part), *((one.start, one.stop) for one in made))
+        kept = held.whole if part.kernel.is_whole else held.made
+        values = kept.get(key)
         if values is None:
             arranged = isinstance(part.kernel, Arrangement)
-            values = yield from (self._arranged if arranged else self._computed)(part, window)
-            if id(part) in self._needed_again:
-                held.made[key] = values
-        return values
+            values = yield from (self._arranged if arranged else self._computed)(part, made)
+            if id(part) in self._needed_again or made != window:
+                kept[key] = values
+        return values if made == window else values[window]
 
     def _computed(self, part: Made, window: Window) -> _Making:
         kernel, specs = part.kernel, tuple(one.spec for one in part.inputs)
@@ -210,6 +216,8 @@ class _Held:
     def __init__(self) -> None:
         self.stored: dict[int, tuple[Window, Values]] = {}
         self.made: dict[tuple[Any, ...], Values] = {}
+        self.whole: dict[tuple[Any, ...], Values] = {}
+        """Of kernels that make a whole leaf at once, which may take long or call a function of the user's."""
 
     def find(self, part: Stored, window: Window) -> Values | None:
         """The window of a stored leaf, if all of it is held."""
@@ -224,6 +232,11 @@ class _Held:
         return values[relative(window, held)] if is_inside else None
 
 
+def _made_at_once(part: Made, window: Window) -> Window:
+    """What is computed for a window of a part: all of it where the kernel cannot make blocks."""
+    return tuple(slice(0, n) for n in part.spec.shape) if part.kernel.is_whole else window
+
+
 def _place(path: LeafPath, inputs: tuple[LeafSpec, ...], output: LeafSpec, window: Window) -> Place:
     start = tuple(one.start for one in window)
     return Place(path, inputs, output, start, window_shape(window))
@@ -236,7 +249,8 @@ def reads(recipe: Recipe, window: Window) -> list[tuple[Stored, Window]]:
     if isinstance(recipe.kernel, Measurement):
         return []
     if len(recipe.inputs) == 1 and isinstance(leaf := recipe.inputs[0], Stored):
-        places = [piece.read for piece in recipe.kernel.pieces(window, (leaf.spec,), recipe.spec)]
+        out = _made_at_once(recipe, window)
+        places = [piece.read for piece in recipe.kernel.pieces(out, (leaf.spec,), recipe.spec)]
         if len(places) == 1:  # most of them, by far
             return [(leaf, places[0])]
     found: list[tuple[Stored, Window]] = []
@@ -251,6 +265,7 @@ def reads(recipe: Recipe, window: Window) -> list[tuple[Stored, Window]]:
         if isinstance(part, Stored):
             found.append((part, out))
         elif not isinstance(part.kernel, Measurement):
+            out = _made_at_once(part, out)
             pieces = part.kernel.pieces(out, [one.spec for one in part.inputs], part.spec)
             pending += reversed([(part.inputs[piece.input], piece.read) for piece in pieces])
     return found

@@ -187,7 +187,7 @@ class Execution:
 
     def _measure(self, leaf: _Leaf) -> None:
         """The passes before a leaf of several blocks is written; others are measured when a block first needs it."""
-        for part in leaf.evaluation.measured:
+        for part in leaf.evaluation.unmeasured:
             taking = self._measurements.assign(part, leaf.evaluation)
             if taking.owner is not leaf.evaluation or len(taking.blocks) == 1:
                 continue

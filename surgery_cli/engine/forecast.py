@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from surgery_cli.draft.arrangement import Arrangement
-from surgery_cli.draft.expression import Made, Recipe, Stored
+from surgery_cli.draft.expression import Made, Recipe, Stored, once
 from surgery_cli.draft.kernel import Search, Window
-from surgery_cli.engine.composition import MOST_KEPT, Composition
+from surgery_cli.engine.composition import MOST_KEPT, Composition, Measured
 from surgery_cli.engine.evaluation import reads
 from surgery_cli.engine.grid import block_shape, window_shape, windows
 from surgery_cli.engine.measurements import Block, measured_blocks, measured_windows
@@ -39,9 +40,10 @@ def _bytes_read(made: Composition, measured: set[int]) -> int:
     blocks = _blocks(made)
     held: set[int] = set()
     total = 0
-    new = [part for part in made.measured if id(part) not in measured]
+    needed = (one.order for one in made.measured if id(one.part) not in measured)
+    new = {id(part): part for order in needed for part in order if id(part) not in measured}
     again = made.needed_again if new else frozenset()
-    for part in new:
+    for part in new.values():
         measured.add(id(part))
         over = measured_blocks(part)
         is_all = len(over) == len(blocks) == 1
@@ -79,8 +81,8 @@ def _passes(part: Made) -> int:
     return kernel.passes([one.spec for one in part.inputs]) if isinstance(kernel, Search) else 1
 
 
-def _block_bytes(leaf: LeafSpec) -> int:
-    return math.prod(block_shape(leaf, leaf.write_shape)) * item_bytes(leaf.dtype)
+def _block_bytes(leaf: Recipe, window: Window) -> int:
+    return math.prod(window_shape(window)) * item_bytes(leaf.spec.dtype)
 
 
 def _window_bytes(part: Stored, window: Window) -> int:
@@ -123,17 +125,26 @@ def working_bytes(of: Composition, block: tuple[int, ...], tile_elements: int | 
     ``tile_elements`` is the kit's.
     """
     made = _pass_bytes(of, tuple(slice(0, n) for n in block), tile_elements)
-    return max([made, *(_measuring_bytes(part, tile_elements) for part in of.measured)])
+    taken = (
+        once(one.part, f"measuring_bytes {tile_elements}", partial(_most, one, tile_elements))
+        for one in of.measured
+    )
+    return max(made, *taken, 0)
+
+
+def _most(measured: Measured, tile_elements: int | None) -> int:
+    """Bytes in memory while a block of a measurement is taken, or of one that it needs."""
+    return max(_measuring_bytes(part, tile_elements) for part in measured.order)
 
 
 def _measuring_bytes(part: Made, tile_elements: int | None) -> int:
     """Bytes in memory while a block of a measurement is taken."""
     if not part.kernel.is_whole:
-        searched = len(part.inputs) if isinstance(part.kernel, Search) else 1
-        number = max(range(searched), key=lambda n: _block_bytes(part.inputs[n].spec))
-        window = measured_windows(part, number)[0]
-        made = _pass_bytes(Composition(part.inputs[number]), window, tile_elements)
-        return made + _tile_bytes(window, tile_elements)
+        searched = part.inputs if isinstance(part.kernel, Search) else part.inputs[:1]
+        blocks = [measured_windows(part, number)[0] for number in range(len(searched))]
+        largest = max(zip(searched, blocks, strict=True), key=lambda one: _block_bytes(*one))
+        made = _pass_bytes(Composition(largest[0]), largest[1], tile_elements)
+        return made + _tile_bytes(largest[1], tile_elements)
     leaf, window = part.inputs[0], measured_windows(part, 0)[0]
     held, decoding = _reading_bytes(leaf, window)
     known = part.kernel.temporary_bytes(leaf.spec)

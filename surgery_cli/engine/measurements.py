@@ -11,6 +11,7 @@ import numpy as np
 
 from surgery_cli.draft.expression import Made
 from surgery_cli.draft.kernel import Kernel, Measurement, Place, Search, Window
+from surgery_cli.engine.composition import Composition, Measured
 from surgery_cli.engine.grid import block_shape, window_shape, windows
 from surgery_cli.engine.reading import Values
 
@@ -83,6 +84,13 @@ class Measurements:
         self._known: dict[int, Taking] = {}
         self._lock = threading.Lock()
 
+    def missing(self, measured: Sequence[Measured], to: object) -> list[Made]:
+        """What is to be measured, inner measurements first, but for what another evaluation sees to as a whole."""
+        known = (self._known.get(id(one.part)) for one in measured)
+        needed = zip(measured, known, strict=True)
+        orders = (one.order for one, taking in needed if taking is None or taking.owner is to)
+        return list({id(part): part for order in orders for part in order}.values())
+
     def assign(self, part: Made, to: object) -> Taking:
         """The measurement, which this evaluation is to take unless another one has it already."""
         with self._lock:
@@ -120,8 +128,10 @@ def measured_blocks(part: Made) -> list[Block]:
 
 def measured_windows(part: Made, number: int) -> list[Window]:
     """The blocks of an input over which a measurement is taken."""
-    leaf = part.inputs[number].spec
-    shape = leaf.shape if part.kernel.is_whole else block_shape(leaf, leaf.write_shape)
+    recipe = part.inputs[number]
+    leaf = recipe.spec
+    is_whole = part.kernel.is_whole or Composition(recipe).is_whole
+    shape = leaf.shape if is_whole else block_shape(leaf, leaf.write_shape)
     return list(windows(leaf.shape, shape))
 
 

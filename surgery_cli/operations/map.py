@@ -34,7 +34,8 @@ class Map(LeafOperation, tag="map", kw_only=True, frozen=True):
     like are those of ml_dtypes), and the leaf's path as text; it returns an array of the same shape and dtype, or of
     those that `spec` says. It runs as if from its own folder, one leaf after the other, beside nothing else. The
     SHA-256 of the file is a part of the draft's digest and stands in the record of the result; modules that the file
-    imports are not looked at. Memory holds a whole leaf.
+    imports are not looked at. Memory holds a whole leaf. It must return the same for the same array: a later edit that
+    looks at many leaves at once (`prune` over all) calls it again.
     """
 
     with_: Annotated[

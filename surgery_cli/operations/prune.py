@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from surgery_cli.draft.expression import Made, Recipe, made
+from surgery_cli.draft.expression import Made, Recipe, Shared, made
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.kernels.largest import (
     IsLargest,
@@ -147,7 +147,7 @@ class Prune(Masking, tag="prune", kw_only=True, frozen=True):
         zeros = round((self.sparsity or 0.0) * total)
         cut = LeafSpec(kind=LeafKind.NUMPY, shape=(2,), dtype="int64")
         first = next(iter(leaves))
-        found = Made(LargestCut(total - zeros), inputs, cut, first)
+        found = Shared(LargestCut(total - zeros), inputs, cut, first)
         masks: dict[LeafPath, Recipe] = {}
         before, bits = 0, size_bits(specs)
         for path, leaf in leaves.items():

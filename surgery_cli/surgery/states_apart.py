@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from surgery_cli.draft.assumptions import same_kind_as
-from surgery_cli.draft.expression import stored_in
+from surgery_cli.draft.expression import is_computed, stored_in
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.draft.slots import Slot
 from surgery_cli.engine.reading import read_scalar
@@ -41,7 +41,7 @@ def _others_of(slot: Slot, draft: Draft) -> tuple[str, ...]:
     recipe = draft.leaves.get(slot.path)
     if recipe is None or recipe.policy == "donor" or not (recipe.edits or recipe.home):
         return ()
-    refs = [part.ref for part in stored_in(recipe.recipe)]
+    refs = [part.ref for part in stored_in(recipe.recipe, beyond=is_computed)]
     refs += [recipe.home] if recipe.home is not None else []
     return tuple(
         dict.fromkeys(r.source for r in refs if r.source != SOURCE and r.path == slot.path)

@@ -70,9 +70,9 @@ def test_a_leaf_added_to_itself_twenty_times_is_read_and_digested_once(size: int
 def test_the_parts_of_an_expression_are_looked_for_once_for_each_that_asks(monkeypatch) -> None:
     walked: list[Recipe] = []
 
-    def parts(recipe: Recipe, *rest: Any) -> list[Recipe]:
+    def parts(recipe: Recipe, **beyond: Any) -> list[Recipe]:
         walked.append(recipe)
-        return expression.parts(recipe, *rest)
+        return expression.parts(recipe, **beyond)
 
     monkeypatch.setattr(composition, "parts", parts)
     leaf = np.ones((8, 8), np.float32)

@@ -189,15 +189,25 @@ def blocks(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[tuple[sli
 
 
 def drafted_example(
-    kind: type[Operation], leaf: Any, donor: Any = None
+    kind: type[Operation],
+    leaf: Any,
+    donor: Any = None,
+    *,
+    first: Callable[[Any], Any] | None = None,
+    layers: int = 2,
 ) -> tuple[Draft, dict[str, ArraySource]]:
-    """The draft that an operation's example makes of two layers of such leaves under Adam, and the sources it reads.
+    """The draft that an operation's example makes of layers of such leaves under Adam, and the sources it reads.
 
-    ``donor`` are the leaves of other checkpoints, like ``leaf`` if None. A mask keeps what is above zero.
+    ``donor`` are the leaves of other checkpoints, like ``leaf`` if None. A mask keeps where theirs are above zero.
+    Before the example, ``first`` is called on every param.
     """
     document = YAML(typ="safe").load(kind.example)
-    plan = plan_from_document({"edits": document if isinstance(document, list) else [document]})
-    names = [f"Dense_{n}/{key}" for n in (0, 1) for key in ("bias", "kernel")]
+    edits = document if isinstance(document, list) else [document]
+    if first is not None:
+        edits.insert(0, {"op": "map", "at": "params", "with": "edit.py:first"})
+    plan = plan_from_document({"edits": edits})
+    functions = {"first": first, "halve": lambda array: 2 * array + 1}
+    names = [f"Dense_{n}/{key}" for n in range(layers) for key in ("bias", "kernel")]
     roots = ("params", "opt_state/0/mu", "opt_state/0/nu")
     counts = {"step": np.int32(7), "opt_state/0/count": np.int32(7)}
 
@@ -208,7 +218,7 @@ def drafted_example(
     sources = {
         "runs/other": ArraySource(state(other)),
         "runs/weights": ArraySource(dict.fromkeys(names, other)),
-        "masks/kernel.npy": ArraySource({"mask": leaf > 0}),
+        "masks/kernel.npy": ArraySource({"mask": other > 0}),
         "own": ArraySource(state(leaf)),
     }
     for address, source in sources.items():
@@ -220,6 +230,8 @@ def drafted_example(
         sources["own"],
         lambda address: sources[address.strip("/")],
         items=items,
-        function=lambda text: UserFunction.of(text, "sha256:0", lambda array, _: 2 * array + 1),
+        function=lambda text: UserFunction.of(
+            text, "sha256:0", lambda array, _: functions[text.rpartition(":")[2]](array)
+        ),
     )
     return draft, {f"/{name}": source for name, source in sources.items()} | {"": sources["own"]}

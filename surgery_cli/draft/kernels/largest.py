@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from surgery_cli.draft.kernel import Kernel, Kit, Piece, Place, Search, Window
@@ -22,9 +23,12 @@ class _Known(NamedTuple):
     """Where the last of the largest is: among those whose bits are at least ``low``, but for ``open`` lower bits.
 
     ``staying`` of these belong to the largest, beside all before them. The bits are those of sizes; or, of elements
-    whose size has the bits ``tied``, those of places. ``cut`` is the result, once that is settled.
+    whose size has the bits ``tied``, those of places. ``cut`` is the result, once that is settled. Sizes have
+    ``bits``; ``before`` counts for each input the elements of those before it, and last those of all.
     """
 
+    bits: int
+    before: tuple[int, ...]
     staying: int
     open: int
     low: int = 0
@@ -43,12 +47,13 @@ class LargestCut(Search, frozen=True, tag="largest_cut"):
 
     def passes(self, inputs: Sequence[LeafSpec]) -> int:
         is_coarse = all(item_bytes(leaf.dtype) < 4 for leaf in inputs)
-        places = _total(inputs).bit_length() if is_coarse else 0
+        places = sum(leaf.size for leaf in inputs).bit_length() if is_coarse else 0
         return math.ceil(size_bits(inputs) / _DIGIT) + math.ceil(places / _DIGIT)
 
     def start(self, inputs: Sequence[LeafSpec]) -> _Known:
-        total = _total(inputs)
-        known = _Known(self.count, size_bits(inputs))
+        before = tuple(accumulate((leaf.size for leaf in inputs), initial=0))
+        bits, total = size_bits(inputs), before[-1]
+        known = _Known(bits, before, self.count, bits)
         if self.count in (0, total):
             beyond = ((1 << known.open) - 1, 0)
             return known._replace(cut=(0, total) if self.count else beyond)
@@ -56,20 +61,19 @@ class LargestCut(Search, frozen=True, tag="largest_cut"):
 
     def count_in(self, known: _Known, number: int, block: Any, kit: Kit, at: Place) -> Any:
         digit = min(known.open, _DIGIT)
-        before = _total(at.inputs[:number])
 
         def counts(sizes: Any) -> Any:
-            bits = sizes if known.tied is None else _places(kit, at, before)
+            bits = sizes if known.tied is None else _places(kit, at, known.before[number])
             bins = (bits - known.low) >> (known.open - digit)
             is_asked = (bits >= known.low) & (bins < (1 << digit))
             if known.tied is not None:
                 is_asked &= sizes == known.tied
             return kit.xp.bincount(bins[is_asked], minlength=1 << digit)
 
-        return kit.apply(counts, _sizes(block, kit, size_bits(at.inputs)))
+        return kit.apply(counts, _sizes(block, kit, known.bits))
 
     def narrowed(self, known: _Known, counts: Any, inputs: Sequence[LeafSpec]) -> _Known:
-        total = _total(inputs)
+        total = known.before[-1]
         digit = min(known.open, _DIGIT)
         is_sizes = known.tied is None  # the largest sizes come first, of places the smallest
         ordered = counts[::-1] if is_sizes else counts
@@ -83,8 +87,8 @@ class LargestCut(Search, frozen=True, tag="largest_cut"):
             cut = (low, total) if known.tied is None else (known.tied, low + (1 << rest))
             return known._replace(cut=cut)
         if rest or not is_sizes:
-            return _Known(left, rest, low, known.tied)
-        return _Known(left, total.bit_length(), tied=low)
+            return known._replace(staying=left, open=rest, low=low)
+        return known._replace(staying=left, open=total.bit_length(), low=0, tied=low)
 
     def found(self, known: _Known) -> tuple[int, int] | None:
         return known.cut
@@ -156,10 +160,6 @@ def size_bits(inputs: Sequence[LeafSpec]) -> int:
     """How many bits the absolute values of all of these have: those of float32, or of float64 where one is wider."""
     wide = ("float64", *COMPLEX_PARTS)
     return 63 if any(leaf.dtype in wide for leaf in inputs) else 31
-
-
-def _total(inputs: Sequence[LeafSpec]) -> int:
-    return sum(leaf.size for leaf in inputs)
 
 
 def _sizes(block: Any, kit: Kit, bits: int) -> Any:
