@@ -49,12 +49,12 @@ was gathered, which moves these zeros in the next steps; the preview says so. `c
 it is none: slots stay, as they do for what adds (`noise`, `shrink-and-perturb`, `add-scaled`, `map`).
 
 Where elements move, slots of the shape of their param get the same map, stacked ones on every part; one number a leaf
-stays. New places (`pad`) hold 0 in first moments, and in second moments the mean along the axis. Adafactor's rows and
-columns move as they are where the map keeps both of their axes; else the moment is rebuilt from them, moved, and taken
-apart again, which is exact for what reorders, and a model of what cuts. Whether a param of the new shape is factored is
-read from the other params of the state; where none shows it, optax's 128 is taken, and the preview says so. `keep` does
-the same as `transform`, `reset` and `warm` start slots in the new shape. SM3's vectors have no map yet: refused. Copies
-beside the optimizer state move along.
+stays. New places (`pad`, `resize`) hold 0 in first moments, and in second moments the mean along the axis. Adafactor's
+rows and columns move as they are where the map keeps both of their axes; else the moment is rebuilt from them, moved,
+and taken apart again, which is exact for what reorders, and a model of what cuts. Whether a param of the new shape is
+factored is read from the other params of the state; where none shows it, optax's 128 is taken, and the preview says so.
+`keep` does the same as `transform`, `reset` and `warm` start slots in the new shape. SM3's vectors have no map yet:
+refused. Copies beside the optimizer state move along.
 
 A power k that is not sure is said in the preview, and an explicit `transform` of such slots is refused: a wrong power
 is worse than none. Optimizers without second moments have nothing to warm: their slots restart. `replace` from a

@@ -72,10 +72,11 @@ class Shifts(msgspec.Struct, frozen=True):
 class Rearranges(msgspec.Struct, frozen=True):
     """Elements change their places, and the leaf perhaps its shape, by ``map``.
 
-    None: of an edit as a whole, whose leaves have each their own.
+    None: of an edit as a whole, whose leaves have each their own. ``fill`` is what happens to values in new places.
     """
 
     map: Arrangement | None = None
+    fill: Effect | None = None
 
 
 Effect: TypeAlias = Keeps | Scales | Sets | Masks | Draws | Takes | Means | Shifts | Rearranges
@@ -127,6 +128,8 @@ def may_be_negative(effect: Effect) -> bool:
             return not never
         case Shifts(keeps_signs=never):
             return not never
+        case Rearranges(fill=fill) if fill is not None:
+            return may_be_negative(fill)
         case _:
             return False
 

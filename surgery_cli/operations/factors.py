@@ -13,14 +13,14 @@ from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_integer
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
-from surgery_cli.words.advice import worded
+from surgery_cli.words.advice import FieldName, worded
 
 FACTOR: Final = "factor"
 _ARRAY_FILES: Final = (".npy", ".npz", ".safetensors")
 
 
-def _open_array(file: str, scene: States, word: str) -> tuple[str, Source]:
-    """What ``by`` names.
+def _open_array(file: str, scene: States, word: str, field: str) -> tuple[str, Source]:
+    """What the field names.
 
     Raises:
         PlanError: nothing of that name is there.
@@ -32,43 +32,45 @@ def _open_array(file: str, scene: States, word: str) -> tuple[str, Source]:
             raise
         takes_number = word == FACTOR
         raise PlanError(
-            worded("{by} takes a number or an array file; '{}' is neither", file)
+            worded("{} takes a number or an array file; '{}' is neither", FieldName(field), file)
             if takes_number
-            else worded("{by} takes an array file; '{}' is none", file),
+            else worded("{} takes an array file; '{}' is none", FieldName(field), file),
             why=error.problems[0].what,
             fix=f"give {'a number, or ' * takes_number}a `.npy`, `.npz` or `.safetensors` file",
-            field="by",
+            field=field,
         ) from None
 
 
-def find_array(text: str, path: LeafPath, spec: LeafSpec, scene: States, word: str) -> Stored:
+def find_array(
+    text: str, path: LeafPath, spec: LeafSpec, scene: States, word: str, field: str = "by"
+) -> Stored:
     """The array that ``text`` names, for a leaf: the entry, else the only leaf, else the one at the same path.
 
-    ``word`` is what it is to the leaf: ``FACTOR``, which may be a number as well, or another.
+    ``word`` is what it is to the leaf: ``FACTOR``, which may be a number as well, or another. ``field`` says it.
 
     Raises:
         PlanError: there is none, it holds no numbers, or it does not broadcast to the leaf.
     """
     file, entry = split_entry(text)
-    name, source = _open_array(file, scene, word)
+    name, source = _open_array(file, scene, word, field)
     if entry is None and len(source.tree) == 1:
         found = next(iter(source.tree))
     else:
-        found = find_leaf(file, source, entry or str(path), field="by")
+        found = find_leaf(file, source, entry or str(path), field=field)
     array = source.tree[found]
     is_number = is_numeric(array) or is_integer(array.dtype) or array.dtype == "bool"
     if array.kind is LeafKind.KEY or not is_number or _is_complex_for_real(array, spec):
         raise PlanError(
             f"'{text}' is no {word} for {spec.type_text}",
             why=f"it holds {array.type_text}",
-            field="by",
+            field=field,
         )
     if not broadcasts(array.shape, spec.shape):
         raise PlanError(
             f"'{text}' does not broadcast to '{path}'",
             why=f"the {word} has shape {list(array.shape)}, the leaf {list(spec.shape)}",
             fix="every axis, counted from the last, must be 1 or as long as the leaf's",
-            field="by",
+            field=field,
         )
     return Stored(LeafRef(name, found), array)
 

@@ -16,7 +16,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.settings import check_above_zero, check_finite
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import LeafOperation, Scene
-from surgery_cli.operations.reinit import Draw
+from surgery_cli.operations.initializing import Draw
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath

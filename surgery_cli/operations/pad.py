@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from surgery_cli.draft.arrangement import Arrangement
+from surgery_cli.draft.effect import Effect, Sets
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernels.cut import Grow
 from surgery_cli.draft.kernels.fill import Fill
@@ -35,6 +36,10 @@ class Pad(Rearranging, tag="pad", kw_only=True, frozen=True):
     value: Annotated[float, Meta(description="The number in the new places of the leaf.")] = 0.0
 
     example: ClassVar[str] = "- op: pad\n  at: params/Dense_0/kernel\n  axis: 0\n  after: 2\n"
+
+    @property
+    def filling(self) -> Effect:
+        return Sets(self.value)
 
     def map(self, leaf: LeafSpec) -> Arrangement:
         (axis,) = resolve_axes(self.axis, len(leaf.shape), "axis")

@@ -33,11 +33,16 @@ class Rearranging(LeafOperation):
         raise NotImplementedError
 
     @property
+    def filling(self) -> Effect | None:
+        """What happens to values in new places, of operations that make some."""
+        return None
+
+    @property
     def effect(self) -> Effect:
-        return Rearranges()
+        return Rearranges(fill=self.filling)
 
     def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
-        return Rearranges(self.map(before))
+        return Rearranges(self.map(before), self.filling)
 
     def output(self, spec: LeafSpec) -> LeafSpec:
         if spec.kind not in ARRAYS:

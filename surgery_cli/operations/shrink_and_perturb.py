@@ -17,8 +17,8 @@ from surgery_cli.draft.settings import check_above_zero, check_finite
 from surgery_cli.errors import PlanError
 from surgery_cli.operations import initializers
 from surgery_cli.operations.base import LeafOperation, Scene
+from surgery_cli.operations.initializing import Draw, noting_fans
 from surgery_cli.operations.noise import check_deviation, random_values, refuse_complex
-from surgery_cli.operations.reinit import Draw, noting_fans
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec

@@ -29,6 +29,7 @@ from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.reshape import Reshape
+from surgery_cli.operations.resize import Resize
 from surgery_cli.operations.set import Set
 from surgery_cli.operations.shrink_and_perturb import ShrinkAndPerturb
 from surgery_cli.operations.slice import Slice
@@ -62,6 +63,7 @@ def operations() -> dict[str, type[Operation]]:
         Permute,
         Slice,
         Pad,
+        Resize,
         Rename,
         Copy,
         Delete,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import typing
 from collections.abc import Mapping
@@ -45,7 +46,7 @@ class _Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
-    """Every field of an operation: its own first, then those that all operations share.
+    """Every field of an operation: its own first, then those of its base classes, then those that all share.
 
     `at` comes first; it is required unless the operation may do without it.
     """
@@ -66,7 +67,13 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
             msgspec.structs.replace(f, required=True, default=None) if f.name == "at" else f
             for f in found
         ]
-    return tuple(sorted(found, key=lambda f: (f.name != "at", f.is_common)))
+    declared = [inspect.get_annotations(base) for base in kind.__mro__]
+
+    def place(field: Field) -> tuple[bool, bool, int]:
+        where = next(n for n, names in enumerate(declared) if field.attribute in names)
+        return field.name != "at", field.is_common, where
+
+    return tuple(sorted(found, key=place))
 
 
 @cache

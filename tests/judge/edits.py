@@ -108,6 +108,28 @@ def _values_changed(target: Target, state: Any) -> Any:
     return with_leaf(state, target.path("Dense_1", "kernel"), change)
 
 
+def with_kernels(target: Target, tree: Any, move: Callable[[np.ndarray, str], Any]) -> Any:
+    """The state with a kernel, and every slot of it, moved to another shape; ``move`` is told the slot's path."""
+    end = target.path("Dense_1", "kernel").removeprefix(target.params)
+
+    def change(keys: tuple[Any, ...], leaf: Any) -> Any:
+        if not text_of(keys).endswith(end):
+            return leaf
+        values = move(np.asarray(leaf), text_of(keys))
+        return jax.numpy.asarray(values) if isinstance(leaf, jax.Array) else values
+
+    return jax.tree_util.tree_map_with_path(change, tree)
+
+
+def _resized(target: Target, state: Any) -> Any:
+    def move(leaf: np.ndarray, path: str) -> np.ndarray:
+        places = leaf.mean(0, dtype=np.float64) if "/nu/" in path else np.zeros(leaf.shape[1:])
+        rows = leaf[:2] if path.startswith(target.params) else [places] * 2
+        return np.concatenate([leaf, np.asarray(rows, leaf.dtype)])
+
+    return with_kernels(target, state, move)
+
+
 def _kernel(target: Target, **options: Any) -> dict[str, Any]:
     return {"at": target.path("Dense_1", "kernel"), **options}
 
@@ -173,6 +195,13 @@ EDITS = [
             ("prune", _kernel(target, sparsity="0.5")),
         ],
         _values_changed,
+    ),
+    Edit(
+        "resize",
+        lambda target, donors: [
+            ("resize", _kernel(target, axis="0", size="6", fill="repeat")),
+        ],
+        _resized,
     ),
     Edit(
         "cast",

@@ -26,6 +26,7 @@ from surgery_cli.draft.effect import (
 )
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Kernel, Kit, Place
+from surgery_cli.draft.kernels.cut import Grow
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.errors import PlanError
@@ -130,6 +131,9 @@ def test_an_edit_that_adds_to_squares_is_refused() -> None:
         (Means(), False, None),
         (Shifts(), True, None),
         (Shifts(keeps_signs=True), False, None),
+        (Rearranges(), False, 2.0),
+        (Rearranges(Grow(0, 0, 4, 2), Sets(-1.0)), True, None),
+        (Rearranges(Grow(0, 0, 4, 2), Keeps()), False, None),
     ],
 )
 def test_what_follows_from_an_effect(effect: Effect, negative: bool, constant: float) -> None:
@@ -187,9 +191,11 @@ def test_an_effect_is_what_happens_to_the_values(kind: type[LeafOperation]) -> N
                 assert all((values >= 0).all() for values in positive)
             case Shifts():
                 assert not np.allclose(after, leaf)
-            case Rearranges():
+            case Rearranges(fill=fill):
                 kept = np.isin(after, leaf.astype(np.float64))
-                assert (after[~kept] == 0).all()
+                new = after[~kept]
+                assert (new == fill.to).all() if isinstance(fill, Sets) else not new.size or fill
+                assert not new.size or leaf.min() <= new.min() <= new.max() <= leaf.max()
                 assert kept.sum() >= min(after.size, leaf.size)
 
 

@@ -30,6 +30,7 @@ from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.operations.reshape import Reshape
+from surgery_cli.operations.resize import Resize
 from surgery_cli.operations.set import Set
 from surgery_cli.operations.shrink_and_perturb import ShrinkAndPerturb
 from surgery_cli.operations.slice import Slice
@@ -180,6 +181,11 @@ VALUES: dict[type[Operation], list[Callable[[Any, float], Any]]] = {
             )[NU.path].recipe,
             {KERNEL: leaf},
         ),
+    ],
+    Resize: [
+        lambda leaf, x: edited(Resize(axis=0, size=6), leaf),
+        lambda leaf, x: edited(Resize(axis=1, size=9, noise=x), leaf),
+        lambda leaf, x: edited(Resize(axis=0, size=6, fill="constant", value=x), leaf),
     ],
     Prune: [
         lambda leaf, x: unmasked(Prune(sparsity=0.5), leaf),

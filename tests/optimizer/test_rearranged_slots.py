@@ -24,6 +24,7 @@ from surgery_cli.operations.expand import Expand
 from surgery_cli.operations.pad import Pad
 from surgery_cli.operations.permute import Permute
 from surgery_cli.operations.reshape import Reshape
+from surgery_cli.operations.resize import Resize
 from surgery_cli.operations.slice import Slice
 from surgery_cli.operations.transpose import Transpose
 from surgery_cli.plan import plan_of
@@ -67,6 +68,7 @@ def padded(x: Any, axis: int, before: int, after: int, fill: Any) -> Any:
 def edits(shape: Shape) -> dict[str, Edit]:
     order = tuple(np.random.default_rng(0).permutation(shape[-1]).tolist())
     merged = (math.prod(shape[:-1]), shape[-1])
+    longest, shorter = max(shape), min(max(shape), LEAST) - 1
     return {
         "transpose": Edit(
             lambda **f: Transpose(axes=turned(shape), **f),
@@ -96,6 +98,17 @@ def edits(shape: Shape) -> dict[str, Edit]:
             lambda **f: Pad(axis=-1, before=3, **f),
             lambda x: padded(x, -1, 3, 0, 0.0),
             lambda x: padded(x, -1, 3, 0, None),
+            commutes=False,
+        ),
+        "grow": Edit(
+            lambda **f: Resize(axis=-1, size=longest + 3, fill="zeros", **f),
+            lambda x: padded(x, -1, 0, longest + 3 - shape[-1], 0.0),
+            lambda x: padded(x, -1, 0, longest + 3 - shape[-1], None),
+            commutes=False,
+        ),
+        "shrink": Edit(
+            lambda **f: Resize(axis=shape.index(longest), size=shorter, **f),
+            lambda x: np.take(x, range(shorter), shape.index(longest)),
             commutes=False,
         ),
     }  # fmt: skip

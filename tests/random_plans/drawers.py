@@ -373,6 +373,18 @@ def _pad(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return edit
 
 
+def _resize(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit, shape = _array(draw, state, whole=True)
+    axis = draw(st.integers(0, max(len(shape) - 1, 0)))
+    old = shape[axis] if shape else 1
+    edit["size"] = draw(st.integers(1, old + 4))
+    how = {"axis": axis}
+    if old and shape.count(old) == 1 and draw(st.booleans()):
+        how = {"old_size": old}
+    fills = [{}, {"fill": "repeat"}, {"fill": "zeros"}, {"fill": "constant", "value": 0.5}]
+    return {**edit, **how, **draw(st.sampled_from(fills))}
+
+
 # --- places ------------------------------------------------------------------------------------------------------
 
 
@@ -532,6 +544,7 @@ DRAWERS: dict[str, Drawer] = {
     "permute": _permute,
     "slice": _slice,
     "pad": _pad,
+    "resize": _resize,
     "rename": _rename,
     "copy": _copy,
     "delete": _delete,

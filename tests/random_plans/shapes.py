@@ -67,6 +67,32 @@ def _pad(edit: Fields, shape: tuple[int, ...]) -> Move:
     )
 
 
+def _resize(edit: Fields, shape: tuple[int, ...]) -> Move:
+    axis = edit["axis"] if "axis" in edit else shape.index(edit["old_size"])
+    more = edit["size"] - shape[axis]
+    how = {"fill": edit.get("fill", "mean"), "value": edit.get("value")}
+
+    def move(x: Any, **asked: Any) -> Any:
+        if more <= 0:
+            return np.take(x, range(edit["size"]), axis)
+        fill = asked.get("fill", how["fill"])
+        if fill == "repeat":
+            return np.take(x, [n % shape[axis] for n in range(edit["size"])], axis)
+        if fill in (None, "mean"):
+            if x.dtype.kind in "biu" or not x.size:
+                raise ValueError("no mean")
+            wide = x.astype("complex128" if x.dtype.kind == "c" else "float64")
+            end = wide.mean(axis, keepdims=True).repeat(more, axis)
+        else:
+            number = how["value"] if fill == "constant" else 0.0
+            if x.dtype.kind in "biu" and number % 1:
+                raise ValueError("no such number")
+            end = np.full([*x.shape[:axis], more, *x.shape[axis + 1 :]], number)
+        return np.concatenate([x, end.astype(x.dtype)], axis)
+
+    return move
+
+
 _MOVES: dict[str, Callable[[Fields, tuple[int, ...]], Move]] = {
     "transpose": _transpose,
     "reshape": _reshape,
@@ -75,6 +101,7 @@ _MOVES: dict[str, Callable[[Fields, tuple[int, ...]], Move]] = {
     "permute": _permute,
     "slice": _slice,
     "pad": _pad,
+    "resize": _resize,
 }
 
 
@@ -83,7 +110,11 @@ def _rearrange(state: State, edit: Fields, world: World, words: Words) -> None:
     before = state.copy()
     for path in selected:
         leaf = state.leaves[path]
-        state.leaves[path] = leaf.with_value(_moved(leaf, path, edit), known=leaf.known)
+        new = _moved(leaf, path, edit)
+        is_mean = edit["op"] == "resize" and edit.get("fill", "mean") == "mean"
+        if is_mean and new.size > np.asarray(leaf.value).size and not np.all(new):
+            state.may[1] = f"a mean of '{printed(path)}' may be too small for its dtype"
+        state.leaves[path] = leaf.with_value(new, ulps=2 * is_mean, known=leaf.known)
     if any(path in state.slots for path in selected):
         state.may[2] = "a twin alone need not mirror its param any more"
     policy = edit.get("optimizer") or edit.get("_plan_optimizer") or "transform"
@@ -119,9 +150,10 @@ def _follow(
     if slot.relation in ("one", "factored"):
         _factored(state, before, slot, edit, policy)
         return
-    fields = {"fill": None if slot.is_second else 0.0} if edit["op"] == "pad" else {}
+    is_new = edit["op"] in ("pad", "resize")
+    fields = {"fill": None if slot.is_second else 0.0} if is_new else {}
     new = _moved(leaf, slot.path, edit, **fields).astype(leaf.dtype)
-    mean = edit["op"] == "pad" and slot.is_second
+    mean = is_new and slot.is_second
     state.leaves[slot.path] = leaf.with_value(new, ulps=2 if mean else 0, known=leaf.known)
     second = twins.has_second(state, slot)
     if words(slot.path) == "keep" and policy == "reset":

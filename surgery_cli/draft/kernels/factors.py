@@ -5,24 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from surgery_cli.draft.kernel import Kernel, Kit, Measurement, Piece, Place, Window
+from surgery_cli.draft.kernel import Kernel, Kit, Piece, Place, Window
 from surgery_cli.tree.specs import LeafSpec
-
-
-class MeanAlong(Measurement, frozen=True, tag="mean_along"):
-    """The mean along one axis of what is nowhere negative: [that axis of size 1, or without it], float64."""
-
-    axis: int
-    keeps_places: ClassVar[bool] = False
-
-    def axes(self, ndim: int) -> tuple[int, ...]:
-        return (self.axis,)
-
-    def measure(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
-        size = max(at.inputs[0].shape[self.axis], 1)
-        return kit.in_float64(
-            blocks[0], lambda x: kit.xp.sum(x, axis=self.axis, keepdims=True) / size
-        )
 
 
 class Product(Kernel, frozen=True, tag="product_of_factors"):

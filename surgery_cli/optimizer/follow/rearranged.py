@@ -10,8 +10,9 @@ import msgspec
 from surgery_cli.draft.arrangement import Arrangement, OnEach, rearranged, reshaped
 from surgery_cli.draft.expression import Made, Recipe, made
 from surgery_cli.draft.kernels.convert import Convert
-from surgery_cli.draft.kernels.factors import MeanAlong, Product
+from surgery_cli.draft.kernels.factors import Product
 from surgery_cli.draft.kernels.fill import Fill
+from surgery_cli.draft.kernels.sums import mean_along
 from surgery_cli.draft.slots import LEAST_FACTORED, Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -71,17 +72,10 @@ def _arranged(recipe: Recipe, by: Arrangement, slot: Slot) -> Recipe:
 def _filling(recipe: Recipe, axis: int, slot: Slot) -> Recipe:
     leaf = recipe.spec
     if slot.is_second_moment:
-        mean = _mean_along(recipe, axis, slot.path)
+        mean = mean_along(recipe, axis, slot.path)
         spec = msgspec.structs.replace(mean.spec, dtype=leaf.dtype)
         return made(Convert(), (mean,), spec, slot.path)
     return Made(Fill(0.0), (), LeafSpec(kind=LeafKind.NUMPY, dtype=leaf.dtype), slot.path)
-
-
-def _mean_along(recipe: Recipe, axis: int, path: LeafPath, *, drop: bool = False) -> Made:
-    leaf = recipe.spec
-    shape = (*leaf.shape[:axis], *(() if drop else (1,)), *leaf.shape[axis + 1 :])
-    spec = LeafSpec(kind=LeafKind.NUMPY, shape=shape, dtype="float64")
-    return Made(MeanAlong(axis), (recipe,), spec, path)
 
 
 def _unknown(slot: Slot, why: str) -> Move:
@@ -179,7 +173,7 @@ def _kept_factors(
         inputs: tuple[Recipe, ...] = (recipe,)
         if kernel.grows is not None:
             spec = msgspec.structs.replace(recipe.spec)
-            mean = _mean_along(recipe, kernel.grows, path)
+            mean = mean_along(recipe, kernel.grows, path)
             wide = msgspec.structs.replace(mean.spec, dtype=spec.dtype)
             inputs = (recipe, made(Convert(), (mean,), wide, path))
         found[place] = made(kernel, inputs, kernel.output(recipe.spec), path)
@@ -191,7 +185,7 @@ def _kept_factors(
 def _rebuilt(row: Recipe, column: Recipe, param: LeafSpec, path: LeafPath) -> Recipe:
     """The second moment that factors stand for, [the param's shape], in float32 or wider."""
     first, second = factored_axes(param.shape)
-    mean = _mean_along(row, second - (second > first), path)
+    mean = mean_along(row, second - (second > first), path)
     dtype = "float64" if row.spec.dtype == "float64" else "float32"
     spec = msgspec.structs.replace(param, dtype=dtype, kind=LeafKind.ARRAY, stored_bytes=None)
     return Made(Product(first, second), (row, column, mean), spec, path)
@@ -199,7 +193,7 @@ def _rebuilt(row: Recipe, column: Recipe, param: LeafSpec, path: LeafPath) -> Re
 
 def _mean(moment: Recipe, axis: int, like: Recipe, path: LeafPath) -> Recipe:
     """One factor of a second moment, held as another slot of the state is."""
-    mean = _mean_along(moment, axis, path, drop=True)
+    mean = mean_along(moment, axis, path, drop=True)
     leaf = moment.spec
     origins = [n for n in range(len(leaf.shape)) if n != axis]
     spec = rearranged(leaf, mean.spec.shape, origins)
