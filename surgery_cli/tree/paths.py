@@ -144,7 +144,9 @@ class PathPattern:
         glob = text.strip("/")
         if not self.is_regex and not glob:
             raise PlanError(
-                "the pattern is empty", why="it would name the whole tree", fix="use `**`"
+                "the pattern is empty",
+                why="it would name the whole tree",
+                fix="use `**`; a leaf whose only key is the empty text is `re:`",
             )
         try:
             self._expression: Expression = (

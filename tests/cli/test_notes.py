@@ -45,19 +45,6 @@ def test_a_database_without_its_first_file_names_that_file(surgery, own_checkpoi
     assert f"'{own_checkpoint}' has no 'manifest.ocdbt'" in ended.err.replace("\n", "")
 
 
-@pytest.mark.parametrize("use_ocdbt", [True, False])
-def test_an_empty_key_at_the_root_is_no_damage(surgery, tmp_path, use_ocdbt):
-    import orbax.checkpoint as ocp
-
-    tree = {"": np.arange(3.0), "b": np.ones(2)}
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=use_ocdbt)) as checkpointer:
-        checkpointer.save(tmp_path / "empty", tree)
-    ended = surgery("inspect", tmp_path / "empty")
-    assert ended.code == 3
-    assert "has the empty text as its key" in ended.err
-    assert "cut short" not in ended.err
-
-
 def test_an_item_that_loses_all_leaves_is_said_to_go(surgery, two_items, tmp_path):
     new = tmp_path / "new"
     ended = surgery("keep", two_items, new, "params", "--json")

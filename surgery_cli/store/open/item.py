@@ -126,10 +126,7 @@ class PytreeItem:
             if json_pointer.text_at(self.sidecars.strings, name) is None:
                 raise self._no_data(path, f"`{STRINGS}` has no text where Orbax looks for it")
             return StoredLeaf(LeafSpec(kind=kind, dtype="str"))
-        is_addressed = (
-            bool(name) or not path
-        )  # at the root of the store stands a bare array, or an empty key's
-        if self.store is not None and name in self.store.arrays and is_addressed:
+        if self.store is not None and name in self.store.arrays:
             return self._stored(name, kind)
         if self.aggregate is not None and path in self.aggregate.tree:
             return self._inline(path, kind)

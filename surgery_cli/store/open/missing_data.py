@@ -10,19 +10,13 @@ from surgery_cli.store.orbax.arrays import StoredArray
 from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX
 from surgery_cli.store.orbax.sidecars import AGGREGATE, Sidecars
 from surgery_cli.store.orbax.unmerged import unmerged
-from surgery_cli.tree.paths import LeafPath, stored_name
+from surgery_cli.tree.paths import LeafPath
 
 _CUT_SHORT = "the save or a copy was cut short; copy the checkpoint again from where it was whole"
 
 
 def no_data(directory: Path, sidecars: Sidecars, path: LeafPath, why: str) -> CheckpointError:
     """The error for a leaf that metadata names, and that is not stored."""
-    if not stored_name(path):
-        return CheckpointError(
-            f"a leaf of '{directory}' has the empty text as its key",
-            why="Orbax then stores it at the root of the store, where surgery does not address it",
-            fix="restore it with Orbax, and save it under a key",
-        )
     if _lacks_manifest(directory, sidecars):
         return _without_manifest(directory, f"'{path}' is not found")
     return CheckpointError(

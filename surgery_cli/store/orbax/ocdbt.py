@@ -80,9 +80,7 @@ class OcdbtStore(ArrayStore):
             if held is None:
                 held = folders[name] = {}
             held[sys.intern(rest)] = value
-        found = {name: held for name, held in folders.items() if name and document in held}
-        if not found and document in folders.get("", {}):  # a bare array is the whole tree
-            return {"": {key.decode(): value for key, value in self.survey.values.items()}}
+        found = {name: held for name, held in folders.items() if document in held}
         if self.zarr == 2 and len(found) == len(folders):
             return found
         regrouped: dict[str, _Held] = {name: {} for name in found}
@@ -90,24 +88,25 @@ class OcdbtStore(ArrayStore):
             for rest, value in held.items():
                 text = f"{folder}/{rest}" if folder else rest
                 name = folder if self.zarr == 2 and folder in found else self._owner(text, found)
-                if name:
-                    regrouped[name][sys.intern(text[len(name) + 1 :])] = value
+                if name in found:
+                    regrouped[name][sys.intern(text[len(below(name)) :])] = value
         return regrouped
 
     def _owner(self, text: str, names: Collection[str]) -> str:
         """The array that a key belongs to: the longest name that is a prefix, for names may contain slashes.
 
-        In zarr 3 ``c/c/0`` is a chunk of ``c``, even if there is an array ``c/c``: its chunks begin ``c/c/c``.
+        In zarr 3 ``c/c/0`` is a chunk of ``c``, even if there is an array ``c/c``: its chunks begin ``c/c/c``. The array
+        with the empty name, a bare one or that of an empty key, is at the root.
         """
-        name = longest = text.rpartition("/")[0]
+        longest, name = "", text
         while name:
+            name = name.rpartition("/")[0]
             if name in names:
-                rest = text[len(name) + 1 :]
+                rest = text[len(below(name)) :]
                 if self.zarr == 2 or rest == "c" or rest.startswith(("c/", "zarr.json")):
                     return name
-                longest = longest if longest in names else name
-            name = name.rpartition("/")[0]
-        return longest if longest in names else ""
+                longest = longest or name
+        return longest
 
     @cached_property
     def dead_bytes(self) -> int:
@@ -121,7 +120,7 @@ class OcdbtStore(ArrayStore):
     def shared_prefixes(self) -> frozenset[str]:
         """Names below whose prefix other arrays have keys (names with slashes): `x` where there is `x/y`.
 
-        In zarr 3 also `x/c` where there is `x`, whose chunks lie there.
+        In zarr 3 also `x/c` where there is `x`, whose chunks lie there, and `c` beside the empty name.
         """
         names = self.arrays
         found = {
@@ -133,7 +132,8 @@ class OcdbtStore(ArrayStore):
         }
         found.update({""} & names.keys())
         if self.zarr == 3:
-            found.update(name for name in names if name.endswith("/c") and name[:-2] in names)
+            parts = ((name, *name.rpartition("/")) for name in names)
+            found.update(name for name, above, _, last in parts if last == "c" and above in names)
         return frozenset(found)
 
     def files_of(self, arrays: Iterable[StoredArray]) -> set[str]:
