@@ -25,11 +25,21 @@ TASKS: Final[Sequence[Task]] = (
     Task(
         "Copy the head of a fine-tune", "replace", "copy head, transplant, transfer, partial load"
     ),
+    Task("More classes, the old ones kept", "resize", "add classes, more classes, extend head"),
     Task(
         "Vision tower from another run",
         "replace",
         "vision tower, image encoder, backbone, pretrained, init from",
     ),
+    Task(
+        "Grow the vocabulary",
+        "resize",
+        "vocab, vocabulary, add tokens, more tokens, special tokens, resize embeddings",
+    ),
+    Task(
+        "Remap the tokenizer", "permute", "remap tokens, new tokenizer, permute vocabulary, reorder"
+    ),
+    Task("Longer context", "resize", "context length, sequence length, more positions, block size"),
     Task("Rename modules after a refactoring", "rename", "refactor, remap, key map, module names"),
     Task(
         "Deeper: each layer twice",

@@ -100,6 +100,63 @@ def test_a_head_comes_from_another_run_and_its_moments_start_warm(kitchen):
             np.testing.assert_allclose(slot, np.full(slot.shape, expected), rtol=1e-6)
 
 
+@cooks("More classes, the old ones kept")
+def test_old_classes_score_as_before_beside_new_ones(kitchen):
+    result = digits_resumed(kitchen / "build/classes", classes=12)
+    before = sample("digits_standard")
+
+    new, old = result.state.params["Dense_1"], before.params["Dense_1"]
+    for name in ("kernel", "bias"):
+        same(new[name][..., :10], old[name])
+        assert zero(new[name][..., 10:])
+    mu, nu = (moment["Dense_1"]["kernel"] for moment in moments(result.state))
+    assert zero(mu[:, 10:])
+    expected = moments(before)[1]["Dense_1"]["kernel"].mean(axis=1, dtype="f8")
+    np.testing.assert_allclose(nu[:, 10:], np.stack([expected] * 2, axis=1), rtol=1e-6)
+
+
+@cooks("Grow the vocabulary")
+def test_old_letters_have_the_logits_they_had(kitchen, run):
+    result = letters_resumed(kitchen / "build/vocabulary", Layout(letters=32))
+
+    close(result.logits[..., :28], run.logits)
+    for tree, old in (
+        (result.state.params, run.state.params),
+        (result.state.ema, run.state.ema),
+    ):
+        same(tree["embed"]["embedding"][:28], old["embed"]["embedding"])
+        close(tree["embed"]["embedding"][28:], [old["embed"]["embedding"].mean(axis=0)] * 4, 1e-6)
+    mu, nu = moments(result.state)
+    assert zero(mu["embed"]["embedding"][28:])
+    close(nu["head"]["kernel"][:, 28], moments(run.state)[1]["head"]["kernel"].mean(axis=1), 1e-9)
+
+
+ORDER = np.random.default_rng(0).permutation(28)
+
+
+@cooks("Remap the tokenizer")
+def test_the_model_computes_the_same_under_new_numbers(kitchen, run):
+    state = letters.restore(kitchen / "build/tokens")
+    old, following = letters.batch(100)
+
+    result = letters_go_on(state, np.argsort(ORDER)[old], np.argsort(ORDER)[following])
+    close(result.logits, run.logits[..., ORDER])
+    for new, was in zip(moments(result.state), moments(run.state), strict=True):
+        same(new["embed"]["embedding"], was["embed"]["embedding"][ORDER])
+        same(new["head"]["kernel"], was["head"]["kernel"][:, ORDER])
+    stepped = result.after.params["embed"]["embedding"]
+    close(stepped, run.after.params["embed"]["embedding"][ORDER], 1e-4)
+
+
+@cooks("Longer context")
+def test_short_texts_are_read_as_before(kitchen, run):
+    result = letters_resumed(kitchen / "build/context", Layout(positions=32))
+
+    close(result.logits, run.logits)
+    same(result.state.params["positions"], np.tile(run.state.params["positions"], (2, 1)))
+    assert zero(moments(result.state)[0]["positions"][16:])
+
+
 @cooks("Vision tower from another run")
 def test_a_tower_comes_from_another_run_and_the_other_tower_goes_on(kitchen):
     result = towers_resumed(kitchen / "build/tower").state
@@ -356,6 +413,7 @@ def test_a_plan_says_that_nothing_else_changes(kitchen):
 
 
 PREPARED = {
+    "Remap the tokenizer": [lambda kitchen: np.save(kitchen / "order.npy", ORDER)],
     "Merge a LoRA": [_factors],
     "Resume with another optimizer": [_fresh],
     "Find the NaN": [_broken],

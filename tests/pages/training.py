@@ -53,8 +53,8 @@ def letters_resumed(path, layout=letters.Layout(), tx=None):
     return letters_go_on(letters.restore(path, layout, tx))
 
 
-def letters_go_on(state):
-    return _resumed(state, letters.train_step.__wrapped__, *letters.batch(100))
+def letters_go_on(state, *batch):
+    return _resumed(state, letters.train_step.__wrapped__, *(batch or letters.batch(100)))
 
 
 def digits_resumed(path, classes=10):
