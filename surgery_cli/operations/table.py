@@ -25,6 +25,7 @@ from surgery_cli.operations.permute import Permute
 from surgery_cli.operations.prune import Prune
 from surgery_cli.operations.reinit import Reinit
 from surgery_cli.operations.rename import Rename
+from surgery_cli.operations.repeat import Repeat
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
@@ -64,6 +65,7 @@ def operations() -> dict[str, type[Operation]]:
         Slice,
         Pad,
         Resize,
+        Repeat,
         Rename,
         Copy,
         Delete,

@@ -121,11 +121,12 @@ def with_kernels(target: Target, tree: Any, move: Callable[[np.ndarray, str], An
     return jax.tree_util.tree_map_with_path(change, tree)
 
 
-def _resized(target: Target, state: Any) -> Any:
+def _grown(target: Target, state: Any) -> Any:
     def move(leaf: np.ndarray, path: str) -> np.ndarray:
         places = leaf.mean(0, dtype=np.float64) if "/nu/" in path else np.zeros(leaf.shape[1:])
         rows = leaf[:2] if path.startswith(target.params) else [places] * 2
-        return np.concatenate([leaf, np.asarray(rows, leaf.dtype)])
+        resized = np.concatenate([leaf, np.asarray(rows, leaf.dtype)])
+        return np.stack([resized.repeat(2, 1)] * 3)
 
     return with_kernels(target, state, move)
 
@@ -197,11 +198,13 @@ EDITS = [
         _values_changed,
     ),
     Edit(
-        "resize",
+        "grow",
         lambda target, donors: [
             ("resize", _kernel(target, axis="0", size="6", fill="repeat")),
+            ("repeat", _kernel(target, axis="1", times="2")),
+            ("repeat", _kernel(target, axis="0", times="3", new_axis=True)),
         ],
-        _resized,
+        _grown,
     ),
     Edit(
         "cast",

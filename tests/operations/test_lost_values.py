@@ -26,6 +26,7 @@ from surgery_cli.operations.pad import Pad
 from surgery_cli.operations.permute import Permute
 from surgery_cli.operations.prune import Prune
 from surgery_cli.operations.reinit import Reinit
+from surgery_cli.operations.repeat import Repeat
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
@@ -181,6 +182,10 @@ VALUES: dict[type[Operation], list[Callable[[Any, float], Any]]] = {
             )[NU.path].recipe,
             {KERNEL: leaf},
         ),
+    ],
+    Repeat: [
+        lambda leaf, x: edited(Repeat(axis=0, times=2), leaf),
+        lambda leaf, x: edited(Repeat(axis=0, times=2, new_axis=True), leaf),
     ],
     Resize: [
         lambda leaf, x: edited(Resize(axis=0, size=6), leaf),

@@ -16,9 +16,12 @@ import tensorstore as ts
 from surgery_cli import surgery
 from surgery_cli.draft.expression import Stored
 from surgery_cli.errors import MissingError, PlanError
+from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.expand import Expand
 from surgery_cli.operations.pad import Pad
 from surgery_cli.operations.permute import Permute
+from surgery_cli.operations.rename import Rename
+from surgery_cli.operations.repeat import Repeat
 from surgery_cli.operations.reshape import Reshape
 from surgery_cli.operations.slice import Slice
 from surgery_cli.operations.squeeze import Squeeze
@@ -66,6 +69,9 @@ def test_blocks_of_any_shape_are_what_numpy_says(seed: int) -> None:
             np.pad(leaf, widths, constant_values=7),
         ),
         (Expand(axis=place), np.expand_dims(leaf, place)),
+        (Repeat(axis=axis, times=3), leaf.repeat(3, axis)),
+        (Repeat(axis=axis, times=2, order="tiled"), np.concatenate([leaf, leaf], axis)),
+        (Repeat(axis=place, times=3, new_axis=True), np.stack([leaf] * 3, place)),
         (Squeeze(), leaf.squeeze()),
     ):
         block = tuple(rng.randint(1, max(n, 1)) for n in expected.shape)
@@ -107,6 +113,9 @@ def test_what_undoes_itself_in_one_plan_is_the_stored_leaf_by_reference(edits: A
         (Slice(slices="5:95, :32"), (10, 32)),
         (Permute(index=tuple(range(99, -1, -1))), (10, 64)),
         (Pad(axis=1, after=6), (10, 70)),
+        (Repeat(axis=0, times=2), (10, 64)),
+        (Repeat(axis=1, times=2, order="tiled"), (10, 128)),
+        (Repeat(axis=1, times=8, new_axis=True), (10, 1, 64)),
     ],
     ids=lambda x: getattr(x, "name", ""),
 )
@@ -150,6 +159,8 @@ def test_a_leaf_larger_than_the_memory_streams_by_chunks(tmp_path: Path, use_zar
         ("p", Permute(at="w", index=str(tmp_path / "order.npy")), leaf[order]),
         ("s", Slice(at="w", slices="5:2000, ::2"), leaf[5:2000, ::2]),
         ("g", Pad(at="w", axis=0, before=3), np.pad(leaf, [(3, 0), (0, 0)])),
+        ("l", Repeat(at="w", axis=0, times=2), leaf.repeat(2, 0)),
+        ("e", Repeat(at="w", axis=1, times=3, new_axis=True), np.stack([leaf] * 3, 1)),
     ):
         options = Options(memory_bytes=6 << 20)
         report = surgery.apply(
@@ -234,6 +245,9 @@ def test_an_order_is_read_from_a_file(tmp_path: Path, name: str) -> None:
         (Pad(axis=0), "no places are asked for"),
         (Pad(axis=2, after=1), "does not fit"),
         (Pad(axis=0, after=1, value=float("nan")), "must be a finite number"),
+        (Repeat(axis=2, times=2), "does not fit a leaf with 2 axes"),
+        (Repeat(axis=3, times=2, new_axis=True), "does not fit a leaf with 3 axes"),
+        (Repeat(axis=0, times=2, new_axis=True, order="tiled"), "means nothing with"),
         (Permute(index=(0, 1, 1, 7)), "7 are beyond them; 2 and 3 are missing; 1 stand there"),
     ],
 )
@@ -274,3 +288,17 @@ def test_the_stored_array_has_that_grid(tmp_path: Path) -> None:
         for name in "ab"
     ]  # fmt: skip
     assert grids[1] == grids[0][::-1]
+
+
+def test_layers_under_numbers_are_repeated_by_copies(tmp_path: Path) -> None:
+    arrays = {f"layers_{n}": {"w": np.full((2, 2), n, np.float32)} for n in range(3)}
+    saved(tmp_path / "a", {"params": arrays})
+    tiled = [Copy(at="params/layers_{0..2}", to="params/layers_{3..5}")]
+    beside = [
+        Rename(at="params/layers_{0..2}", to="params/layers_{0..4..2}"),
+        Copy(at="params/layers_{0..4..2}", to="params/layers_{1..5..2}"),
+    ]
+    for name, plan, expected in (("t", tiled, [0, 1, 2] * 2), ("b", beside, [0, 0, 1, 1, 2, 2])):
+        surgery.apply(str(tmp_path / "a"), str(tmp_path / name), plan_of(plan))
+        found = restored(tmp_path / name)["params"]
+        assert [found[f"layers_{n}"]["w"][0, 0] for n in range(6)] == expected

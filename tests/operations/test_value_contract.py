@@ -99,6 +99,7 @@ DIGESTS = {
     "slice": "sha256:1c3abfda37513751fcab4025c9debe5f302499229ba5fe59707f86ba5e0fdde2",
     "pad": "sha256:1c3abfda375137515424cc45e2b0b3d428dbca347f8d1c79cae72144ea1cc27d",
     "resize": "sha256:1c3abfda37513751edcc7a64a9b4cbe3bb636a5b467f22b4a8cf97b6cdcc5474",
+    "repeat": "sha256:1c3abfda37513751eb3d8b3b8f314fd815bad51765b64e4a6bd80ac6f75f063c",
     "assert": "sha256:1c3abfda37513751e86e52f44d872e52ef63d5d8038dec6265489e9995a51e6b",
 }
 """Of the draft that the example of each operation makes; they change only where the change log says so."""

@@ -23,6 +23,7 @@ from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.expand import Expand
 from surgery_cli.operations.pad import Pad
 from surgery_cli.operations.permute import Permute
+from surgery_cli.operations.repeat import Repeat
 from surgery_cli.operations.reshape import Reshape
 from surgery_cli.operations.resize import Resize
 from surgery_cli.operations.slice import Slice
@@ -85,6 +86,16 @@ def edits(shape: Shape) -> dict[str, Edit]:
         ),
         "merge": Edit(lambda **f: Reshape(shape=merged, **f), lambda x: np.reshape(x, merged)),
         "expand": Edit(lambda **f: Expand(axis=1, **f), lambda x: np.expand_dims(x, 1)),
+        "layers": Edit(
+            lambda **f: Repeat(axis=0, times=2, **f),
+            lambda x: np.repeat(x, 2, 0),
+            commutes=False,  # a norm of the whole leaf grows
+        ),
+        "experts": Edit(
+            lambda **f: Repeat(axis=0, times=2, new_axis=True, **f),
+            lambda x: np.stack([x, x]),
+            commutes=False,
+        ),
         "slice": Edit(
             lambda **f: Slice(slices="1:", **f), lambda x: x[1:], commutes=False
         ),

@@ -385,6 +385,13 @@ def _resize(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return {**edit, **how, **draw(st.sampled_from(fills))}
 
 
+def _repeat(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit, shape = _array(draw, state, whole=True)
+    edit |= {"axis": draw(st.integers(-1, max(len(shape) - 1, 0))), "times": 2}
+    more = st.sampled_from([{}, {"order": "tiled"}, {"new_axis": True}, {"order": "interleaved"}])
+    return edit | draw(more)
+
+
 # --- places ------------------------------------------------------------------------------------------------------
 
 
@@ -545,6 +552,7 @@ DRAWERS: dict[str, Drawer] = {
     "slice": _slice,
     "pad": _pad,
     "resize": _resize,
+    "repeat": _repeat,
     "rename": _rename,
     "copy": _copy,
     "delete": _delete,

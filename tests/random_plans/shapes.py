@@ -93,6 +93,17 @@ def _resize(edit: Fields, shape: tuple[int, ...]) -> Move:
     return move
 
 
+def _repeat(edit: Fields, shape: tuple[int, ...]) -> Move:
+    times, axis = edit["times"], edit["axis"]
+    if edit.get("new_axis"):
+        return lambda x: np.stack([x] * times, axis)
+    if edit.get("order") == "tiled":
+        return lambda x: np.concatenate([x] * times, axis)
+    if not shape:
+        raise ValueError("no axes")
+    return lambda x: np.repeat(x, times, axis)
+
+
 _MOVES: dict[str, Callable[[Fields, tuple[int, ...]], Move]] = {
     "transpose": _transpose,
     "reshape": _reshape,
@@ -102,6 +113,7 @@ _MOVES: dict[str, Callable[[Fields, tuple[int, ...]], Move]] = {
     "slice": _slice,
     "pad": _pad,
     "resize": _resize,
+    "repeat": _repeat,
 }
 
 
