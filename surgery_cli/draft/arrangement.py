@@ -106,6 +106,14 @@ def reshaped(leaf: LeafSpec, shape: tuple[int, ...]) -> LeafSpec:
     )
 
 
+def resized(leaf: LeafSpec, shape: tuple[int, ...]) -> LeafSpec:
+    """A leaf of another shape whose values are new: as many axes are those that were there."""
+    if shape == leaf.shape:
+        return leaf
+    is_same_axes = len(shape) == len(leaf.shape)
+    return rearranged(leaf, shape, range(len(shape)) if is_same_axes else [None] * len(shape))
+
+
 def rearranged(leaf: LeafSpec, shape: Sequence[int], origins: Sequence[int | None]) -> LeafSpec:
     """A leaf whose axes were those of another: ``origins`` says which, None of an axis that is new.
 

@@ -11,7 +11,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.specs import LeafSpec
-from surgery_cli.words.advice import worded
+from surgery_cli.words.advice import Text, worded
 from surgery_cli.words.lists import listed
 
 _FANS = {"in_axis": -2, "out_axis": -1, "batch_axis": ()}
@@ -195,14 +195,7 @@ def fans(
     (64.0, 256.0)
     """
     if in_axis == -2 and len(shape) < 2:
-        raise PlanError(
-            f"{init} needs a leaf with two axes or more",
-            why=f"the shape is {list(shape)}, and a fan counts the inputs along axis -2",
-            fix=worded(
-                "use {init: zeros} or {init: normal} for a bias or scale, or name {in_axis} and {out_axis}"
-            ),
-            field="init",
-        )
+        raise without_fans(init, shape)
     named = {"in_axis": in_axis, "out_axis": out_axis, "batch_axis": batch_axis}
     in_size, out_size, batch_size = (
         math.prod(shape[n] for n in resolve_axes(axis, len(shape), field)) if axis != () else 1
@@ -210,6 +203,18 @@ def fans(
     )
     receptive_field = math.prod(shape) / in_size / out_size / batch_size
     return in_size * receptive_field, out_size * receptive_field
+
+
+def without_fans(
+    init: str, shape: tuple[int, ...], instead: Text = worded("{init: zeros} or {init: normal}")
+) -> PlanError:
+    """A leaf has too few axes for an initializer; ``instead`` is what biases and scales may get."""
+    return PlanError(
+        f"{init} needs a leaf with two axes or more",
+        why=f"the shape is {list(shape)}, and a fan counts the inputs along axis -2",
+        fix=worded("use {} for a bias or scale, or name {in_axis} and {out_axis}", instead),
+        field="init",
+    )
 
 
 def _check_bounds(lower: float, upper: float) -> None:

@@ -13,7 +13,7 @@ from surgery_cli.draft.kernel import Kernel, Kit, Place
 from surgery_cli.draft.kernels.fill import Fill
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations import initializers
-from surgery_cli.operations.base import LeafOperation
+from surgery_cli.operations.base import Operation
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
@@ -29,7 +29,7 @@ _NEEDS = worded("a stack of layers needs {batch_axis: 0}, attention heads {in_ax
 Axes = int | tuple[int, ...]
 
 
-class Initializing(LeafOperation, kw_only=True, frozen=True):
+class Initializing(Operation, kw_only=True, frozen=True):
     """An edit that may draw values from an initializer of jax.nn.initializers: how, but for which it is."""
 
     seed: Annotated[
@@ -150,7 +150,7 @@ def noting_fans(after: Draft, before: Draft, init: str) -> Draft:
     """``after`` with what an initializer took for fans, where an edit drew leaves of more than two axes."""
     drawn: dict[tuple[int, ...], list[LeafPath]] = {}
     for path, recipe in after.leaves.items() if init in initializers.WITH_FANS else ():
-        is_drawn = recipe is not before.leaves[path] and path not in after.slots
+        is_drawn = recipe is not before.leaves.get(path) and path not in after.slots
         if is_drawn and len(recipe.spec.shape) > 2:
             drawn.setdefault(recipe.spec.shape, []).append(path)
     return after.noting(*_fan_notes(init, drawn))

@@ -17,6 +17,7 @@ from surgery_cli.draft.settings import check_fits
 from surgery_cli.draft.source_leaves import counterpart, split_entry
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import LeafOperation, Scene
+from surgery_cli.operations.new_shapes import Shape, pattern_of, said, shaped
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
 from surgery_cli.tree.paths import LeafPath
@@ -25,7 +26,10 @@ from surgery_cli.words.advice import worded
 
 
 class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
-    """Put a number, the array of a file, or leaves of another checkpoint in the place of leaves."""
+    """Put a number, the array of a file, or leaves of another checkpoint in the place of leaves.
+
+    With another `shape` slots of the optimizer are what it starts a leaf of that shape with, unless a donor has them.
+    """
 
     with_: Annotated[
         int | float | str,
@@ -42,6 +46,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
         ),
     ] = msgspec.field(name="from", default="")
     cast: Annotated[bool, Meta(description="Convert where the dtype there is another.")] = False
+    shape: Shape = None
 
     example: ClassVar[str] = "- op: replace\n  at: params/Dense_0/bias\n  with: 0\n"
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
@@ -64,7 +69,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
                 fix="name the leaves more closely, or take the value from a checkpoint",
             )
         check_fits(number, spec, "with")
-        return spec
+        return shaped(spec, self.shape)
 
     def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
         assert not isinstance(self.with_, str)
@@ -98,13 +103,10 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
         return scene.carried(draft.with_leaves(changed), self, selected, draft)
 
     def _grafted(self, path: LeafPath, spec: LeafSpec, origin: LeafRef, donor: LeafSpec) -> Output:
-        """The recipe for a leaf that is taken from ``origin``; it stays what it was, but for the chunks."""
+        """The recipe for a leaf that is taken from ``origin``; it stays what it was, but for shape and chunks."""
+        old, spec = spec, shaped(spec, self.shape)
         if donor.shape != spec.shape or _family(donor) != _family(spec):
-            raise PlanError(
-                f"'{origin.path}' does not fit '{path}'",
-                why=f"it is {donor.type_text}, the leaf {spec.type_text}",
-                fix=worded("shape and kind must agree; {cast: true} converts the dtype"),
-            )
+            raise _misfit(path, old, spec, origin, donor)
         if donor.dtype == spec.dtype:
             chunks = (
                 {"chunk_shape": donor.chunk_shape, "write_shape": donor.write_shape}
@@ -123,6 +125,22 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
         after = msgspec.structs.replace(spec, stored_bytes=None)
         recipe = converted(Stored(origin, donor), after, path)
         return Output(recipe, origin, edits=(Edited("cast", Keeps()),))
+
+
+def _misfit(
+    path: LeafPath, old: LeafSpec, wanted: LeafSpec, origin: LeafRef, donor: LeafSpec
+) -> PlanError:
+    """What is taken has another shape or kind than the leaf ``old``, or than the one that the edit says."""
+    why = f"it is {donor.type_text}, the leaf {old.type_text}"
+    fix = worded("shape and kind must agree; {cast: true} converts the dtype")
+    if wanted.shape != old.shape:
+        why += f", to become {wanted.type_text}"
+    if donor.shape != wanted.shape and _family(donor) == _family(old):
+        fix = worded(
+            "add {shape: '{}'} to give the leaf that shape: slots of the optimizer start anew, or come with it",
+            said(pattern_of(donor.shape, old.shape)),
+        )
+    return PlanError(f"'{origin.path}' does not fit '{path}'", why=why, fix=fix)
 
 
 _ARRAYS = (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.SCALAR)

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from surgery_cli.draft.effect import name_of
 from surgery_cli.engine.composition import Composition
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.initializers import INITIALIZERS, fans
@@ -245,3 +246,53 @@ def test_the_fans_of_convolutions_are_told_in_one_line() -> None:
 )
 def test_nothing_is_told_where_the_axes_were_named_or_there_are_no_fans(edit: Reinit) -> None:
     assert notes(edit, up=(3, 16, 32)) == ()
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        (("...", 10), {"kernel": (64, 10), "bias": (10,)}),
+        ("..., 10", {"kernel": (64, 10), "bias": (10,)}),
+        (("*", 7), {"kernel": (64, 7)}),
+        ((3, "...", 5), {"kernel": (3, 5)}),
+        ((2, 3, 4), {"kernel": (2, 3, 4), "bias": (2, 3, 4)}),
+        (5, {"kernel": (5,), "bias": (5,)}),
+    ],
+)
+def test_a_shape_says_sizes_or_axes_as_they_are(
+    shape: object, expected: dict[str, tuple[int, ...]]
+) -> None:
+    leaves = {"kernel": np.ones((64, 1000), np.float32), "bias": np.ones(1000, np.float32)}
+    for name, leaf in leaves.items():
+        edit = Reinit(init="normal", shape=shape)
+        if name in expected:
+            assert edited(edit, leaf).shape == expected[name]
+            continue
+        with pytest.raises(PlanError) as caught:
+            made(edit, leaf)
+        assert caught.value.problems[0].field == "shape"
+
+
+@pytest.mark.parametrize("shape", ["", (0, 3), ("...", "..."), (-1,), "a, 3", "3; 4"])
+def test_what_is_no_shape_is_refused(shape: object) -> None:
+    with pytest.raises(PlanError, match="is no shape"):
+        made(Reinit(init="zeros", shape=shape), np.ones((4, 3), np.float32))
+
+
+def test_a_leaf_of_another_shape_is_drawn_as_one_that_had_it() -> None:
+    edit = Reinit(init="lecun_normal", shape=("...", 5), seed=3)
+    plain = Reinit(init="lecun_normal", seed=3)
+    drawn = edited(edit, np.ones((40, 9), np.float32), block=(7, 2))
+    np.testing.assert_array_equal(drawn, edited(plain, np.ones((40, 5), np.float32)))
+
+
+def test_biases_have_an_initializer_of_their_own_beside_kernels() -> None:
+    tree = {"head/kernel": np.ones((4, 3), np.float32), "head/bias": np.ones(3, np.float32)}
+    with pytest.raises(PlanError) as caught:
+        Reinit(at="head", init="lecun_normal").rewrite(draft_of(tree), ArrayScene())
+    assert "`bias_init: zeros` beside kernels" in str(caught.value.problems[0].fix)
+    edit = Reinit(at="head", init="lecun_normal", bias_init="zeros")
+    draft = edit.rewrite(draft_of(tree), ArrayScene())
+    names = {str(p): kernels(out.recipe)[0].name for p, out in draft.leaves.items()}
+    assert names == {"head/kernel": "reinit", "head/bias": "fill"}
+    assert [name_of(out.edits[0].effect) for out in draft.leaves.values()] == ["draws", "sets"]

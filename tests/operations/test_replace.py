@@ -251,3 +251,24 @@ def test_what_contradicts_itself_is_refused() -> None:
     with pytest.raises(PlanError, match="has no leaf 'other'") as caught:
         grafts(Replace(at="params/a/kernel", with_="d", from_="other"), TREE, d=tree)
     assert "a node there" in caught.value.problems[0].why
+
+
+def test_an_array_of_another_shape_is_taken_where_the_edit_says_it() -> None:
+    new = np.arange(10, dtype=F32).reshape(2, 5)
+    scene = ArrayScene(donor=ArraySource({"params/a/kernel": new, "params/a/bias": new[0]}))
+    with pytest.raises(PlanError) as caught:
+        Replace(at="params/a", with_="donor").rewrite(draft_of(TREE), scene)
+    assert all("add `shape: '..., 5'`" in str(problem.fix) for problem in caught.value.problems)
+    edit = Replace(at="params/a", with_="donor", shape=("...", 5))
+    draft = edit.rewrite(draft_of(TREE), scene)
+    assert {str(p): s.shape for p, s in draft.tree.items() if "/a/" in str(p)} == {
+        "params/a/kernel": (2, 5),
+        "params/a/bias": (5,),
+    }
+    with pytest.raises(PlanError, match="does not fit"):
+        Replace(at="params/a", with_="donor", shape=("...", 4)).rewrite(draft_of(TREE), scene)
+
+
+def test_a_number_fills_another_shape() -> None:
+    result = edited(Replace(with_=2, shape=("*", 7)), np.ones((4, 3), F32), block=(3, 2))
+    np.testing.assert_array_equal(result, np.full((4, 7), 2, F32))

@@ -175,6 +175,8 @@ def _reinit(draw: Draw, state: State, world: World) -> dict[str, Any]:
         edit["value"] = draw(st.sampled_from([0.25, -1.5]))
     elif draw(_SOMETIMES):
         edit["seed"] = draw(st.integers(0, 5))
+    if "twins" not in edit and draw(_SOMETIMES):
+        edit["shape"] = draw(st.sampled_from(["..., 3", ["*", 2], [4, 3], "2, ...", 5]))
     return edit
 
 

@@ -23,6 +23,8 @@ from tests.random_plans.model import (
     is_below,
     printed,
 )
+from tests.random_plans.optimizers import FACTORED_FROM
+from tests.random_plans.patterns import select
 
 if TYPE_CHECKING:
     from tests.random_plans.world import World
@@ -181,9 +183,11 @@ def follow_new_values(
     policy = _policy(edit)
     slots = slots_of(state, selected)
     _refuse_transform(state, edit, selected, slots)
+    reshaped = {p for p in selected if state.leaves[p].shape != before.leaves[p].shape}
+    _renew(state, before, edit, reshaped)
     for slot in slots:
         leaf = state.leaves[slot.path]
-        if policy == "keep":
+        if policy == "keep" or slot.param in reshaped:
             continue
         if policy is None and world is not None and world.is_checkpoint(edit["with"]):
             said = words(slot.path)
@@ -204,6 +208,61 @@ def follow_new_values(
             mean = np.asarray(leaf.value).astype("float64").mean()
             value = np.full(leaf.shape, mean).astype(leaf.dtype)
             _put(state, slot, value, ulps=2, known=leaf.known)
+
+
+def _renew(state: State, before: State, edit: Fields, reshaped: Iterable[Path]) -> None:
+    """Slots of params in another shape start anew, or at the mean of what they were."""
+    named = select(state, edit) if reshaped else ()
+    for slot in list(state.slots.values()):
+        if slot.param not in reshaped or slot.path in named or slot.path not in state.leaves:
+            continue
+        old, new = before.leaves[slot.param].shape, state.leaves[slot.param].shape
+        own = before.leaves[slot.path]
+        if slot.relation == "hole":
+            if len(old) != len(new):
+                raise Refused(2, f"whether '{printed(slot.path)}' stays a hole")
+            continue
+        field = str(slot.path[len(slot.node) - 1])
+        is_factored = {"v_row", "v_col", "v"} >= {field} and any(
+            other.param == slot.param and other.path[len(other.node) - 1] == "v_row"
+            for other in state.slots.values()
+        )
+        shape = _part(new, field) if is_factored else new
+        if _policy(edit) == "keep" and shape != own.shape:
+            raise Refused(2, f"'{printed(slot.path)}' cannot stay")
+        relation = "same" if shape == new else "one" if shape == (1,) else "factored"
+        value, known, ulps = np.full(shape, slot.fresh), True, 0
+        if _policy(edit) == "warm" and slot.is_second and shape != (1,):
+            held = _held(before, slot) if is_factored else own
+            value, known, ulps = (
+                np.full(shape, np.asarray(held.value, "float64").mean()),
+                held.known,
+                2,
+            )
+        state.slots[slot.path] = replace(slot, relation=relation)
+        state.leaves[slot.path] = replace(
+            own, value=value.astype(own.dtype), ulps=ulps, narrowest=own.dtype, known=known
+        )
+        if not ulps:
+            state.restarted.add(slot.path)
+
+
+def _part(shape: tuple[int, ...], field: str) -> tuple[int, ...]:
+    """The shape of a part of Adafactor's second moment."""
+    order = np.argsort(shape)
+    has = len(shape) > 1 and shape[order[-2]] >= FACTORED_FROM
+    if has == (field == "v"):
+        return (1,)
+    if field == "v":
+        return shape
+    return tuple(np.delete(shape, order[-1] if field == "v_row" else order[-2]))
+
+
+def _held(before: State, slot: Slot) -> Leaf:
+    """The part of Adafactor's second moment that tells its size."""
+    parts = [s for s in before.slots.values() if s.param == slot.param and s.is_second]
+    own = [s for s in parts if s.path == slot.path and s.relation != "one"]
+    return before.leaves[(own or [s for s in parts if s.relation != "one"])[0].path]
 
 
 def _refuse_transform(

@@ -270,18 +270,43 @@ def reinit(state: State, edit: Fields, world: World, words: Words) -> None:
     before = state.copy()
     for path in selected:
         leaf = state.leaves[path]
+        shape = _new_shape(edit.get("shape"), leaf, path)
         if constant is None:
-            if len(leaf.shape) < 2 and edit["init"] not in ("normal", "uniform"):
+            if len(shape) < 2 and edit["init"] not in ("normal", "uniform"):
                 raise Refused(2, "no fans")
-            put(state, path, np.asarray(leaf.value), known=False)
+            is_same = shape == leaf.shape
+            value = np.asarray(leaf.value) if is_same else np.zeros(shape, leaf.dtype)
+            put(state, path, value, known=False)
         else:
             value = _number_in(constant, leaf)
             if constant and not np.any(value):
                 state.may[1] = f"{constant} becomes 0"
-            put(state, path, np.full(leaf.shape, value), known=True)
+            put(state, path, np.full(shape, value), known=True)
     signed = constant if constant is not None else (0.0 if edit["init"] == "uniform" else -1.0)
     twins.refuse_negative(before, selected, signed)
+    if any(path in before.slots and "shape" in edit for path in selected):
+        state.may[2] = "a twin alone need not mirror its param any more"
     twins.follow_new_values(state, before, edit, selected, words)
+
+
+def _new_shape(given: Any, leaf: Leaf, path: Path) -> tuple[int, ...]:
+    """The shape that an edit gives: sizes, `*` for an axis as it is, `...` for all others."""
+    if given is None:
+        return leaf.shape
+    parts = list(given) if isinstance(given, list) else str(given).split(", ")
+    if leaf.is_python:
+        raise Refused(2, f"'{printed(path)}' is no array")
+    if "..." in parts:
+        at, more = parts.index("..."), len(leaf.shape) - len(parts) + 1
+        if more < 0:
+            raise Refused(2, f"'{printed(path)}' has not so many axes")
+        parts[at : at + 1] = leaf.shape[at : at + more]
+    elif "*" in parts and len(parts) != len(leaf.shape):
+        raise Refused(2, f"'{printed(path)}' has other axes")
+    return tuple(
+        n if part == "*" else int(part)
+        for n, part in zip([*leaf.shape, *parts], parts, strict=False)
+    )
 
 
 def set_number(state: State, edit: Fields, world: World, words: Words) -> None:

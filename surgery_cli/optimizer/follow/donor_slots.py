@@ -55,15 +55,24 @@ class Donors:
         self._schedules: dict[str, Schedules] = {}
         self._several: dict[LeafPath, LeafPath] | None = None
 
-    def twins(self, origin: LeafRef, slots: Sequence[Slot], draft: Draft) -> Taken:
-        """Recipes for all ``slots``, from the donor's slots of the param ``origin``."""
+    def twins(
+        self,
+        origin: LeafRef,
+        slots: Sequence[Slot],
+        draft: Draft,
+        specs: Mapping[LeafPath, LeafSpec] = {},
+    ) -> Taken:
+        """Recipes for all ``slots``, from the donor's slots of the param ``origin``.
+
+        ``specs``: what slots must be, where they are not to be what they are.
+        """
         tree = self._scene.open(origin.source)[1].tree
         theirs = self._of(origin.source).get(origin.path, [])
         found: dict[LeafPath, Output] = {}
         pairs: list[tuple[Slot, Slot]] = []
         for slot in slots:
             other = _counterpart(slot, theirs)
-            own = draft.leaves[slot.path].spec
+            own = specs.get(slot.path) or draft.leaves[slot.path].spec
             if other is None or tree[other.path].shape != own.shape:
                 return Taken(because=_NOT_THERE if theirs else _NO_STATE)
             recipe = _grafted(LeafRef(origin.source, other.path), tree[other.path], own, slot.path)
@@ -173,6 +182,12 @@ class Donors:
                 by_param.setdefault(slot.param, []).append(slot)
             self._known[name] = by_param
         return self._known[name]
+
+
+def is_taken(param: LeafPath, draft: Draft, before: Draft) -> bool:
+    """True for a param that the edit took from elsewhere."""
+    origin = draft.leaves[param].home
+    return origin is not None and origin != before.leaves[param].home
 
 
 def resting_on(assumed: Mapping[LeafPath, Assumption], draft: Draft) -> Draft:

@@ -32,10 +32,16 @@ class Maps:
         by = Mapped(effect.map, self._before.leaves[param].spec, leaves[param].spec)
         found = moved_slots(slots, {slot.path: leaves[slot.path].recipe for slot in slots}, by)
         for slot in slots:
-            self._look(slot, by.after)
-            if found[slot.path].relation != slot.relation:
-                self._relations[slot.path] = found[slot.path].relation
+            self.see(slot, found[slot.path].relation, by.after)
         return found
+
+    def see(self, slot: Slot, relation: str, after: LeafSpec) -> None:
+        """Remember what a slot is from now on to its param, which is now like ``after``."""
+        known = slot.factoring
+        if known is not None and len(after.shape) > 1 and not known.is_shown(after.shape):
+            self._taken.setdefault(slot.state, (slot, after))
+        if relation != slot.relation:
+            self._relations[slot.path] = relation
 
     def with_relations(self, draft: Draft) -> Draft:
         """The draft with what slots are to their params now."""
@@ -58,12 +64,6 @@ class Maps:
             )
             for state, (slot, after) in self._taken.items()
         ]
-
-    def _look(self, slot: Slot, after: LeafSpec) -> None:
-        """Remember the param if no other shows whether one of its shape is factored."""
-        known = slot.factoring
-        if known is not None and len(after.shape) > 1 and not known.is_shown(after.shape):
-            self._taken.setdefault(slot.state, (slot, after))
 
 
 def _is_factored(slot: Slot, after: LeafSpec) -> bool:

@@ -14,7 +14,8 @@ from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.optimizer.detect.starts import as_gathered
 from surgery_cli.optimizer.follow.answers import Answer, answers_to
 from surgery_cli.optimizer.follow.donor_notes import Grafts, no_graft
-from surgery_cli.optimizer.follow.donor_slots import Donors, resting_on
+from surgery_cli.optimizer.follow.donor_slots import Donors, is_taken, resting_on
+from surgery_cli.optimizer.follow.fresh_slots import Renewals
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
 from surgery_cli.optimizer.follow.maps import Maps
 from surgery_cli.optimizer.follow.param_copies import Beside
@@ -29,7 +30,6 @@ from surgery_cli.optimizer.follow.refusals import (
 from surgery_cli.optimizer.follow.states import Edit, States
 from surgery_cli.optimizer.follow.transform import (
     Change,
-    at_mean,
     followed,
     grows_back,
     like_param,
@@ -65,7 +65,7 @@ def carry_values(
     if isinstance(edit.effect, Keeps) and edit.optimizer in (None, "keep", "transform"):
         return draft
     if any(slot.in_optimizer for param in edited for slot in draft.slots_of.get(param, ())):
-        takes = any(_is_taken(param, draft, before) for param in edited)
+        takes = any(is_taken(param, draft, before) for param in edited)
         refuse_policy(edit, policy, takes=takes)
     carrying = _Carrying(draft, edit, before, policy, scene, frozenset(edited))
     gathering = Gathering()
@@ -104,31 +104,22 @@ class _Carrying:
         self._grafts = Grafts()
         self._regrowing: dict[LeafPath, Slot] = {}
         self.maps = Maps(self._before, draft)
+        self._renewals = Renewals(before, draft, self.maps, edit, policy, self._refused)
 
     def follow(self, param: LeafPath) -> None:
         """Give every twin of the param its steps. Raises PlanError as ``carry_values``."""
-        states: dict[tuple[Key, ...], list[Slot]] = {}
-        for slot in self._draft.slots_of.get(param, ()):
-            recipe = self._draft.leaves.get(slot.path)
-            if recipe is None or not is_numeric(recipe.spec):
-                continue
-            is_named = slot.path in self._edited
-            if not slot.in_optimizer:
-                if isinstance(self._effect, Rearranges) and not is_named:
-                    self._follow_as_param(slot, self._effect_on(param))
-                else:
-                    self._beside.add(slot, is_named=is_named)
-            elif not is_named:
-                states.setdefault(slot.node[:-1], []).append(slot)
-        slots = [slot for state in states.values() for slot in state]
+        states = self._states_of(param)
+        slots = [slot for state in states for slot in state]
+        if not self._renewals.find(param, slots):
+            return
         if self._policy in (None, "transform") and self._graft(param, slots):
             return
         effect = self._effect_on(param)
-        policy = self._policy or answers_to(effect).default
+        policy = self._policy or self._renewals.default_for(param, effect)
         restarts = policy == "reset"
         if policy == "warm" and not any(slot.is_second_moment for slot in slots):
             policy = "reset"
-        for state in states.values():
+        for state in states:
             for slot in state:
                 takes_param = slot.takes_param and not isinstance(effect, Masks)
                 if slot.is_params_like and restarts and takes_param:
@@ -136,6 +127,26 @@ class _Carrying:
                 elif slot.is_params_like:
                     self._follow_as_param(slot, effect)
             self._follow_state([s for s in state if not s.is_params_like], policy, effect)
+
+    def _states_of(self, param: LeafPath) -> list[list[Slot]]:
+        """The twins of the param by the states that hold them, but for those that the edit names and copies beside."""
+        states: dict[tuple[Key, ...], list[Slot]] = {}
+        for slot in self._draft.slots_of.get(param, ()):
+            recipe = self._draft.leaves.get(slot.path)
+            if recipe is None or not is_numeric(recipe.spec):
+                continue
+            is_named = slot.path in self._edited
+            if not slot.in_optimizer:
+                if self._has_new_shape(param) and not is_named:
+                    self._follow_as_param(slot, self._effect_on(param))
+                else:
+                    self._beside.add(slot, is_named=is_named)
+            elif not is_named:
+                states.setdefault(slot.node[:-1], []).append(slot)
+        return list(states.values())
+
+    def _has_new_shape(self, param: LeafPath) -> bool:
+        return isinstance(self._effect, Rearranges) or self._renewals.is_about(param)
 
     def _effect_on(self, param: LeafPath) -> Effect:
         recipe, before = self._draft.leaves[param].recipe, self._before.leaves[param].spec
@@ -154,16 +165,15 @@ class _Carrying:
         if following:
             self._transform(following, effect, policy)
         for slot in slots:
-            recipe = self._draft.leaves[slot.path].recipe
             match answers[slot.path]:
                 case Answer.STAYS:
                     self._apply(slot, (), policy)
                     if policy == "keep" and isinstance(effect, Masks) and not slot.is_even:
                         self._regrowing.setdefault(slot.node, slot)
-                case Answer.MEAN:
-                    self._apply(slot, at_mean(slot, recipe), policy)
-                case Answer.FRESH:
-                    self._reset(slot, policy)
+                case Answer.MEAN if (mean := self._renewals.at_mean(slot)) is not None:
+                    self._apply(slot, mean, policy)
+                case Answer.MEAN | Answer.FRESH:
+                    self._reset(slot, policy, self._renewals.spec_of(slot))
 
     def _rearrange(self, slots: list[Slot], policy: str, effect: Rearranges) -> None:
         """Move the elements of the slots of one param in one state, or give them new values in their new shape."""
@@ -199,13 +209,13 @@ class _Carrying:
         for slot in slots:
             changes = steps[slot.path]
             if stuck or changes is None:  # half of a pair of moments is worse than none
-                self._keep(slot)
+                self._apply(slot, (), "keep")
                 self._kept.add_unsure(slot, stuck, self._edit.name)
             else:
                 self._apply(slot, changes, policy)
 
     def raise_refusals(self) -> None:
-        """Raise what an explicit ``transform`` cannot do, once for each field of a state."""
+        """Raise what an explicit policy cannot do, once for each field of a state; and what has no place."""
         if self._refused:
             raise PlanError.of(self._refused.values())
 
@@ -216,22 +226,19 @@ class _Carrying:
             output = output.then(change.recipe, edit)
         self.changed[slot.path] = msgspec.structs.replace(output, policy=policy)
 
-    def _keep(self, slot: Slot) -> None:
-        self._apply(slot, (), "keep")
-
     def _reset(self, slot: Slot, policy: str, spec: LeafSpec | None = None) -> None:
         if slot.relation == "one" and spec is None:
-            self._keep(slot)
+            self._apply(slot, (), "keep")
             return
         fresh = slot.fresh
         if fresh is None and policy == "warm" and slot.power is not None and self._policy:
             fresh = 0.0  # a first moment: only a slot of which nothing is known may hold squares
         if fresh is None:
-            if self._policy is None:
-                self._keep(slot)
+            if self._policy is None and spec is None:
+                self._apply(slot, (), "keep")
                 self._kept.add_without_start(slot)
                 return
-            raise unknown_start(slot)
+            raise unknown_start(slot, may_stay=spec is None)
         effect = self._effect_on(slot.param) if isinstance(self._effect, Masks) else None
         if isinstance(effect, Masks):
             changes = masked(slot, self._draft.leaves[slot.path].recipe, effect, fresh)
@@ -263,16 +270,17 @@ class _Carrying:
         self._apply(slot, changes, "carried")
 
     def _take_param(self, slot: Slot, policy: str) -> None:
-        is_moved = isinstance(self._effect, Rearranges)
-        was = self._before.leaves[slot.param].spec if is_moved else None
+        is_reshaped = self._has_new_shape(slot.param)
+        was = self._before.leaves[slot.param].spec if is_reshaped else None
         self.changed[slot.path] = taking_param(self._draft, slot, policy, was)
 
     def _graft(self, param: LeafPath, slots: list[Slot]) -> bool:
         """Take the twins from where the param was taken; False if they are not all there."""
         origin = self._draft.leaves[param].home
-        if not slots or not _is_taken(param, self._draft, self._before) or origin is None:
+        if not slots or origin is None or not is_taken(param, self._draft, self._before):
             return False
-        taken = self._donors.twins(origin, slots, self._draft)
+        wanted, specs = self._renewals.wanted(slots)
+        taken = self._donors.twins(origin, wanted, self._draft, specs)
         self.changed.update(taken.recipes)
         self.assumed.update(taken.assumed)
         self._grafts.add(origin.source, slots, taken)
@@ -290,9 +298,3 @@ class _Carrying:
         found += [grows_back(slot, self._edit.name) for slot in self._regrowing.values()]
         found += self.maps.notes()
         return found + self._beside.notes()
-
-
-def _is_taken(param: LeafPath, draft: Draft, before: Draft) -> bool:
-    """True for a param that the edit took from elsewhere."""
-    origin = draft.leaves[param].home
-    return origin is not None and origin != before.leaves[param].home

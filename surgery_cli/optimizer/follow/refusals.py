@@ -14,7 +14,8 @@ from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.follow.answers import Answer, answers_to
 from surgery_cli.optimizer.follow.states import Edit
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.words.advice import InPlan, joined, worded
+from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import InPlan, Text, joined, worded
 
 PER_LEAF: Final = (
     "what reaches it was divided by the size of the whole leaf, so that it follows one factor of the leaf,"
@@ -44,16 +45,19 @@ def cannot_follow(slot: Slot, name: str) -> Problem:
     )
 
 
-def unknown_start(slot: Slot) -> PlanError:
-    """A slot is to restart, and nobody knows at what."""
+def unknown_start(slot: Slot, *, may_stay: bool = True) -> PlanError:
+    """A slot is to restart, and nobody knows at what; ``may_stay``: it could be left as it is instead."""
     return PlanError(
         f"the initial value of '{slot.path}' is not known",
         why=f"{slot.optimizer} starts it from its own settings, which are not on disk",
-        fix=worded(
-            "use {optimizer: keep}, or add {}, with X that value; or {}, if it is optax's default; or {}",
-            InPlan(slots_line(slot.node, fresh="X")),
-            KIND,
-            LIKE_INIT,
+        fix=Text(
+            worded("use {optimizer: keep}, or ") if may_stay else "",
+            worded(
+                "add {}, with X that value; or {}, if it is optax's default; or {}",
+                InPlan(slots_line(slot.node, fresh="X")),
+                KIND,
+                LIKE_INIT,
+            ),
         ),
         path=str(slot.path),
     )
@@ -66,6 +70,27 @@ def has_no_map(slot: Slot, name: str, why: str) -> Problem:
         why=why,
         fix=f"`delete` '{slot.whole_state}' in an edit before, and let the script begin with fresh optimizer state",
         path=str(slot.path),
+    )
+
+
+def does_not_fit(slot: Slot, own: LeafSpec, param: LeafSpec) -> Problem:
+    """A slot is to stay as it is, and its param gets another shape."""
+    return Problem(
+        f"'{slot.path}' cannot stay as it is",
+        why=f"it is {own.type_text}, and its param '{slot.param}' becomes {param.type_text}",
+        fix=worded("leave {optimizer} out, or use {optimizer: reset} or `warm`"),
+        path=str(slot.path),
+    )
+
+
+def other_partition(param: LeafPath, hole: Slot) -> Problem:
+    """A param gets another number of axes, by which states that leave out some often choose their params."""
+    return Problem(
+        f"whether '{hole.node}' has a place for '{param}' is not known",
+        why="the state leaves out some params, most often by their number of axes, and this one gets another",
+        fix="keep the number of axes; or `delete` the optimizer state in an edit before, and let the script begin with"
+        " its own",
+        path=str(hole.path),
     )
 
 

@@ -134,10 +134,14 @@ def like_param(param: Output, recipe: Recipe) -> tuple[Change, ...] | None:
     return (Change(edit.name, edit.effect, same),)
 
 
-def at_mean(slot: Slot, recipe: Recipe) -> tuple[Change, ...]:
-    """A second moment at its mean in every element; a single number is its own mean."""
-    if recipe.spec.size <= 1:
+def at_mean(slot: Slot, recipe: Recipe, spec: LeafSpec | None = None) -> tuple[Change, ...]:
+    """A second moment at its mean in every element; ``spec`` if it has another shape now.
+
+    A single number is its own mean.
+    """
+    after = recipe.spec if spec is None else spec
+    if recipe.spec.size <= 1 and after.shape == recipe.spec.shape:
         return ()
     one = LeafSpec(kind=LeafKind.NUMPY, dtype="float64")
     mean = Made(Mean(), (recipe,), one, slot.path)
-    return (Change("fill_mean", Keeps(), Made(Spread(), (mean,), recipe.spec, slot.path)),)
+    return (Change("fill_mean", Keeps(), Made(Spread(), (mean,), after, slot.path)),)
