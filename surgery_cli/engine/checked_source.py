@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.digests import Digester, LeafDigest, digest_of_text
@@ -26,6 +27,11 @@ class Recorded(NamedTuple):
     name: str
     digest_of: Callable[[LeafPath], LeafDigest | None]
     spec_of: Callable[[LeafPath], LeafSpec]
+
+
+def has_digest(recorded: Mapping[str, Recorded], ref: LeafRef) -> bool:
+    """True if a digest of a stored leaf is on record; ``recorded``: of the sources that have records, by name."""
+    return ref.source in recorded and recorded[ref.source].digest_of(ref.path) is not None
 
 
 class CheckedSource:

@@ -35,7 +35,7 @@ class Digester:
 
     def add(self, window: Window, values: np.ndarray[Any, Any]) -> None:
         """A block of the grid, C-contiguous."""
-        self._blocks[tuple(s.start for s in window)] = hashlib.sha256(_bytes(values)).digest()
+        self._blocks[tuple(s.start for s in window)] = block_digest(values)
 
     def is_complete(self, count: int) -> bool:
         """True once ``count`` blocks have come."""
@@ -48,6 +48,11 @@ class Digester:
         for start in sorted(self._blocks):
             record.update(self._blocks[start])
         return LeafDigest(f"sha256:{record.hexdigest()}", self.grid)
+
+
+def block_digest(values: np.ndarray[Any, Any]) -> bytes:
+    """SHA-256 of the C-order bytes of a block."""
+    return hashlib.sha256(_bytes(values)).digest()
 
 
 def _bytes(values: np.ndarray[Any, Any]) -> Any:

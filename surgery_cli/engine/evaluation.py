@@ -19,7 +19,7 @@ from surgery_cli.draft.kernel import (
     broadcast_window,
 )
 from surgery_cli.engine.composition import Composition
-from surgery_cli.engine.grid import inside, relative, window_shape, windows
+from surgery_cli.engine.grid import inside, is_inside, relative, window_shape, windows
 from surgery_cli.engine.measurements import (
     Block,
     Measurements,
@@ -226,10 +226,7 @@ class _Held:
             return None
         if held == window:
             return values
-        is_inside = all(
-            h.start <= w.start and w.stop <= h.stop for h, w in zip(held, window, strict=True)
-        )
-        return values[relative(window, held)] if is_inside else None
+        return values[relative(window, held)] if is_inside(window, held) else None
 
 
 def _made_at_once(part: Made, window: Window) -> Window:

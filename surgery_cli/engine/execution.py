@@ -16,10 +16,10 @@ from surgery_cli.draft.kernel import Kit, Window
 from surgery_cli.engine.checked_source import CheckedSource, Recorded
 from surgery_cli.engine.checks import Checks, Watched, refuse_breaches
 from surgery_cli.engine.composition import Composition
-from surgery_cli.engine.digests import Digester, LeafDigest
+from surgery_cli.engine.digests import Digester, LeafDigest, block_digest
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.forecast import pending_bytes, working_bytes
-from surgery_cli.engine.grid import block_shape, windows
+from surgery_cli.engine.grid import block_shape, is_inside, relative, windows
 from surgery_cli.engine.guard import FiniteGuard
 from surgery_cli.engine.measurements import Block, Measurements, Taking
 from surgery_cli.engine.progress import Meter
@@ -35,6 +35,8 @@ class Executed(msgspec.Struct):
     """What a run did: digests of the leaves whose values were written, and bytes of these values."""
 
     digests: dict[LeafPath, LeafDigest] = {}
+    parts: dict[LeafPath, list[tuple[Window, bytes]]] = {}
+    """Of leaves whose other chunks are taken as they are: what was written, with the digest of each block."""
     written_bytes: int = 0
 
 
@@ -51,6 +53,9 @@ class _Leaf:
         self.planned = planned
         self.evaluation = evaluation
         self.watched = watched
+        self.windows = evaluation.windows
+        if planned.referred is not None and not planned.referred.is_read:
+            self.windows = list(planned.referred.written)
         block = evaluation.block_shape
         self.digester = Digester(planned.spec, block)
         self.working_bytes = working_bytes(evaluation.composition, block, tiles)
@@ -106,7 +111,7 @@ class Execution:
                 for writer in writers:
                     for leaf in _inline(writer):  # computed when its turn to be written comes
                         writer.keep_value(leaf, partial(self._whole_value, leaf))
-                    for leaf in writer.plan.of(Way.ENCODE):
+                    for leaf in writer.plan.computed:
                         self._write_leaf(writer, leaf)
                     stream.finish()
             except BaseException as error:
@@ -165,16 +170,21 @@ class Execution:
         digester = Digester(leaf.spec, grid)
         for part in windows(shape, grid):
             digester.add(part, values[part])
-        self.executed.digests[leaf.draft_path] = digester.result()
+        with self._lock:
+            self.executed.written_bytes += values.nbytes
+            self.executed.digests[leaf.draft_path] = digester.result()
         return values
 
     def _write_leaf(self, writer: ItemWriter, planned: PlannedLeaf) -> None:
         """Submit every block of a leaf, as the budget lets it."""
         recipe = planned.output.recipe
-        evaluation = self._evaluation(recipe, block_shape(planned.spec, write_shape(planned)))
-        leaf = _Leaf(planned, evaluation, self._kit.tile_elements, self.checks.of(recipe))
+        is_whole = planned.is_read_whole
+        unit = write_shape(planned)
+        block = block_shape(planned.spec, unit, *(() if is_whole else (1,)))
+        watched = self.checks.of(recipe) if is_whole else None
+        leaf = _Leaf(planned, self._evaluation(recipe, block), self._kit.tile_elements, watched)
         self._measure(leaf)
-        for number, window in enumerate(leaf.evaluation.windows):
+        for number, window in enumerate(leaf.windows):
             self._stream.fill(
                 leaf.working_bytes,
                 leaf.pending_bytes,
@@ -205,11 +215,21 @@ class Execution:
 
     def _write_block(self, batch: Any, leaf: _Leaf, window: Window) -> None:
         values = self._checked_block(leaf.planned, leaf.evaluation, window, leaf.watched)
-        leaf.digester.add(window, values)
-        batch.write(leaf.planned, window, values)
+        planned, executed = leaf.planned, self.executed
+        written = 0
+        for part in _parts_to_write(planned, window):
+            chunk = values if part == window else values[relative(part, window)]
+            batch.write(planned, part, chunk)
+            written += chunk.nbytes
+        if planned.is_read_whole:
+            leaf.digester.add(window, values)
         with self._lock:
-            if leaf.digester.is_complete(len(leaf.evaluation.windows)):
-                self.executed.digests[leaf.planned.draft_path] = leaf.digester.result()
+            executed.written_bytes += written
+            if not planned.is_read_whole:
+                parts = executed.parts.setdefault(planned.draft_path, [])
+                parts.append((window, block_digest(values)))
+            elif leaf.digester.is_complete(len(leaf.windows)):
+                executed.digests[planned.draft_path] = leaf.digester.result()
 
     def _checked_block(
         self,
@@ -224,9 +244,15 @@ class Execution:
         if watched is not None:
             watched.add(window, values)
         with self._lock:
-            self.executed.written_bytes += values.nbytes
             self._meter.advance(values.nbytes, str(leaf.draft_path))
         return values
+
+
+def _parts_to_write(leaf: PlannedLeaf, window: Window) -> list[Window]:
+    """What is written of a block: all of it, or the chunks in it that are not taken as they are."""
+    if leaf.referred is None or not leaf.referred.is_read:
+        return [window]
+    return [part for part in leaf.referred.written if is_inside(part, window)]
 
 
 def _inline(writer: ItemWriter) -> list[PlannedLeaf]:
@@ -240,9 +266,10 @@ def _inline(writer: ItemWriter) -> list[PlannedLeaf]:
 
 
 def _written(writers: Sequence[ItemWriter]) -> list[Recipe]:
-    """What is computed or read in order to write it."""
+    """What is computed or read, all of it, in order to write it."""
     return [
         leaf.output.recipe
         for writer in writers
-        for leaf in (*writer.plan.of(Way.ENCODE), *_inline(writer))
+        for leaf in (*writer.plan.computed, *_inline(writer))
+        if leaf.is_read_whole
     ]

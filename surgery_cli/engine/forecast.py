@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from surgery_cli.draft.arrangement import Arrangement
@@ -29,15 +30,21 @@ LEAF_OVERHEAD_BYTES: Final = 16 << 10
 """What an opened array costs beside its values; it bounds the transactions of many tiny leaves."""
 
 
-def read_bytes(recipes: Iterable[Recipe]) -> int:
-    """Bytes of values that are read to write these recipes, in this order; what is measured is measured once."""
+def read_bytes(
+    recipes: Iterable[Recipe], partly: Iterable[tuple[Recipe, Sequence[Window]]] = ()
+) -> int:
+    """Bytes of values that are read to write these recipes, in this order; what is measured is measured once.
+
+    ``partly``: others, with the only blocks of them that are written.
+    """
     measured: set[int] = set()
-    return sum(_bytes_read(Composition(recipe), measured) for recipe in recipes)
+    whole = ((made, _blocks(made)) for made in map(Composition, recipes))
+    parts = ((Composition(recipe), blocks) for recipe, blocks in partly)
+    return sum(_bytes_read(made, blocks, measured) for made, blocks in chain(whole, parts))
 
 
-def _bytes_read(made: Composition, measured: set[int]) -> int:
-    """What one recipe reads, ``measured`` being there, to which is added what it measures."""
-    blocks = _blocks(made)
+def _bytes_read(made: Composition, blocks: Sequence[Window], measured: set[int]) -> int:
+    """What these blocks of a recipe read, ``measured`` being there, to which is added what is measured for them."""
     held: set[int] = set()
     total = 0
     needed = (one.order for one in made.measured if id(one.part) not in measured)

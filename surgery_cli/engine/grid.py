@@ -67,6 +67,11 @@ def relative(part: Window, window: Window) -> Window:
     )
 
 
+def is_inside(part: Window, window: Window) -> bool:
+    """True if all of ``part`` is in ``window``."""
+    return all(w.start <= p.start and p.stop <= w.stop for p, w in zip(part, window, strict=True))
+
+
 def inside(places: tuple[Any, ...], window: Window) -> tuple[Any, ...]:
     """As ``relative``, of a piece that may have the numbers of places along an axis in place of a slice."""
     return tuple(

@@ -15,6 +15,7 @@ from surgery_cli.store.open.item import Item, PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
 from surgery_cli.store.orbax.btree import Extent
 from surgery_cli.store.orbax.stored_values import PIECE_BYTES, are_same
+from surgery_cli.store.write.chunk_references import Taken
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
@@ -23,11 +24,15 @@ _Side = tuple[ArrayStore, StoredArray]
 
 
 class _Pair(msgspec.Struct, frozen=True):
-    """A leaf as it was planned, and the item and path at which it came out."""
+    """A leaf as it was planned, the item and path at which it came out, and stored values that it takes.
+
+    ``stored``: from where and to where, value by value in the same order; None if they are no stored arrays.
+    """
 
     leaf: PlannedLeaf
     item: Item
     path: LeafPath
+    stored: tuple[_Side, _Side] | None
 
 
 def other_than_planned(
@@ -45,26 +50,39 @@ def other_than_planned(
     unlike = [pair for pair in _pairs(written, plans.values()) if not files.refer_alike(pair)]
     tasks = ((pair, _held_bytes(pair)) for pair in unlike)
     agreed = in_order(_is_copy, tasks, memory_bytes)
-    return [pair.leaf.draft_path for pair, same in zip(unlike, agreed, strict=True) if not same]
+    wrong = [pair.leaf.draft_path for pair, same in zip(unlike, agreed, strict=True) if not same]
+    return list(dict.fromkeys(wrong))
 
 
 def _pairs(written: Checkpoint, plans: Iterable[ItemPlan]) -> Iterator[_Pair]:
     for plan in plans:
         for leaf in plan.leaves:
             is_taken = leaf.way is not Way.ENCODE and leaf.output.is_by_reference
-            if is_taken and leaf.spec.kind is not LeafKind.EMPTY and leaf.origin is not None:
+            is_whole = is_taken and leaf.spec.kind is not LeafKind.EMPTY and leaf.origin is not None
+            if is_whole or leaf.referred is not None:
                 item, path = written.item_of(leaf.draft_path)
-                yield _Pair(leaf, item, path)
+                for stored in _stored(leaf, item, path):
+                    yield _Pair(leaf, item, path, stored)
 
 
-def _stored(pair: _Pair) -> tuple[_Side, _Side] | None:
-    """Both sides as stored arrays, the planned one first; None if one of them is none."""
-    if pair.leaf.array is None or not isinstance(pair.item, PytreeItem):
-        return None
-    array = pair.item.leaves[pair.path].array
-    if array is None or pair.item.store is None:
-        return None
-    return (pair.leaf.origin_store, pair.leaf.array), (pair.item.store, array)
+def _stored(leaf: PlannedLeaf, item: Item, path: LeafPath) -> Iterator[tuple[_Side, _Side] | None]:
+    """Both sides of all that is taken as stored, the planned one first; None if one of them is no stored array."""
+    array = item.leaves[path].array if isinstance(item, PytreeItem) else None
+    if not isinstance(item, PytreeItem) or item.store is None or array is None or not leaf.taken:
+        yield None
+        return
+    for taken in leaf.taken:
+        new = array if leaf.referred is None else _chunks(array, leaf, taken)
+        yield (taken.store, taken.array), (item.store, new)
+
+
+def _chunks(array: StoredArray, leaf: PlannedLeaf, taken: Taken) -> StoredArray:
+    """Of an array the chunks that were taken, in their order; nothing if they are not there, or it is another one."""
+    at = {key: number for number, key in enumerate(array.keys)}
+    is_there = array.document.raw == leaf.stored_document[1] and all(map(at.__contains__, taken.to))
+    keys = taken.to if is_there else ()
+    values = tuple(array.values[at[key]] for key in keys) if array.values else ()
+    return msgspec.structs.replace(array, keys=keys, values=values)
 
 
 class _Files:
@@ -75,14 +93,14 @@ class _Files:
 
     def refer_alike(self, pair: _Pair) -> bool:
         """True if both sides name the same ranges of files that are links or copies of each other."""
-        sides = _stored(pair)
-        if sides is None:
+        if pair.stored is None or not _have_keys_alike(pair):
             return False
-        (old_store, old), (new_store, new) = sides
-        if old.keys != new.keys or len(old.values) != len(new.values):
+        (old_store, old), (new_store, new) = pair.stored
+        if len(old.values) != len(new.values):
             return False
         if not old.values:  # every key is a file
-            pairs = {(below(old.name) + key, below(new.name) + key) for key in old.keys}
+            keys = zip(old.keys, new.keys, strict=True)
+            pairs = {(below(old.name) + one, below(new.name) + other) for one, other in keys}
         elif old.values == new.values:
             pairs = {(extent.file, extent.file) for extent in old.extents}
         elif all(map(_is_same_range, old.values, new.values)):
@@ -103,6 +121,15 @@ class _Files:
         return self._agree[key]
 
 
+def _have_keys_alike(pair: _Pair) -> bool:
+    """True if both sides have as many values; where a whole array is taken, under the same keys."""
+    assert pair.stored is not None
+    (_, old), (_, new) = pair.stored
+    if pair.leaf.referred is not None:
+        return len(old.keys) == len(new.keys)
+    return old.keys == new.keys
+
+
 def _is_same_range(old: bytes | Extent, new: bytes | Extent) -> bool:
     """True for the same range of a file of the same name; whether the files are alike is not looked at."""
     if not isinstance(old, Extent) or not isinstance(new, Extent):
@@ -114,12 +141,14 @@ def _is_same_range(old: bytes | Extent, new: bytes | Extent) -> bool:
 
 def _is_copy(pair: _Pair) -> bool:
     """True if both sides hold the same bytes, as stored; or the same value, where they are stored with others."""
-    sides = _stored(pair)
-    if sides is None:
+    if pair.stored is None:
         return _is_same_value(pair)
-    (old_store, old), (new_store, new) = sides
+    if not _have_keys_alike(pair):
+        return False
+    (old_store, old), (new_store, new) = pair.stored
     left, right = old_store.stored_values(old.name), new_store.stored_values(new.name)
-    return left.keys() == right.keys() and all(are_same(left[key], right[key]) for key in left)
+    keys = zip(old.keys, new.keys, strict=True)
+    return all(are_same(left[one], right[other]) for one, other in keys)
 
 
 def _is_same_value(pair: _Pair) -> bool:
@@ -135,4 +164,4 @@ def _is_same_value(pair: _Pair) -> bool:
 
 def _held_bytes(pair: _Pair) -> int:
     """Bytes in memory while a leaf is compared."""
-    return 2 * (pair.leaf.spec.bytes if _stored(pair) is None else PIECE_BYTES)
+    return 2 * (pair.leaf.spec.bytes if pair.stored is None else PIECE_BYTES)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.engine.budget import in_order
-from surgery_cli.engine.digests import LeafDigest, leaf_digest
+from surgery_cli.engine.digests import LeafDigest, block_digest, leaf_digest
+from surgery_cli.engine.execution import Executed
 from surgery_cli.engine.forecast import reading_bytes
+from surgery_cli.engine.grid import window_shape
 from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.engine.reading import read_values
 from surgery_cli.errors import Problem, SurgeryError, WriteError
 from surgery_cli.proof.references import other_than_planned
 from surgery_cli.proof.structure import compare
@@ -19,6 +26,7 @@ from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import ReadBefore
 from surgery_cli.store.write.item_plan import ItemPlan
+from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
@@ -28,7 +36,7 @@ MOST_SHOWN = 10
 def verify_result(
     new: Path,
     draft: Draft,
-    digests: Mapping[LeafPath, LeafDigest],
+    done: Executed,
     plans: Mapping[str, ItemPlan],
     *,
     item: str | None,
@@ -39,7 +47,7 @@ def verify_result(
 ) -> Checkpoint:
     """Compare every path, kind, shape and dtype with the draft, and read the written leaves back.
 
-    Every other leaf must refer to the bytes that its item's plan took, or hold the same ones.
+    Whatever was not written must refer to the bytes that its item's plan took, or hold the same ones.
     ``prefix_items``: paths of the draft begin with the items' names. ``before``: what was read before, by item; of
     it, what stands in ``new`` in the very same bytes is not parsed twice. Returns the new checkpoint, as opened.
 
@@ -65,22 +73,57 @@ def verify_result(
                 *(_problem(d.path, f"is {d.b}, not {d.a}") for d in comparison.changed),
             ][:MOST_SHOWN]
         )
-    meter = Meter(listener, "verifying", sum(draft.leaves[p].spec.bytes for p in digests))
-    paths = list(digests)
-    held = ((path, reading_bytes(written.tree[path], digests[path].grid)) for path in paths)
-    found = in_order(
-        lambda path: leaf_digest(written, path, written.tree[path], digests[path].grid),
-        held,
-        memory_bytes,
-    )
-    for path, digest in zip(paths, found, strict=True):
-        if digest.digest != digests[path].digest:
-            raise WriteError.of([_problem(path, "does not read back as it was computed")])
-        meter.advance(written.tree[path].bytes, str(path))
+    _read_back(written, done, memory_bytes, listener)
     if wrong := other_than_planned(written, plans, memory_bytes):
         what = "is not the stored values that were meant"
         raise WriteError.of([_problem(path, what) for path in wrong[:MOST_SHOWN]])
     return written
+
+
+class _Task(NamedTuple):
+    """What was written of a leaf: how many bytes it has, how many are held to read it, and whether it agrees."""
+
+    path: LeafPath
+    bytes: int
+    held: int
+    agrees: Callable[[], bool]
+
+
+def _tasks(written: Checkpoint, done: Executed) -> Iterator[_Task]:
+    """Whole leaves, and blocks of leaves of which the rest was taken as it is."""
+    for path, digest in done.digests.items():
+        spec = written.tree[path]
+        agrees = partial(_is_leaf, written, path, digest)
+        yield _Task(path, spec.bytes, reading_bytes(spec, digest.grid), agrees)
+    for path, blocks in done.parts.items():
+        spec = written.tree[path]
+        for window, expected in blocks:
+            shape = window_shape(window)
+            count = math.prod(shape) * item_bytes(spec.dtype)
+            agrees = partial(_is_block, written, path, window, expected)
+            yield _Task(path, count, reading_bytes(spec, shape), agrees)
+
+
+def _is_leaf(written: Checkpoint, path: LeafPath, digest: LeafDigest) -> bool:
+    return leaf_digest(written, path, written.tree[path], digest.grid).digest == digest.digest
+
+
+def _is_block(written: Checkpoint, path: LeafPath, window: Window, digest: bytes) -> bool:
+    return block_digest(read_values(written, path, window)) == digest
+
+
+def _read_back(
+    written: Checkpoint, done: Executed, memory_bytes: int, listener: Listener | None
+) -> None:
+    tasks = list(_tasks(written, done))
+    meter = Meter(listener, "verifying", sum(task.bytes for task in tasks))
+    agreed = in_order(
+        lambda task: task.agrees(), ((task, task.held) for task in tasks), memory_bytes
+    )
+    for task, agrees in zip(tasks, agreed, strict=True):
+        if not agrees:
+            raise WriteError.of([_problem(task.path, "does not read back as it was computed")])
+        meter.advance(task.bytes, str(task.path))
 
 
 def _problem(path: LeafPath, what: str) -> Problem:

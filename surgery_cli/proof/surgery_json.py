@@ -26,7 +26,8 @@ class ChangedLeaf(
 ):
     """An output leaf that is not an untouched copy. ``before`` and ``after`` are like ``float32[3,4]``.
 
-    ``keeps_start``: of a slot, that its edits left in it what was left of its start.
+    ``keeps_start``: of a slot, that its edits left in it what was left of its start. ``chunks_by_reference``: of a leaf
+    whose elements moved, how many of its stored chunks are the source's own.
     """
 
     path: str
@@ -38,6 +39,7 @@ class ChangedLeaf(
     twin_of: str | None = None
     moved: bool = False
     keeps_start: bool = False
+    chunks_by_reference: int = 0
     digest: str | None = None
 
 

@@ -46,6 +46,10 @@ class Preview(Document, kw_only=True, frozen=True):
     bytes_written: int
     bytes_linked: int
     bytes_copied: int
+    rearranged: int | UnsetType = UNSET
+    """Of the leaves by reference, those whose elements move, and whose stored chunks stay as they are."""
+    partly_by_reference: int | UnsetType = UNSET
+    """Further leaves, of which only some chunks are written."""
     notes: list[Note]
     """Sentences: twins kept because their power is not sure, values that remain in the files, …"""
     consequences: list[Consequence] = []

@@ -72,7 +72,7 @@ def most_at_once(plans: Mapping[str, ItemPlan], compact: Mapping[str, bool], dev
     tile = HostKit.tile_elements if device == "host" else None
     most = Need(0, None)
     for name, plan in plans.items():
-        needs = [(leaf, bytes_in_flight(leaf, tile)) for leaf in plan.of(Way.ENCODE)]
+        needs = [(leaf, bytes_in_flight(leaf, tile)) for leaf in plan.computed]
         copied = copied_leaves(plan, compact=compact[name])
         needs += [(leaf, copying_bytes(leaf)) for leaf in copied]
         for leaf, needed in needs:

@@ -7,6 +7,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
+from surgery_cli.draft.expression import stored_in
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.metadata_files import faults_beside
@@ -134,8 +135,8 @@ def unread_notes(plans: Mapping[str, ItemPlan]) -> list[Remark]:
     unread = [
         leaf
         for plan in plans.values()
-        for leaf in plan.of(Way.GRAFT, Way.RAW)
-        if leaf.output.home is not None and leaf.output.home.source != SOURCE
+        for leaf in plan.of(Way.GRAFT, Way.RAW, Way.ARRANGE)
+        if any(part.ref.source != SOURCE for part in stored_in(leaf.output.recipe))
     ]
     if not unread:
         return []

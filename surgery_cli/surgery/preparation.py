@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.engine.checked_source import has_digest
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.addresses import local_address
 from surgery_cli.plan import Plan, replaced
+from surgery_cli.proof.records import recorded_in
 from surgery_cli.resolution import resolve
 from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.script.user_code import Say
@@ -121,7 +123,8 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     sources: dict[str, Any] = {SOURCE: checkpoint}
     sources |= {name: open_by_path(plan.sources.get(name, name)) for name in donors}
     looked += apart.looks_at(draft, sources)
-    plans = plan_items(checkpoint, draft, sources)
+    recorded = cache(partial(recorded_in, sources))
+    plans = plan_items(checkpoint, draft, sources, lambda ref: has_digest(recorded(), ref))
     boundary = Boundary(opened.place_on_disk for opened in sources.values())
     references = {name: costs_of_references(item, boundary) for name, item in plans.items()}
     choices = {

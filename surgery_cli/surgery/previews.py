@@ -11,6 +11,7 @@ from msgspec import UNSET
 from surgery_cli import reports
 from surgery_cli.draft.effect import keeps_start, name_of
 from surgery_cli.draft.expression import Recipe
+from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.forecast import read_bytes
@@ -58,22 +59,26 @@ def costs(prepared: Prepared, options: Options, destination: Path | None) -> Tra
     written = linked = copied = 0
     read = sum(look.bytes for look in prepared.looked)
     computed: list[Recipe] = []
+    partly: list[tuple[Recipe, Sequence[Window]]] = []
     for name, plan in prepared.plans.items():
-        encoded = plan.of(Way.ENCODE)
-        written += sum(leaf.spec.bytes for leaf in encoded)
-        computed += (leaf.output.recipe for leaf in encoded)
+        for leaf in plan.computed:
+            written += leaf.written_bytes
+            if leaf.referred is None or leaf.referred.is_read:
+                computed.append(leaf.output.recipe)
+            else:
+                partly.append((leaf.output.recipe, leaf.referred.written))
         raw = plan.of(Way.RAW)
         if prepared.compact[name]:
-            raw = plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW)
+            raw = [leaf for leaf in plan.leaves if leaf.taken]
         else:
             outside = prepared.references[name].outside_bytes
             linked += prepared.references[name].linked_bytes - outside
             copied += outside
-        raw_bytes = sum(leaf.origin_array.stored_bytes for leaf in raw)
+        raw_bytes = sum(leaf.taken_bytes for leaf in raw)
         written += raw_bytes
         read += raw_bytes
     computed += judged_recipes(prepared.draft.checks, computed)
-    read += read_bytes(computed)
+    read += read_bytes(computed, partly)
     copied += carried_bytes(prepared.checkpoint)
     linked += unchosen_bytes(prepared.checkpoint)
     root = prepared.checkpoint.location.root
@@ -96,6 +101,9 @@ def previewed(
     """The document of what a run will do; ``estimate`` are the ``costs``."""
     draft = prepared.draft
     names, sources = document_names(draft.texts), document_names(draft.source_tree.texts)
+    items = prepared.plans.values()
+    rearranged = [leaf for item in items for leaf in item.rearranged]
+    chunks = {leaf.draft_path: sum(len(one.to) for one in leaf.taken) for leaf in rearranged}
     return reports.Preview(
         source=str(prepared.checkpoint.location.root),
         destination=destination,
@@ -104,14 +112,15 @@ def previewed(
         strategy_reason=prepared.reason,
         edits=edit_lines(draft, plan),
         leaves=[
-            changed_leaf(draft, path, names, sources) for path in in_listed_order(draft.changed)
+            changed_leaf(draft, path, names, sources, chunks.get(path, 0))
+            for path in in_listed_order(draft.changed)
         ],
         removed=[sources[path] for path in in_listed_order(draft.removed)],
         by_reference=sum(
-            leaf.way in (Way.KEEP, Way.MOVE, Way.GRAFT)
-            for item in prepared.plans.values()
-            for leaf in item.leaves
+            len(item.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.ARRANGE)) for item in items
         ),
+        rearranged=sum(len(item.of(Way.ARRANGE)) for item in items) or UNSET,
+        partly_by_reference=sum(leaf.way is Way.ENCODE for leaf in rearranged) or UNSET,
         notes=list(notes),
         consequences=[note for note in notes if isinstance(note, Consequence)],
         assumptions=assumed(draft),
@@ -179,8 +188,13 @@ def assumed(draft: Draft) -> list[reports.Assumed]:
     ]
 
 
-def changed_leaf(draft: Draft, path: LeafPath, names: Names, sources: Names) -> reports.ChangedLeaf:
-    """An output leaf with what it is made of; ``names`` and ``sources``: how the document names leaves."""
+def changed_leaf(
+    draft: Draft, path: LeafPath, names: Names, sources: Names, chunks: int
+) -> reports.ChangedLeaf:
+    """An output leaf with what it is made of; ``names`` and ``sources``: how the document names leaves.
+
+    ``chunks``: how many of its chunks are taken by reference, of a leaf whose elements move.
+    """
     recipe = draft.leaves[path]
     origin = recipe.home
     before = None
@@ -204,4 +218,5 @@ def changed_leaf(draft: Draft, path: LeafPath, names: Names, sources: Names) -> 
         keeps_start=slot is not None
         and bool(recipe.edits)
         and all(keeps_start(edit.effect, slot.start or 0.0) for edit in recipe.edits),
+        chunks_by_reference=chunks,
     )

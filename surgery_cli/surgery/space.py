@@ -63,10 +63,13 @@ def files_of_leaves(plan: ItemPlan) -> int:
     """
     if not (isinstance(plan.item, PytreeItem) and isinstance(plan.item.store, PerLeafStore)):
         return 0
-    count = len(plan.of(Way.KEEP, Way.MOVE, Way.GRAFT))
+    count = len(plan.of(Way.KEEP, Way.MOVE, Way.GRAFT)) + 2 * len(plan.rearranged)
     for leaf in plan.of(Way.RAW):
         count += 1 + len(leaf.origin_array.keys)
     for leaf in plan.of(Way.ENCODE):
+        if leaf.referred is not None:
+            count += len(leaf.referred.written)
+            continue
         grid = zip(leaf.spec.shape, write_shape(leaf) or (), strict=True)
         count += 2 + math.prod(-(-size // max(step, 1)) for size, step in grid)  # and its document
     return count

@@ -31,7 +31,6 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.modes import follow_modes
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.store.write.item_plan import Way
 from surgery_cli.store.write.step import StepWriter
 from surgery_cli.surgery.gate import Gate, Passed
 from surgery_cli.surgery.inverse import address_of
@@ -96,7 +95,7 @@ def write(run: Run, directory: Path, listener: Listener | None) -> reports.Repor
     written = verify_result(
         directory,
         draft,
-        done.digests,
+        done,
         prepared.plans,
         item=None if draft.items.made else options.item,
         prefix_items=draft.items.is_prefixed,
@@ -124,9 +123,11 @@ def write(run: Run, directory: Path, listener: Listener | None) -> reports.Repor
 
 def _value_bytes(prepared: Prepared) -> int:
     """Bytes of the values that pass through memory: to be written, or to be judged as they stood before."""
-    written = [leaf for plan in prepared.plans.values() for leaf in plan.of(Way.ENCODE)]
-    judged = judged_recipes(prepared.draft.checks, (leaf.output.recipe for leaf in written))
-    return sum(one.spec.bytes for one in (*written, *judged))
+    every = [leaf for plan in prepared.plans.values() for leaf in plan.computed]
+    whole = [leaf.output.recipe for leaf in every if leaf.is_read_whole]
+    whole += judged_recipes(prepared.draft.checks, whole)
+    partly = sum(leaf.written_bytes for leaf in every if not leaf.is_read_whole)
+    return partly + sum(recipe.spec.bytes for recipe in whole)
 
 
 def _report(
@@ -159,7 +160,7 @@ def _report(
         seconds=0.0,
         shared_files=len(shared),
         shared=shared,
-        checked=len(done.digests),
+        checked=len(done.digests) + len(done.parts),
         sources_checked=sources_checked,
     )
 

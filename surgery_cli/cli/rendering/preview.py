@@ -92,6 +92,8 @@ def _leaf_row(leaf: ChangedLeaf) -> Row:
         change = f"{leaf.before or 'new'} → {leaf.after}"
     origin = f"from {leaf.from_}" if leaf.from_ and leaf.from_ != leaf.path else ""
     by = ", ".join(leaf.operations)
+    if leaf.chunks_by_reference:
+        by += f" ({counted(leaf.chunks_by_reference, 'chunk')} by reference)"
     return (leaf.path, Cell(change), Cell(by, "faint"), Cell(origin), Cell(leaf.policy or ""))
 
 
@@ -107,7 +109,12 @@ def _render_bytes(document: Preview, page: Page) -> None:
     )
     parts = ", ".join(f"{word} {byte_text(n)}" for word, n in zip(words, sizes, strict=True))
     about = "" if is_done else " (estimated)"
-    page.line(f"{parts}{about}; {leaves_text(document.by_reference)} by reference")
+    taken = f"{leaves_text(document.by_reference)} by reference"
+    if document.rearranged:
+        taken += f", {document.rearranged:,} of them rearranged"
+    if document.partly_by_reference:
+        taken += f", {document.partly_by_reference:,} more in part"
+    page.line(f"{parts}{about}; {taken}")
 
 
 def _render_outcome(report: Report, page: Page, *, verbose: bool) -> None:

@@ -13,11 +13,11 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
-from surgery_cli.tree.dtypes import is_complex, is_integer, item_bytes
+from surgery_cli.tree.dtypes import item_bytes
 
 DOCUMENT_NAMES: Final = {2: ".zarray", 3: "zarr.json"}
 
-_ZARR2_DTYPES: Final = {
+ZARR2_DTYPES: Final = {
     "b1": "bool",
     "i1": "int8",
     "i2": "int16",
@@ -33,7 +33,6 @@ _ZARR2_DTYPES: Final = {
     "c8": "complex64",
     "c16": "complex128",
 }
-_DTYPE_CODES: Final = {name: code for code, name in _ZARR2_DTYPES.items()}
 
 
 class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
@@ -76,9 +75,45 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
     def chunk_keys(self) -> frozenset[str]:
         """The keys of all chunks, below the array's name; ask only if ``chunk_count`` is no mere claim."""
         if not self.grid:
-            return frozenset({self.key_start or "0"})
+            return frozenset({self.key_of(())})
         indices = itertools.product(*(map(str, range(count)) for count in self.grid))
         return frozenset(self._start + self.key_separator.join(index) for index in indices)
+
+    def key_of(self, index: tuple[int, ...]) -> str:
+        """The key of a chunk, below the array's name, by its place in the grid."""
+        if not index:
+            return self.key_start or "0"
+        return self._start + self.key_separator.join(map(str, index))
+
+    def window(self, index: tuple[int, ...]) -> tuple[slice, ...]:
+        """The elements that stand in a chunk, by its place in the grid."""
+        every = zip(index, self.write_shape, self.shape, strict=True)
+        return tuple([slice(n * step, min(n * step + step, size)) for n, step, size in every])
+
+    def index_of(self, window: tuple[slice, ...]) -> tuple[int, ...] | None:
+        """The place in the grid of the chunk that holds these elements and no others; None if they are no chunk's."""
+        steps = zip(window, self.write_shape, strict=True)
+        index = tuple([part.start // max(step, 1) for part, step in steps])
+        return index if window == self.window(index) else None
+
+    @cached_property
+    def encoding(self) -> list[Any]:
+        """All that decides how elements become bytes, but for the shapes of chunks."""
+        fields = self.fields
+        if self.zarr == 2:
+            return [2, *(fields.get(key) for key in ("dtype", "compressor", "filters", "order"))]
+        for codec in fields["codecs"]:
+            if codec["name"] == "sharding_indexed":
+                del codec["configuration"]["chunk_shape"]
+        # what a shard lacks is the fill value
+        return [3, fields["data_type"], fields.get("fill_value"), fields["codecs"]]
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """True if the elements of a chunk lie in C order."""
+        if self.zarr == 2:
+            return bool(self.fields.get("order", "C") == "C")
+        return b'"transpose"' not in self.raw
 
     def is_chunk(self, key: str) -> bool:
         """True if a key, below the array's name, is that of a chunk; what else stands there is somebody's own."""
@@ -133,7 +168,7 @@ def parse(raw: bytes) -> ArrayDocument:
         if version == 2:
             code = fields["dtype"]
             chunks = write = tuple(fields["chunks"])
-            dtype = _ZARR2_DTYPES.get(code.lstrip("<>|"), code)
+            dtype = ZARR2_DTYPES.get(code.lstrip("<>|"), code)
         elif version == 3:
             dtype = fields["data_type"]
             chunks = write = tuple(fields["chunk_grid"]["configuration"]["chunk_shape"])
@@ -182,108 +217,3 @@ def parse_at(raw: bytes, directory: Path, name: str) -> ArrayDocument:
             what=f"what describes the array '{name}' in '{directory}' cannot be understood",
         )
         raise CheckpointError(problem) from None
-
-
-def revised(
-    document: ArrayDocument,
-    shape: tuple[int, ...],
-    dtype: str,
-    grid: tuple[int, ...] | None = None,
-    inner_grid: tuple[int, ...] | None = None,
-) -> dict[str, Any]:
-    """The document for an array of another shape or dtype, in the same compressor, order and fill-value policy.
-
-    ``grid`` is what is stored whole, and ``inner_grid`` what can be decoded alone, if it is said. Else chunks are kept
-    where the rank is the same, cut to the new shape; of another rank, the array is one chunk.
-    """
-    fields = document.fields
-    if shape == document.shape and dtype == document.dtype and grid is None:
-        return fields
-    same_rank = len(shape) == len(document.shape)
-    write = document.write_shape  # an array of the same shape keeps its grid, whatever it is
-    if shape != document.shape:
-        write = _fitted(write, document.shape, shape) if same_rank else shape
-        write = tuple(max(n, 1) for n in write)
-    write = write if grid is None else grid
-    fields["shape"] = list(shape)
-    if document.zarr == 2:
-        fields["chunks"] = list(write)
-        fields["dtype"] = _zarr2_code(dtype)
-        if fields.get("fill_value") is not None:
-            fields["fill_value"] = None
-        return fields
-    fields["chunk_grid"]["configuration"]["chunk_shape"] = list(write)
-    fields["data_type"] = dtype
-    if dtype != document.dtype:
-        fields["fill_value"] = _zero(dtype)
-    for codec in fields["codecs"]:
-        if codec["name"] == "sharding_indexed":
-            inner = document.chunk_shape if same_rank else write
-            inner = inner if grid is None else inner_grid or grid
-            codec["configuration"]["chunk_shape"] = [
-                n if n and w % n == 0 else w for n, w in zip(inner, write, strict=True)
-            ]
-            codec["configuration"]["codecs"] = [
-                _bytes_codec(c, dtype) for c in codec["configuration"]["codecs"]
-            ]
-    fields["codecs"] = [_bytes_codec(codec, dtype) for codec in fields["codecs"]]
-    return fields
-
-
-def _fitted(chunks: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
-    """Chunk lengths for the new shape: an axis that was one chunk stays one chunk."""
-    return tuple(n if c >= o else min(c, n) for c, o, n in zip(chunks, old, new, strict=True))
-
-
-def _zarr2_code(dtype: str) -> str:
-    code = _DTYPE_CODES.get(dtype)
-    if code is None:
-        return dtype
-    return ("|" if code.endswith("1") else "<") + code
-
-
-def _zero(dtype: str) -> Any:
-    if dtype == "bool":
-        return False
-    if is_complex(dtype):
-        return [0.0, 0.0]
-    return 0 if is_integer(dtype) else 0.0
-
-
-def _bytes_codec(codec: dict[str, Any], dtype: str) -> dict[str, Any]:
-    """``bytes`` states an endianness for elements wider than a byte, and none for others."""
-    if codec["name"] != "bytes":
-        return codec
-    if item_bytes(dtype) == 1:
-        return {"name": "bytes"}
-    return {"name": "bytes", "configuration": {"endian": "little"}}
-
-
-def new_document(
-    zarr: int, shape: tuple[int, ...], dtype: str, like: ArrayDocument | None = None
-) -> dict[str, Any]:
-    """A document for a new array: compressed like another array of the store, else as Orbax writes it.
-
-    The array is one chunk.
-    """
-    template = like or parse(_TEMPLATES[zarr])
-    one_chunk = msgspec.structs.replace(
-        template, shape=(), dtype="", chunk_shape=(), write_shape=()
-    )
-    return revised(one_chunk, shape, dtype)
-
-
-_TEMPLATES: Final = {
-    2: (
-        b'{"chunks":[],"compressor":{"id":"zstd","level":1},"dimension_separator":".","dtype":"<f4",'
-        b'"fill_value":null,"filters":null,"order":"C","shape":[],"zarr_format":2}'
-    ),
-    3: (
-        b'{"chunk_grid":{"configuration":{"chunk_shape":[]},"name":"regular"},"chunk_key_encoding":'
-        b'{"name":"default"},"codecs":[{"configuration":{"chunk_shape":[],"codecs":[{"configuration":'
-        b'{"endian":"little"},"name":"bytes"},{"configuration":{"checksum":false,"level":3},"name":"zstd"}],'
-        b'"index_codecs":[{"configuration":{"endian":"little"},"name":"bytes"},{"name":"crc32c"}]},'
-        b'"name":"sharding_indexed"}],"data_type":"float32","fill_value":0.0,"node_type":"array","shape":[],'
-        b'"zarr_format":3}'
-    ),
-}

@@ -37,7 +37,7 @@ def copied_leaves(plan: ItemPlan, *, compact: bool) -> Sequence[PlannedLeaf]:
     """The leaves whose stored values pass through memory, encoded, on their way into a database."""
     if not isinstance(plan.item, PytreeItem) or isinstance(plan.item.store, PerLeafStore):
         return ()
-    return plan.of(Way.KEEP, Way.MOVE, Way.GRAFT, Way.RAW) if compact else plan.of(Way.RAW)
+    return [leaf for leaf in plan.leaves if leaf.taken] if compact else plan.of(Way.RAW)
 
 
 class PytreeWriter(ItemWriter):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
@@ -13,7 +14,10 @@ from surgery_cli.draft.expression import moves_elements
 from surgery_cli.draft.recipe import Output
 from surgery_cli.store.open.item import Item, PytreeItem, StoredLeaf
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
-from surgery_cli.store.orbax.zarr import ArrayDocument, new_document, revised
+from surgery_cli.store.orbax.new_documents import encoded, new_document, revised
+from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, ArrayDocument, parse
+from surgery_cli.store.write.chunk_references import Referred, Sources, Taken, referred
+from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafSpec
 
@@ -29,8 +33,10 @@ class Way(StrEnum):
     """From another store of the same kind: by reference to its files."""
     RAW = "raw"
     """From a store of another layout and the same zarr version: encoded bytes are copied, not decoded."""
+    ARRANGE = "arrange"
+    """Elements move, and the bytes of every stored chunk stay: by reference to chunks of the same kind of store."""
     ENCODE = "encode"
-    """Values are computed or decoded, and written."""
+    """Values are computed or decoded, and written; a leaf of which some chunks are taken has ``Referred`` ones."""
     NONE = "none"
     """No stored array: empties, strings, values inline in ``checkpoint``."""
 
@@ -40,7 +46,8 @@ class PlannedLeaf(msgspec.Struct, frozen=True, gc=False):
 
     ``path`` is inside the item; ``draft_path`` in the draft. ``origin`` and ``origin_path`` are the item that holds
     the stored leaf and the path in it (None for values made of nothing), ``array`` the stored array of that leaf, if it
-    has one. ``document`` is the array document to write for ENCODE.
+    has one. ``document`` is the array document to write for ENCODE and ARRANGE, ``referred`` what that array takes from
+    others chunk by chunk.
     """
 
     path: LeafPath
@@ -52,6 +59,7 @@ class PlannedLeaf(msgspec.Struct, frozen=True, gc=False):
     origin_path: LeafPath | None = None
     array: StoredArray | None = None
     document: dict[str, Any] | None = None
+    referred: Referred | None = None
 
     @property
     def spec(self) -> LeafSpec:
@@ -68,6 +76,43 @@ class PlannedLeaf(msgspec.Struct, frozen=True, gc=False):
         assert isinstance(self.origin, PytreeItem)
         assert self.origin.store is not None
         return self.origin.store
+
+    @property
+    def stored_document(self) -> tuple[str, bytes]:
+        """The key of the array's document, below its name, and what is to be stored there."""
+        assert self.document is not None
+        return DOCUMENT_NAMES[self.document["zarr_format"]], encoded(self.document)
+
+    @property
+    def taken(self) -> tuple[Taken, ...]:
+        """Stored values that are taken as they are: of whole arrays, or chunk by chunk."""
+        if self.referred is not None:
+            return self.referred.taken
+        if self.way is Way.ENCODE or self.way is Way.NONE:
+            return ()
+        return (Taken(self.origin_store, self.origin_array, self.origin_array.keys),)
+
+    @property
+    def taken_bytes(self) -> int:
+        """Encoded bytes of the stored values that are taken as they are, and of a document that is new."""
+        count = sum(taken.array.stored_bytes for taken in self.taken)
+        return count if self.referred is None else count + len(self.stored_document[1])
+
+    @property
+    def is_read_whole(self) -> bool:
+        """True if all of its values pass through memory, of a leaf that is not taken as a whole."""
+        return self.referred is None or self.referred.is_read
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of values that are computed or decoded, and written."""
+        if self.way is not Way.ENCODE:
+            return 0
+        if self.referred is None:
+            return self.spec.bytes
+        windows = self.referred.written
+        count: int = sum(math.prod(part.stop - part.start for part in one) for one in windows)
+        return count * item_bytes(self.spec.dtype)
 
 
 class ItemPlan(msgspec.Struct, frozen=True, dict=True):
@@ -94,6 +139,22 @@ class ItemPlan(msgspec.Struct, frozen=True, dict=True):
             return self._by_way[there[0]] if there else ()
         return [leaf for leaf in self.leaves if leaf.way in there]
 
+    @cached_property
+    def rearranged(self) -> list[PlannedLeaf]:
+        """The leaves of which chunks are taken one by one, all of them or some."""
+        return [leaf for leaf in self.of(Way.ARRANGE, Way.ENCODE) if leaf.referred is not None]
+
+    @cached_property
+    def computed(self) -> list[PlannedLeaf]:
+        """The leaves whose values, or some of them, are read or made, in order."""
+        ways = self.of(Way.ARRANGE, Way.ENCODE)
+        return [leaf for leaf in ways if leaf.way is Way.ENCODE or leaf.is_read_whole]
+
+    @property
+    def by_reference(self) -> list[PlannedLeaf]:
+        """The leaves of which anything is taken by reference."""
+        return [*self.of(Way.KEEP, Way.MOVE, Way.GRAFT), *self.rearranged]
+
     @property
     def is_untouched(self) -> bool:
         """True if every leaf stays where and as it was, and none is gone."""
@@ -113,8 +174,9 @@ def planned(
     output: Output,
     origin: Item | None,
     origin_path: LeafPath | None,
+    known: Sources | None = None,
 ) -> PlannedLeaf:
-    """Decide how one output leaf of ``item`` comes about."""
+    """Decide how one output leaf of ``item`` comes about; ``known``: what it may be made of, to take chunks of that."""
     stored = None
     if isinstance(origin, PytreeItem) and origin_path is not None:
         stored = origin.leaves[origin_path]
@@ -126,11 +188,16 @@ def planned(
     else:
         name = stored_name(path)
     way = _way(item, name, output, origin, stored)
-    document = None
+    document = chunks = None
     if way is Way.ENCODE:
         keeps_grid = not moves_elements(output.recipe)
         document = _document(item, name, output.spec, array, keeps_grid=keeps_grid)
-    return PlannedLeaf(path, draft_path, output, way, name, origin, origin_path, array, document)
+        store = item.store if isinstance(item, PytreeItem) else None
+        if known is not None and store is not None and not keeps_grid:
+            chunks = referred(output.recipe, parse(encoded(document)), store, known)
+            way = Way.ARRANGE if chunks is not None and not chunks.written else way
+    rest = (origin, origin_path, array, document, chunks)
+    return PlannedLeaf(path, draft_path, output, way, name, *rest)
 
 
 def _way(

@@ -37,10 +37,14 @@ class PerLeafWriter:
         """The last folder that was made."""
 
     def place(self, plan: ItemPlan) -> None:
-        for leaf in plan.of(Way.KEEP, Way.MOVE, Way.GRAFT):
-            source = leaf.origin_store.directory / leaf.origin_array.name
-            for key in leaf.origin_array.keys:
-                self.linker.carry(source / key, self._place_of(leaf, key))
+        for leaf in plan.by_reference:
+            if leaf.referred is not None:
+                key, document = leaf.stored_document
+                filesystem.write(self._place_of(leaf, key), document)
+            for taken in leaf.taken:
+                source = taken.store.directory / taken.array.name
+                for old, new in zip(taken.array.keys, taken.to, strict=True):
+                    self.linker.carry(source / old, self._place_of(leaf, new))
         for leaf in plan.of(Way.RAW):
             for key, value in leaf.origin_store.stored_values(leaf.origin_array.name).items():
                 filesystem.write(self._place_of(leaf, key), pieces(value))

@@ -86,7 +86,7 @@ def _stands_as_it_was(item: PytreeItem, leaf: PlannedLeaf) -> bool:
         return False
     if leaf.spec.kind is LeafKind.STRING:
         return leaf.origin is item and leaf.origin_path == leaf.path
-    return leaf.way is not Way.ENCODE or write_shape(leaf) == old.write_shape
+    return leaf.document is None or write_shape(leaf) == old.write_shape
 
 
 def write_shape(leaf: PlannedLeaf) -> tuple[int, ...] | None:

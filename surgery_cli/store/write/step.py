@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems
 from surgery_cli.errors import CheckpointError, PlanError, Problem
 from surgery_cli.store import filesystem
@@ -15,6 +17,7 @@ from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
 from surgery_cli.store.locate.location import Location
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import Item, PytreeItem, ReadBefore
+from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.write.item import PytreeWriter, open_writer
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, planned
 from surgery_cli.store.write.item_writer import ItemWriter
@@ -25,14 +28,17 @@ RECORD = "surgery.json"
 
 
 def plan_items(
-    checkpoint: Checkpoint, draft: Draft, donors: Mapping[str, Checkpoint]
+    checkpoint: Checkpoint,
+    draft: Draft,
+    donors: Mapping[str, Checkpoint],
+    has_digest: Callable[[LeafRef], bool] = lambda _: False,
 ) -> dict[str, ItemPlan]:
-    """For every item of the new checkpoint, how its leaves come about.
+    """For every item of the new checkpoint, how its leaves come about; ``has_digest`` knows what is on record.
 
     Raises:
         PlanError: a leaf would stand in an item that does not exist.
     """
-    made = draft.items.made
+    made, sources = draft.items.made, _Sources(checkpoint, donors, has_digest)
     items = {name: checkpoint.items[made.get(name, name)] for name in (*checkpoint.items, *made)}
     leaves: dict[str, list[PlannedLeaf]] = {name: [] for name in items}
     strangers: list[Problem] = []
@@ -49,13 +55,10 @@ def plan_items(
                 )
             )
             continue
-        item = items[name]
         origin, origin_path = None, None
         if recipe.home is not None:
-            holder = checkpoint if recipe.home.source == SOURCE else donors[recipe.home.source]
-            if isinstance(holder, Checkpoint):
-                origin, origin_path = holder.item_of(recipe.home.path)
-        leaves[name].append(planned(item, inner, path, recipe, origin, origin_path))
+            origin, origin_path = sources.item_of(recipe.home)
+        leaves[name].append(planned(items[name], inner, path, recipe, origin, origin_path, sources))
     if strangers:
         raise PlanError.of(strangers)
     if not draft.leaves and checkpoint.tree:
@@ -71,6 +74,25 @@ def plan_items(
     if made or not all(leaves.values()):
         _refuse_damaged_step(checkpoint.location)
     return plans
+
+
+class _Sources(NamedTuple):
+    """Where stored leaves are: in the checkpoint that is edited, or in others by name."""
+
+    checkpoint: Checkpoint
+    donors: Mapping[str, Any]
+    has_digest: Callable[[LeafRef], bool]
+
+    def item_of(self, ref: LeafRef) -> tuple[Item | None, LeafPath | None]:
+        holder = self.checkpoint if ref.source == SOURCE else self.donors[ref.source]
+        return holder.item_of(ref.path) if isinstance(holder, Checkpoint) else (None, None)
+
+    def array_of(self, ref: LeafRef) -> tuple[ArrayStore, StoredArray] | None:
+        item, path = self.item_of(ref)
+        if not isinstance(item, PytreeItem) or item.store is None or path is None:
+            return None
+        array = item.leaves[path].array
+        return None if array is None else (item.store, array)
 
 
 def _refuse_damaged_step(location: Location) -> None:

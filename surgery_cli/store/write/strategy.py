@@ -13,7 +13,8 @@ from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
 from surgery_cli.store.orbax.btree import Extent
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
-from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.write.chunk_references import Taken
+from surgery_cli.store.write.item_plan import ItemPlan
 
 WORTHWHILE_DEAD_BYTES = 1 << 20
 """Fewer dead bytes are never worth rewriting live ones."""
@@ -41,14 +42,15 @@ class Costs(msgspec.Struct, frozen=True):
 
 def costs_of_references(plan: ItemPlan, boundary: Boundary) -> Costs:
     """What the item's leaves that are taken by reference cost in a clone."""
-    by_store: dict[int, list[PlannedLeaf]] = {}
-    for leaf in plan.of(Way.KEEP, Way.MOVE, Way.GRAFT):
-        by_store.setdefault(id(leaf.origin_store), []).append(leaf)
+    by_store: dict[int, list[Taken]] = {}
+    for leaf in plan.by_reference:
+        for one in leaf.taken:
+            by_store.setdefault(id(one.store), []).append(one)
     own_store = plan.item.store if isinstance(plan.item, PytreeItem) else None
     linked = own = live = dead = outside = 0
-    for leaves in by_store.values():
-        store = leaves[0].origin_store
-        arrays = list({leaf.origin_array.name: leaf.origin_array for leaf in leaves}.values())
+    for taken in by_store.values():
+        store = taken[0].store
+        arrays = list({(one.array.name, one.array.keys): one.array for one in taken}.values())
         if not isinstance(store, OcdbtStore):
             linked += sum(array.stored_bytes for array in arrays)
             outside += _bytes_outside(store, arrays, boundary)
