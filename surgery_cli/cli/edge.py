@@ -18,6 +18,7 @@ import typer
 from surgery_cli.cli import signals
 from surgery_cli.cli.process import reuse_blocks
 from surgery_cli.errors import PlanError, Problem, SurgeryError
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.words.lists import listed
 from surgery_cli.words.tasks import recipe_for
 
@@ -167,7 +168,7 @@ def _refusal_of_system(error: BaseException) -> SurgeryError | None:
     if isinstance(error, OSError) and error.filename:
         from surgery_cli.store.filesystem.listing import unreadable
 
-        return unreadable(Path(os.fsdecode(error.filename)), error)
+        return unreadable(path_at(os.fsdecode(error.filename)), error)
     return None
 
 

@@ -10,9 +10,10 @@ import msgspec
 import typer
 
 from surgery_cli.inputs.addresses import (
+    Address,
     LocalAddress,
+    address,
     checkpoint_address,
-    local_address,
     written_address,
 )
 from surgery_cli.settings.declaration import Group, setting
@@ -35,7 +36,7 @@ def complete_checkpoint(incomplete: str) -> list[str]:
     ]
 
 
-def directory(metavar: str, help: str, parser: Callable[[str], LocalAddress]) -> Any:
+def directory(metavar: str, help: str, parser: Callable[[str], Address]) -> Any:
     """The argument of a command that names a directory; the shell completes it."""
     return typer.Argument(
         metavar=metavar,
@@ -47,29 +48,29 @@ def directory(metavar: str, help: str, parser: Callable[[str], LocalAddress]) ->
 
 
 Source = Annotated[
-    LocalAddress,
+    Address,
     directory("SRC", "The checkpoint to edit; `ROOT@N` is step N of a root.", checkpoint_address),
 ]
 Destination = Annotated[
     LocalAddress, directory("DST", "Where the new checkpoint appears.", written_address)
 ]
 Checkpoint = Annotated[
-    LocalAddress,
+    Address,
     directory("CKPT", "The checkpoint; `ROOT@N` is step N of a root.", checkpoint_address),
 ]
 PlanFile = Annotated[
-    LocalAddress,
+    Address,
     typer.Argument(
-        parser=local_address,
+        parser=address,
         metavar="PLAN",
         help="The plan: .yaml, .toml or .json; `-` is standard input.",
         show_default=False,
     ),
 ]
 OptionalPlanFile = Annotated[
-    LocalAddress | None,
+    Address | None,
     typer.Argument(
-        parser=local_address,
+        parser=address,
         metavar="[PLAN]",
         help="The plan: .yaml, .toml or .json; `-` is standard input. Not with `--inverse`.",
         show_default=False,

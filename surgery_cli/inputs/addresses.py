@@ -1,15 +1,21 @@
-"""Text that names a file or directory: a path of this machine, or an address that is refused. Parsed here alone."""
+"""Text that names a file or directory: a path of this machine, or the address of another place. Parsed here alone."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 from functools import partial
 from typing import Final, NewType
 from urllib.parse import unquote
 
 from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
+from surgery_cli.inputs.buckets import SCHEMES, BucketPath
 
-LocalAddress = NewType("LocalAddress", str)
+Address = NewType("Address", str)
+"""Text that names a place where files are read, with its suffixes (`@STEP`, `:ENTRY`): here, or in a bucket, and then
+in the one spelling that ``buckets.path_at`` knows."""
+
+LocalAddress = NewType("LocalAddress", Address)
 """Text that names a place on this machine, with its suffixes (`@STEP`, `:ENTRY`, `:NAME`): no address of elsewhere."""
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -42,7 +48,7 @@ def local_address(
         )
     found = _SCHEME.match(text)
     if found is None:
-        return LocalAddress(text)
+        return _here(text)
     scheme = found[1].lower()
     if scheme == "file":
         return _path_in(text, text[found.end() :], refusal)
@@ -57,7 +63,31 @@ def local_address(
     )
 
 
-checkpoint_address: Final = partial(local_address, refusal=CheckpointError)
+def address(text: str, *, refusal: type[SurgeryError] = PlanError) -> Address:
+    """As ``local_address``, and of what can be read in a bucket its address: ``..`` taken out of it, no slash doubled.
+
+    >>> address("GS://bucket//runs/../big@3/"), address("runs/big")
+    ('gs://bucket/big@3', 'runs/big')
+
+    Raises:
+        refusal: as ``local_address``, and where no bucket is named.
+    """
+    found = _SCHEME.match(text)
+    if found is None or (scheme := found[1].lower()) not in SCHEMES:
+        return local_address(text, refusal=refusal)
+    rest = text[found.end() :]
+    bucket, _, key = rest.partition("/")
+    if bucket in ("", ".", ".."):
+        raise refusal(
+            f"'{text}' names no bucket",
+            why=f"the bucket's name stands after `{scheme}://`",
+            fix=f"e.g. `{scheme}://BUCKET/runs/big`",
+        )
+    inside = posixpath.normpath(f"/{key}").lstrip("/")
+    return Address(str(BucketPath(f"{scheme}://{bucket}/{inside}")))
+
+
+checkpoint_address: Final = partial(address, refusal=CheckpointError)
 written_address: Final = partial(local_address, is_written=True)
 
 
@@ -65,13 +95,17 @@ def local_input(text: str, *, is_written: bool = False) -> LocalAddress:
     """As ``local_address`` for text that may have a name in front: ``x=batch.npz``. Raises as it."""
     named = _NAMED.match(text)
     name = named[0] if named else ""
-    return LocalAddress(name + local_address(text[len(name) :], is_written=is_written))
+    return _here(name + local_address(text[len(name) :], is_written=is_written))
 
 
 def local_object(text: str) -> LocalAddress:
     """As ``local_address`` for ``FILE.py:NAME``: only the file is percent-decoded. Raises as it."""
     file, colon, name = text.rpartition(".py:")
-    return LocalAddress(f"{local_address(f'{file}.py')}:{name}") if colon else local_address(text)
+    return _here(f"{local_address(f'{file}.py')}:{name}") if colon else local_address(text)
+
+
+def _here(text: str) -> LocalAddress:
+    return LocalAddress(Address(text))
 
 
 def _path_in(text: str, rest: str, refusal: type[SurgeryError]) -> LocalAddress:
@@ -84,7 +118,7 @@ def _path_in(text: str, rest: str, refusal: type[SurgeryError]) -> LocalAddress:
             fix=f"e.g. `file:///{host}{slash}{path}`, or the path alone",
         )
     try:
-        return LocalAddress(f"/{unquote(path, errors='strict')}")
+        return _here(f"/{unquote(path, errors='strict')}")
     except UnicodeDecodeError:
         raise refusal(
             f"the path in '{text}' is not UTF-8",
@@ -124,7 +158,9 @@ def _in_bucket(
         )
         fix = f"and name './{name}'"
     else:
-        what = "edits checkpoints on a local or mounted disk"
+        what = "reads this from a local or mounted disk"
+        if scheme not in SCHEMES:
+            what = "edits checkpoints on a local or mounted disk"
         also = f" (or `gsutil -m cp -r {place} ./`)" if scheme == "gs" else ""
         here = "./" if into else f"./{name}"
         back = folder if into else f"{parent}/{name}-edited"

@@ -104,6 +104,8 @@ class Operation(
     writes: ClassVar[bool] = True
     """False if the operation only looks: its command takes no destination (`assert`)."""
     path_fields: ClassVar[tuple[str, ...]] = ()
+    local_fields: ClassVar[tuple[str, ...]] = ()
+    """Of the fields that may hold a path, those of files that are read on this machine alone: code, orders."""
     """Names, as in the plan, of fields that may hold a path of a file or checkpoint: relative to the plan file."""
 
     @property

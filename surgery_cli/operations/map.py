@@ -69,6 +69,7 @@ class Map(LeafOperation, tag="map", kw_only=True, frozen=True):
         "- op: map\n  at: params/Dense_0/kernel\n  with: edits/halve.py:halve\n"
     )
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
+    local_fields = path_fields
     if_torn: ClassVar[str] = worded(
         "`delete` the optimizer state in the same plan, and let the script begin with a fresh one; or say {twins:"
         " named}"

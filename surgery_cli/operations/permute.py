@@ -39,6 +39,7 @@ class Permute(Rearranging, tag="permute", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: permute\n  at: params/Dense_0/kernel\n  index: [3, 1, 0, 2]\n"
     path_fields: ClassVar[tuple[str, ...]] = ("index",)
+    local_fields = path_fields
 
     def map(self, leaf: LeafSpec) -> Arrangement:
         (axis,) = resolve_axes(self.axis, len(leaf.shape), "axis")

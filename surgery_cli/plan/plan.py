@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.errors import PlanError, Problem, raise_all
-from surgery_cli.inputs.addresses import local_address
+from surgery_cli.inputs.addresses import address, local_address
+from surgery_cli.inputs.buckets import STARTS
 from surgery_cli.operations.base import Operation
 from surgery_cli.plan.edits import Misfit, converted, selection_problems
 from surgery_cli.plan.fields import fields_of, takes_numbers
@@ -133,26 +134,36 @@ def path_value(
         if isinstance(value, str) and takes_numbers(kind, name):
             value = number_or_path(value, directory, sources)
         is_path = isinstance(value, str) and value and value not in sources
-        return absolute(value, directory) if is_path else value
+        return absolute(value, directory, is_local=name in kind.local_fields) if is_path else value
     except PlanError as error:
         problem = msgspec.structs.replace(error.problems[0], field=name)
         raise PlanError(problem) from None
 
 
-def absolute(text: str, directory: str) -> str:
+def absolute(text: str, directory: str, *, is_local: bool = False) -> str:
     """A path of a plan made absolute; suffixes (`@STEP`, `:ENTRY`) stay as they are.
+
+    ``is_local``: what stands there is read on this machine alone.
 
     >>> absolute("runs/big@1000", "/plans"), absolute("./f.npz:a", "/plans"), absolute("file:///c", "/plans")
     ('/plans/runs/big@1000', '/plans/f.npz:a', '/c')
+    >>> absolute("../big@1000", "gs://bucket/plans"), absolute("gs://bucket/big", "/plans")
+    ('gs://bucket/big@1000', 'gs://bucket/big')
 
     Raises:
         PlanError: it is an address of elsewhere.
     """
-    text = local_address(text)
+    read = local_address if is_local else address
+    text = read(text)
+    if text.startswith(STARTS):
+        return text
     while text.startswith("./"):
         text = text[2:].lstrip("/")
     if text.startswith("~"):
         with contextlib.suppress(RuntimeError):  # `~name` where nobody has that name
             return str(Path(text).expanduser())
     # plain text, not a `Path`: suffixes stay, and `..` too, whose meaning depends on symbolic links
-    return text if text.startswith("/") else f"{directory.rstrip('/')}/{text}"
+    if text.startswith("/"):
+        return text
+    # in a bucket, where there are no links, `..` is taken out
+    return read(f"{directory.rstrip('/')}/{text}")

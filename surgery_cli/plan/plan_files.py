@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TextIO
 
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.buckets import BucketPath, ServiceRefusal
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.plan.json_text import parse_json
 from surgery_cli.plan.text import PlanText, nearest_fix, refuse_halves
@@ -25,7 +27,10 @@ def format_of(path: Path) -> str:
     return found
 
 
-def file_text(path: Path) -> str:
+def file_text(path: Path, content: Callable[[Path], bytes]) -> str:
+    """The text of a plan; ``content`` reads it."""
+    if isinstance(path, BucketPath):
+        return _text_in_bucket(path, content)
     try:
         if path.is_dir():
             raise PlanError(
@@ -36,7 +41,7 @@ def file_text(path: Path) -> str:
             )
         format_of(path)
         refuse_special(path, PlanError, file=str(path))
-        return _decoded(path.read_bytes(), str(path))
+        return _decoded(content(path), str(path))
     except FileNotFoundError:
         parent = path.parent
         beside = (
@@ -51,6 +56,24 @@ def file_text(path: Path) -> str:
     except OSError as error:
         raise PlanError(
             f"the plan '{path}' cannot be read", why=error.strerror or str(error), file=str(path)
+        ) from None
+
+
+def _text_in_bucket(path: BucketPath, content: Callable[[Path], bytes]) -> str:
+    format_of(path)
+    try:
+        return _decoded(content(path), str(path))
+    except FileNotFoundError:
+        raise PlanError(
+            f"there is no plan '{path}'", fix="check its name", file=str(path)
+        ) from None
+    except OSError as error:
+        fix = error.fix if isinstance(error, ServiceRefusal) else ""
+        raise PlanError(
+            f"the plan '{path}' cannot be read",
+            why=error.strerror or str(error),
+            fix=fix,
+            file=str(path),
         ) from None
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 import msgspec
 
 from surgery_cli.errors import PlanError, Problem
-from surgery_cli.inputs.addresses import local_address
+from surgery_cli.inputs.addresses import address
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.plan.edits import Fault, Misfit, build, converted
@@ -34,6 +35,7 @@ def read_plan(
     settings: Mapping[str, str] = {},
     stdin: TextIO | None = None,
     kinds: Kinds | None = None,
+    content: Callable[[Path], bytes] = Path.read_bytes,
 ) -> Plan:
     """The plan in a file, its format told by the suffix; `-` reads YAML (or JSON) from standard input.
 
@@ -42,6 +44,7 @@ def read_plan(
         settings: What fills `${name}` before `vars:` does; values are read as YAML reads unquoted text.
         stdin: What `-` reads; standard input by default.
         kinds: The operations by name; by default those of the table.
+        content: What reads the file; of those in buckets, `store.filesystem.read`.
 
     Raises:
         PlanError: the file cannot be read, or says something that a plan cannot mean; all problems at once.
@@ -59,8 +62,8 @@ def read_plan(
         text = parse(given, "YAML", "standard input")
         directory = str(Path.cwd())
     else:
-        path = Path(local_address(path_or_dash))
-        text = parse(file_text(path), format_of(path), str(path))
+        path = path_at(address(path_or_dash))
+        text = parse(file_text(path, content), format_of(path), str(path))
         directory = str(path.parent.absolute())
     if text.value is None:
         text = msgspec.structs.replace(text, value={})

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import SurgeryError, WriteError
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import Plan
 from surgery_cli.proof.records import recorded_in
 from surgery_cli.proof.sealed_files import check_sealed_files
@@ -99,12 +100,12 @@ def _ready(
 
     plan = effective(plan, options)
     check_probe(options)
-    with reading(Path(source)):
+    with reading(path_at(source)):
         prepared = prepare(source, plan, options, say)
     check_expected(prepared, options)
     restored = restore_set_aside(target, prepared, say)
     check_target(target, prepared, force=options.force)
-    with reading(Path(source)):
+    with reading(path_at(source)):
         estimate = costs(prepared, options, target)
     check_space(target, estimate.bytes_written + estimate.bytes_copied, prepared.plans)
     kit = open_kit(options.device, options.mesh)
@@ -131,7 +132,7 @@ def _ready(
 
 def _of_system(error: OSError, target: Path, prepared: Prepared) -> SurgeryError:
     """What the system refused: to give a file that is read, or to take what is written."""
-    file = Path(os.fsdecode(error.filename)) if error.filename else None
+    file = path_at(os.fsdecode(error.filename)) if error.filename else None
     if file is not None and not is_of_writing(error) and prepared.boundary.holds(file):
         return unreadable(file, error)
     return write_failed(str(target), error)

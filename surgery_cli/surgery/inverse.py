@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from msgspec import UnsetType
@@ -11,6 +10,7 @@ from msgspec import UnsetType
 from surgery_cli import reports
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError, Problem, SurgeryError, UndoError
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import plan_from_document
 from surgery_cli.proof.records import read_record, record_path
 from surgery_cli.proof.surgery_json import Record
@@ -31,7 +31,7 @@ def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan
         UndoError: something cannot be undone; it is named.
         CheckpointError: the checkpoint cannot be read, or carries no record of a run.
     """
-    with reading(Path(source)):
+    with reading(path_at(source)):
         checkpoint = open_checkpoint(source, step=options.step, item=options.item)
         record = _record_of(checkpoint)
         document = dict(_inverse_in(record, checkpoint))

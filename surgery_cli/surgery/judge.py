@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from surgery_cli import reports
 from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.operations.assertion import Assertion
 from surgery_cli.plan import Plan
 from surgery_cli.proof.records import recorded_in
@@ -37,7 +37,7 @@ def judge(
 
     started = time.monotonic()
     _refuse_comparison_with_itself(plan)
-    with reading(Path(source)):
+    with reading(path_at(source)):
         prepared = prepare(source, effective(plan, options), options)
     checks = prepared.draft.checks
     total = sum(recipe.spec.bytes for recipe in judged_recipes(checks, ()))

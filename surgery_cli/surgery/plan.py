@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from surgery_cli import reports
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import Plan
 from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.run import Options
@@ -37,12 +36,12 @@ def plan(
     target = None if destination is None else path_of(destination)
     plan = effective(plan, options)
     check_probe(options)
-    with reading(Path(source)):
+    with reading(path_at(source)):
         prepared = prepare(source, plan, options, say)
     check_expected(prepared, options)
     if target is not None:
         check_target(target, prepared, force=options.force)
-    with reading(Path(source)):
+    with reading(path_at(source)):
         estimate = costs(prepared, options, target)
     if target is not None:
         check_space(target, estimate.bytes_written + estimate.bytes_copied, prepared.plans)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,7 +11,8 @@ import msgspec
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.checked_source import has_digest
 from surgery_cli.errors import CheckpointError, PlanError
-from surgery_cli.inputs.addresses import local_address
+from surgery_cli.inputs.addresses import address
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import Plan, replaced
 from surgery_cli.proof.records import recorded_in
 from surgery_cli.resolution import resolve
@@ -169,8 +169,8 @@ def open_source(text: str) -> Checkpoint | ArrayFile:
         CheckpointError: it is neither, or cannot be read.
         PlanError: nothing stands there.
     """
-    text = local_address(text, refusal=CheckpointError)
-    path = Path(text).expanduser()
+    text = address(text, refusal=CheckpointError)
+    path = path_at(text)
     if path.suffix in SUFFIXES and filesystem.is_file(path):
         return ArrayFile(text)
     return open_checkpoint(text)

@@ -123,6 +123,7 @@ def check_there(prepared: Prepared) -> None:
         is_tree = isinstance(source, Checkpoint)
         places = source.location.items.values() if is_tree else [source.place_on_disk]
         for place in places:
+            filesystem.forget(place)
             if not filesystem.exists(place):
                 raise CheckpointError(
                     f"'{place}' is gone",

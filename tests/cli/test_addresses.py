@@ -89,10 +89,10 @@ def test_every_edit_command_refuses_an_address_for_its_files(
     given = [at for at, word in enumerate(words) if word == option]
     for at in reversed(given):
         del words[at : at + 2]
-    ended = surgery(*words, option, "gs://bucket/factors.npz")
+    ended = surgery(*words, option, "s3://bucket/factors.npz")
     assert ended.code == 2
-    assert "'gs://bucket/factors.npz' is in a bucket" in ended.err
-    assert "`gcloud storage cp gs://bucket/factors.npz ./factors.npz`" in ended.err
+    assert "'s3://bucket/factors.npz' is in a bucket" in ended.err
+    assert "`aws s3 cp s3://bucket/factors.npz ./factors.npz`" in ended.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -110,7 +110,7 @@ def test_every_field_of_plans_that_holds_a_place_refuses_an_address(tmp_path, na
 
 def test_sources_of_plans_refuse_addresses_with_their_lines(tmp_path):
     plan = tmp_path / "p.yaml"
-    plan.write_text("sources:\n  a: runs/a\n  b: gs://bucket/b\n  c: hf://c/d\n", encoding="utf-8")
+    plan.write_text("sources:\n  a: runs/a\n  b: s3://bucket/b\n  c: hf://c/d\n", encoding="utf-8")
     with pytest.raises(PlanError) as refused:
         read_plan(str(plan))
     assert [(p.line, p.field) for p in refused.value.problems] == [(3, "b"), (4, "c")]
@@ -179,7 +179,7 @@ def test_what_is_to_be_written_in_a_bucket_gets_the_command_that_copies_it_there
     ],
 )
 def test_what_comes_back_goes_into_the_same_bucket(surgery, address, back):
-    assert f"`{back}`" in surgery("inspect", address).err
+    assert f"`{back}`" in surgery("clean", address).err
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 
 import surgery_cli
 from surgery_cli import surgery
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.array_file import ArrayFile
@@ -78,7 +79,7 @@ class Vault(LocalDisk):
         self.hidden = str(hidden)
 
     def _at(self, place):
-        return str(place).replace("vault:", self.hidden, 1)
+        return str(place).replace("gs://vault", self.hidden, 1)
 
     def entries(self, folder):
         return super().entries(self._at(folder))
@@ -87,7 +88,7 @@ class Vault(LocalDisk):
         return super().status(self._at(place))
 
     def real(self, place):
-        return Path(place)
+        return path_at(str(place))
 
     def is_link(self, place):
         return False
@@ -123,8 +124,8 @@ def _saved(folder, layout):
 def test_a_service_is_put_in_by_one_class_and_one_line(layout, tmp_path, monkeypatch):
     (tmp_path / "hidden").mkdir()
     _saved(tmp_path / "hidden", layout)
-    monkeypatch.setitem(filesystem._SERVICES, "vault:", Vault(tmp_path / "hidden"))
-    there, here = "vault:/ck", str(tmp_path / "hidden" / "ck")
+    monkeypatch.setitem(filesystem._SERVICES, "gs://", Vault(tmp_path / "hidden"))
+    there, here = "gs://vault/ck", str(tmp_path / "hidden" / "ck")
     assert open_checkpoint(there).tree == open_checkpoint(here).tree
     assert open_checkpoint(there).fingerprint == open_checkpoint(here).fingerprint
     assert surgery.diff(there, here).equal
@@ -134,7 +135,7 @@ def test_a_service_is_put_in_by_one_class_and_one_line(layout, tmp_path, monkeyp
     plan = plan_of([operation_from_options("rescale", {"at": str(path), "by": 2.0})])
     surgery.apply(there, str(tmp_path / "new"), plan)
     assert (open_checkpoint(str(tmp_path / "new")).read(path) == 2 * TREE["params"]["w"]).all()
-    assert not Path("vault:").exists()
+    assert not Path("gs:").exists()
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "packed.npz", "x.safetensors"])
@@ -146,7 +147,7 @@ def test_files_of_arrays_are_read_from_there_too(name, tmp_path, monkeypatch):
         save_file({"x": values}, tmp_path / name)
     else:
         (np.savez if name == "x.npz" else np.savez_compressed)(tmp_path / name, x=values)
-    monkeypatch.setitem(filesystem._SERVICES, "vault:", Vault(tmp_path))
-    file = ArrayFile(f"vault:/{name}")
+    monkeypatch.setitem(filesystem._SERVICES, "gs://", Vault(tmp_path))
+    file = ArrayFile(f"gs://vault/{name}")
     assert (file.read(LeafPath(("x",))) == values).all()
     assert file.is_unchanged()

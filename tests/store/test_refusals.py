@@ -223,19 +223,14 @@ def test_an_interrupted_deletion_is_refused_and_skipped(tmp_path: Path) -> None:
     ("address", "here", "back"),
     [
         (
-            "gs://bucket/runs/big",
-            "gcloud storage cp -r gs://bucket/runs/big ./",
-            "gcloud storage cp -r ./big-edited gs://bucket/runs/",
-        ),
-        (
             "s3://bucket/runs/big/",
             "aws s3 cp --recursive s3://bucket/runs/big ./big",
             "aws s3 cp --recursive ./big-edited s3://bucket/runs/big-edited",
         ),
         (
-            "gs://bucket/runs/big@1000",
-            "gcloud storage cp -r gs://bucket/runs/big ./",
-            "gcloud storage cp -r ./big-edited gs://bucket/runs/",
+            "s3://bucket/runs/big@1000",
+            "aws s3 cp --recursive s3://bucket/runs/big ./big",
+            "aws s3 cp --recursive ./big-edited s3://bucket/runs/big-edited",
         ),
     ],
 )

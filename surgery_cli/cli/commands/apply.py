@@ -32,8 +32,9 @@ def apply(
 ) -> int:
     """Write a new checkpoint: the source with a plan applied, verified before it appears."""
     from surgery_cli.plan import read_plan
+    from surgery_cli.store import filesystem
 
-    read = read_plan(plan, settings=set or {})
+    read = read_plan(plan, settings=set or {}, content=filesystem.read)
     return run_plan(source, destination, read, options, output, dry_run=dry_run)
 
 

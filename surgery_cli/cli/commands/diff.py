@@ -9,15 +9,15 @@ from surgery_cli.cli.options.patterns import Patterns
 from surgery_cli.console.arguments import Output, directory
 from surgery_cli.console.formats.files import OutputTo, output_files, write_files
 from surgery_cli.console.printing import print_report, progress
-from surgery_cli.inputs.addresses import LocalAddress, checkpoint_address
+from surgery_cli.inputs.addresses import Address, checkpoint_address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import Item, Step
 from surgery_cli.settings.values import TOLERANCE
 
 
 def diff(
-    a: Annotated[LocalAddress, directory("A", "A checkpoint.", checkpoint_address)],
-    b: Annotated[LocalAddress, directory("B", "The one to compare it with.", checkpoint_address)],
+    a: Annotated[Address, directory("A", "A checkpoint.", checkpoint_address)],
+    b: Annotated[Address, directory("B", "The one to compare it with.", checkpoint_address)],
     at: Patterns = None,
     *,
     structure: Annotated[

@@ -48,6 +48,7 @@ def plan(
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import preview
     from surgery_cli.plan import read_plan, yaml_of
+    from surgery_cli.store import filesystem
 
     if inverse != (plan is None):
         raise PlanError(
@@ -62,7 +63,7 @@ def plan(
         else:
             print_text(yaml_of(undoing.plan))
         return 0
-    read = read_plan(plan, settings=set or {})
+    read = read_plan(plan, settings=set or {}, content=filesystem.read)
     found = surgery.plan(source, read, destination=destination, options=options, say=saying(output))
     print_document(found, output, partial(preview.render, verbose=output.verbose))
     return 0

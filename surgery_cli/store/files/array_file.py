@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from surgery_cli.errors import CheckpointError, PlanError
-from surgery_cli.inputs.addresses import local_address
+from surgery_cli.inputs.addresses import address
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.npy_arrays import (
@@ -51,7 +52,7 @@ class ArrayFile:
     steps: Final[Mapping[int, str]] = MappingProxyType({})
 
     def __init__(self, text: str) -> None:
-        self.text = local_address(text, refusal=CheckpointError)
+        self.text = address(text, refusal=CheckpointError)
         self.path, entry = _split(self.text)
         refuse_special(self.path)
         if not filesystem.is_file(self.path):
@@ -65,7 +66,7 @@ class ArrayFile:
 
     @property
     def address(self) -> str:
-        return str(Path(self.text).expanduser().absolute())
+        return str(path_at(self.text).absolute())
 
     @property
     def places(self) -> frozenset[str]:
@@ -116,6 +117,7 @@ class ArrayFile:
 
     def is_unchanged(self) -> bool:
         """True if the file still is what it was when the fingerprint was taken."""
+        filesystem.forget(self.path)
         return filesystem.is_file(self.path) and self._fingerprint_now() == self.fingerprint
 
     @cached_property
@@ -154,11 +156,11 @@ class ArrayFile:
 
 def _split(text: str) -> tuple[Path, str | None]:
     """File and entry; a file that exists under the whole text wins."""
-    path = Path(text).expanduser()
+    path = path_at(text)
     if filesystem.exists(path):
         return path, None
     for suffix in SUFFIXES[1:]:
         head, found, entry = text.partition(f"{suffix}:")
         if found and entry:
-            return Path(head + suffix).expanduser(), entry
+            return path_at(head + suffix), entry
     return path, None

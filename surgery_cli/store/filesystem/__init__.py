@@ -1,6 +1,7 @@
 """Files of checkpoints, by their paths, wherever they lie: the one way in which the store and proofs touch them.
 
-``protocol`` says what a service must be able to do; ``local_disk`` does it. What else stands here is about disks alone:
+``protocol`` says what a service must be able to do; ``local_disk`` does it, and so does ``bucket`` for every service
+that ``object_service`` describes. What else stands here is about disks alone:
 links and modes, memory, and how what was built gets its name (``durability``).
 """
 
@@ -14,17 +15,31 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any, BinaryIO, Final
 
+from surgery_cli.inputs.buckets import STARTS
+from surgery_cli.store.filesystem.bucket import Buckets
+from surgery_cli.store.filesystem.google_storage import GoogleStorage
 from surgery_cli.store.filesystem.local_disk import LocalDisk
 from surgery_cli.store.filesystem.protocol import Entry, FileSystem, Place, Status
 
 _DISK: Final = LocalDisk()
-_SERVICES: Final[dict[str, FileSystem]] = {}
-"""By the begin of their paths: what would hold ``gs:/bucket/checkpoint`` stands here under ``gs:``."""
+_SERVICES: Final[dict[str, FileSystem]] = {"gs://": Buckets(GoogleStorage())}
+"""By the begin of their paths, which is one of ``inputs.buckets.STARTS``."""
 
 
 def system_of(place: Place) -> FileSystem:
     """The disk or service that holds a path."""
-    return _SERVICES.get(os.fspath(place).partition("/")[0], _DISK)
+    text = os.fspath(place)
+    return _SERVICES[text[: text.index("//") + 2]] if text.startswith(STARTS) else _DISK
+
+
+def forget(place: Place) -> None:
+    """What was seen at and below a place is looked up again: for every look that asks whether something has changed."""
+    system_of(place).forget(place)
+
+
+def needs_commit_mark(place: Place) -> bool:
+    """True where Orbax takes a save for finished only once its ``commit_success.txt`` is there."""
+    return system_of(place).needs_commit_mark
 
 
 def entries(folder: Place) -> list[Entry]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 from surgery_cli.errors import CheckpointError, NotPermittedError
+from surgery_cli.inputs.buckets import ServiceRefusal, path_at
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.permissions import barrier_before, who_may
@@ -23,6 +24,9 @@ STAGING_MARK: Final = ".surgery-tmp-"
 """In the name of a directory in which surgery builds: ``.<name>.surgery-tmp-<random>``."""
 SET_ASIDE_SUFFIX: Final = ".surgery-old"
 """What ``--force`` calls the old destination where it cannot exchange two directories at once."""
+
+COMMIT_MARK: Final = "commit_success.txt"
+"""What Orbax writes last into a step or item, so that a place without renames (``gs://``) tells what is whole."""
 
 _DATABASE: Final = "ocdbt."
 """How the name of a database begins that a process wrote into an item: ``ocdbt.process_0`` is no step, and no item."""
@@ -169,7 +173,7 @@ def refuse_special_among(entries: Iterable[Entry]) -> None:
     """
     for entry in entries:
         if not (entry.is_folder or entry.is_file):
-            refuse_special(Path(entry.place))
+            refuse_special(path_at(entry.place))
 
 
 def is_array_folder(path: Path) -> bool:
@@ -215,7 +219,7 @@ def reading(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise unreadable(Path(os.fsdecode(error.filename or place)), error) from error
+        raise unreadable(path_at(os.fsdecode(error.filename or place)), error) from error
 
 
 def reads(use_case: Callable[P, R]) -> Callable[P, R]:
@@ -223,7 +227,7 @@ def reads(use_case: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(use_case)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        with reading(Path(str(next(iter((*args, *kwargs.values())), "")))):
+        with reading(path_at(str(next(iter((*args, *kwargs.values())), "")))):
             return use_case(*args, **kwargs)
 
     return guarded
@@ -237,6 +241,8 @@ def unreadable(path: Path, error: OSError) -> CheckpointError:
             why="it was removed or moved while it was read",
             fix="wait until whatever changes it has ended, or name another checkpoint or step",
         )
+    if isinstance(error, ServiceRefusal):
+        return CheckpointError(f"'{path}' cannot be read", why=error.strerror, fix=error.fix)
     if isinstance(error, PermissionError):
         barrier = barrier_before(path)
         return NotPermittedError(

@@ -21,7 +21,12 @@ _FICLONE = 0x40049409
 
 
 class LocalDisk:
-    """Files by the system's own calls; see ``FileSystem``."""
+    """Files by the system's own calls; see ``FileSystem``. Nothing is remembered: the system does that."""
+
+    needs_commit_mark = False
+
+    def forget(self, place: Place) -> None:
+        pass
 
     def entries(self, folder: Place) -> list[Entry]:
         with os.scandir(folder) as found:

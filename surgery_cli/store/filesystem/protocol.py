@@ -52,6 +52,13 @@ class Entry(Protocol):
 class FileSystem(Protocol):
     """A disk or a service like one. What it refuses is an OSError, with the number that the system would give."""
 
+    @property
+    def needs_commit_mark(self) -> bool:
+        """True where Orbax takes a save for finished only once its ``commit_success.txt`` is there."""
+
+    def forget(self, place: Place) -> None:
+        """Look up anew what was seen at and below a place, where a listing is remembered."""
+
     def entries(self, folder: Place) -> list[Entry]:
         """What stands in a folder, by name, with kinds and sizes, in one request."""
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from surgery_cli.errors import CheckpointError, PlanError
-from surgery_cli.inputs.addresses import local_address
+from surgery_cli.inputs.addresses import address as address_in
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import StepName, unreadable
@@ -36,22 +37,23 @@ class Argument(NamedTuple):
             PlanError: nothing stands there, or ``step`` and ``@N`` disagree.
             CheckpointError: the path cannot be looked at, or is an address of elsewhere.
         """
-        text = local_address(text, refusal=CheckpointError)
+        text = address_in(text, refusal=CheckpointError)
         if not text:
             raise PlanError("the path is empty", fix="name a checkpoint's directory or file")
         try:
             path, step = _path_and_step(text, step)
             real = filesystem.real(path)
+            filesystem.forget(real)
             is_link, is_there = filesystem.is_link(path), filesystem.exists(real)
         except OSError as error:
-            raise unreadable(Path(text), error) from None
+            raise unreadable(path_at(text), error) from None
         except (ValueError, RuntimeError) as error:  # a null character; a circle of links
             raise PlanError(f"'{text}' is not a path", why=str(error)) from None
         if not is_there:
             raise refusals.missing(real if is_link else filesystem.absolute(path))
         refuse_special(path)
         link = f"'{text}' → '{real}': " if is_link else ""
-        address = text.rpartition("@")[0] if path != Path(text).expanduser() else ""
+        address = text.rpartition("@")[0] if path != path_at(text) else ""
         return cls(text, real, step, item, link, address)
 
     def refuse_another_step(self, step: StepName | None) -> None:
@@ -77,7 +79,7 @@ class Argument(NamedTuple):
 
 def _path_and_step(text: str, step: int | None) -> tuple[Path, int | None]:
     """Split ``CKPT@N`` unless a path of that very name exists."""
-    path = Path(text).expanduser()
+    path = path_at(text)
     found = re.fullmatch(r"(.+)@([0-9]{1,18})", text, re.DOTALL)
     if found is None or filesystem.exists(path):
         return path, step
@@ -88,4 +90,4 @@ def _path_and_step(text: str, step: int | None) -> tuple[Path, int | None]:
             why=f"'@{named}' already says step {named}",
             fix=f"say `{found[1]}@{step}`, or leave one of the two out",
         )
-    return Path(found[1]).expanduser(), named
+    return path_at(found[1]), named

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, beginning, unreadable
 
@@ -17,12 +18,13 @@ _POINTER_BYTES: Final = 1024  # the specification's own limit for a pointer file
 def refuse_pointers(directory: Path) -> None:
     """Refuse a tree whose files are Git-LFS pointers.
 
-    Looks at the files that can tell: the item's own, every data file of an OCDBT store, some leaves' directories.
+    Looks at the files that can tell: the item's own, every data file of an OCDBT store, some leaves' directories. No
+    bucket is a clone, and every look would be a request: there, what does not read is looked at (`refuse_pointer`).
 
     Raises:
         CheckpointError: a pointer stands in place of a file.
     """
-    for path in _telling_files(directory):
+    for path in () if isinstance(directory, BucketPath) else _telling_files(directory):
         if is_pointer(path):
             raise pointer(path, directory)
 

@@ -89,9 +89,21 @@ def locate(
         CheckpointError: what stands there is not a checkpoint, or an unfinished one; or it is an address of elsewhere.
     """
     argument = Argument.read(text, step, item)
+    if staging:
+        return _located(argument)
+    refusals.refuse_unfinished(argument.path)
+    location = _located(argument)
+    match location.shape:  # of a root, finished steps alone are opened; a file has no mark
+        case "flat" | "step":
+            refusals.refuse_uncommitted(location.root)
+        case "item":
+            refusals.refuse_uncommitted(location.root, location.root.parent)
+    return location
+
+
+def _located(argument: Argument) -> Location:
+    """What stands at the path of an argument."""
     path = argument.path
-    if not staging:
-        refusals.refuse_unfinished(path)
     if filesystem.is_file(path):
         return _file(argument)
     listing = Listing.of(path)

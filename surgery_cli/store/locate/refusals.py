@@ -12,6 +12,7 @@ from typing import Final
 from surgery_cli.errors import CheckpointError, MissingError, SurgeryError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import (
+    COMMIT_MARK,
     SET_ASIDE_SUFFIX,
     STAGING_MARK,
     Listing,
@@ -73,8 +74,8 @@ def missing(path: Path) -> SurgeryError:
 def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
     """Refuse what was never finished, by the names on the way to it and the records inside.
 
-    On a local disk only the name tells (the marker ``commit_success.txt`` counts on object stores). With ``below``, the
-    names on the way to that directory have been judged already.
+    In ``refuse_uncommitted`` what stands inside tells, where Orbax asks for it. With ``below``, the names on the way to
+    that directory have been judged already.
 
     Raises:
         CheckpointError: the path lies in an unfinished save or in a leftover of surgery, or a deletion in it was
@@ -112,6 +113,23 @@ def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
                 why=f"its record '{_DELETION_RECORD}' is still there, so items and metadata may disagree",
                 fix="finish the deletion with Orbax (`orbax.checkpoint.v1.delete`), or use another step",
             )
+
+
+def refuse_uncommitted(path: Path, *others: Path) -> None:
+    """Refuse what Orbax takes for unfinished on services that know no renaming: none of the folders has the mark.
+
+    Raises:
+        CheckpointError: so.
+    """
+    if not filesystem.needs_commit_mark(path):
+        return
+    if not any(filesystem.is_file(folder / COMMIT_MARK) for folder in (path, *others)):
+        raise CheckpointError(
+            f"'{path}' is an unfinished save",
+            why=f"Orbax writes '{COMMIT_MARK}' last into what it saves there, and it is missing",
+            fix="use an earlier step; if this is a whole copy of a finished checkpoint, put an empty file of that"
+            " name into it: Orbax needs it, too",
+        )
 
 
 def describe_directory(listing: Listing) -> CheckpointError:

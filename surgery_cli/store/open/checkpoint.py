@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.files.safetensors import SafetensorsFile
@@ -120,6 +121,7 @@ class Checkpoint:
     def is_unchanged(self) -> bool:
         """True if the metadata and the data files are still what they were when the fingerprint was taken."""
         try:
+            filesystem.forget(self.place_on_disk)
             return self._fingerprint_now() == self.fingerprint
         except (OSError, CheckpointError):
             return False
@@ -190,7 +192,7 @@ def open_checkpoint(text: str, *, step: int | None = None, item: str | None = No
         CheckpointError: it is no checkpoint, unfinished or damaged.
         SurgeryError: it names several things, or a step or item that is not there.
     """
-    with reading(Path(text)):
+    with reading(path_at(text)):
         checkpoint = Checkpoint(locate(text, step=step, item=item))
     if not checkpoint.items:
         raise CheckpointError(

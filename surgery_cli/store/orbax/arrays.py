@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store.filesystem.boundary import linked
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.orbax.btree import Extent
@@ -260,7 +261,7 @@ def damaged(store: ArrayStore, name: str, error: Exception) -> CheckpointError:
     """The error for an array that does not read."""
     refused = _refusal_of_system(error)
     if refused is not None:
-        return unreadable(Path(os.fsdecode(refused.filename)), refused)
+        return unreadable(path_at(os.fsdecode(refused.filename)), refused)
     return CheckpointError(
         f"the stored array '{name}' in '{store.directory}' cannot be read",
         why=str(error).split("\n", 1)[0][:300],

@@ -1,0 +1,73 @@
+"""Paths of objects in buckets: a type of their own, so that nobody has to guess from text where something lies."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path, PosixPath
+from typing import Final, Self
+
+SCHEMES: Final = ("gs",)
+"""The services whose addresses are paths: Google Cloud Storage."""
+
+STARTS: Final = tuple(f"{scheme}://" for scheme in SCHEMES)
+_FIRST_PARTS: Final = tuple(f"{scheme}:" for scheme in SCHEMES)
+
+
+class BucketPath(PosixPath):
+    """``gs://bucket/folder/object``: lexically a path like any other, and always written with its two slashes.
+
+    Two slashes never stand in the text of a path on a disk, so that the text alone tells the one from the other. Only
+    the words of ``store.filesystem`` look at what stands there; ``Path``'s own questions are about disks.
+
+    >>> path = BucketPath("gs://bucket/runs/") / "big"
+    >>> str(path), str(path.parent), path.bucket, path.key, str(path.relative_to("gs://bucket"))
+    ('gs://bucket/runs/big', 'gs://bucket/runs', 'bucket', 'runs/big', 'runs/big')
+    """
+
+    def __str__(self) -> str:
+        parts = self.parts
+        if parts and parts[0] in _FIRST_PARTS:
+            return f"{parts[0]}//{'/'.join(parts[1:])}"
+        return "/".join(parts)  # what is relative to one
+
+    @property
+    def scheme(self) -> str:
+        return self.parts[0][:-1]
+
+    @property
+    def bucket(self) -> str:
+        return self.parts[1] if len(self.parts) > 1 else ""
+
+    @property
+    def key(self) -> str:
+        """The object's name in its bucket."""
+        return "/".join(self.parts[2:])
+
+    def is_absolute(self) -> bool:
+        return True
+
+    def absolute(self) -> Self:
+        return self
+
+    def expanduser(self) -> Self:
+        return self
+
+    def resolve(self, strict: bool = False) -> Self:
+        return self
+
+
+class ServiceRefusal(OSError):
+    """A service does not give what was asked for, and how that can be mended; ``filename`` is the address."""
+
+    def __init__(self, why: str, address: str, fix: str) -> None:
+        super().__init__(errno.EIO, why, address)
+        self.fix = fix
+
+
+def path_at(text: str) -> Path:
+    """The path that the text of an address names, on a disk or in a bucket; ``~`` is whose it says.
+
+    Raises:
+        RuntimeError: ``~name``, where nobody has that name.
+    """
+    return BucketPath(text) if text.startswith(STARTS) else Path(text).expanduser()

@@ -1,0 +1,145 @@
+"""What stands in a bucket, asked once: folders are but the begins of names, and every question costs a request."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
+
+Folder: TypeAlias = dict[str, StoredObject | None]
+"""What stands in a folder by name; None is a folder."""
+
+
+class Listings:
+    """The folders of one bucket as far as they were listed. What was seen holds until ``forget`` is called.
+
+    A folder is listed with all that is below it where that is one page; else by itself. May be used from threads.
+    """
+
+    def __init__(self, service: ObjectService, bucket: str) -> None:
+        self._service = service
+        self._bucket = bucket
+        self._lock = threading.RLock()
+        self._folders: dict[str, Folder] = {}
+        """By what the names of all in it begin with: '' or text with a slash at its end."""
+        self._looked_up: dict[str, StoredObject | None] = {}
+        """Objects that were asked for by name, where their folder is not listed; None: it is not there."""
+
+    def forget(self, key: str) -> None:
+        """What was seen at and below ``key``, and of the folders around it, may have changed."""
+        below = f"{key}/" if key else ""
+
+        def may_have_changed(name: str) -> bool:
+            return name.startswith(below) or below.startswith(name)
+
+        with self._lock:
+            self._folders = {k: v for k, v in self._folders.items() if not may_have_changed(k)}
+            kept = {k: v for k, v in self._looked_up.items() if not may_have_changed(f"{k}/")}
+            self._looked_up = kept
+
+    def folder(self, prefix: str) -> Folder:
+        """What stands in a folder; nothing in one that is not there."""
+        with self._lock:
+            if not self._is_known(prefix):
+                self._list(prefix)
+            return self._folders.get(prefix, {})
+
+    def below(self, prefix: str) -> Iterator[tuple[str, Folder]]:
+        """A folder and all folders below it, each before those in it, by what follows ``prefix`` in their names."""
+        with self._lock:
+            if not self._is_known(prefix) or not self._is_whole(prefix):
+                self._list_everything(prefix)
+        waiting = [prefix]
+        while waiting:
+            place = waiting.pop()
+            standing = self.folder(place)
+            yield place[len(prefix) :], standing
+            folders = sorted((name for name, o in standing.items() if o is None), reverse=True)
+            waiting += [f"{place}{name}/" for name in folders]
+
+    def find(self, key: str) -> StoredObject | None:
+        """The object of that name; None for a folder.
+
+        Raises:
+            FileNotFoundError: neither stands there.
+        """
+        around, _, name = key.rpartition("/")
+        around += "/" if around else ""
+        with self._lock:
+            if self._is_known(around):
+                if name in (standing := self._folders.get(around, {})):
+                    return standing[name]
+                raise FileNotFoundError(key)
+            if key not in self._looked_up:
+                try:
+                    self._looked_up[key] = self._service.look_up(self._bucket, key)
+                except FileNotFoundError:
+                    self._looked_up[key] = None
+            found = self._looked_up[key]
+            if found is None and not self.folder(f"{key}/"):
+                raise FileNotFoundError(key)
+            return found
+
+    def _is_known(self, prefix: str) -> bool:
+        """True if it is known what stands in a folder, or that there is none."""
+        if prefix in self._folders:
+            return True
+        if not prefix:
+            return False
+        around, _, name = prefix[:-1].rpartition("/")
+        around += "/" if around else ""
+        if around in self._folders:
+            return (
+                self._folders[around].get(name, 0) is not None
+            )  # a folder that is not listed itself
+        return self._is_known(around) if around else False
+
+    def _is_whole(self, prefix: str) -> bool:
+        """True if all folders below one are known."""
+        folders = [name for name, o in self._folders.get(prefix, {}).items() if o is None]
+        return all(
+            f"{prefix}{name}/" in self._folders and self._is_whole(f"{prefix}{name}/")
+            for name in folders
+        )
+
+    def _list(self, prefix: str) -> None:
+        page = self._service.page(self._bucket, prefix, "", None)
+        if page.next_page is None:
+            self._add_tree(prefix, page.objects)
+            return
+        standing: Folder = {}
+        token = None
+        while True:
+            page = self._service.page(self._bucket, prefix, "/", token)
+            standing |= {name: None for p in page.prefixes if (name := p[len(prefix) : -1])}
+            standing |= {name: o for o in page.objects if (name := o.key[len(prefix) :])}
+            token = page.next_page
+            if token is None:
+                break
+        self._folders[prefix] = standing
+
+    def _list_everything(self, prefix: str) -> None:
+        found: list[StoredObject] = []
+        token = None
+        while True:
+            page = self._service.page(self._bucket, prefix, "", token)
+            found += page.objects
+            token = page.next_page
+            if token is None:
+                break
+        self._add_tree(prefix, found)
+
+    def _add_tree(self, prefix: str, objects: list[StoredObject]) -> None:
+        """Take in all that stands below a folder. A name that ends in a slash is a folder's mark, not an object."""
+        self._folders.setdefault(prefix, {})
+        for stored in objects:
+            around = prefix
+            *folders, name = stored.key[len(prefix) :].split("/")
+            for folder in folders:
+                self._folders[around].setdefault(folder, None)
+                around += f"{folder}/"
+                self._folders.setdefault(around, {})
+            if name:
+                self._folders[around][name] = stored

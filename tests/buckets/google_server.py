@@ -1,0 +1,396 @@
+"""A small Google Cloud Storage on the loopback, strict where it matters: preconditions, ranges, offsets of lists,
+generations, copies by the service. It keeps a log of requests, and can be slow or fail in the ways that services do.
+"""
+
+import asyncio
+import base64
+import hashlib
+import itertools
+import json
+import re
+import socket
+import struct
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.parser import BytesParser
+from urllib.parse import parse_qsl, unquote
+
+import google_crc32c
+
+ROOTS = (
+    "/resumable/upload/storage/v1",
+    "/upload/storage/v1",
+    "/download/storage/v1",
+    "/storage/v1",
+)
+PAGE = 1000
+
+
+@dataclass
+class Stored:
+    data: bytes
+    generation: int
+    kind: str = "application/octet-stream"
+    changed: str = ""
+
+    def described(self, bucket, name):
+        return {
+            "kind": "storage#object",
+            "name": name,
+            "bucket": bucket,
+            "generation": str(self.generation),
+            "metageneration": "1",
+            "contentType": self.kind,
+            "size": str(len(self.data)),
+            "timeCreated": self.changed,
+            "updated": self.changed,
+            "etag": str(self.generation),
+            "md5Hash": base64.b64encode(hashlib.md5(self.data).digest()).decode(),
+            "crc32c": self.crc,
+        }
+
+    @property
+    def crc(self):
+        return base64.b64encode(google_crc32c.Checksum(self.data).digest()).decode()
+
+
+@dataclass
+class Request:
+    method: str
+    path: str
+    query: dict
+    headers: dict
+    body: bytes
+    status: object = None
+    sent: int = 0
+
+    @property
+    def kind(self):
+        """What was asked for, in a word."""
+        if "rewriteTo" in self.path:
+            return "copy"
+        if self.path.startswith(ROOTS[:2]):
+            return "write"
+        if self.method == "DELETE":
+            return "delete"
+        if self.path.endswith("/o"):
+            return "list"
+        return "read" if self.query.get("alt") == "media" else "look up"
+
+
+@dataclass
+class Faults:
+    """``every``: one request in so many fails as ``kind`` says; 0 for none. ``latency``: seconds before an answer."""
+
+    kind: str = ""
+    every: int = 0
+    latency: float = 0.0
+
+
+class Answer(Exception):
+    """An answer that ends a request early."""
+
+    def __init__(self, status, message=""):
+        super().__init__(message)
+        body = json.dumps({"error": {"code": status, "message": message or f"status {status}"}})
+        self.answer = (status, {}, b"" if status == 304 else body.encode())
+
+
+@dataclass
+class GoogleServer:
+    """``with GoogleServer() as server``: it serves until the block ends, or the process does."""
+
+    buckets: dict = field(default_factory=lambda: {"bkt": {}})
+    log: list = field(default_factory=list)
+    faults: Faults = field(default_factory=Faults)
+
+    def __enter__(self):
+        self._generations = itertools.count(1_700_000_000_000_000)
+        self._uploads = {}
+        self._served = itertools.count(1)
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
+        self._thread.start()
+        assert started.wait(10)
+        return self
+
+    def __exit__(self, *_):
+        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join(10)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def environment(self):
+        """What tells gcsfs, TensorStore and Orbax to come here."""
+        return {
+            "STORAGE_EMULATOR_HOST": self.url,
+            "TENSORSTORE_GCS_HTTP_URL": self.url,
+            "GOOGLE_AUTH_TOKEN_FOR_TESTING": "token",
+            "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
+            "EPATH_USE_TF": "0",
+        }
+
+    def put(self, bucket, name, data, kind="application/octet-stream"):
+        changed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        self.buckets[bucket][name] = Stored(data, next(self._generations), kind, changed)
+        return self.buckets[bucket][name].described(bucket, name)
+
+    def upload(self, folder, address):
+        """Put a file, or all files below a folder, into a bucket, as `gcloud storage cp -r` does."""
+        bucket, _, key = address.removeprefix("gs://").partition("/")
+        if folder.is_file():
+            self.put(bucket, key, folder.read_bytes())
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                self.put(bucket, f"{key}/{file.relative_to(folder)}", file.read_bytes())
+
+    def kinds(self):
+        """How many requests of each kind came."""
+        counted = {}
+        for request in self.log:
+            counted[request.kind] = counted.get(request.kind, 0) + 1
+        return counted
+
+    def _run(self, started):
+        self._loop = asyncio.new_event_loop()
+        try:
+            self._loop.run_until_complete(self._serve(started))
+        finally:
+            self._loop.close()
+
+    async def _serve(self, started):
+        self._stopped = asyncio.Event()
+        server = await asyncio.start_server(self._talk, "127.0.0.1", 0, limit=1 << 26, backlog=256)
+        self.port = server.sockets[0].getsockname()[1]
+        started.set()
+        await self._stopped.wait()
+        server.close()
+        talks = asyncio.all_tasks() - {asyncio.current_task()}
+        for talk in talks:
+            talk.cancel()
+        await asyncio.gather(*talks, return_exceptions=True)
+        await asyncio.sleep(0)  # what was closed is told so
+
+    async def _talk(self, reader, writer):
+        try:
+            while True:
+                request = await self._received(reader, writer)
+                self.log.append(request)
+                if not await self._answered(request, writer):
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def _received(self, reader, writer):
+        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin1").split("\r\n")
+        method, target, _ = first.split(" ")
+        headers = {}
+        for line in filter(None, lines):
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        if headers.get("expect", "").lower() == "100-continue":
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = b""
+        if "chunked" in headers.get("transfer-encoding", ""):
+            while size := int((await reader.readline()).split(b";")[0], 16):
+                body += await reader.readexactly(size)
+                await reader.readline()
+            await reader.readline()
+        elif "content-length" in headers:
+            body = await reader.readexactly(int(headers["content-length"]))
+        path, _, query = target.partition("?")
+        return Request(method, path, dict(parse_qsl(query, keep_blank_values=True)), headers, body)
+
+    async def _answered(self, request, writer):
+        """False where the connection is at its end."""
+        if self.faults.latency:
+            await asyncio.sleep(self.faults.latency)
+        every = self.faults.every
+        fault = self.faults.kind if every and next(self._served) % every == 0 else ""
+        if fault == "503":
+            request.status = 503
+            self._send(writer, request, Answer(503, "injected").answer)
+            return True
+        if fault == "401":
+            request.status = 401
+            self._send(writer, request, Answer(401, "Anonymous caller has no access").answer)
+            return True
+        if fault == "reset":
+            request.status = "reset"
+            return self._reset(writer)
+        try:
+            answer = self._done(request)
+        except Answer as early:
+            answer = early.answer
+        request.status = answer[0]
+        if fault == "lost":
+            request.status = f"lost({answer[0]})"
+            return self._reset(writer)
+        is_cut = fault == "cut" and len(answer[2]) > 10
+        self._send(writer, request, answer, is_cut=is_cut)
+        await writer.drain()
+        return not is_cut
+
+    def _reset(self, writer):
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+        return False
+
+    def _send(self, writer, request, answer, *, is_cut=False):
+        status, headers, body = answer
+        if status not in (204, 304):
+            headers = {**headers, "Content-Length": len(body)}
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        writer.write(f"HTTP/1.1 {status} X\r\n{head}\r\n".encode())
+        sent = b"" if request.method == "HEAD" else body[: len(body) // 2] if is_cut else body
+        request.sent = len(sent)
+        writer.write(sent)
+
+    def _done(self, request):
+        root = next(root for root in ROOTS if request.path.startswith(f"{root}/b"))
+        parts = [unquote(part) for part in request.path[len(root) + 1 :].split("/")]
+        if len(parts) == 1 or parts[1] not in self.buckets:
+            raise Answer(404, "no such bucket")
+        bucket = parts[1]
+        if root in ROOTS[:2]:
+            return self._upload(request, bucket)
+        if len(parts) == 2:
+            return _json({"kind": "storage#bucket", "name": bucket, "location": "US"})
+        if len(parts) == 3:
+            return _json(self._listed(request.query, self.buckets[bucket]))
+        if len(parts) > 4:
+            assert parts[4] == "rewriteTo", parts
+            return self._copy(request, bucket, parts[3], parts[6], parts[8])
+        return self._one(request, bucket, parts[3])
+
+    def _check(self, bucket, name, query):
+        found = self.buckets[bucket].get(name)
+        generation = found.generation if found else 0
+        if "ifGenerationMatch" in query and int(query["ifGenerationMatch"]) != generation:
+            raise Answer(412)
+        if "ifGenerationNotMatch" in query and int(query["ifGenerationNotMatch"]) == generation:
+            raise Answer(304 if found else 404)
+        if "generation" in query and int(query["generation"]) != generation:
+            raise Answer(404)
+
+    def _upload(self, request, bucket):
+        query, body, kind = request.query, request.body, "application/octet-stream"
+        if "upload_id" in query:
+            return self._upload_piece(request, bucket)
+        if query.get("uploadType") == "resumable":
+            name = query.get("name") or json.loads(body)["name"]
+            self._check(bucket, name, query)
+            number = str(next(self._generations))
+            self._uploads[number] = (name, query, b"")
+            place = f"{self.url}{request.path}?uploadType=resumable&upload_id={number}"
+            return 200, {"Location": place}, b"{}"
+        name = query.get("name")
+        if query.get("uploadType") == "multipart":
+            head = f"Content-Type: {request.headers['content-type']}\r\n\r\n".encode()
+            described, _ = BytesParser().parsebytes(head + body).get_payload()
+            described = json.loads(described.get_payload(decode=True))
+            name, kind = name or described["name"], described.get("contentType", kind)
+            body = _second_part(body, request.headers["content-type"])
+        self._check(bucket, name, query)
+        return _json(self.put(bucket, name, body, kind))
+
+    def _upload_piece(self, request, bucket):
+        number = request.query["upload_id"]
+        name, query, data = self._uploads[number]
+        said = re.match(r"bytes (\d+)-(\d+)/(\d+|\*)", request.headers.get("content-range", ""))
+        if said and int(said[1]) > len(data):
+            raise Answer(400, "gap")
+        data = data[: int(said[1])] + request.body if said else request.body
+        self._uploads[number] = (name, query, data)
+        if said and said[3] == "*":
+            return 308, {"Range": f"bytes=0-{len(data) - 1}"}, b""
+        if said and len(data) < int(said[3]):
+            return 308, {"Range": f"bytes=0-{len(data) - 1}"}, b""
+        self._check(bucket, name, query)
+        return _json(self.put(bucket, name, data))
+
+    def _listed(self, query, standing):
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
+        start, end = query.get("startOffset", ""), query.get("endOffset")
+        items, prefixes, last = [], [], None
+        most = min(int(query.get("maxResults", PAGE)), PAGE)
+        listed = {"kind": "storage#objects"}
+        for name in sorted(standing):
+            if not name.startswith(prefix) or name < start or (end and name >= end):
+                continue
+            shown = name
+            if delimiter and delimiter in name[len(prefix) :]:
+                shown = name[: name.index(delimiter, len(prefix)) + len(delimiter)]
+            if shown in prefixes or shown <= query.get("pageToken", ""):
+                continue
+            if len(items) + len(prefixes) >= most:
+                listed["nextPageToken"] = last
+                break
+            if shown == name:
+                items.append(standing[name].described("bkt", name))
+            else:
+                prefixes.append(shown)
+            last = shown
+        return listed | {k: v for k, v in (("items", items), ("prefixes", prefixes)) if v}
+
+    def _copy(self, request, bucket, name, into, target):
+        found = self.buckets[bucket].get(name)
+        if found is None or into not in self.buckets:
+            raise Answer(404)
+        query = request.query
+        if query.get("sourceGeneration", str(found.generation)) != str(found.generation):
+            raise Answer(404)
+        self._check(into, target, query)
+        made = self.put(into, target, found.data, found.kind)
+        return _json({"done": True, "objectSize": made["size"], "resource": made})
+
+    def _one(self, request, bucket, name):
+        found = self.buckets[bucket].get(name)
+        self._check(bucket, name, request.query)
+        if found is None:
+            raise Answer(404, f"No such object: {bucket}/{name}")
+        if request.method == "DELETE":
+            del self.buckets[bucket][name]
+            return 204, {}, b""
+        if request.query.get("alt") != "media":
+            return _json(found.described(bucket, name))
+        head = {
+            "Content-Type": found.kind,
+            "X-Goog-Generation": found.generation,
+            "X-Goog-Stored-Content-Length": len(found.data),
+            "ETag": f'"{found.generation}"',
+            "Last-Modified": "Sun, 22 Nov 2026 00:00:00 GMT",
+        }
+        size = len(found.data)
+        said = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("range", ""))
+        if said is None:
+            return 200, {**head, "X-Goog-Hash": f"crc32c={found.crc}"}, found.data
+        start = int(said[1]) if said[1] else max(0, size - int(said[2]))
+        stop = min(int(said[2]) + 1, size) if said[1] and said[2] else size
+        if start >= size:
+            return 416, {"Content-Range": f"bytes */{size}"}, b""
+        head["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
+        return 206, head, found.data[start:stop]
+
+
+def _json(document):
+    return 200, {"Content-Type": "application/json"}, json.dumps(document).encode()
+
+
+def _second_part(body, kind):
+    """The bytes of the second part of a message, which a parser of mails would take for text."""
+    boundary = b"--" + re.search(r"boundary=[\"']?([^\"';]+)", kind)[1].encode()
+    content = (
+        body.split(boundary)[2].partition(b"\r\n\r\n")[2]
+        or body.split(boundary)[2].partition(b"\n\n")[2]
+    )
+    return (
+        content.removesuffix(b"\r\n") if content.endswith(b"\r\n") else content.removesuffix(b"\n")
+    )

@@ -1,0 +1,49 @@
+"""Wherever a command or a plan names something to read, it may lie in a bucket."""
+
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.tree.paths import LeafPath
+from tests.buckets.checkpoints import TREE, saved, uploaded
+
+
+def test_every_way_to_name_one_leads_there(bucket, surgery, tmp_path, monkeypatch):
+    """Donor, sources of a plan that lies there itself, files of arrays, `--like`, both sides of a comparison."""
+    monkeypatch.chdir(tmp_path)
+    here = saved(tmp_path / "ck")
+    there = uploaded(bucket, here, "gs://bkt/runs/ck")
+    np.save(tmp_path / "by.npy", np.float32([3]))
+    np.savez(tmp_path / "more.npz", w=np.zeros(12, np.float32))
+    save_file({"b": np.full((3, 2), 7, np.float32)}, tmp_path / "b.safetensors")
+    for name in ("by.npy", "more.npz", "b.safetensors"):
+        bucket.upload(tmp_path / name, f"gs://bkt/files/{name}")
+        (tmp_path / name).unlink()
+    bucket.put(
+        "bkt",
+        "plans/edit.yaml",
+        b"sources: {donor: ../runs/ck}\nedits:\n"
+        b"- {op: replace, at: params/b, with: 'gs://bkt/files/b.safetensors:b'}\n"
+        b"- {op: add-scaled, at: params/w, with: donor, scale: 1}\n",
+    )
+    assert surgery("apply", there, "new", "gs://bkt/plans/edit.yaml").code == 0
+    written = open_checkpoint("new")
+    assert (written.read(LeafPath(("params", "w"))) == 2 * TREE["params"]["w"]).all()
+    assert (written.read(LeafPath(("params", "b"))) == 7).all()
+    assert (
+        surgery("replace", "ck", "zero", "params/w", "--with", "gs://bkt/files/more.npz:w").code
+        == 0
+    )
+    assert surgery("diff", there, "ck").code == 0
+    assert surgery("diff", "zero", there).code == 1
+    assert surgery("verify", "ck", "--like", there).code == 0
+    assert surgery("verify", there, "--like", "ck").code == 0
+    ended = surgery("apply", there, "x", "gs://bkt/plans/none.yaml")
+    assert ended.code == 2
+    assert ended.err.splitlines() == [
+        "error: there is no plan 'gs://bkt/plans/none.yaml'",
+        "  check its name",
+    ]
+    assert not Path("gs:").exists()
