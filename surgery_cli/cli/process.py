@@ -9,6 +9,8 @@ import sys
 import threading
 from typing import Final, NoReturn
 
+from surgery_cli.script.time_limit import is_running_on
+
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
@@ -51,9 +53,11 @@ def collect_rarely() -> None:
 def leave(code: int) -> NoReturn:
     """End the process. Its objects are not freed one by one, which takes a tenth of the time of a small edit.
 
-    Where other threads still run, or JAX was loaded, whose devices want to be closed, it ends in the usual way.
+    Where other threads still run, or JAX was loaded, whose devices want to be closed, it ends in the usual way; but not
+    where something of the user's was given up, for which that would wait.
     """
-    if threading.active_count() > 1 or "jax" in sys.modules:
+    is_waiting = threading.active_count() > 1 or "jax" in sys.modules
+    if is_waiting and not is_running_on():
         with contextlib.suppress(OSError):
             sys.stdout.flush()
             os.dup2(2, 1)  # what a script has run at the end is no part of our document

@@ -15,6 +15,7 @@ from surgery_cli.script.fading import Started, tried_starts
 from surgery_cli.script.pytrees import param_of
 from surgery_cli.script.trial_runs import (
     GRADIENTS,
+    MOST_STEPS,
     PARAMS,
     STEPS,
     Leaves,
@@ -29,7 +30,10 @@ USUAL: Final = (Sizes(1e-3), Sizes(1.0))
 """At one of these a power must hold: where clips rest, or where no epsilon and no decay is felt."""
 _POWERS: Final = (-1, -2, 0, 1, 2)
 _MIXED: Final = "what is left of its start depends on the gradients (as in Yogi), or they are clipped or decayed"
-_NO_VALUES: Final = "it stayed zero, or did not stay finite"
+_NO_VALUES: Final = (
+    f"it stayed zero in {MOST_STEPS} steps, as where gradients are accumulated over more,"
+    " or did not stay finite"
+)
 _NO_POWER: Final = "it follows no power of a factor of its own param alone"
 _TOLERANCE: Final = 2e-3
 """How far a slot may lie from what its power makes of it, relative."""

@@ -17,6 +17,7 @@ from surgery_cli.script.optimizer_trial import try_optimizer
 from surgery_cli.script.optimizers import Optimizer, Table, made_by
 from surgery_cli.script.pytrees import plain_path
 from surgery_cli.script.slot_powers import Measured
+from surgery_cli.script.time_limit import StillRunning
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.advice import worded
@@ -67,9 +68,10 @@ def _tried(
         try:
             tried = [(place, try_optimizer(optimizer, counters(place))) for place in fitting]
         except Exception as error:  # noqa: BLE001 - whatever an optimizer raises that wants more than gradients
+            said = (str(error).splitlines() or [""])[0]
             raise PlanError(
                 worded("{optimizer_kind: {}} cannot be tried out", text),
-                why=f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
+                why=said if isinstance(error, StillRunning) else f"{type(error).__name__}: {said}",
                 fix="name the factory alone, without its settings",
                 field="optimizer_kind",
             ) from None

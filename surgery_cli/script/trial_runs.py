@@ -35,7 +35,7 @@ _ARRAYS: Final = 2
 """Runs in which every element has a factor of its own."""
 _RUNS: Final = 1 + len(_NUMBERS) + _ARRAYS
 STEPS: Final = 3
-_MOST_STEPS: Final = 64
+MOST_STEPS: Final = 64
 """How long slots that are still zero are waited for: those behind an accumulation of gradients."""
 
 
@@ -160,7 +160,7 @@ class Trial:
         """The first step after the usual ones at which one of these slots is no longer zero; None if none ever is."""
         if not waiting:
             return None
-        states = islice(self._states([Sizes(1e-3)]), STEPS + 1, _MOST_STEPS + 1)
+        states = islice(self._states([Sizes(1e-3)]), STEPS + 1, MOST_STEPS + 1)
         numbers = enumerate(map(numbers_of, states), STEPS + 1)
         return next((n for n, later in numbers if any(later[p].any() for p in waiting)), None)
 

@@ -10,10 +10,12 @@ from surgery_cli.optimizer.detect.survey import OptimizerSurvey
 from surgery_cli.proof.records import checked
 from surgery_cli.script.function import Script
 from surgery_cli.script.items import aligned
-from surgery_cli.script.optimizer_trial import advised, rests_on_settings, settled, try_optimizer
+from surgery_cli.script.optimizer_trial import try_optimizer
 from surgery_cli.script.pytrees import plain_path
+from surgery_cli.script.settled_slots import advised, rests_on_settings, settled
 from surgery_cli.script.slot_powers import Measured
 from surgery_cli.script.stated_optimizers import tried_calls
+from surgery_cli.script.time_limit import StillRunning
 from surgery_cli.script.trial_runs import TRIED_ON, tried_steps
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.like_init import items_of
@@ -132,6 +134,8 @@ def _how_much(
 def _reason(error: Exception) -> str:
     """Why an optimizer cannot be tried out, on one line."""
     name = type(error).__name__
+    if isinstance(error, StillRunning):
+        return str(error)
     if "Tracer" in name:
         return (
             "it holds a number that the function computed with jax, which is not known on shapes alone;"

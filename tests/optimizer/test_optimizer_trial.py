@@ -11,9 +11,10 @@ import pytest
 
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.optimizer.follow.decays import Decays, decays_tried
-from surgery_cli.script.optimizer_trial import settled, try_optimizer
+from surgery_cli.script.optimizer_trial import try_optimizer
 from surgery_cli.script.optimizers import Optimizer
 from surgery_cli.script.pytrees import plain_path, stored_leaves
+from surgery_cli.script.settled_slots import settled
 from surgery_cli.script.slot_powers import Measured
 from surgery_cli.tree.paths import LeafPath
 from tests.optimizer.optax_registry import OPTIMIZERS, PARAMS, train_state, tree_of

@@ -95,8 +95,8 @@ class OcdbtStore(ArrayStore):
     def _owner(self, text: str, names: Collection[str]) -> str:
         """The array that a key belongs to: the longest name that is a prefix, for names may contain slashes.
 
-        In zarr 3 ``c/c/0`` is a chunk of ``c``, even if there is an array ``c/c``: its chunks begin ``c/c/c``. The array
-        with the empty name, a bare one or that of an empty key, is at the root.
+        In zarr 3 ``c/c/0`` is a chunk of ``c``, even if there is an array ``c/c``: its chunks begin ``c/c/c``. The root
+        belongs to the array with the empty name, a bare one or that of an empty key.
         """
         longest, name = "", text
         while name:
