@@ -188,3 +188,20 @@ def test_nothing_of_a_service_is_loaded_where_no_address_is_used(tmp_path):
     )
     loaded = set(done.stdout.rpartition("LOADED")[2].split())
     assert not loaded & {"aiohttp", "fsspec", "gcsfs", "google", "requests", "s3fs"}
+
+
+def test_many_small_leaves_are_read_in_few_requests_and_a_few_cost_little(bucket, tmp_path):
+    rng = np.random.default_rng(0)
+    tree = {f"layer_{n}": rng.standard_normal(4096).astype(np.float32) for n in range(300)}
+    here = saved(tmp_path / "ck", tree)
+    there = uploaded(bucket, here, "gs://bkt/ck")
+    bucket.log.clear()
+    assert surgery.diff(there, str(here)).equal
+    assert len(bucket.log) < 40
+    assert sum(r.sent for r in bucket.log) < 2 * sum(v.nbytes for v in tree.values())
+    opened = open_checkpoint(uploaded(bucket, here, "gs://bkt/again"))
+    assert len(opened.tree) == 300
+    bucket.log.clear()
+    np.testing.assert_array_equal(opened.read(LeafPath(("layer_7",))), tree["layer_7"])
+    assert [r.kind for r in bucket.log] == ["read"]
+    assert sum(r.sent for r in bucket.log) <= 64 << 10

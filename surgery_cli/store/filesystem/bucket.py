@@ -19,9 +19,8 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store.filesystem.bucket_listings import Folder, Listings
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
 from surgery_cli.store.filesystem.protocol import Entry, Place
+from surgery_cli.store.filesystem.read_ahead import ReadAhead
 
-_READ_AHEAD_BYTES: Final = 256 << 10
-"""What a reader asks for at least: a request costs as much time as some hundred kilobytes."""
 _PIECE_BYTES: Final = 8 << 20
 """What a reader asks for at most at once."""
 
@@ -58,6 +57,7 @@ class Buckets:
         self._service = service
         self._lock = threading.Lock()
         self._listings: dict[str, Listings] = {}
+        self._ahead = ReadAhead()
 
     @property
     def needs_commit_mark(self) -> bool:
@@ -102,7 +102,7 @@ class Buckets:
         found = self._find(path)
         if found is None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        return BufferedReader(_ObjectReader(self._service, path, found), _READ_AHEAD_BYTES)
+        return BufferedReader(_ObjectReader(self._service, self._ahead, path, found))
 
     def kvstore(self, folder: Place) -> dict[str, Any]:
         path = BucketPath(folder)
@@ -149,10 +149,13 @@ class Buckets:
 
 
 class _ObjectReader(RawIOBase):
-    """Reads ranges of an object, each by a request of its own."""
+    """Reads ranges of an object."""
 
-    def __init__(self, service: ObjectService, path: BucketPath, found: StoredObject) -> None:
+    def __init__(
+        self, service: ObjectService, ahead: ReadAhead, path: BucketPath, found: StoredObject
+    ) -> None:
         self._service = service
+        self._ahead = ahead
         self._path = path
         self._found = found
         self._at = 0
@@ -180,7 +183,8 @@ class _ObjectReader(RawIOBase):
         if stop <= self._at:
             return 0
         try:
-            got = self._service.read(self._path.bucket, self._found, self._at, stop)
+            name = f"{self._path}\0{self._found.version}"
+            got = self._ahead.read(name, self._found.size, self._at, stop, self._fetch)
         except FileNotFoundError:
             raise FileNotFoundError(
                 errno.ENOENT, os.strerror(errno.ENOENT), str(self._path)
@@ -188,6 +192,9 @@ class _ObjectReader(RawIOBase):
         view[: len(got)] = got
         self._at += len(got)
         return len(got)
+
+    def _fetch(self, start: int, stop: int) -> bytes:
+        return self._service.read(self._path.bucket, self._found, start, stop)
 
 
 def _begin_of(folder: BucketPath) -> str:

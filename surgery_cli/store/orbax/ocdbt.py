@@ -6,8 +6,9 @@ import sys
 from collections.abc import Collection, Hashable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
 from surgery_cli.store.orbax.btree import MANIFEST, Extent, Survey
@@ -19,6 +20,14 @@ _Held: TypeAlias = dict[str, bytes | Extent]
 
 SMALL_BYTES = 1 << 20
 """Arrays of no more than this are read without looking them up in the database."""
+
+
+_FAR: Final = {
+    "experimental_read_coalescing_threshold_bytes": 64 << 10,
+    "experimental_read_coalescing_merged_bytes": 64 << 20,
+    "experimental_read_coalescing_interval": "1ms",
+}
+"""Where every read is a request: chunks beside each other are read in one, with the little that is between them."""
 
 
 class OcdbtStore(ArrayStore):
@@ -147,6 +156,7 @@ class OcdbtStore(ArrayStore):
             "driver": "ocdbt",
             "base": filesystem.kvstore(self.directory),
             "path": below(name),
+            **(_FAR if isinstance(self.directory, BucketPath) else {}),
         }
 
     def encoded(self, name: str) -> dict[str, bytes] | None:

@@ -1,0 +1,90 @@
+"""What is read of an object beyond what was asked for: more while reads follow each other, else next to nothing.
+
+A request takes as long as some hundred kilobytes. Many small leaves that lie beside each other are read in few requests
+so, and a few that lie far apart cost little more than themselves.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final, NamedTuple, TypeAlias
+
+Fetch: TypeAlias = Callable[[int, int], bytes]
+"""Gives the bytes of an object from one offset to another."""
+
+_LEAST: Final = 64 << 10
+_MOST: Final = 4 << 20
+_KEPT_BYTES: Final = 64 << 20
+_SINGLE_READS: Final = 3
+"""So many reads in a part of an object, and the whole part is read: where all parts can be kept."""
+
+
+class _Window(NamedTuple):
+    start: int
+    stop: int
+    content: Future[bytes]
+
+
+class ReadAhead:
+    """Windows of objects that were read lately, 64 MiB of them at most. May be used from threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._windows: OrderedDict[tuple[str, int, int], _Window] = OrderedDict()
+        self._reads: dict[tuple[str, int], int] = {}
+        """How often each part of an object was read, parts being of ``_MOST`` bytes."""
+
+    def read(self, name: str, size: int, start: int, stop: int, fetch: Fetch) -> bytes:
+        """Bytes of the object of that name (one version of it) and size; ``fetch`` gets what is not there."""
+        if stop - start >= _MOST:
+            return fetch(start, stop)
+        with self._lock:
+            window = self._around(name, start, stop)
+            is_new = window is None
+            if window is None:
+                window = _Window(*self._wanted(name, size, start, stop), Future())
+                self._keep(name, window)
+        if is_new:  # who asks for the same meanwhile waits for it
+            try:
+                window.content.set_result(fetch(window.start, window.stop))
+            except BaseException as error:
+                with self._lock:
+                    self._windows.pop((name, window.start, window.stop), None)
+                window.content.set_exception(error)
+                raise
+        at = start - window.start
+        return window.content.result()[at : at + stop - start]
+
+    def _around(self, name: str, start: int, stop: int) -> _Window | None:
+        for key, window in self._windows.items():
+            if key[0] == name and window.start <= start and stop <= window.stop:
+                self._windows.move_to_end(key)
+                return window
+        return None
+
+    def _wanted(self, name: str, size: int, start: int, stop: int) -> tuple[int, int]:
+        """From where to where to read: a whole part of a small object that is read again and again; of what follows
+        on what was read, twice as much as that; else a little.
+        """
+        part = start // _MOST
+        if size <= _KEPT_BYTES and stop <= (part + 1) * _MOST:
+            self._reads[name, part] = self._reads.get((name, part), 0) + 1
+            if self._reads[name, part] > _SINGLE_READS:
+                return part * _MOST, min((part + 1) * _MOST, size)
+        before = [
+            window.stop - window.start
+            for key, window in self._windows.items()
+            if key[0] == name and window.start <= start <= window.stop + _LEAST
+        ]
+        length = min(2 * max(before), _MOST) if before else _LEAST
+        return start, min(start + max(length, stop - start), size)
+
+    def _keep(self, name: str, window: _Window) -> None:
+        self._windows[name, window.start, window.stop] = window
+        kept = sum(one.stop - one.start for one in self._windows.values())
+        while kept > _KEPT_BYTES:
+            _, dropped = self._windows.popitem(last=False)
+            kept -= dropped.stop - dropped.start
