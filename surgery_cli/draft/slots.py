@@ -161,6 +161,12 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             shared += 1
         return LeafPath(self.node[: shared + 1])
 
+    @property
+    def part(self) -> LeafPath:
+        """Where it stands below the place that mirrors its param: the axis of a vector, `real` of a complex leaf."""
+        inside, old = self.path[len(self.node) :], self.param[len(self.root) :]
+        return LeafPath(inside[len(old) if inside[: len(old)] == old else max(len(old) - 1, 0) :])
+
     def place_for(self, param: LeafPath) -> LeafPath | None:
         """Where this slot stands for a param at another path; None if the node does not mirror that path.
 

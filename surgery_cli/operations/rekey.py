@@ -195,8 +195,8 @@ def _emptied(
 
 def _gone_with(path: LeafPath, draft: Draft, named: Mapping[LeafPath, LeafPath]) -> LeafPath:
     """The node that goes with a leaf: the one that was named, or for a twin the one that mirrors it."""
-    slot = draft.slots.get(path)
-    if path in named or slot is None or slot.param not in named:
-        return named.get(path, path)
-    node = slot.node / named[slot.param][len(slot.root) :]
-    return node if path.is_below(node) else path
+    slot, node = draft.slots.get(path), named.get(path, path)
+    if slot is None or slot.param not in named:
+        return node
+    mirrored = slot.node / named[slot.param][len(slot.root) :]
+    return mirrored if node.is_below(mirrored) else node

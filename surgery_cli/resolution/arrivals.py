@@ -1,67 +1,121 @@
-"""Leaves that edits of a plan bring: copies, and trees of other checkpoints. They are surveyed before the next edit."""
+"""What edits of places make of the tree for whoever opens it next: a second plan, and the next edit of this one."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from surgery_cli.draft.recipe import SOURCE, Draft, Output
-from surgery_cli.errors import PlanError
+from surgery_cli.draft.slots import Slot
+from surgery_cli.errors import PlanError, Problem
+from surgery_cli.operations.base import Operation
+from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, Question, survey
 from surgery_cli.optimizer.follow.provenance import as_told
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import worded
+from surgery_cli.words.notes import Consequence
 
 if TYPE_CHECKING:
     from surgery_cli.plan import Plan
 
 
 class Arrivals:
-    """What came with earlier edits: a second plan would find it, so this one looks at it, too."""
+    """Leaves that came, and states that were rebuilt: a second plan would look at them, so this one does, too."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._new: set[LeafPath] = set()
+        self._is_rebuilt = False
+        self._rebuilt_by: int | None = None
+        self._is_noted = self._is_told = False
         self.questions: tuple[Question, ...] = ()
-        """What only the user can say of states that came."""
+        """What only the user can say of states that came, or are no longer what they were."""
 
-    def see(self, before: Draft, after: Draft, changed: Mapping[LeafPath, Output]) -> None:
-        """Remember what an edit brought, or left empty, that is no slot of a param, nor a param with slots."""
+    def see(
+        self,
+        before: Draft,
+        after: Draft,
+        changed: Mapping[LeafPath, Output],
+        edit: Operation,
+        index: int,
+    ) -> None:
+        """Remember what an edit brought, or left empty, that is no slot of a param, nor a param with slots.
+
+        And whether it rebuilt states; ``index`` is the edit's place in the plan.
+        """
         is_more = len(after.leaves) > len(before.leaves)
         for path, leaf in changed.items():
             came = is_more or leaf.home is None or leaf.home.source != SOURCE
             if came and not (path in before.leaves or path in after.slots):
                 self._new.add(path)
         self._new.difference_update(after.slots_of if self._new else ())
+        is_meant = edit.follows_nothing or edit.twins == "named"
+        if is_meant or _is_rebuilt(before, after, changed):
+            self._is_rebuilt, self._rebuilt_by = True, index
+            self._is_noted |= is_meant
+            self._is_told |= edit.twins == "named"
 
     def surveyed(self, draft: Draft, states: States, known: OptimizerSurvey | None) -> Draft:
         """The draft with the slots and clocks that a survey of it as it stands finds beside those that it knows.
 
         ``known`` is the survey of the source.
         """
-        if not self._new:
+        if not (self._new or self._is_rebuilt):
             return draft
-        found = self._survey(draft)
+        found = self._survey(draft, known)
         new, self._new = self._new, set()
+        is_rebuilt, self._is_rebuilt = self._is_rebuilt, False
         if found is None:
             return draft
-        self.questions += tuple(one for one in found.open_questions if _is_about(one, new))
+        asked = [one for one in found.open_questions if _is_about(one, new)]
+        if is_rebuilt and not self._is_told:
+            asked += _new_questions(draft, found, known)
+        self.questions += tuple(dict.fromkeys(asked))
         more = {
             path: as_told(slot, draft, states, known)
             for path, slot in found.slots.items()
             if path not in draft.slots
         }
+        held = _as_found(draft, found) if is_rebuilt else draft.slots
         return draft.replaced(
-            slots={**draft.slots, **more},
+            slots={**held, **more},
             clocks={**found.clocks, **draft.clocks},
             running={**found.running, **draft.running},
         )
 
-    def _survey(self, draft: Draft) -> OptimizerSurvey | None:
+    def told_apart(self, draft: Draft, known: OptimizerSurvey | None) -> Draft:
+        """The draft, in which a second plan finds every state that was rebuilt to be what it was.
+
+        Where an edit names slots as they are, what is not found is noted.
+
+        Raises:
+            PlanError: it does not.
+        """
+        found = self._survey(draft, known) if self._rebuilt_by is not None else None
+        if found is None or self._rebuilt_by is None:
+            return draft
+        questions = _new_questions(draft, found, known)
+        if self._is_noted:
+            said = "later edits of these params need `slots:` for it"
+            return draft.noting(*(Consequence(f"{_untold(one)}: {said}") for one in questions))
+        if questions:
+            refused = [_refusal(question) for question in questions]
+            if self._rebuilt_by < len(self._plan.origins):
+                refused = [self._plan.origins[self._rebuilt_by].located(one) for one in refused]
+            raise PlanError.of(refused)
+        return draft
+
+    def _survey(self, draft: Draft, known: OptimizerSurvey | None) -> OptimizerSurvey | None:
         """What metadata tell of the draft; what the plan says of places may be gone by now."""
         roots = {slot.root for slot in draft.slots.values() if slot.in_optimizer}
         plan = self._plan
-        params = str(*roots) if plan.params and len(roots) == 1 else plan.params
+        params = plan.params
+        if len(roots) == 1 and (params or not roots.issubset(known.params_roots if known else ())):
+            params = str(*roots) or params
         for kind, slots in ((plan.optimizer_kind, plan.slots), (None, plan.slots), (None, None)):
             try:
                 return survey(draft.tree, params=params, kind=kind, slots=slots)
@@ -70,7 +124,86 @@ class Arrivals:
         return None
 
 
-def _is_about(question: Question, new: Collection[LeafPath]) -> bool:
-    """True if the state in question is new."""
+def _is_rebuilt(before: Draft, after: Draft, changed: Mapping[LeafPath, Output]) -> bool:
+    """True if a state or its params stand elsewhere as a whole, or one gained or lost what the other has nothing for.
+
+    Params that move, come or go below their root, with their slots, leave their states what they were.
+    """
+    places = _places(before)
+    if places != _places(after):
+        return True
+    gone = before.leaves.keys() - after.leaves.keys()
+    slots = [after.slots[path] for path in changed if path in after.slots]
+    slots += [before.slots[path] for path in gone if path in before.slots]
+    known = {path for slot in slots for path in (slot.path, slot.param)}
+    trees = {tree for node, root, _ in places for tree in (node.parent or node, root)}
+    return any(
+        any(map(is_optimizer_name, path)) or any(path.is_below(tree) for tree in trees)
+        for path in (*changed, *gone)
+        if path not in known
+    )
+
+
+def _places(draft: Draft) -> set[tuple[LeafPath, LeafPath, str]]:
+    """The nodes that mirror params, each with the root that it mirrors and the name of the slots."""
+    slots = (slot for slot in draft.slots.values() if slot.in_optimizer)
+    fields = {(id(s.node), id(s.root), s.name): (s.node, s.root, s.name) for s in slots}
+    return set(fields.values())
+
+
+def _meaning(slot: Slot) -> tuple[object, ...]:
+    return *slot.meaning, slot.fresh, slot.start
+
+
+def _new_questions(
+    draft: Draft, found: OptimizerSurvey, known: OptimizerSurvey | None
+) -> list[Question]:
+    """What a survey of the draft asks of leaves of the source of which nothing was open there."""
+    open_before = known.open_questions if known else ()
+    told = {path for path, slot in draft.slots.items() if slot.is_told}
+    settled = [
+        path
+        for path, leaf in draft.leaves.items()
+        if leaf.home is not None
+        and leaf.home.source == SOURCE
+        and path not in told
+        and not any(_is_about(one, (leaf.home.path,)) for one in open_before)
+    ]
+    return [one for one in found.open_questions if _is_about(one, settled)]
+
+
+def _as_found(draft: Draft, found: OptimizerSurvey) -> dict[LeafPath, Slot]:
+    """The slots of a draft whose states were rebuilt: those of another name or param mean what they mean by now."""
+    held: dict[LeafPath, Slot] = {}
+    for path, slot in draft.slots.items():
+        now = found.slots.get(path)
+        if not slot.in_optimizer or slot.relation == "hole" or slot.is_told:
+            held[path] = slot
+        elif now is not None:
+            is_same = (slot.name, slot.param, slot.relation) == (now.name, now.param, now.relation)
+            is_told = slot.known_by != "disk" or _meaning(slot) == _meaning(now)
+            held[path] = slot if is_same and is_told else now
+        elif any(_is_about(one, (path,)) for one in found.open_questions):
+            held[path] = slot
+    return held
+
+
+def _is_about(question: Question, paths: Collection[LeafPath]) -> bool:
+    """True if some of the paths stand in the state in question."""
     node = question.problem.path
-    return node is not None and any(f"{path}/".startswith(f"{node}/") for path in new)
+    return node is not None and any(f"{path}/".startswith(f"{node}/") for path in paths)
+
+
+def _untold(question: Question) -> str:
+    return f"nothing would tell any more which params '{question.problem.path}' belongs to"
+
+
+def _refusal(question: Question) -> Problem:
+    return msgspec.structs.replace(
+        question.problem,
+        what=_untold(question),
+        fix=worded(
+            "choose another place, or take '{}' away or along as a whole; with {twins: named} it is done and noted",
+            question.problem.path or "",
+        ),
+    )

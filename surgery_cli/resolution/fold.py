@@ -82,6 +82,7 @@ def resolve(
         with gathering.catching():
             draft = stage.edited(draft, edit, index)
     gathering.raise_if_any()
+    draft = stage.arrivals.told_apart(draft, surveyed)
     refuse_unstorable(draft, draft.items.first_keys)
     refuse_half_resets(draft)
     refuse_out_of_range(draft, known.hyperparams, stage.number)
@@ -89,6 +90,14 @@ def resolve(
     draft = draft.noting(*stated_kind_notes(draft))
     fingerprints = {**draft.fingerprints, **stage.fingerprints}
     return draft.replaced(fingerprints=fingerprints)
+
+
+def _stands(node: str | None, draft: Draft) -> bool:
+    """True if something is left of a node of the source, or if it is none."""
+    homes = (leaf.home for leaf in draft.leaves.values())
+    return node is None or any(
+        f"{home.path}/".startswith(f"{node}/") for home in homes if home and home.source == SOURCE
+    )
 
 
 def _survey(source: Source) -> OptimizerSurvey:
@@ -116,7 +125,7 @@ class Stage:
         self.read_number: Callable[[Source, LeafPath], float | None] = lambda *_: None
         self.function: Callable[[str], UserFunction] = _no_function
         self._surveys: dict[tuple[str, bool], OptimizerSurvey] = {}
-        self._arrivals = Arrivals(plan)
+        self.arrivals = Arrivals(plan)
         self._named: Selection | None = None
         self._is_shaken = False
         """True once an edit of places failed: what later edits name may be missing for that reason alone."""
@@ -144,13 +153,13 @@ class Stage:
 
     def settle(self, params: Iterable[LeafPath], draft: Draft) -> None:
         """Raise the questions about the optimizer state that an edit of these leaves needs answered, each once."""
-        came = self._arrivals.questions
+        came = self.arrivals.questions
         if self.survey is None or not (self.survey.open_questions or came):
             return
         edited = list(params)
         homes = (draft.leaves[path].home for path in edited)
         stored = [home.path for home in homes if home and home.source == SOURCE]
-        problems = self.survey.questions_about(stored)
+        problems = [one for one in self.survey.questions_about(stored) if _stands(one.path, draft)]
         problems += (one.problem for one in came if one.is_about(edited))
         if problems:
             new = [problem for problem in problems if problem not in self._asked]
@@ -203,7 +212,7 @@ class Stage:
         """
         self._named = None
         try:
-            draft = self._arrivals.surveyed(draft, self, self.survey)
+            draft = self.arrivals.surveyed(draft, self, self.survey)
             after = edit.rewrite(draft, self)
             if after.items.front != draft.items.front:
                 draft = draft.behind(after.items.front)
@@ -214,7 +223,7 @@ class Stage:
                 raise PlanError.of(each.problem(edit.if_torn) for each in found)
             after = after.noting(*torn_notes(found))
             if not isinstance(edit, LeafOperation):
-                self._arrivals.see(draft, after, changed)
+                self.arrivals.see(draft, after, changed, edit, index)
                 came = came_from_elsewhere(changed, after)
                 after = after_values_from_elsewhere(after, Takes(), came, self)
             after = self._with_places(after, len(draft.checks), index)

@@ -205,7 +205,7 @@ def test_a_param_and_its_twins_may_be_named_side_by_side(at):
     tree["step"] = COUNT
     draft = resolved(tree, Delete(at=at))
     left = [str(path) for path in draft.leaves]
-    assert not [path for path in left if path.endswith(("a/kernel", "a/bias"))]
+    assert not [path for path in left if "a" in path.split("/")]
     assert "step" in left
 
 

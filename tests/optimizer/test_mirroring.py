@@ -194,3 +194,37 @@ def test_a_copy_beside_the_optimizer_may_have_other_leaves() -> None:
 def test_a_leaf_that_comes_into_a_state_is_refused() -> None:
     said = refusal({**adam({"a": W}), "more": W}, Rename(at="more", to="opt_state/0/mu/x"))
     assert "'opt_state/0/mu/x' would be new in 'opt_state/0/mu', and no param stands there" in said
+
+
+@pytest.mark.parametrize(
+    ("moves", "what"),
+    [
+        (
+            {"params": "opt_state/0/nu/c"},
+            "nothing would tell any more which params 'opt_state/0/nu'",
+        ),
+        ({"opt_state/0/nu/a": "opt_state/0/nu/a/b"}, "'opt_state/0/nu/a' cannot become"),
+        (
+            {"opt_state/0/mu/a": "opt_state/0/nu/a", "opt_state/0/nu/a": "opt_state/0/mu/a"},
+            "'opt_state/0/mu/a' cannot become 'opt_state/0/nu/a': its param is 'params/a'",
+        ),
+    ],
+)
+def test_a_state_of_which_nothing_would_tell_what_it_is_is_refused_or_noted(
+    moves: dict[str, str], what: str
+) -> None:
+    tree = adam({"a": W, "b": B})
+    assert what in refusal(tree, Rename(moves=moves))
+    notes = resolved(tree, Rename(moves=moves, twins="named")).notes
+    assert any("nothing would tell" in note or "no longer mirrors" in note for note in notes)
+
+
+def test_what_keep_leaves_of_a_state_is_noted() -> None:
+    draft = resolved(adam({"a": W, "b": B}), Keep(at=("params/a", "opt_state/0/mu")))
+    assert any("nothing would tell any more" in note and "`slots:`" in note for note in draft.notes)
+
+
+def test_one_half_of_a_complex_moment_cannot_go_alone() -> None:
+    source = Source(train_state("complex_adam"))
+    said = refusal(source, Delete(at="opt_state/inner_state/0/nu/c/real"))
+    assert "'opt_state/inner_state/0/nu/c/real' cannot go while its param 'params/c' stays" in said

@@ -171,6 +171,7 @@ def _gather(walked: Findings, tree: TreeSpec, found: OptimizerSurvey) -> None:
         clocks = walked.clocks.get(group.owner, {})
         driving = tuple(p for p, (drives, _) in clocks.items() if drives not in _DRIVE_NO_SLOT)
         slots, unsure = group.slots(tree, driving)
+        slots = [slot for slot in slots if slot.path != slot.param]  # params may stand in a state
         found.slots.update((slot.path, slot) for slot in slots)
         paths = (slot.path for slot in slots if slot.relation != "hole")
         driven.setdefault(group.owner, []).extend(paths)

@@ -38,7 +38,7 @@ def torn(before: Draft, after: Draft, changed: Collection[LeafPath]) -> list[Tor
     ``changed`` are the leaves of ``after`` that ``before`` does not have, or not like that; only they are looked at,
     and what is gone. What did not mirror before need not after; a state of a part of the params may stay so.
     """
-    new = {path for path in changed if _is_reshaped(path, before, after)}
+    new = {path for path in changed if _is_another(path, before, after)}
     gone = before.leaves.keys() - after.leaves.keys()
     if not (new or gone) or not (before.slots or after.slots):
         return []
@@ -92,11 +92,15 @@ def _fits(slot: Slot, own: LeafSpec, param: LeafSpec) -> bool:
             return True
 
 
-def _is_reshaped(path: LeafPath, before: Draft, after: Draft) -> bool:
+def _is_another(path: LeafPath, before: Draft, after: Draft) -> bool:
+    """True for a leaf that was not there before, or not in this shape."""
     if path not in before.leaves:
         return True
-    old, new = before.leaves[path].recipe, after.leaves[path].recipe
-    return old is not new and (old.spec.shape, old.spec.kind) != (new.spec.shape, new.spec.kind)
+    old, new = before.leaves[path], after.leaves[path]
+    if old.home != new.home:
+        return True
+    shapes = (old.spec.shape, old.spec.kind) != (new.spec.shape, new.spec.kind)
+    return old.recipe is not new.recipe and shapes
 
 
 _Field: TypeAlias = tuple[LeafPath, LeafPath, str]
@@ -116,7 +120,7 @@ class _Edit:
         """Slots that stand elsewhere than their param wants them, or in another shape."""
         for slot in self._has:
             is_touched = slot.path in touched or slot.param in touched
-            if not is_touched or mirrors(slot, self._after) or self._was_parted(slot):
+            if not is_touched or self._mirrors(slot) or self._was_parted(slot):
                 continue
             old, param = (self._origin(path) or path for path in (slot.path, slot.param))
             own = self._after.leaves.get(slot.path)
@@ -126,7 +130,7 @@ class _Edit:
                 what = f"'{old}' cannot go while its param '{param}' stays"
             elif slot.param not in self._after.leaves and slot.relation != "hole":
                 what = f"'{slot.path}' cannot stay while its param '{slot.param}' goes"
-            elif slot.place_for(slot.param) == slot.path:
+            elif slot.place_for(slot.param) == slot.path and not mirrors(slot, self._after):
                 there = self._after.leaves[slot.param].spec.type_text
                 why = f"it would be {own.spec.type_text}, its param {there}"
             elif old != slot.path:
@@ -143,12 +147,12 @@ class _Edit:
         if not gone:
             return
         fields = {_field(slot) for slot in self._has}
-        has = {(slot.param, slot.axis, *_field(slot)) for slot in self._has}
+        has = {(slot.param, slot.part, *_field(slot)) for slot in self._has}
         for slot in self._had:
             if slot.relation == "hole" or _field(slot) not in fields:
                 continue
             is_touched = slot.path in gone or slot.param in gone
-            if not is_touched or (slot.param, slot.axis, *_field(slot)) in has:
+            if not is_touched or (slot.param, slot.part, *_field(slot)) in has:
                 continue
             stays = {path for path in (slot.path, slot.param) if self._stays(path)}
             if stays == {slot.param}:
@@ -208,11 +212,20 @@ class _Edit:
             return path in self._before.tree.nodes
         return old not in self._before.slots and any(old.is_below(place) for place in had)
 
+    def _mirrors(self, slot: Slot) -> bool:
+        """True if it mirrors its param, as the part of what is kept for it that it was."""
+        old = self._former(slot)
+        return (old is None or old.part == slot.part) and mirrors(slot, self._after)
+
     def _was_parted(self, slot: Slot) -> bool:
         """True if the slot did not mirror its param before, wherever it stood."""
-        path = slot.path if slot.path in self._before.slots else self._origin(slot.path)
-        old = self._before.slots.get(path) if path is not None else None
+        old = self._former(slot)
         return old is not None and not mirrors(old, self._before)
+
+    def _former(self, slot: Slot) -> Slot | None:
+        """The slot before the edit."""
+        path = slot.path if slot.path in self._before.slots else self._origin(slot.path)
+        return self._before.slots.get(path) if path is not None else None
 
     def _origin(self, path: LeafPath) -> LeafPath | None:
         """Where a leaf stood before the edit; None if it is new."""
