@@ -20,6 +20,8 @@ class Arrangement(Kernel, frozen=True):
     """
 
     keeps_places: ClassVar[bool] = False
+    regroups: ClassVar[bool] = False
+    """True if what was one leaf becomes a part of one, or several leaves become one; all inputs are such leaves."""
 
     @property
     def grows(self) -> int | None:
@@ -33,6 +35,14 @@ class Arrangement(Kernel, frozen=True):
     def arrange(self, block: Any, piece: Piece) -> Any:
         """A NumPy block of an input as it stands in the output: [the shape of ``piece.write``]."""
         return block
+
+    def taking(self, part: Kernel) -> int | None:
+        """The number of the input that another map takes out of the whole again; None if it takes something else."""
+        return None
+
+    def on_each(self) -> Arrangement:
+        """The same map on every part of an array along its first axis: of slots that are stacked."""
+        return OnEach(self)
 
     def without(self, axis: int, leaf: LeafSpec) -> tuple[Arrangement, int] | None:
         """What the map does to means of a leaf over an axis, and where that axis goes.

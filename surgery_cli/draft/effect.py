@@ -12,6 +12,7 @@ import msgspec
 
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.expression import Recipe
+from surgery_cli.tree.paths import LeafPath
 
 
 class Keeps(msgspec.Struct, frozen=True):
@@ -73,10 +74,18 @@ class Rearranges(msgspec.Struct, frozen=True):
     """Elements change their places, and the leaf perhaps its shape, by ``map``.
 
     None: of an edit as a whole, whose leaves have each their own. ``fill`` is what happens to values in new places.
+    ``of``: where the leaves stood of which several were joined to this one, or of which this one is a part; empty if it
+    is itself.
     """
 
     map: Arrangement | None = None
     fill: Effect | None = None
+    of: tuple[LeafPath, ...] = ()
+
+    @property
+    def regroups(self) -> bool:
+        """True if the leaf is several others, or a part of one."""
+        return self.map is not None and self.map.regroups
 
 
 Effect: TypeAlias = Keeps | Scales | Sets | Masks | Draws | Takes | Means | Shifts | Rearranges

@@ -55,9 +55,39 @@ def made(kernel: Kernel, inputs: tuple[Recipe, ...], spec: LeafSpec, path: LeafP
     if isinstance(first, Made) and (one := kernel.after(first.kernel)) is not None:
         fills = not isinstance(one, Arrangement) or one.grows is not None
         return made(one, first.inputs if fills else first.inputs[:1], spec, path)
-    if first is not None and kernel.is_identity([recipe.spec for recipe in inputs], spec):
-        return first if first.spec.agrees_with(spec) else with_spec(first, spec)
+    same = first
+    if first is None or not kernel.is_identity([recipe.spec for recipe in inputs], spec):
+        same = _taken_apart(kernel, first) or _put_together(kernel, inputs, spec)
+    if same is not None:
+        return same if same.spec.agrees_with(spec) else with_spec(same, spec)
     return Made(kernel, inputs, spec, path)
+
+
+def _taken_apart(kernel: Kernel, whole: Recipe | None) -> Recipe | None:
+    """What ``kernel`` takes out of several leaves that were joined: one of them."""
+    if not isinstance(whole, Made) or not isinstance(whole.kernel, Arrangement):
+        return None
+    number = whole.kernel.taking(kernel)
+    return None if number is None else whole.inputs[number]
+
+
+def _put_together(kernel: Kernel, inputs: tuple[Recipe, ...], spec: LeafSpec) -> Recipe | None:
+    """What was taken apart and is joined by ``kernel``, as it was."""
+    if not isinstance(kernel, Arrangement) or not kernel.regroups:
+        return None
+    wholes = [part.inputs[0] for part in inputs if isinstance(part, Made) and part.inputs]
+    if len(wholes) < len(inputs) or wholes[0].spec.shape != spec.shape:
+        return None
+    is_one = all(
+        kernel.taking(part.kernel) == number and _is_same(whole, wholes[0])
+        for number, (part, whole) in enumerate(zip(inputs, wholes, strict=True))
+        if isinstance(part, Made)
+    )
+    return wholes[0] if is_one else None
+
+
+def _is_same(one: Recipe, other: Recipe) -> bool:
+    return one is other or (isinstance(one, Stored) and one == other)
 
 
 def once(part: Made, name: str, find: Callable[[], _Fact]) -> _Fact:

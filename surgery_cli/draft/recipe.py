@@ -40,13 +40,15 @@ class Output(msgspec.Struct, frozen=True, gc=False):
 
     ``home`` is that leaf, where it stood; None for a leaf without any. What becomes of slots and clocks goes by it, and
     it is what documents say that the leaf comes from, though its values may come from elsewhere (a fill, a donor's).
-    ``policy`` says how a twin in the optimizer state came to its recipe, ``edits`` what was done, in order.
+    ``policy`` says how a twin in the optimizer state came to its recipe, ``edits`` what was done, in order. ``others``
+    are further leaves that it continues, where several were joined to one.
     """
 
     recipe: Recipe
     home: LeafRef | None
     policy: str = ""
     edits: tuple[Edited, ...] = ()
+    others: tuple[LeafRef, ...] = ()
 
     @classmethod
     def of(cls, ref: LeafRef, spec: LeafSpec, policy: str = "") -> Output:
@@ -64,13 +66,21 @@ class Output(msgspec.Struct, frozen=True, gc=False):
         return self.recipe.spec
 
     @property
+    def homes(self) -> tuple[LeafRef, ...]:
+        """All stored leaves that it continues."""
+        return () if self.home is None else (self.home, *self.others)
+
+    @property
     def is_by_reference(self) -> bool:
         """True if the stored bytes of its home can be taken as they are."""
         return isinstance(self.recipe, Stored) and self.recipe.ref == self.home
 
     def then(self, recipe: Recipe, *edits: Edited, policy: str = "") -> Output:
-        """This leaf after edits, which make it ``recipe``."""
-        return Output(recipe, self.home, policy or self.policy, (*self.edits, *edits))
+        """This leaf after edits, which make it ``recipe``: where that is a stored leaf again, it continues that one."""
+        policy, edits = policy or self.policy, (*self.edits, *edits)
+        if isinstance(recipe, Stored):
+            return Output(recipe, recipe.ref, policy, edits)
+        return Output(recipe, self.home, policy, edits, self.others)
 
     def with_spec(self, spec: LeafSpec) -> Output:
         """The same values as another kind of leaf."""
@@ -246,9 +256,8 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
 
         An empty container that got leaves is none of them.
         """
-        used = {
-            out.home.path for out in self.leaves.values() if out.home and out.home.source == SOURCE
-        }
+        homes = (ref for out in self.leaves.values() for ref in out.homes)
+        used = {home.path for home in homes if home.source == SOURCE}
         stands = {p: self.standing(p) for p in self.source_tree if p not in used}
         gone = [p for p, place in stands.items() if place not in self.leaves]
         return [p for p in gone if not (self.source_tree[p].empty and stands[p] in self.tree.nodes)]

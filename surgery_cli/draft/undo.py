@@ -22,7 +22,8 @@ class Undo(NamedTuple):
     Nodes that are ``gone`` are deleted, then ``moves`` are done at once (from where something stands to where it
     stood), then ``missing`` nodes are put in from the source (where they stood, and where the source has them).
     ``edits``, entries of a plan, do all that instead where the operation says them. ``lost`` are leaves, by where they
-    stood, whose values only the source has.
+    stood, whose values only the source has. ``parts``: of which leaves others are made now, or a part, by where these
+    stand.
     """
 
     gone: tuple[LeafPath, ...] = ()
@@ -30,6 +31,7 @@ class Undo(NamedTuple):
     missing: Mapping[LeafPath, LeafPath] = {}
     lost: tuple[LeafPath, ...] = ()
     edits: tuple[dict[str, Any], ...] = ()
+    parts: Mapping[LeafPath, tuple[LeafPath, ...]] = {}
 
 
 def difference(before: Draft, after: Draft, home: Homes) -> Undo:

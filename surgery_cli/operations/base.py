@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Protocol
 
 import msgspec
@@ -15,6 +16,7 @@ from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
 from surgery_cli.draft.undo import Homes, Undo, difference
 from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.optimizer.follow.origins import Origins
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -41,9 +43,14 @@ class Scene(States, Protocol):
         """The edit's own ``optimizer``, else the plan's or the command's, else None."""
 
     def carried(
-        self, draft: Draft, edit: LeafOperation, edited: Sequence[LeafPath], before: Draft
+        self,
+        draft: Draft,
+        edit: ValueOperation,
+        edited: Sequence[LeafPath],
+        before: Draft,
+        origins: Origins = MappingProxyType({}),
     ) -> Draft:
-        """``draft`` with the twins of ``edited`` following by the policy."""
+        """``draft`` with the twins of ``edited`` following by the policy; ``origins``: of what leaves were made."""
 
 
 class Operation(
@@ -114,6 +121,11 @@ class Operation(
         return str(self.__struct_config__.tag)
 
     @property
+    def effect(self) -> Effect | None:
+        """What the edit does to the values of leaves; None if it only puts them somewhere, or looks."""
+        return None
+
+    @property
     def follows_nothing(self) -> bool:
         """True if the edit is about the leaves that its patterns name, and about no twin beside them."""
         return self.is_literal or self.twins == "literal"
@@ -175,13 +187,29 @@ class Operation(
         return difference(before, after, home)
 
 
-class LeafOperation(Operation):
-    """Same path, new value: an effect, and a kernel that computes it. Subclasses give both, and hooks where needed."""
+class ValueOperation(Operation):
+    """An edit that gives leaves new values: what it does to them is an effect, and their slots follow that."""
 
     @property
     def effect(self) -> Effect:
         """What the edit does to a leaf; everything that follows from it dispatches on this."""
         raise NotImplementedError
+
+    def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
+        """The effect on a leaf, like that before, of which the edit made this recipe: its factor, its map."""
+        return self.effect
+
+    def made(self, path: LeafPath, recipe: Recipe, scene: States) -> Recipe:
+        """What the edit makes of a leaf alone.
+
+        Raises:
+            PlanError: the edit does not apply to such a leaf.
+        """
+        raise NotImplementedError
+
+
+class LeafOperation(ValueOperation):
+    """Same path, new value: an effect, and a kernel that computes it. Subclasses give both, and hooks where needed."""
 
     def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
         """What computes the new values: of the leaf (unless they do not depend on it), then of ``inputs``."""
@@ -190,10 +218,6 @@ class LeafOperation(Operation):
     def inputs(self, path: LeafPath, recipe: Recipe, scene: States) -> tuple[Recipe, ...]:
         """What is computed with, beside the leaf: other stored arrays, or what is measured of it."""
         return ()
-
-    def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
-        """The effect on a leaf, like that before, of which the edit made this recipe: its factor, its map."""
-        return self.effect
 
     def selectable(self, spec: LeafSpec) -> bool:
         return spec.kind is not LeafKind.EMPTY
@@ -232,7 +256,6 @@ class LeafOperation(Operation):
         return lambda path, recipe: self.made(path, recipe, scene)
 
     def made(self, path: LeafPath, recipe: Recipe, scene: States) -> Recipe:
-        """What the edit makes of a leaf. Raises as ``output``."""
         after = self.output(recipe.spec)
         leaf = () if is_new(self.effect) else (recipe,)
         kernel = self.kernel(path, recipe.spec, scene)

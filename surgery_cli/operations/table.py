@@ -35,7 +35,9 @@ from surgery_cli.operations.set import Set
 from surgery_cli.operations.shrink_and_perturb import ShrinkAndPerturb
 from surgery_cli.operations.slice import Slice
 from surgery_cli.operations.squeeze import Squeeze
+from surgery_cli.operations.stack import Stack
 from surgery_cli.operations.transpose import Transpose
+from surgery_cli.operations.unstack import Unstack
 
 
 @cache
@@ -66,6 +68,8 @@ def operations() -> dict[str, type[Operation]]:
         Pad,
         Resize,
         Repeat,
+        Stack,
+        Unstack,
         Rename,
         Copy,
         Delete,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,12 +14,13 @@ from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems
 from surgery_cli.draft.source import Source
 from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
-from surgery_cli.operations.base import LeafOperation, Operation
+from surgery_cli.operations.base import LeafOperation, Operation, ValueOperation
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow import policies
 from surgery_cli.optimizer.follow.clocks import refuse_half_resets
 from surgery_cli.optimizer.follow.hyperparameters import refuse_out_of_range, refuse_overwritten
 from surgery_cli.optimizer.follow.mirroring import torn, torn_notes
+from surgery_cli.optimizer.follow.origins import Origins
 from surgery_cli.optimizer.follow.provenance import after_values_from_elsewhere, came_from_elsewhere
 from surgery_cli.optimizer.follow.stated_kinds import stated_kind_notes
 from surgery_cli.resolution.arrivals import Arrivals
@@ -195,11 +197,17 @@ class Stage:
         return edit.optimizer or self._plan.optimizer
 
     def carried(
-        self, draft: Draft, edit: LeafOperation, edited: Sequence[LeafPath], before: Draft
+        self,
+        draft: Draft,
+        edit: ValueOperation,
+        edited: Sequence[LeafPath],
+        before: Draft,
+        origins: Origins = MappingProxyType({}),
     ) -> Draft:
         if edit.follows_nothing:
             return draft
-        after = policies.carry_values(draft, edit, edited, before, self.policy(edit), self)
+        policy = self.policy(edit)
+        after = policies.carry_values(draft, edit, edited, before, policy, self, origins)
         if not after.slots:
             return after
         return after_values_from_elsewhere(after, edit.effect, edited, self)
@@ -228,8 +236,7 @@ class Stage:
                 after = after_values_from_elsewhere(after, Takes(), came, self)
             after = self._with_places(after, len(draft.checks), index)
             self.inverse.see(edit, draft, after)
-            effect = edit.effect if isinstance(edit, LeafOperation) else None
-            return with_outcome(after, draft, changed, self._named, effect)
+            return with_outcome(after, draft, changed, self._named, edit.effect)
         except Consequence:
             self._is_shaken |= not isinstance(edit, LeafOperation)
             return draft

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from surgery_cli.draft.undo import Undo, nodes_of
 from surgery_cli.operations.base import Operation
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.tree.targets import target_text
 
 ORIGIN: Final = "source"
 """The name in an inverse plan of the checkpoint that was edited."""
@@ -53,7 +53,7 @@ class Inverse:
         for edit, before, after in self._steps:
             homes.stand_behind(before.items.front)
             undo = edit.undo(before, after, homes.of)
-            lost.update(home for path in undo.lost if (home := homes.of(path)) is not None)
+            lost.update(home for path in undo.lost for home in homes.all_of(path))
             homes.follow(undo, after)
             undone.append((undo, after))
         front = self._steps[-1][2].items.front
@@ -80,9 +80,17 @@ class _Homes:
     def __init__(self, tree: TreeSpec) -> None:
         self.tree = tree
         self._known: dict[LeafPath, LeafPath | None] = {}
+        self._parts: dict[LeafPath, tuple[LeafPath, ...]] = {}
         self._front = ""
 
+    def all_of(self, path: LeafPath) -> tuple[LeafPath, ...]:
+        """The leaves of the source in which the values of one are that was joined of several, or is a part of one."""
+        home = self.of(path)
+        return self._parts.get(path, () if home is None else (home,))
+
     def of(self, path: LeafPath) -> LeafPath | None:
+        if path in self._parts:
+            return None
         if path in self._known:
             return self._known[path]
         own = LeafPath(path[1:]) if self._front and path[:1] == (self._front,) else path
@@ -93,19 +101,24 @@ class _Homes:
         if front and not self._front:
             self._front = front
             self._known = {LeafPath((front, *path)): home for path, home in self._known.items()}
+            self._parts = {LeafPath((front, *path)): homes for path, homes in self._parts.items()}
 
     def follow(self, undo: Undo, after: Draft) -> None:
         """Go on to the tree after an edit."""
         places = [*undo.gone, *undo.moves]
         goals: dict[tuple[Key, ...], LeafPath | None] = {p: undo.moves.get(p) for p in places}
         depths = {len(node) for node in goals}
-        known = dict(self._known)
+        known, parts = dict(self._known), dict(self._parts)
         for leaf in after.leaves if goals else ():
             for depth in depths:
                 if (node := leaf[:depth]) in goals:
                     goal = goals[node]
                     known[leaf] = None if goal is None else self.of(goal / leaf[depth:])
-        self._known = known
+                    if goal is not None and goal / leaf[depth:] in self._parts:
+                        parts[leaf] = self._parts[goal / leaf[depth:]]
+        for leaf, olds in undo.parts.items():
+            parts[leaf] = tuple(dict.fromkeys(home for old in olds for home in self.all_of(old)))
+        self._known, self._parts = known, parts
 
 
 def needs_source(edit: Mapping[str, Any]) -> bool:
@@ -136,7 +149,7 @@ def _entries(undo: Undo, after: Draft) -> Iterable[dict[str, Any]]:
             moves[end] = place
         yield _inserted(end, home)
     if moves:
-        texts = {old.exact_pattern: _target(new) for old, new in moves.items()}
+        texts = {old.exact_pattern: target_text(new) for old, new in moves.items()}
         yield {"op": "rename", "moves": texts, "twins": "literal"}
     for place, home in undo.missing.items():
         if place not in into_lists:
@@ -172,11 +185,6 @@ def _replaced(lost: set[LeafPath], tree: TreeSpec, front: str) -> list[dict[str,
         }
         for node in nodes
     ]
-
-
-def _target(path: LeafPath) -> str:
-    """A path as `to` takes it."""
-    return re.sub(r"\*", "[*]", path.spelling).replace("{", "[{]")
 
 
 def _behind(entry: dict[str, Any], front: str) -> dict[str, Any]:

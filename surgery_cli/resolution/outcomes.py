@@ -33,18 +33,20 @@ def with_outcome(
     assumed: dict[tuple[LeafPath, Assumption], None] = {}
     for path, recipe in changed.items():
         old = before.leaves.get(path)
-        if recipe.edits if old is None else _has_new_values(recipe, old):
+        is_new = bool(recipe.edits) and not recipe.is_by_reference
+        if is_new if old is None else _has_new_values(recipe, old):
             changed_bytes += recipe.spec.bytes
         if path not in after.slots:
             continue
         if path not in chosen:
             arrived = "copied" if id(recipe) in staying else "moved"
-            twins[arrived if old is None else recipe.policy or "moved"] += 1
-        if old is not None:
+            is_moved = old is None and effect is None
+            twins[arrived if is_moved else recipe.policy or "moved"] += 1
+        if old is not None or effect is not None:
             taken = _assumption(after.slots[path], recipe.policy, effect)
             assumed |= {} if taken is None else {(after.slots[path].state, taken): None}
     deleted = len(before.slots.keys() - after.leaves.keys() - chosen) - twins["moved"]
-    if deleted > 0:
+    if deleted > 0 and effect is None:  # else they are a part of others
         twins["deleted"] = deleted
     told = {policy: n for policy, n in twins.items() if n}
     outcome = EditOutcome(len(chosen), told, changed_bytes, tuple(assumed))

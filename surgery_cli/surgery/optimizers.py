@@ -12,7 +12,7 @@ from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.reading import read_scalar
 from surgery_cli.errors import CheckpointError
-from surgery_cli.operations.base import LeafOperation, Operation
+from surgery_cli.operations.base import Operation
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
 from surgery_cli.optimizer.detect.stated_kind import by_node, is_call
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
@@ -83,7 +83,7 @@ def _changes_slots(edit: Operation, plan: Plan) -> bool:
     """
     if isinstance(edit, ResetOptimizer):
         return True
-    if not isinstance(edit, LeafOperation) or isinstance(edit.effect, Keeps):
+    if edit.effect is None or isinstance(edit.effect, Keeps):
         return False
     answers = answers_to(edit.effect)
     policy = edit.optimizer or plan.optimizer or answers.default

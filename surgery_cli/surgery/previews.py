@@ -15,7 +15,6 @@ from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.forecast import read_bytes
-from surgery_cli.operations.base import LeafOperation
 from surgery_cli.plan import Plan
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
@@ -166,7 +165,7 @@ def edit_lines(draft: Draft, plan: Plan) -> list[reports.EditLine]:
                 leaves=outcome.leaves,
                 twins=outcome.twins,
                 bytes=outcome.bytes,
-                effect=name_of(edit.effect) if isinstance(edit, LeafOperation) else "",
+                effect="" if edit.effect is None else name_of(edit.effect),
                 taken_for=list(dict.fromkeys(taken.taken_for for _, taken in outcome.assumed)),
             )
         )

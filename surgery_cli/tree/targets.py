@@ -37,6 +37,11 @@ def referred(
     return index - 1
 
 
+def target_text(path: LeafPath) -> str:
+    """A path as `to` takes it."""
+    return re.sub(r"\*", "[*]", path.spelling).replace("{", "[{]")
+
+
 class Part(NamedTuple):
     """A piece of a target between slashes; ``key`` is set if it was captured whole from a path."""
 
@@ -98,6 +103,12 @@ class Target:
                 fix=r"write `\1` for what the first wildcard stood for, `[*]` for a star in a name",
                 field="to",
             )
+
+    def leaves_out(self, pattern: PathPattern, count: int) -> list[int]:
+        """Which of the ``count`` groups that a pattern captures, from 0, have no part in the place."""
+        said = {int(found[1] or found[2]) - 1 for found in REFERENCE.finditer(self.text)}
+        taken = set(pattern.ranges) if self._ranges else set()
+        return [group for group in range(count) if group not in said | taken]
 
     def place(self, match: Match, pattern: PathPattern, places: Places) -> LeafPath:
         """Where the node of ``match`` goes.

@@ -177,8 +177,8 @@ VALUES: dict[type[Operation], list[Callable[[Any, float], Any]]] = {
         lambda leaf, x: computed(
             moved_slots(
                 [NU],
-                {NU.path: stored(leaf)},
-                Mapped(Grow(0, 0, 4, 2), stored(leaf).spec, stored(leaf).spec),
+                {NU.path: (stored(leaf),)},
+                Mapped(Grow(0, 0, 4, 2), (stored(leaf).spec,), stored(leaf).spec),
             )[NU.path].recipe,
             {KERNEL: leaf},
         ),

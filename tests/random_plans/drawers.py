@@ -394,6 +394,40 @@ def _repeat(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return edit | draw(more)
 
 
+# --- groups ------------------------------------------------------------------------------------------------------
+
+
+def _stack(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    """Leaves that are alike, one by one; seldom others."""
+    groups: dict[Any, list[Path]] = {}
+    for path, leaf in state.leaves.items():
+        if path and leaf.dtype and not leaf.is_python and path not in _apart_or_slots(state):
+            kind = None if draw(_SELDOM) else (leaf.dtype, leaf.shape, type(leaf.value))
+            groups.setdefault(kind, []).append(path)
+    many = [paths for paths in groups.values() if len(paths) > 1] or [list(state.leaves)[:2]]
+    paths = draw(st.permutations(draw(st.sampled_from(many))))[: draw(st.integers(2, 4))]
+    at = [_escaped(spelled(path)) for path in paths]
+    axis = draw(st.integers(-1, len(state.leaves[paths[0]].shape)))
+    edit = {"at": at, "to": _place(draw, state, paths[0]), "axis": axis}
+    return _with_policy(draw, edit)
+
+
+def _unstack(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit, shape = _array(draw, state, whole=True)
+    axis = draw(st.integers(-1, max(len(shape) - 1, 0)))
+    count = shape[axis] if shape else 1
+    count += draw(_SELDOM)
+    places = [f"params/part_{{0..{count - 1}}}", f"new/{{1..{count}}}/w"]
+    if count > 1:
+        places.append([f"params/p_{n}" for n in range(count)])
+    return {**edit, "axis": axis, "to": draw(st.sampled_from(places))}
+
+
+def _apart_or_slots(state: State) -> set[Path]:
+    apart = {slot.param for slot in state.slots.values() if slot.relation in ("factored", "one")}
+    return apart | set(state.slots)
+
+
 # --- places ------------------------------------------------------------------------------------------------------
 
 
@@ -555,6 +589,8 @@ DRAWERS: dict[str, Drawer] = {
     "pad": _pad,
     "resize": _resize,
     "repeat": _repeat,
+    "stack": _stack,
+    "unstack": _unstack,
     "rename": _rename,
     "copy": _copy,
     "delete": _delete,

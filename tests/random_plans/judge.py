@@ -172,7 +172,7 @@ class Removed:
 
 def removed(world: World, state: State) -> Removed:
     """What the report must list as removed: empties aside, which may have been filled."""
-    homes = {leaf.home for leaf in state.leaves.values()}
+    homes = {home for leaf in state.leaves.values() for home in (leaf.home, *leaf.joined)}
     values = {path for path, value in world.stored.items() if not isinstance(value, Empty)}
     gone = {path for path in values if ("", path) not in homes and path not in state.leaves}
     return Removed(set(map(printed, gone)), set(map(printed, values)))

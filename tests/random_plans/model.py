@@ -56,6 +56,8 @@ class Leaf:
     ulps: float = 0
     narrowest: str = ""
     known: bool = True
+    joined: frozenset[tuple[str, Path]] = frozenset()
+    """The stored leaves that it continues, where they are several."""
 
     @property
     def is_empty(self) -> bool:

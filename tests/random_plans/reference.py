@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.random_plans import places, rules, shapes, twins, values
+from tests.random_plans import groups, places, rules, shapes, twins, values
 from tests.random_plans.model import Fields, State, Words
 from tests.random_plans.world import World
 
 OPERATIONS = {
     **values.OPERATIONS,
     **shapes.OPERATIONS,
+    **groups.OPERATIONS,
     **places.OPERATIONS,
     "reset-optimizer": twins.reset_optimizer,
     **rules.OPERATIONS,

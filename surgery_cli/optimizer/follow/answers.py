@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -19,6 +19,10 @@ from surgery_cli.draft.effect import (
     Takes,
     name_of,
 )
+from surgery_cli.draft.recipe import is_numeric
+from surgery_cli.draft.slots import Slot
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
 
 
 class Answer(Enum):
@@ -84,6 +88,17 @@ def answers_to(effect: Effect) -> Answers:
     ('MEAN', 'reset')
     """
     return _BY_ZERO if effect == Scales(0) else _TABLE[type(effect)]
+
+
+def answers_of(slots: Iterable[Slot], policy: str, effect: Effect) -> dict[LeafPath, Answer]:
+    """What becomes of each slot of a param, by its path."""
+    every = answers_to(effect)
+    return {s.path: every.of(policy, is_second_moment=s.is_second_moment) for s in slots}
+
+
+def may_follow(slot: LeafSpec, effect: Effect) -> bool:
+    """True for slots of numbers; whatever their elements are, they move with those of their params."""
+    return is_numeric(slot) or (isinstance(effect, Rearranges) and slot.has_array)
 
 
 _FOLLOWING: Final[Mapping[str, str]] = {

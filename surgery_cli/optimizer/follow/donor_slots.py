@@ -187,7 +187,7 @@ class Donors:
 def is_taken(param: LeafPath, draft: Draft, before: Draft) -> bool:
     """True for a param that the edit took from elsewhere."""
     origin = draft.leaves[param].home
-    return origin is not None and origin != before.leaves[param].home
+    return origin is not None and param in before.leaves and origin != before.leaves[param].home
 
 
 def resting_on(assumed: Mapping[LeafPath, Assumption], draft: Draft) -> Draft:

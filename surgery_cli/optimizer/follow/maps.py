@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.effect import Rearranges
+from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.slots import LEAST_FACTORED, Slot
+from surgery_cli.errors import Problem
+from surgery_cli.optimizer.follow.origins import Origins
 from surgery_cli.optimizer.follow.rearranged import Mapped, Move, moved_slots
+from surgery_cli.optimizer.follow.refusals import has_no_map
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.notes import Consequence
@@ -18,19 +23,29 @@ from surgery_cli.words.notes import Consequence
 class Maps:
     """The moves of the slots of one edit, whose params ``draft`` has with their elements moved, and ``before`` had."""
 
-    def __init__(self, before: Draft, draft: Draft) -> None:
-        self._before, self._draft = before, draft
+    def __init__(self, before: Draft, draft: Draft, origins: Origins) -> None:
+        self._before, self._draft, self._origins = before, draft, origins
         self._relations: dict[LeafPath, str] = {}
         self._taken: dict[LeafPath, tuple[Slot, LeafSpec]] = {}
+
+    def map_of(self, param: LeafPath) -> Arrangement | None:
+        """By which map a param was made of others, or of a part of one; None if it is what it was."""
+        return self._origins[param].map if param in self._origins else None
+
+    def made_of(self, path: LeafPath) -> tuple[Recipe, ...]:
+        """What the leaves were before the edit of which one is made."""
+        places = self._origins[path].paths if path in self._origins else (path,)
+        return tuple(self._before.leaves[place].recipe for place in places)
 
     def moves(self, slots: Sequence[Slot], effect: Rearranges) -> dict[LeafPath, Move]:
         """What becomes of the slots that one param has in one state, by path."""
         if not slots:
             return {}
         assert effect.map is not None
-        param, leaves = slots[0].param, self._draft.leaves
-        by = Mapped(effect.map, self._before.leaves[param].spec, leaves[param].spec)
-        found = moved_slots(slots, {slot.path: leaves[slot.path].recipe for slot in slots}, by)
+        param = slots[0].param
+        specs = tuple(recipe.spec for recipe in self.made_of(param))
+        by = Mapped(effect.map, specs, self._draft.leaves[param].spec)
+        found = moved_slots(slots, {slot.path: self.made_of(slot.path) for slot in slots}, by)
         for slot in slots:
             self.see(slot, found[slot.path].relation, by.after)
         return found
@@ -42,6 +57,22 @@ class Maps:
             self._taken.setdefault(slot.state, (slot, after))
         if relation != slot.relation:
             self._relations[slot.path] = relation
+
+    def refusals(
+        self,
+        slots: Sequence[Slot],
+        found: Mapping[LeafPath, Move],
+        fresh: Collection[LeafPath],
+        name: str,
+    ) -> dict[tuple[object, ...], Problem]:
+        """Why slots cannot become what they must, by what is said once; ``fresh`` are those that only restart."""
+        return {
+            (slot.node, move.why): has_no_map(
+                slot, name, move.why, may_restart=move.recipe is not None
+            )
+            for slot in slots
+            if (move := found[slot.path]).is_stuck(restarts=slot.path in fresh)
+        }
 
     def with_relations(self, draft: Draft) -> Draft:
         """The draft with what slots are to their params now."""

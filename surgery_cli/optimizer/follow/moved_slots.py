@@ -44,7 +44,7 @@ def twins_along(draft: Draft, relation: Relation) -> dict[LeafPath, Paths]:
         if places == [None]:
             places = [slot.path]
             if nodes.get(slot.root) in (None, (slot.root,)):
-                problems.append(_leaves_mirror(slot, goals[0]))
+                problems.append(leaves_mirror(slot, goals[0]))
         news = tuple(place for place in places if place is not None)
         if news != (slot.path,):
             found[slot.path] = news
@@ -137,7 +137,8 @@ def _taken_apart(node: LeafPath) -> PlanError:
     )
 
 
-def _leaves_mirror(slot: Slot, goal: LeafPath) -> Problem:
+def leaves_mirror(slot: Slot, goal: LeafPath) -> Problem:
+    """A param would go where a state that mirrors it has no place for its slot."""
     return Problem(
         f"'{slot.param}' cannot become '{goal}': its twin '{slot.path}' has no place there",
         why=f"the state at '{slot.node}' mirrors what stands below '{slot.root}'",

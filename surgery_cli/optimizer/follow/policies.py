@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 
 import msgspec
 
 from surgery_cli.draft.assumptions import Assumption
 from surgery_cli.draft.effect import Effect, Keeps, Masks, Rearranges, Shifts, is_new
-from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
+from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Gathering, PlanError, Problem
 from surgery_cli.optimizer.detect.starts import as_gathered
-from surgery_cli.optimizer.follow.answers import Answer, answers_to
+from surgery_cli.optimizer.follow.answers import Answer, answers_of, may_follow
 from surgery_cli.optimizer.follow.donor_notes import Grafts, no_graft
 from surgery_cli.optimizer.follow.donor_slots import Donors, is_taken, resting_on
 from surgery_cli.optimizer.follow.fresh_slots import Renewals
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
 from surgery_cli.optimizer.follow.maps import Maps
+from surgery_cli.optimizer.follow.origins import Origins
 from surgery_cli.optimizer.follow.param_copies import Beside
 from surgery_cli.optimizer.follow.refusals import (
     cannot_follow,
     half_told,
-    has_no_map,
     refuse_negative,
     refuse_policy,
     unknown_start,
@@ -48,12 +49,13 @@ def carry_values(
     before: Draft,
     policy: str | None,
     scene: States,
+    origins: Origins = MappingProxyType({}),
 ) -> Draft:
     """``draft``, in which ``edit`` has changed the leaves ``edited``, with their twins following by the policy.
 
-    ``before`` is the draft before the edit. Without a ``policy`` the edit's own default holds, and slots for which it
-    is not sure are kept with a note. Copies of params inside the optimizer state always follow; copies beside it and
-    leaves that the edit itself names never do.
+    ``before`` is the draft before the edit, ``origins`` where in it stood what was joined or taken apart. Without a
+    ``policy`` the edit's own default holds, and slots for which it is not sure are kept with a note. Copies of params
+    inside the optimizer state always follow; copies beside it and leaves that the edit itself names never do.
 
     Raises:
         PlanError: an explicit policy cannot be followed, with what would settle it; or something that holds squares
@@ -67,7 +69,7 @@ def carry_values(
     if any(slot.in_optimizer for param in edited for slot in draft.slots_of.get(param, ())):
         takes = any(is_taken(param, draft, before) for param in edited)
         refuse_policy(edit, policy, takes=takes)
-    carrying = _Carrying(draft, edit, before, policy, scene, frozenset(edited))
+    carrying = _Carrying(draft, edit, before, policy, scene, frozenset(edited), origins)
     gathering = Gathering()
     for param in edited:
         if draft.leaves[param] is not before.leaves.get(param):
@@ -91,6 +93,7 @@ class _Carrying:
         policy: str | None,
         scene: States,
         edited: frozenset[LeafPath],
+        origins: Origins,
     ) -> None:
         self.changed: dict[LeafPath, Output] = {}
         self.assumed: dict[LeafPath, Assumption] = {}
@@ -103,7 +106,7 @@ class _Carrying:
         self._beside = Beside(edit.effect)
         self._grafts = Grafts()
         self._regrowing: dict[LeafPath, Slot] = {}
-        self.maps = Maps(self._before, draft)
+        self.maps = Maps(before, draft, origins)
         self._renewals = Renewals(before, draft, self.maps, edit, policy, self._refused)
 
     def follow(self, param: LeafPath) -> None:
@@ -133,7 +136,7 @@ class _Carrying:
         states: dict[tuple[Key, ...], list[Slot]] = {}
         for slot in self._draft.slots_of.get(param, ()):
             recipe = self._draft.leaves.get(slot.path)
-            if recipe is None or not is_numeric(recipe.spec):
+            if recipe is None or not may_follow(recipe.spec, self._effect):
                 continue
             is_named = slot.path in self._edited
             if not slot.in_optimizer:
@@ -149,6 +152,8 @@ class _Carrying:
         return isinstance(self._effect, Rearranges) or self._renewals.is_about(param)
 
     def _effect_on(self, param: LeafPath) -> Effect:
+        if (own := self.maps.map_of(param)) is not None:
+            return Rearranges(own)
         recipe, before = self._draft.leaves[param].recipe, self._before.leaves[param].spec
         return self._edit.effect_on(recipe, before)
 
@@ -157,10 +162,7 @@ class _Carrying:
         if isinstance(effect, Rearranges):
             self._rearrange(slots, policy, effect)
             return
-        answers = {
-            slot.path: answers_to(effect).of(policy, is_second_moment=slot.is_second_moment)
-            for slot in slots
-        }
+        answers = answers_of(slots, policy, effect)
         following = [slot for slot in slots if answers[slot.path] is Answer.FOLLOWS]
         if following:
             self._transform(following, effect, policy)
@@ -178,20 +180,19 @@ class _Carrying:
     def _rearrange(self, slots: list[Slot], policy: str, effect: Rearranges) -> None:
         """Move the elements of the slots of one param in one state, or give them new values in their new shape."""
         moves = self.maps.moves(slots, effect)
-        stuck = [slot for slot in slots if moves[slot.path].recipe is None]
-        for slot in stuck:
-            problem = has_no_map(slot, self._edit.name, moves[slot.path].why)
-            self._refused.setdefault((slot.node, problem.why), problem)
-        for slot in slots if not stuck else ():
+        answers = answers_of(slots, policy, effect)
+        fresh = {path for path, answer in answers.items() if answer is Answer.FRESH}
+        refused = self.maps.refusals(slots, moves, fresh, self._edit.name)
+        self._refused.update({**refused, **self._refused})
+        for slot in slots if not refused else ():
             recipe, relation, _ = moves[slot.path]
             assert recipe is not None
-            answer = answers_to(effect).of(policy, is_second_moment=slot.is_second_moment)
-            if answer is Answer.FRESH and relation != "one":
+            if slot.path in fresh and relation != "one":
                 self._reset(slot, policy, recipe.spec)
-            elif recipe is self._draft.leaves[slot.path].recipe:
-                self._apply(slot, (), policy)
             else:
-                self._apply(slot, (Change(self._edit.name, effect, recipe),), policy)
+                stays = recipe is self._draft.leaves[slot.path].recipe
+                changes = () if stays else (Change(self._edit.name, effect, recipe),)
+                self._apply(slot, changes, policy)
 
     def _transform(self, slots: list[Slot], effect: Effect, policy: str) -> None:
         slots = [as_gathered(slot, self._draft.leaves[slot.path]) for slot in slots]
@@ -257,7 +258,7 @@ class _Carrying:
             self._take_param(slot, "carried")
             return
         recipe = self._draft.leaves[slot.path].recipe
-        if isinstance(effect, Rearranges) and slot.relation != "same":
+        if isinstance(effect, Rearranges) and (slot.relation != "same" or effect.regroups):
             self._rearrange([slot], "carried", effect)
             return
         changes = None if isinstance(effect, Rearranges) else followed(slot, recipe, effect)
@@ -270,8 +271,7 @@ class _Carrying:
         self._apply(slot, changes, "carried")
 
     def _take_param(self, slot: Slot, policy: str) -> None:
-        is_reshaped = self._has_new_shape(slot.param)
-        was = self._before.leaves[slot.param].spec if is_reshaped else None
+        was = self.maps.made_of(slot.param)[0].spec if self._has_new_shape(slot.param) else None
         self.changed[slot.path] = taking_param(self._draft, slot, policy, was)
 
     def _graft(self, param: LeafPath, slots: list[Slot]) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from surgery_cli.draft.arrangement import Arrangement, OnEach, rearranged, reshaped
+from surgery_cli.draft.arrangement import Arrangement, rearranged, reshaped
 from surgery_cli.draft.expression import Made, Recipe, made
 from surgery_cli.draft.kernels.convert import Convert
 from surgery_cli.draft.kernels.factors import Product
@@ -16,30 +16,37 @@ from surgery_cli.draft.kernels.sums import mean_along
 from surgery_cli.draft.slots import LEAST_FACTORED, Slot
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.lists import listed
 
 
 class Move(NamedTuple):
     """What a map makes of a slot: its recipe, and how its shape follows from the param's from then on.
 
-    Without a recipe nothing is known to follow the map, ``why`` not.
+    ``why`` says why it cannot follow the map; the recipe, if there is one, is then of the shape in which it restarts.
     """
 
     recipe: Recipe | None
     relation: str
     why: str = ""
 
+    def is_stuck(self, *, restarts: bool) -> bool:
+        """True if the slot cannot become what it must: follow the map, or restart in its new shape."""
+        return self.recipe is None or bool(self.why and not restarts)
+
 
 class Mapped(NamedTuple):
-    """An edit that moves the elements of a param: by which map, and what the param was and is."""
+    """An edit that moves the elements of a param: by which map, of what it is made (one or several), and what it is."""
 
     map: Arrangement
-    before: LeafSpec
+    before: tuple[LeafSpec, ...]
     after: LeafSpec
 
 
-def moved_slots(
-    slots: Sequence[Slot], recipes: Mapping[LeafPath, Recipe], by: Mapped
-) -> dict[LeafPath, Move]:
+Inputs: TypeAlias = Mapping[LeafPath, tuple[Recipe, ...]]
+"""What each slot is made of: the same slot of every param of which its own is made."""
+
+
+def moved_slots(slots: Sequence[Slot], recipes: Inputs, by: Mapped) -> dict[LeafPath, Move]:
     """What becomes of the slots that one param has in one state, by path."""
     factored = [slot for slot in slots if slot.factoring is not None]
     found = _factored(factored, recipes, by) if factored else {}
@@ -49,24 +56,34 @@ def moved_slots(
     return found
 
 
-def _moved(slot: Slot, recipe: Recipe, by: Mapped) -> Move:
+def _moved(slot: Slot, recipes: tuple[Recipe, ...], by: Mapped) -> Move:
+    first = recipes[0]
     match slot.relation:
+        case "same" | "stacked" if by.map.regroups and (why := _unlike(recipes)):
+            return _unknown(slot, why)
         case "same":
-            return Move(_arranged(recipe, by.map, slot), slot.relation)
+            return Move(_arranged(recipes, by.map, slot), slot.relation)
         case "stacked":
-            return Move(_arranged(recipe, OnEach(by.map), slot), slot.relation)
+            return Move(_arranged(recipes, by.map.on_each(), slot), slot.relation)
+        case "scalar" if by.map.regroups:
+            return Move(first, slot.relation, "it is one number for a whole leaf, and these differ")
         case "scalar" | "one" | "hole":
-            return Move(recipe, slot.relation)
+            return Move(first, slot.relation)
         case _:
             return _unknown(slot, f"no rule is known for a {slot.name} of {slot.optimizer}")
 
 
-def _arranged(recipe: Recipe, by: Arrangement, slot: Slot) -> Recipe:
-    """The recipe with its elements moved; new places get the mean along their axis, of first moments 0."""
-    inputs: tuple[Recipe, ...] = (recipe,)
+def _unlike(recipes: Sequence[Recipe]) -> str:
+    """How the parts differ of which a slot would be made; '' if they do not."""
+    dtypes = dict.fromkeys(recipe.spec.dtype for recipe in recipes)
+    return f"its parts are {listed(dtypes, word='and')}" if len(dtypes) > 1 else ""
+
+
+def _arranged(recipes: tuple[Recipe, ...], by: Arrangement, slot: Slot) -> Recipe:
+    """The recipes with their elements moved; new places get the mean along their axis, of first moments 0."""
     if by.grows is not None:
-        inputs = (recipe, _filling(recipe, by.grows, slot))
-    return made(by, inputs, by.output(recipe.spec), slot.path)
+        recipes = (*recipes, _filling(recipes[0], by.grows, slot))
+    return made(by, recipes, by.output(recipes[0].spec), slot.path)
 
 
 def _filling(recipe: Recipe, axis: int, slot: Slot) -> Recipe:
@@ -97,18 +114,20 @@ def factored_axes(shape: Sequence[int]) -> tuple[int, int]:
     return first, second
 
 
-def _factored(
-    slots: Sequence[Slot], recipes: Mapping[LeafPath, Recipe], by: Mapped
-) -> dict[LeafPath, Move]:
+def _factored(slots: Sequence[Slot], recipes: Inputs, by: Mapped) -> dict[LeafPath, Move]:
     """The three parts of a second moment, factored before, after, both or neither."""
     parts = {slot.factoring.part: slot for slot in slots if slot.factoring is not None}
     if len(parts) < 3:
         why = "the parts of a factored second moment follow together, and not all of them are here"
         return {slot.path: _unknown(slot, why) for slot in slots}
     row, column, whole = parts["row"], parts["column"], parts["whole"]
-    r, c, v = (recipes[slot.path] for slot in (row, column, whole))
-    had = v.spec.shape != by.before.shape
-    if had and not _are_factors(r.spec, c.spec, by.before):
+    moments = [
+        _Moment(r, c, v, param)
+        for r, c, v, param in zip(
+            recipes[row.path], recipes[column.path], recipes[whole.path], by.before, strict=True
+        )
+    ]
+    if not all(moment.is_known for moment in moments):
         why = "its shape is not that of the means which optax keeps of such a param"
         return {slot.path: _unknown(slot, why) for slot in slots}
     assert whole.factoring is not None
@@ -119,19 +138,20 @@ def _factored(
             f" which other params show not to be {LEAST_FACTORED}"
         )
         return {slot.path: _unknown(slot, why) for slot in slots}
-    if not (had or has):
-        v = _arranged(v, by.map, whole)
+    had = [moment.is_factored for moment in moments]
+    r, c, v, _ = moments[0]
+    if not any(had) and not has:
+        v = _arranged(tuple(moment.whole for moment in moments), by.map, whole)
         return {row.path: Move(r, "one"), column.path: Move(c, "one"), whole.path: Move(v, "same")}
     first, second = factored_axes(by.after.shape) if has else (0, 0)
-    if had and has:
-        kept = _kept_factors(r, c, by, (first, second))
-        if kept is not None:
-            return {
-                row.path: Move(kept[0], "factored"),
-                column.path: Move(kept[1], "factored"),
-                whole.path: Move(v, "one"),
-            }
-    moment = _arranged(_rebuilt(r, c, by.before, whole.path) if had else v, by.map, whole)
+    if all(had) and has and (kept := _kept_factors(moments, by, (first, second))) is not None:
+        return {
+            row.path: Move(kept[0], "factored"),
+            column.path: Move(kept[1], "factored"),
+            whole.path: Move(v, "one"),
+        }
+    rebuilt = tuple(_in_full(moment, whole.path) for moment in moments)
+    moment = _arranged(rebuilt if any(had) else tuple(m.whole for m in moments), by.map, whole)
     if not has:
         spec = msgspec.structs.replace(moment.spec, dtype=v.spec.dtype, kind=v.spec.kind)
         moment = made(Convert(), (moment,), spec, whole.path)
@@ -140,12 +160,29 @@ def _factored(
             column.path: Move(_placeholder(c, column.path), "one"),
             whole.path: Move(moment, "same"),
         }
-    like = v if not had else r
+    like = (r, c) if had[0] else (v, v)
     return {
-        row.path: Move(_mean(moment, first, r if had else like, row.path), "factored"),
-        column.path: Move(_mean(moment, second, c if had else like, column.path), "factored"),
+        row.path: Move(_mean(moment, first, like[0], row.path), "factored"),
+        column.path: Move(_mean(moment, second, like[1], column.path), "factored"),
         whole.path: Move(_placeholder(v, whole.path), "one"),
     }
+
+
+class _Moment(NamedTuple):
+    """The second moment of one param: its means over two axes, or itself, and what the param is."""
+
+    row: Recipe
+    column: Recipe
+    whole: Recipe
+    param: LeafSpec
+
+    @property
+    def is_factored(self) -> bool:
+        return self.whole.spec.shape != self.param.shape
+
+    @property
+    def is_known(self) -> bool:
+        return not self.is_factored or _are_factors(self.row.spec, self.column.spec, self.param)
 
 
 def _are_factors(row: LeafSpec, column: LeafSpec, param: LeafSpec) -> bool:
@@ -160,21 +197,25 @@ def _lacking(leaf: LeafSpec, axis: int) -> tuple[int, ...]:
 
 
 def _kept_factors(
-    row: Recipe, column: Recipe, by: Mapped, axes: tuple[int, int]
+    moments: Sequence[_Moment], by: Mapped, axes: tuple[int, int]
 ) -> tuple[Recipe, Recipe] | None:
     """The means themselves with their elements moved, where the map keeps both axes whole; they may change places."""
     found: dict[int, Recipe] = {}
-    for recipe, axis in zip((row, column), factored_axes(by.before.shape), strict=True):
-        rest = by.map.without(axis, by.before)
+    kept_axes = factored_axes(by.before[0].shape)
+    if any(factored_axes(param.shape) != kept_axes for param in by.before):
+        return None
+    means = (tuple(m.row for m in moments), tuple(m.column for m in moments))
+    for recipes, axis in zip(means, kept_axes, strict=True):
+        rest = by.map.without(axis, by.before[0])
         if rest is None:
             return None
         kernel, place = rest
+        recipe = recipes[0]
         path = recipe.path if isinstance(recipe, Made) else recipe.ref.path
-        inputs: tuple[Recipe, ...] = (recipe,)
+        inputs = recipes
         if kernel.grows is not None:
-            spec = msgspec.structs.replace(recipe.spec)
             mean = mean_along(recipe, kernel.grows, path)
-            wide = msgspec.structs.replace(mean.spec, dtype=spec.dtype)
+            wide = msgspec.structs.replace(mean.spec, dtype=recipe.spec.dtype)
             inputs = (recipe, made(Convert(), (mean,), wide, path))
         found[place] = made(kernel, inputs, kernel.output(recipe.spec), path)
     if set(found) != set(axes):
@@ -182,12 +223,27 @@ def _kept_factors(
     return found[axes[0]], found[axes[1]]
 
 
+def _in_full(moment: _Moment, path: LeafPath) -> Recipe:
+    """A second moment, factored or not, in float32 or wider."""
+    if moment.is_factored:
+        return _rebuilt(moment.row, moment.column, moment.param, path)
+    spec = msgspec.structs.replace(
+        moment.whole.spec, dtype=_wide(moment.whole.spec.dtype), kind=LeafKind.ARRAY
+    )
+    return made(Convert(), (moment.whole,), spec, path)
+
+
+def _wide(dtype: str) -> str:
+    return "float64" if dtype == "float64" else "float32"
+
+
 def _rebuilt(row: Recipe, column: Recipe, param: LeafSpec, path: LeafPath) -> Recipe:
     """The second moment that factors stand for, [the param's shape], in float32 or wider."""
     first, second = factored_axes(param.shape)
     mean = mean_along(row, second - (second > first), path)
-    dtype = "float64" if row.spec.dtype == "float64" else "float32"
-    spec = msgspec.structs.replace(param, dtype=dtype, kind=LeafKind.ARRAY, stored_bytes=None)
+    spec = msgspec.structs.replace(
+        param, dtype=_wide(row.spec.dtype), kind=LeafKind.ARRAY, stored_bytes=None
+    )
     return Made(Product(first, second), (row, column, mean), spec, path)
 
 

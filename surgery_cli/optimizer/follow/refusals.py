@@ -63,12 +63,13 @@ def unknown_start(slot: Slot, *, may_stay: bool = True) -> PlanError:
     )
 
 
-def has_no_map(slot: Slot, name: str, why: str) -> Problem:
+def has_no_map(slot: Slot, name: str, why: str, *, may_restart: bool = False) -> Problem:
     """Why a slot cannot follow the edit of this name, which moves the elements of its param."""
+    delete = f"`delete` '{slot.whole_state}' in an edit before, and let the script begin with fresh optimizer state"
     return Problem(
         f"'{slot.path}' cannot follow '{name}' on '{slot.param}'",
         why=why,
-        fix=f"`delete` '{slot.whole_state}' in an edit before, and let the script begin with fresh optimizer state",
+        fix=worded("use {optimizer: reset}: it starts anew") if may_restart else delete,
         path=str(slot.path),
     )
 

@@ -1,0 +1,256 @@
+"""What operations have in common that make one leaf of several, or several of one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from surgery_cli.draft.arrangement import Arrangement
+from surgery_cli.draft.effect import Effect, Rearranges
+from surgery_cli.draft.expression import Stored, made
+from surgery_cli.draft.recipe import Draft, Edited, Output
+from surgery_cli.draft.undo import Homes, Undo, difference
+from surgery_cli.errors import PlanError, Problem, raise_all
+from surgery_cli.operations.base import Scene, ValueOperation
+from surgery_cli.operations.rekey import rekey
+from surgery_cli.optimizer.follow.clocks import filled_with
+from surgery_cli.optimizer.follow.origins import Origin, Origins, slot_origins
+from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import worded
+from surgery_cli.words.lists import listed
+
+JOINED_KINDS: Final = (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.KEY)
+"""The kinds of leaves whose elements can be a part of another leaf."""
+
+
+class Regrouping(ValueOperation):
+    """Leaves become one, or parts of one. Subclasses say of what every new leaf is made."""
+
+    def origins(self, selected: Selection, draft: Draft) -> Mapping[LeafPath, Origin]:
+        """Every new leaf with those of which it is made, in order, and the map; no map where nothing has values.
+
+        Raises:
+            PlanError: everything that keeps the edit from being done.
+        """
+        raise NotImplementedError
+
+    def undo_entry(
+        self, here: tuple[LeafPath, ...], there: tuple[LeafPath, ...], by: Arrangement
+    ) -> dict[str, Any]:
+        """The inverse as an entry of a plan: it makes nodes that stood ``there`` of those that stand ``here``."""
+        raise NotImplementedError
+
+    @property
+    def effect(self) -> Effect:
+        return Rearranges()
+
+    def selectable(self, spec: LeafSpec) -> bool:
+        return True
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        selected = scene.select(self, draft)
+        if not selected:
+            return draft
+        origins = self.origins(selected, draft)
+        self._refuse_standing(origins, draft)
+        if self.twins == "carried":
+            self._refuse_clocks(selected, draft)
+        slots = {} if self.follows_nothing else slot_origins(draft, origins)
+        relation: dict[LeafPath, tuple[LeafPath, ...]] = dict.fromkeys(selected, ())
+        for new, origin in origins.items():
+            relation[origin.paths[0]] += (new,)
+        after = rekey(draft, relation, is_literal=self.follows_nothing)
+        after = _with_one_history(after, draft, {**slots, **origins})
+        changed = {}
+        for new, (paths, by) in origins.items():
+            if by is not None:
+                recipes = tuple(draft.leaves[path].recipe for path in paths)
+                recipe = made(by, recipes, by.output(recipes[0].spec), new)
+                edit = Edited(self.name, Rearranges(by, of=paths))
+                changed[new] = after.leaves[new].then(recipe, edit)
+        return scene.carried(
+            after.with_leaves(changed), self, [*changed], draft, {**slots, **origins}
+        )
+
+    def _refuse_standing(self, origins: Origins, draft: Draft) -> None:
+        leaving = {path for origin in origins.values() for path in origin.paths}
+        raise_all(
+            Problem(
+                f"'{new}' stands there already",
+                why=f"`{self.name}` would put there what it makes of '{origin.paths[0]}'",
+                fix=worded("choose another place in {to}, or `delete` what stands there first"),
+                path=str(new),
+                field="to",
+            )
+            for new, origin in origins.items()
+            if new in draft.leaves and new not in leaving
+        )
+
+    def _refuse_clocks(self, selected: Selection, draft: Draft) -> None:
+        raise_all(
+            Problem(
+                f"'{path}' counts steps for the optimizer, and `{self.name}` would take it from there",
+                why="an optimizer finds its count at its own path, as one number",
+                fix=worded("leave it out with {except}"),
+                path=str(path),
+                field="at",
+            )
+            for path in selected
+            if draft.clock_at(path) is not None
+        )
+
+    def undo(self, before: Draft, after: Draft, home: Homes) -> Undo:
+        """The inverse operation, where every leaf that came is nothing but elements of those that went."""
+        came = {p: out for p, out in after.leaves.items() if before.leaves.get(p) is not out}
+        if not all(map(_is_regrouped, came.values())):
+            return difference(before, after, home)
+        effects = {path: output.edits[-1].effect for path, output in came.items() if output.edits}
+        named = {
+            path: effect
+            for path, effect in effects.items()
+            if isinstance(effect, Rearranges) and effect.of
+        }
+        parts = {path: effect.of for path, effect in named.items()}
+        for path in came:
+            slot = after.slots.get(path)
+            if slot is not None and slot.param in named and path not in parts:
+                places = (slot.place_for(old) for old in named[slot.param].of)
+                parts[path] = tuple(place for place in places if place is not None)
+        kinds = [
+            {after.leaves[path].spec.kind, *(before.leaves[old].spec.kind for old in olds)}
+            for path, olds in parts.items()
+        ]
+        if any(
+            len(found) > 1 for found in kinds
+        ):  # NumPy's arrays became those of JAX, or the other way
+            return difference(before, after, home)
+        entries = tuple(self._undo_entries(named, after))
+        return Undo(edits=entries, parts=parts)
+
+    def _undo_entries(
+        self, named: Mapping[LeafPath, Rearranges], after: Draft
+    ) -> Iterator[dict[str, Any]]:
+        said = {"twins": self.twins} if self.twins != "carried" else {}
+        for here, there, by in _by_node(_groups(named), after):
+            yield {**self.undo_entry(here, there, by), **said}
+
+
+def _is_regrouped(output: Output) -> bool:
+    recipe = output.recipe
+    if isinstance(recipe, Stored):
+        return True
+    is_empty = output.spec.kind is LeafKind.EMPTY
+    return is_empty or (isinstance(recipe.kernel, Arrangement) and recipe.kernel.regroups)
+
+
+def _with_one_history(after: Draft, before: Draft, origins: Origins) -> Draft:
+    """What stands for several leaves continues them all; without the edits of its first one, if not all are alike.
+
+    Raises:
+        PlanError: a list would be renumbered under a leaf.
+    """
+    changed: dict[LeafPath, Output] = {}
+    for new, (paths, _) in origins.items():
+        first = before.leaves[paths[0]]
+        if after.leaves.get(new) is not first:
+            raise PlanError(
+                f"'{new}' would not stay where it is",
+                why="a list that loses elements closes its gaps",
+                fix=worded("choose a place in {to} that is not in that list"),
+                path=str(new),
+                field="to",
+            )
+        if len(paths) > 1:
+            joined = [before.leaves[path] for path in paths]
+            others = tuple(home for output in joined for home in output.homes)[1:]
+            edits = first.edits if len({*map(filled_with, joined)}) == 1 else ()
+            changed[new] = msgspec.structs.replace(first, edits=edits, others=others)
+    return after.with_leaves(changed) if changed else after
+
+
+_Group = tuple[tuple[LeafPath, ...], tuple[LeafPath, ...], Arrangement]
+"""Leaves that stand here, those of which they were made or that they were, and by which map (of parts, the first)."""
+
+
+def _groups(named: Mapping[LeafPath, Rearranges]) -> list[_Group]:
+    """The leaves after an edit with those before: several of one, or one of several."""
+    found: dict[tuple[LeafPath, ...], list[tuple[LeafPath, Arrangement]]] = {}
+    for new, effect in named.items():
+        if effect.map is not None:
+            found.setdefault(effect.of, []).append((new, effect.map))
+    return [(tuple(new for new, _ in news), of, news[0][1]) for of, news in found.items()]
+
+
+def _by_node(groups: list[_Group], after: Draft) -> list[_Group]:
+    """The same of whole nodes, where all that stands below those here goes one way."""
+    sizes = Counter(LeafPath(path[:n]) for path in after.leaves for n in range(1, len(path) + 1))
+    counts: Counter[_Group] = Counter()
+    for group in groups:
+        for lifted in _lifted(group):
+            counts[lifted] += 1
+    found: dict[_Group, None] = {}
+    for group in groups:
+        whole = group
+        for lifted in _lifted(group):
+            if all(sizes[node] == counts[lifted] for node in lifted[0]):
+                whole = lifted
+        found[whole] = None
+    return list(found)
+
+
+def _lifted(group: _Group) -> Iterator[_Group]:
+    """The nodes above leaves that have one key each below them, from the leaves upwards."""
+    here, there, by = group
+    yield group
+    while min(map(len, (*here, *there))) > 1 and len({path[-1] for path in (*here, *there)}) == 1:
+        here, there = (tuple(path.parent for path in paths) for paths in (here, there))
+        yield here, there, by
+
+
+def alike(
+    paths: tuple[LeafPath, ...], specs: list[LeafSpec], what: str, axis: int | None = None
+) -> list[Problem]:
+    """What keeps leaves from being one: those that are unlike most of them, but for the size of an ``axis``."""
+
+    def said(spec: LeafSpec) -> tuple[object, ...]:
+        shape = [*spec.shape]
+        if axis is not None and -len(shape) <= axis < len(shape):
+            shape[axis] = 0
+        kind = LeafKind.ARRAY if spec.kind is LeafKind.NUMPY else spec.kind
+        return kind, spec.dtype, spec.empty, spec.key_impl, tuple(shape)
+
+    (usual, _), *others = Counter(map(said, specs)).most_common()
+    if not others:
+        return []
+    like = next(spec for spec in specs if said(spec) == usual)
+    return [
+        Problem(
+            f"'{path}' is {spec.type_text}, and others of its kind are {like.type_text}",
+            why=what,
+            fix=worded("make it like the others first, or leave all of its kind out with {except}"),
+            path=str(path),
+            field="at",
+        )
+        for path, spec in zip(paths, specs, strict=True)
+        if said(spec) != usual
+    ]
+
+
+def axes_of(spec: LeafSpec) -> int:
+    """How many axes a leaf has of its own: the last one of stored keys holds what is one key."""
+    return len(spec.shape) - (spec.kind is LeafKind.KEY)
+
+
+def check_joinable(path: LeafPath, spec: LeafSpec, name: str) -> None:
+    """Raise PlanError if a leaf has no elements that could be a part of another."""
+    if spec.kind not in JOINED_KINDS:
+        raise PlanError(
+            f"'{path}': `{name}` does not apply to {spec.type_text}",
+            why=f"it takes {listed(('arrays', 'keys of random numbers'), word='and')}",
+            fix=worded("leave it out with {except}"),
+            path=str(path),
+        )

@@ -1,0 +1,70 @@
+"""Take scanned leaves apart into numbered layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from surgery_cli.draft.arrangement import Arrangement
+from surgery_cli.draft.kernels import join
+from surgery_cli.draft.settings import resolve_axes
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.numbered import Series, numbered_patterns
+from surgery_cli.operations.parting import Parting
+from surgery_cli.operations.regrouping import axes_of
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.tree.targets import target_text
+from surgery_cli.words.advice import worded
+
+
+class Unstack(Parting, tag="unstack", kw_only=True, frozen=True):
+    """Make numbered layers of scanned leaves, one of each place along an axis; `stack` puts them together.
+
+    Their twins in the optimizer state are taken apart with them.
+    """
+
+    to: Annotated[
+        str | tuple[str, ...],
+        Meta(
+            description=r"Where the layers stand: `params/layers_{0..11}`, a number for each place of the axis, or a"
+            r" list of paths; `\1`, `\2` stand for the wildcards of `at` in order."
+        ),
+    ]
+    axis: Annotated[int, Meta(description="The axis of the layers, which is gone; -1: last.")] = 0
+    is_list: Annotated[
+        bool,
+        Meta(
+            description="The numbers are indices of a list, not keys of a dict: `params/layers/{0..11}`."
+        ),
+    ] = msgspec.field(name="list", default=False)
+
+    example: ClassVar[str] = (
+        "- op: unstack\n  at: params/Dense_0/kernel\n  to: params/rows/row_{0..3}\n"
+    )
+
+    @property
+    def series(self) -> Series:
+        return Series(self.to, is_list=self.is_list)
+
+    def maps(self, leaf: LeafSpec, count: int) -> Sequence[Arrangement]:
+        (axis,) = resolve_axes(self.axis, axes_of(leaf), "axis")
+        if leaf.shape[axis] != count:
+            raise PlanError(
+                worded("{to} names {} places for {}", count, leaf.type_text),
+                why=f"it has {leaf.shape[axis]:,} along axis {axis}, and each becomes a leaf",
+                fix=worded("write as many numbers: `{{0..{}}}`", leaf.shape[axis] - 1)
+                if leaf.shape[axis]
+                else worded("leave it out with {except}"),
+                field="to",
+            )
+        return [join.Unstack(axis, index) for index in range(count)]
+
+    def undo_entry(
+        self, here: tuple[LeafPath, ...], there: tuple[LeafPath, ...], by: Arrangement
+    ) -> dict[str, Any]:
+        at, to = numbered_patterns(here), target_text(there[0])
+        return {"op": "stack", "at": at, "to": to, "axis": self.axis}
