@@ -11,6 +11,7 @@ from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, TreeSpec
 from surgery_cli.tree.targets import REFERENCE, referred
 from surgery_cli.words.advice import worded
+from surgery_cli.words.tasks import recipe_for_layers
 
 _ENTRY = re.compile(r"(.+\.(?:npz|safetensors)):(.+)")
 _HAS_ENTRIES = (".npz", ".safetensors")
@@ -53,6 +54,8 @@ def find_leaf(text: str, source: Leaves, wanted: str, *, field: str) -> LeafPath
     below = [str(p) for p in leaves if str(p).startswith(f"{wanted}/")]
     near = below[:3] or nearest(wanted, map(str, leaves)) or [str(p) for p in leaves[:3]]
     fix = "it has " + ", ".join(f"'{name}'" for name in near)
+    if not below:
+        fix += recipe_for_layers(wanted, {key for path in leaves for key in str(path).split("/")})
     if near and text.endswith(_HAS_ENTRIES):
         fix = f"name an entry, as `{text}:{near[0]}`; {fix}"
     raise PlanError(

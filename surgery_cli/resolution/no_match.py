@@ -10,6 +10,7 @@ from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
+from surgery_cli.words.tasks import recipe_for_layers
 
 _SHOWN_PATHS = 4
 
@@ -61,12 +62,13 @@ def no_match(
         why = "a path prints like that, but `*`, `?`, `[`, `{` are wildcards and `%2F` is a slash"
     elif close:
         why = "its keys exist, but not at this place"
+    layers = "" if pattern.is_regex else recipe_for_layers(pattern.text, keys)
     return Problem(
         f"'{pattern.text}' matches nothing",
         why=why,
-        fix=f"the nearest paths are {quoted((texts[text].pattern for text in close), _SHOWN_PATHS)}"
+        fix=f"the nearest paths are {quoted((texts[text].pattern for text in close), _SHOWN_PATHS)}{layers}"
         if close
-        else worded("`surgery inspect` lists the paths{}", more),
+        else worded("`surgery inspect` lists the paths{}{}", more, layers),
         field=field,
     )
 

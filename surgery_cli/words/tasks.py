@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from surgery_cli.words.lists import listed
@@ -11,6 +11,9 @@ from surgery_cli.words.lists import listed
 _SHOWN: Final = 3
 _LEAST_BEGIN: Final = 4
 """How many letters two words must share from their begin on to be one: `vocab` and `vocabulary`."""
+
+_NUMBER: Final = re.compile(r"[_.]?(?:\d+|[*?]|\{[\d.,]+\}|\[[\d-]+\])$")
+"""The number of a layer at the end of its key, or the pattern that stands for it."""
 
 
 class Task(NamedTuple):
@@ -22,6 +25,11 @@ class Task(NamedTuple):
 
 
 TASKS: Final[Sequence[Task]] = (
+    Task(
+        "New head with another number of classes",
+        "reinit",
+        "head swap, swap head, replace head, new head, num classes, new classifier",
+    ),
     Task(
         "Copy the head of a fine-tune", "replace", "copy head, transplant, transfer, partial load"
     ),
@@ -40,6 +48,17 @@ TASKS: Final[Sequence[Task]] = (
         "Remap the tokenizer", "permute", "remap tokens, new tokenizer, permute vocabulary, reorder"
     ),
     Task("Longer context", "resize", "context length, sequence length, more positions, block size"),
+    Task(
+        "Scan to list",
+        "unstack",
+        "scan, unscan, scanned to unscanned, unstack layers, scan to loop, scan to pyloop",
+    ),
+    Task(
+        "List to scan",
+        "stack",
+        "scan, stack layers, loop to scan, pyloop to scan, unscanned to scanned",
+    ),
+    Task("MaxText scanned to unscanned", "unstack", "scan, maxtext, scan axis, param scan axis"),
     Task("Rename modules after a refactoring", "rename", "refactor, remap, key map, module names"),
     Task(
         "Deeper: each layer twice",
@@ -92,6 +111,24 @@ def recipe_for(name: str, form: str = "`{}`") -> str:
     return f"docs/cookbook.md has it: {listed(found, _SHOWN, word='or')}" if found else ""
 
 
+def recipe_for_layers(path: str, keys: Collection[str]) -> str:
+    """Where the cookbook turns layers in a row into stacked ones, or back, if a path that is not there may mean those.
+
+    ``keys`` are all that stand anywhere in the tree; `layers_0` may be a part of `layers`, or `layers` all of them.
+
+    >>> recipe_for_layers("params/layers_0/mlp", {"params", "layers", "mlp"})
+    "; docs/cookbook.md has it: 'Scan to list' (`unstack`)"
+    """
+    for key in path.strip("/").split("/"):
+        if key in keys:
+            continue
+        if (stem := _NUMBER.sub("", key)) in keys and stem != key:
+            return f"; {recipe_for('Scan to list')}"
+        if any(_NUMBER.sub("", other) == key for other in keys):
+            return f"; {recipe_for('List to scan')}"
+    return ""
+
+
 def _phrases(task: Task) -> list[str]:
     return [task.title, *task.words.split(", ")]
 
@@ -101,12 +138,13 @@ def _words(text: str) -> list[str]:
 
 
 def _rank(typed: list[str], phrase: str) -> int:
-    """How many letters of a phrase stand in what was typed, if all of its words do; else 0."""
+    """How many letters of a phrase stand in what was typed, if all of its words do; one more in the same order."""
     words = _words(phrase)
-    stands = "".join(words) == "".join(typed) or all(
-        any(_is_one(word, other) for other in typed) for word in words
-    )
-    return sum(map(len, words)) if stands else 0
+    letters = "".join(words)
+    if letters in "".join(typed) and (set(words) <= set(typed) or letters == "".join(typed)):
+        return len(letters) + 1
+    is_there = all(any(_is_one(word, other) for other in typed) for word in words)
+    return len(letters) if is_there else 0
 
 
 def _is_one(word: str, other: str) -> bool:

@@ -87,6 +87,24 @@ def test_every_recipe_of_the_page_is_held_by_a_test_and_short():
     ), "a block outside of a recipe is not run"
 
 
+@cooks("New head with another number of classes")
+def test_a_head_of_another_size_starts_anew(kitchen):
+    result = digits_resumed(kitchen / "build/three", classes=3).state
+    before = sample("digits_standard")
+
+    new = result.params["Dense_1"]
+    assert new["kernel"].shape == (64, 3)
+    assert abs(new["kernel"].std() * 8 - 1) < 0.2  # lecun_normal of 64 inputs
+    assert zero(new["bias"])
+    same(result.params | {"Dense_1": 0}, before.params | {"Dense_1": 0})
+    (mu, nu), old = moments(result), moments(before)
+    for new, was in zip((mu, nu), old, strict=True):
+        same(new | {"Dense_1": 0}, was | {"Dense_1": 0})
+    assert zero(mu["Dense_1"])
+    mean = old[1]["Dense_1"]["kernel"].mean(dtype="f8")
+    np.testing.assert_allclose(nu["Dense_1"]["kernel"], np.full((64, 3), mean), rtol=1e-6)
+
+
 @cooks("Copy the head of a fine-tune")
 def test_a_head_comes_from_another_run_and_its_moments_start_warm(kitchen):
     result = digits_resumed(kitchen / "build/head").state
@@ -168,6 +186,41 @@ def test_a_tower_comes_from_another_run_and_the_other_tower_goes_on(kitchen):
         same(new["txt"], old["txt"])
 
 
+def rows(tree, axis=0):
+    """A tree whose layers are stacked along an axis, as one with the layers in a row."""
+    layers = {
+        f"layers_{n}": jax.tree.map(lambda leaf, n=n: np.take(leaf, n, axis), tree["layers"])
+        for n in range(3)
+    }
+    return {name: node for name, node in tree.items() if name != "layers"} | layers
+
+
+def stands_in_rows(listed, scanned, axis=0):
+    """That the layers in a row hold what was scanned, in every tree of the state, and compute the same."""
+    new, old = listed.state, scanned.state
+    trees = (new.params, new.ema, *moments(new)), (old.params, old.ema, *moments(old))
+    for a, b in zip(*trees, strict=True):
+        same(a, rows(b, axis))
+    close(listed.logits, scanned.logits)
+
+
+@cooks("Scan to list")
+def test_scanned_layers_in_a_row_compute_and_train_the_same(kitchen):
+    scanned = letters_resumed(SAMPLES / "letters_scanned", Layout(scan_axis=0))
+    stands_in_rows(letters_resumed(kitchen / "build/list"), scanned)
+
+
+@cooks("List to scan")
+def test_layers_in_a_row_compute_and_train_the_same_when_scanned(kitchen, run):
+    stands_in_rows(run, letters_resumed(kitchen / "build/scanned", Layout(scan_axis=0)))
+
+
+@cooks("MaxText scanned to unscanned")
+def test_layers_that_maxtext_scanned_compute_and_train_the_same_in_a_row(kitchen):
+    scanned = letters_resumed(SAMPLES / "letters_maxtext", Layout(scan_axis=1))
+    stands_in_rows(letters_resumed(kitchen / "build/unscanned"), scanned, axis=1)
+
+
 @cooks("Rename modules after a refactoring")
 def test_renamed_modules_compute_the_same_and_train_on_the_same(kitchen, run):
     result = letters_resumed(kitchen / "build/renamed", Layout(layer="block"))
@@ -175,11 +228,11 @@ def test_renamed_modules_compute_the_same_and_train_on_the_same(kitchen, run):
     def former(tree):
         return {name.replace("block", "layers"): node for name, node in tree.items()}
 
-    close(result.logits, run.logits, 0)
-    for new, old in ((result.state, run.state), (result.after, run.after)):
-        same(former(new.params), old.params)
-        same(former(new.ema), old.ema)
-        same(tuple(map(former, moments(new))), moments(old))
+    close(result.logits, run.logits)
+    new, old = result.state, run.state
+    same(former(new.params), old.params)
+    same(former(new.ema), old.ema)
+    same(tuple(map(former, moments(new))), moments(old))
 
 
 @cooks("Deeper: each layer twice")
@@ -195,6 +248,13 @@ def test_doubled_layers_stand_twice_with_their_moments(kitchen, run):
         for n in range(6):
             same(new[f"layers_{n}"], old[f"layers_{n // 2}"])
         same(new["embed"], old["embed"])
+
+    scanned = restored(kitchen / "build/deeper_scan", letters.abstract_state(Layout(6, 0)))
+    before = restored(SAMPLES / "letters_scanned", letters.abstract_state(Layout(scan_axis=0)))
+    trees = (scanned.ema, *moments(scanned)), (before.ema, *moments(before))
+    for new, old in zip(*trees, strict=True):
+        twice = jax.tree.map(lambda leaf: np.repeat(leaf, 2, axis=0), old["layers"])
+        same(new["layers"], twice)
 
 
 @cooks("Average the last five")

@@ -7,7 +7,11 @@ import re
 import ml_dtypes
 import numpy as np
 from orbax.checkpoint import transform_utils
-from orbax.checkpoint.experimental.model_surgery.transformations import renaming
+from orbax.checkpoint.experimental.model_surgery.transformations import (
+    renaming,
+    repeating,
+    stacking,
+)
 
 
 def params_of(seed):
@@ -171,6 +175,24 @@ def _(flat):
     )
 
 
+@judges(SURGERY, "`stack` of numbered keys")
+def _(flat):
+    return stacking.stack(r"layers(_\d)/", expected_count=3)(flat)
+
+
+@judges(SURGERY, "`stack(axis=1)`, of some keys")
+def _(flat):
+    some = {path: leaf for path, leaf in flat.items() if "query" in path}
+    stacked = stacking.stack(r"layers(_\d)/query", axis=1)(some)
+    return without(flat, ".*query.*") | renamed(stacked, ("layers/query", "queries"))
+
+
+@judges(SURGERY, "`repeat_by_pattern`, `repeat_by_keys`")
+def _(flat):
+    repeat = repeating.repeat_by_pattern
+    return repeat(pattern=".*/key/kernel$", dimension=1, repeat_count=2)(flat)
+
+
 # T5X: for each new name the first rule that matches it in full, expanded, is the old name
 
 T5X = "T5X assignment_map"
@@ -221,6 +243,11 @@ def _(flat):
     return flat
 
 
+@judges(T5X, r'`(r"(.*)expert(.*)", r"\1mlp\2")` of an upcycled model')
+def _(flat):
+    return changed(flat, "layers_./value/kernel", lambda x: np.stack([x] * 4))
+
+
 # big_vision: `tree_replace` applies each rule to each name, None removes; `merge_params` keeps what is not to be loaded
 
 BIG_VISION = "big_vision"
@@ -244,6 +271,18 @@ def _(flat):
 @judges(BIG_VISION, "`merge_params` with `dont_load`")
 def _(flat):
     return OTHER | {path: leaf for path, leaf in flat.items() if re.fullmatch("head/.*", path)}
+
+
+@judges(BIG_VISION, "`pyloop_to_scan`")
+def _(flat):
+    layers = [layers_of((flat, n, n + 1)) for n in range(3)]
+    stacked = {p: np.stack([layer[p] for layer in layers]) for p in layers[0]}
+    return without(flat, "layers_.*") | renamed(stacked, ("layers_0/", "layers/"))
+
+
+@judges(BIG_VISION, "`scan_to_pyloop`, of what is scanned")
+def _(flat):
+    return flat
 
 
 @judges(BIG_VISION, "`head_zeroinit`")

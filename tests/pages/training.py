@@ -50,17 +50,24 @@ def _resumed(state, step, *batch):
 
 
 def letters_resumed(path, layout=letters.Layout(), tx=None):
-    return letters_go_on(letters.restore(path, layout, tx))
+    """Of the layout that the run has, a step of its training; of others and other optimizers, one of the optimizer."""
+    is_usual = layout == letters.Layout() and tx is None
+    step = letters.train_step.__wrapped__ if is_usual else _optimizer_step
+    return _resumed(letters.restore(path, layout, tx), step, *letters.batch(100))
 
 
 def letters_go_on(state, *batch):
     return _resumed(state, letters.train_step.__wrapped__, *(batch or letters.batch(100)))
 
 
+def _optimizer_step(state, *_):
+    """A step with the params for gradients: those of the model would be half of what is to be compiled."""
+    return state.apply_gradients(grads=state.params), 0.0
+
+
 def digits_resumed(path, classes=10):
-    images, labels = digits.splits()[0]
-    batch = digits.Split(images, labels % classes)
-    return _resumed(resume.restore(path, classes=classes), digits.train_step.__wrapped__, batch)
+    step = digits.train_step.__wrapped__ if classes == 10 else _optimizer_step
+    return _resumed(resume.restore(path, classes=classes), step, digits.splits()[0])
 
 
 def towers_resumed(path):

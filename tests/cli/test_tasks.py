@@ -4,7 +4,7 @@ import pytest
 
 from surgery_cli.cli.main import Commands
 from surgery_cli.words.tasks import TASKS, recipe_for
-from tests.cli.conftest import surgery  # noqa: F401
+from tests.cli.conftest import SAMPLES
 from tests.cli.test_nearness import COMMANDS, UNRELATED
 from tests.pages.recipes import operations_of, recipes
 
@@ -36,10 +36,27 @@ def test_commands_and_other_words_are_no_tasks_that_are_something_else():
             assert f"`{name}`" in told, told
 
 
-def test_the_recipe_is_named_wherever_a_task_is_typed(surgery, tmp_path):  # noqa: F811
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [
+        (("rescale", "letters_scanned", "new", "params/layers_0/mlp", "--by", "2"), "Scan to list"),
+        (("rescale", "letters_scanned", "new", "params/layers_*", "--by", "2"), "Scan to list"),
+        (("rescale", "letters_run", "new", "params/layers/mlp", "--by", "2"), "List to scan"),
+        (("replace", "letters_run", "new", "params", "--with", "letters_scanned"), "Scan to list"),
+        (("replace", "letters_scanned", "new", "params", "--with", "letters_run"), "List to scan"),
+    ],
+)
+def test_layers_that_stand_otherwise_than_a_path_says_name_the_recipe(
+    surgery, words, title, monkeypatch
+):
+    monkeypatch.chdir(SAMPLES)
+    assert f"docs/cookbook.md has it: '{title}'" in surgery(*words).err
+
+
+def test_the_recipe_is_named_wherever_a_task_is_typed(surgery, tmp_path):
     plan = tmp_path / "plan.yaml"
     plan.write_text("edits:\n  - op: model_soup\n    at: params\n")
-    sample = "sample_checkpoints/digits_standard"
+    sample = SAMPLES / "digits_standard"
     told = "docs/cookbook.md has it: 'Average the last five' (`"
     for words in (
         ("model-soup", sample, tmp_path / "new", "params"),
