@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -129,8 +130,11 @@ def _is_touched(path: LeafPath, draft: Draft) -> bool:
     return recipe is None or not recipe.is_by_reference or recipe.home != LeafRef(SOURCE, path)
 
 
-def look_at_restarts(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
-    """How large the next steps become where slots or their step count change and the other goes on: it is read."""
+def look_at_restarts(draft: Draft, sources: Mapping[str, Any]) -> list[Look]:
+    """How large the next steps become where slots or their step count change and the other goes on: it is read.
+
+    ``sources`` are the checkpoint that is edited and the donors, by the names that the draft has for them.
+    """
     looks = []
     decay_bytes = 0
 
@@ -138,14 +142,15 @@ def look_at_restarts(checkpoint: Checkpoint, draft: Draft) -> list[Look]:
         nonlocal decay_bytes
         if ref.source != SOURCE:
             return None
-        decay_bytes += checkpoint.tree[ref.path].bytes
-        value = read_scalar(checkpoint, ref.path)
+        decay_bytes += sources[ref.source].tree[ref.path].bytes
+        value = read_scalar(sources[ref.source], ref.path)
         return float(value) if isinstance(value, int | float) else None
 
     changes: list[Restart | Shift | Emptied] = [*restarts(draft, number), *shifts(draft, number)]
     changes += emptied(draft)
     for change in changes:
-        sentence = change.sentence(int(read_scalar(checkpoint, change.clock) or 0))
+        source, path = sources[change.counted.source], change.counted.path
+        sentence = change.sentence(int(read_scalar(source, path) or 0))
         if sentence is not None:
-            looks.append(Look(Consequence(sentence), checkpoint.tree[change.clock].bytes))
+            looks.append(Look(Consequence(sentence), source.tree[path].bytes))
     return [*looks, Look(None, decay_bytes)] if decay_bytes else looks

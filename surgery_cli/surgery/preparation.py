@@ -114,14 +114,14 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
 
     inverse = Inverse()
     draft = drafted(plan, inverse)
-    looked += look_at_hidden_twins(checkpoint, draft) + look_at_restarts(checkpoint, draft)
+    donors = [name for name in draft.fingerprints if name != SOURCE]
+    sources: dict[str, Any] = {SOURCE: checkpoint}
+    sources |= {name: open_by_path(plan.sources.get(name, name)) for name in donors}
+    looked += look_at_hidden_twins(checkpoint, draft) + look_at_restarts(draft, sources)
     if script is not None:
         from surgery_cli.surgery.like_init import check_draft
 
         looked += [Look(note) for note in check_draft(script, draft, plan, checkpoint, drafted)]
-    donors = [name for name in draft.fingerprints if name != SOURCE]
-    sources: dict[str, Any] = {SOURCE: checkpoint}
-    sources |= {name: open_by_path(plan.sources.get(name, name)) for name in donors}
     looked += apart.looks_at(draft, sources)
     recorded = cache(partial(recorded_in, sources))
     plans = plan_items(checkpoint, draft, sources, lambda ref: has_digest(recorded(), ref))

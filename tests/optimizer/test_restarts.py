@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optax
+import orbax.checkpoint as ocp
 import pytest
+from flax import serialization
 
+from surgery_cli import surgery
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
@@ -21,6 +25,7 @@ from surgery_cli.operations.set import Set
 from surgery_cli.optimizer.follow.bias_correction import restarts, shifts
 from surgery_cli.optimizer.follow.restarts import emptied
 from surgery_cli.plan import plan_of
+from surgery_cli.plan.reading import plan_from_document
 from surgery_cli.resolution import resolve
 from surgery_cli.words.notes import Consequence, Note, Remark
 from tests.optimizer.optax_registry import PARAMS, state_of, tree_of
@@ -226,3 +231,22 @@ def test_squares_that_restart_under_any_clock_are_announced(name: str, why: str)
     assert sentence is not None
     assert why in sentence
     assert all(found.sentence(0) is None for found in emptied(draft))
+
+
+@pytest.mark.parametrize("suffix", ["", ".msgpack"])
+def test_slots_that_came_with_a_donor_restart_beside_the_donors_own_count(
+    tmp_path: Path, suffix: str
+) -> None:
+    params = {"w": np.ones((3, 2), np.float32)}
+    state = optax.adam(1e-3).init(params)
+    donor = {"params": params, "opt_state": (state[0]._replace(count=np.int32(500)), state[1])}
+    for name, tree in (("own", {"params": params}), ("donor", donor)):
+        path = tmp_path / f"{name}{suffix}"
+        if suffix:
+            path.write_bytes(serialization.to_bytes(tree))
+        else:
+            ocp.PyTreeCheckpointer().save(path, tree)
+    put_in = {"op": "insert-item", "at": "new", "with": str(tmp_path / f"donor{suffix}")}
+    plan = plan_from_document({"edits": [put_in, {"op": "reset-optimizer"}]})
+    said = surgery.plan(str(tmp_path / f"own{suffix}"), plan).consequences
+    assert any("while 'new/opt_state/0/count' is at 500" in sentence for sentence in said)

@@ -30,11 +30,13 @@ BY_LEAVING: Final = worded("leave them as they are; {}", BY_RESET)
 class Restart(msgspec.Struct, frozen=True, kw_only=True):
     """Slots with squares that a plan resets or shrinks while the clock of their bias correction goes on.
 
-    ``clock`` is the path in the source, ``set_to`` what the plan sets it to, if it does. ``is_named``: an edit names
-    these slots themselves. ``remedy`` avoids it, and ``decays`` are those of the moments, where they are known.
+    ``clock`` is its path, ``counted`` where its count is stored; ``set_to`` is what the plan sets it to, if it does.
+    ``is_named``: an edit names these slots themselves. ``remedy`` avoids it, and ``decays`` are those of the moments,
+    where they are known.
     """
 
     clock: LeafPath
+    counted: LeafRef
     slots: tuple[Slot, ...]
     left: Left = NOTHING
     is_named: bool = False
@@ -71,9 +73,10 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shift(msgspec.Struct, frozen=True):
-    """A clock of a bias correction that a plan sets to another number while its slots go on; the path in the source."""
+    """A clock of a bias correction that a plan sets to another number while its slots go on; see ``Restart``."""
 
     clock: LeafPath
+    counted: LeafRef
     slots: tuple[Slot, ...]
     to: int
     decays: Decays | None = None
@@ -123,6 +126,7 @@ def restarts(draft: Draft, number: Number = _unread) -> list[Restart]:
     return [
         Restart(
             clock=clock,
+            counted=counted_at(clocks[clock], draft),
             slots=tuple(slots),
             left=left,
             is_named=is_named,
@@ -148,8 +152,14 @@ def shifts(draft: Draft, number: Number = _unread) -> list[Shift]:
             if slot.is_second_moment and not has_restarted(slot, draft)
         ]
         if kept:
-            found.append(Shift(clock.path, tuple(kept), to, decays_of(kept[0], draft, number)))
+            decays = decays_of(kept[0], draft, number)
+            found.append(Shift(clock.path, counted_at(path, draft), tuple(kept), to, decays))
     return found
+
+
+def counted_at(clock: LeafPath, draft: Draft) -> LeafRef:
+    """Where the count of a clock of the draft is stored: in the source, or in the donor that gave it."""
+    return draft.leaves[clock].home or LeafRef(SOURCE, clock)
 
 
 def _left_of(slot: Slot, draft: Draft) -> tuple[Left, bool] | None:

@@ -7,9 +7,10 @@ from typing import Final
 
 import msgspec
 
+from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import Draft, is_numeric
 from surgery_cli.draft.slots import Slot
-from surgery_cli.optimizer.follow.bias_correction import BY_RESET, remedy_for
+from surgery_cli.optimizer.follow.bias_correction import BY_RESET, counted_at, remedy_for
 from surgery_cli.optimizer.follow.clocks import has_restarted, set_to
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import Text, worded
@@ -29,11 +30,12 @@ _SQUARES: Final = {
 class Emptied(msgspec.Struct, frozen=True, kw_only=True):
     """Slots that a plan restarts, or a clock that it sets, where the other goes on.
 
-    ``clock`` is the path in the source, ``set_to`` the number to which the plan sets it, if it does, ``fresh`` the one
-    at which it starts. ``goes_on`` if the slots go on. ``remedy`` avoids it.
+    ``clock`` is its path, ``counted`` where its count is stored, ``set_to`` the number to which the plan sets it, if it
+    does, ``fresh`` the one at which it starts. ``goes_on`` if the slots go on. ``remedy`` avoids it.
     """
 
     clock: LeafPath
+    counted: LeafRef
     drives: str
     slots: tuple[Slot, ...]
     fresh: int = 0
@@ -73,6 +75,7 @@ def emptied(draft: Draft) -> list[Emptied]:
     return [
         Emptied(
             clock=clock.path,
+            counted=counted_at(path, draft),
             drives=clock.drives,
             slots=tuple(slots),
             fresh=clock.fresh,
