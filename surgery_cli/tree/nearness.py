@@ -76,9 +76,11 @@ def _nearness_of(typed: str, key: str) -> tuple[int, float] | None:
         return None
     unlike = 1 - difflib.SequenceMatcher(None, typed, key, autojunk=False).ratio()
     allowed = max(len(typed), len(key)) // 3 or int(typed[0] == key[0])
+    short, long = sorted((typed, key), key=len)
+    if len(short) > 2 and short != long and short in re.split(r"[^a-z0-9]+", long):
+        return 1, unlike  # a whole word of several is no worse than a slip
     if abs(len(typed) - len(key)) <= allowed and (slips := _slips(typed, key)) <= allowed:
         return slips, unlike
-    short, long = sorted((typed, key), key=len)
     if len(short) > 2 and any(part.startswith(short) for part in _tails(long)):
         return allowed + 1, unlike
     return None
