@@ -53,8 +53,8 @@ class FollowFactor(Kernel, frozen=True, tag="follow_factor"):
     """A slot, but for what is left of its ``start``, times a power of its param's factor: ``by``, or the second input.
 
     Where an array's factor is 0 there is no old gradient to follow, whatever the power: moments of first order start
-    again with the param (``fresh``), squares stay (None), so that the next steps there are no larger than usual. See
-    ``LeftOfStart`` for ``blur``.
+    again with the param (``fresh``), squares stay (None), so that the next steps there are no larger than usual. A copy
+    of the param is 0 there, as the param is. See ``LeftOfStart`` for ``blur``.
     """
 
     power: int

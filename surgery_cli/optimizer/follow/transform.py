@@ -85,11 +85,11 @@ def _by_array(
             why="no rule is known for optimizer state",
             fix=worded("use {optimizer: keep} or `reset`"),
         )
-    never_zero = is_positive or slot.is_second_moment or slot.is_params_like
     start = slot.start or 0.0
-    kernel = FollowFactor(
-        slot.power, slot.is_even, start, slot.blur, None if never_zero else slot.fresh
-    )
+    where_zero = 0.0 if slot.is_params_like else slot.fresh
+    if is_positive or slot.is_second_moment:
+        where_zero = None
+    kernel = FollowFactor(slot.power, slot.is_even, start, slot.blur, where_zero)
     name = "scale_by_measured" if is_positive else "scale_by_power"
     scales = Scales(by, is_positive, start)
     return (Change(name, scales, made(kernel, (recipe, by), recipe.spec, slot.path)),)
