@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Protocol
 
 from surgery_cli.errors import PlanError
@@ -66,6 +67,14 @@ def find_leaf(text: str, source: Leaves, wanted: str, *, field: str) -> LeafPath
     )
 
 
+def only_array(source: Leaves, path: LeafPath, printed: Collection[str]) -> LeafPath | None:
+    """The one leaf of a source, which serves every leaf; None if it is called like another of those ``printed``."""
+    if len(source.tree) != 1:
+        return None
+    (only,) = source.tree
+    return None if str(only) in printed and str(only) != str(path) else only
+
+
 def counterpart(
     path: LeafPath, start: str, file: str, source: Leaves, selected: Selection, field: str = "with"
 ) -> LeafPath:
@@ -76,10 +85,9 @@ def counterpart(
     Raises:
         PlanError: it is not there.
     """
-    if not start and len(source.tree) == 1 and path not in source.tree:
-        (only,) = source.tree
-        if len(only) <= 1:  # a file of one array, which its name or entry names
-            return only
+    only = None if start else only_array(source, path, selected.printed)
+    if only is not None and len(only) <= 1:  # a file of one array, which its name or entry names
+        return only
     if not start:
         return path if path in source.tree else find_leaf(file, source, str(path), field=field)
     pattern, match = selected.match(path)

@@ -7,7 +7,7 @@ from typing import Final
 from surgery_cli.draft.expression import LeafRef, Stored
 from surgery_cli.draft.recipe import is_numeric
 from surgery_cli.draft.source import Source
-from surgery_cli.draft.source_leaves import find_leaf, split_entry
+from surgery_cli.draft.source_leaves import find_leaf, only_array, split_entry
 from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_integer
@@ -46,6 +46,8 @@ def find_array(
 ) -> Stored:
     """The array that ``text`` names, for a leaf: the entry, else the only leaf, else the one at the same path.
 
+    An only leaf that is called like another leaf of the checkpoint is for that one.
+
     ``word`` is what it is to the leaf: ``FACTOR``, which may be a number as well, or another. ``field`` says it.
 
     Raises:
@@ -53,10 +55,8 @@ def find_array(
     """
     file, entry = split_entry(text)
     name, source = _open_array(file, scene, word, field)
-    if entry is None and len(source.tree) == 1:
-        found = next(iter(source.tree))
-    else:
-        found = find_leaf(file, source, entry or str(path), field=field)
+    only = only_array(source, path, scene.source.tree.printed) if entry is None else None
+    found = only if only is not None else find_leaf(file, source, entry or str(path), field=field)
     array = source.tree[found]
     is_number = is_numeric(array) or is_integer(array.dtype) or array.dtype == "bool"
     if array.kind is LeafKind.KEY or not is_number or _is_complex_for_real(array, spec):

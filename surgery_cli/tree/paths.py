@@ -242,6 +242,11 @@ class Selection(tuple[LeafPath, ...]):  # noqa: SLOT001 - a tuple of any length 
         """The same leaves, without their order."""
         return frozenset(self)
 
+    @cached_property
+    def printed(self) -> frozenset[str]:
+        """The printed paths of the same leaves."""
+        return frozenset(map(str, self))
+
     def by_pattern(self) -> Iterator[tuple[PathPattern, dict[LeafPath, Match]]]:
         """What each pattern names of the selected leaves."""
         for pattern, found in self.named.items():

@@ -150,6 +150,11 @@ class TreeSpec(dict[LeafPath, LeafSpec]):
         return {path: str(path) for path in self}
 
     @cached_property
+    def printed(self) -> frozenset[str]:
+        """The printed paths of all leaves."""
+        return frozenset(self.texts.values())
+
+    @cached_property
     def nodes(self) -> frozenset[LeafPath]:
         """Every node above a leaf, the root included."""
         return frozenset(nodes_above(self) if self else ())

@@ -62,6 +62,7 @@ class ArrayScene:
 
     def __init__(self, **sources: ArraySource) -> None:
         self.sources = {name.replace("__", "."): source for name, source in sources.items()}
+        self.source = ArraySource({})
         self.carried_leaves: list[LeafPath] = []
         self.functions: dict[str, Callable[[Any, str], Any]] = {}
 

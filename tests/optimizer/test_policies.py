@@ -24,7 +24,8 @@ from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.optimizer.follow import policies
 from surgery_cli.optimizer.follow.mirroring import double_named
 from surgery_cli.optimizer.follow.moved_slots import slots_after, twins_along
-from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.resolution.selection import select
+from surgery_cli.tree.paths import LeafPath, PathPattern, Selection
 from surgery_cli.tree.specs import TreeSpec
 from tests.operations.value_edits import kernels
 from tests.optimizer.optax_registry import PARAMS, state_of, train_state, tree_of
@@ -49,8 +50,8 @@ class Room:
     def __init__(self, donor: TreeSpec | None = None) -> None:
         self.donor = donor
 
-    def select(self, edit: Any, draft: Draft) -> list[LeafPath]:
-        return [p for p in draft.leaves if any(PathPattern(at).match(p) for at in edit.patterns)]
+    def select(self, edit: Any, draft: Draft) -> Selection:
+        return select(edit, draft)
 
     def open(self, text: str) -> tuple[str, Donor]:
         assert self.donor is not None
