@@ -169,6 +169,13 @@ class Called(Kernel, frozen=True, tag="called"):
                 fix=f"return a NumPy array: {wanted}",
                 path=str(at.path),
             )
+        if hasattr(returned, "filled"):  # what is masked has values, which NumPy then takes
+            raise ValueRefusal(
+                f"{called} returns an array of which parts are masked",
+                why="a leaf has a value in every place",
+                fix="return `new.filled(0)`, with the number that is meant there",
+                path=str(at.path),
+            )
         new = kit.fetch(returned)
         if (new.dtype.name, new.shape) != (at.output.dtype, at.output.shape):
             sizes = ",".join(map(str, new.shape))
@@ -182,7 +189,8 @@ class Called(Kernel, frozen=True, tag="called"):
                 ),
                 path=str(at.path),
             )
-        return new
+        # its own memory: the function may fill that of the returned array anew for the next leaf
+        return new.astype(new.dtype.newbyteorder("="), order="C")
 
 
 def _of_leaf(problem: Problem, called: str, at: Place) -> Problem:

@@ -21,6 +21,7 @@ from surgery_cli.plan.reading import plan_from_document
 
 FUNCTIONS = """
 import os
+import numpy as np
 from helper import HALF
 
 SEEN = os.path.join(os.path.dirname(__file__), "seen.txt")
@@ -66,6 +67,19 @@ def appended(array, path):
     with open(__file__, "a") as file:
         file.write("#")
     return array
+
+BUFFER = np.empty(6, "float32")
+
+def buffered(array, path):
+    filled = BUFFER.reshape(2, 3)
+    filled[...] = array * 2
+    return filled
+
+def swapped(array, path):
+    return (array * array.dtype.type(2)).astype(array.dtype.newbyteorder())
+
+def masked(array, path):
+    return np.ma.masked_less(array, 3)
 
 def one(array):
     return array
@@ -123,6 +137,18 @@ def test_every_leaf_is_given_whole_once_with_its_path_and_slots_stay(
     assert report.edits[0].twins == {"keep": 4}
 
 
+@pytest.mark.parametrize("name", ["buffered", "swapped"])
+def test_what_a_function_does_with_the_memory_that_it_returned_is_its_own_affair(
+    tmp_path: Path, file: Path, name: str
+) -> None:
+    params = {key: np.full((2, 3), number, np.float32) for number, key in enumerate("abcd")}
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "a", {"params": params})
+    _, done = mapped(tmp_path / "a", file, name)
+    for key, leaf in params.items():
+        np.testing.assert_array_equal(done["params"][key], leaf * 2)
+
+
 def test_arguments_may_be_given(source: Path, file: Path) -> None:
     _, done = mapped(source, file, "scaled(by=0.25)")
     np.testing.assert_array_equal(done["params"]["a"], PARAMS["a"] / 4)
@@ -137,6 +163,7 @@ def test_arguments_may_be_given(source: Path, file: Path) -> None:
         ("sorts", ["'params/a' changes the array", "array.sort()"]),
         ("nothing", ["edit.py:nothing' on 'params/a' returns 'NoneType', and no array"]),
         ("listed", ["edit.py:listed' on 'params/a' returns 'list', and no array"]),
+        ("masked", ["'params/a' returns an array of which parts are masked", "new.filled(0)"]),
         ("wide", ["'params/a' returns float64[4,3], and not float32[4,3]"]),
         ("cut", ["'params/a' returns float32[4,2], and not float32[4,3]"]),
         ("broken", ["'params/a' would have 12 new non-finite values", "edit.py:broken' makes NaN"]),
