@@ -26,6 +26,8 @@ from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import FieldName, worded
+from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Consequence
 
 _PATTERN = re.compile(r"([1-9]\d*):([1-9]\d*)")
 
@@ -139,12 +141,36 @@ class Prune(Masking, tag="prune", kw_only=True, frozen=True):
         masks = self._masks(recipes) if recipes else {}
         return lambda path, recipe: made(Masked(), (recipe, masks[path]), recipe.spec, path)
 
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        after = super().rewrite(draft, scene)
+        if self.pattern or self.over == "all":
+            return after
+        sizes = {path: draft.leaves[path].spec.size for path in scene.select(self, draft)}
+        notes = (
+            (
+                quoted((p for p, n in sizes.items() if self._zeros(n) == n), 3),
+                "all elements become 0",
+            ),
+            (
+                quoted((p for p, n in sizes.items() if not self._zeros(n)), 3),
+                "no element becomes 0",
+            ),
+        )
+        said = worded("{sparsity: {:g}} rounds to that", self.sparsity)
+        return after.noting(
+            *(Consequence(f"of {where}, {what}: {said}") for where, what in notes if where)
+        )
+
+    def _zeros(self, count: int) -> int:
+        """How many of so many elements are 0 afterwards."""
+        return round((self.sparsity or 0.0) * count)
+
     def _masks(self, leaves: Mapping[LeafPath, Recipe]) -> dict[LeafPath, Recipe]:
         """Which elements are among the largest of all of these leaves."""
         inputs = tuple(leaves.values())
         specs = [leaf.spec for leaf in inputs]
         total = sum(spec.size for spec in specs)
-        zeros = round((self.sparsity or 0.0) * total)
+        zeros = self._zeros(total)
         cut = LeafSpec(kind=LeafKind.NUMPY, shape=(2,), dtype="int64")
         first = next(iter(leaves))
         found = Shared(LargestCut(total - zeros), inputs, cut, first)

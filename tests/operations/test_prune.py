@@ -276,3 +276,21 @@ def test_what_has_no_element_for_each_of_the_params_cannot_restart_at_some() -> 
     edit = Prune(at=KERNEL_AT, sparsity=0.5, optimizer="reset")
     with pytest.raises(PlanError, match="cannot follow 'prune'"):
         with_twins(state_draft("novograd"), edit)
+
+
+@pytest.mark.parametrize(
+    ("sparsity", "said"),
+    [
+        (0.9, ["of 'params/b', all elements become 0: `sparsity: 0.9` rounds to that"]),
+        (0.1, ["of 'params/b', no element becomes 0: `sparsity: 0.1` rounds to that"]),
+        (0.5, []),
+    ],
+)
+def test_a_leaf_that_the_share_empties_or_spares_is_named(
+    tmp_path: Path, sparsity: float, said: list[str]
+) -> None:
+    params = {"b": np.arange(1.0, 5.0, dtype=np.float32), "w": np.arange(1.0, 101.0)}
+    source = saved(tmp_path / "a", {"params": params})
+    edit = Prune(at="params", sparsity=sparsity)
+    report = surgery.apply(str(source), str(tmp_path / "b"), plan_of([edit]))
+    assert [note for note in map(str, report.notes) if "rounds" in note] == said
