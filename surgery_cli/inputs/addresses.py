@@ -159,8 +159,6 @@ def _in_bucket(
         fix = f"and name './{name}'"
     else:
         what = "reads this from a local or mounted disk"
-        if scheme not in SCHEMES:
-            what = "edits checkpoints on a local or mounted disk"
         also = f" (or `gsutil -m cp -r {place} ./`)" if scheme == "gs" else ""
         here = "./" if into else f"./{name}"
         back = folder if into else f"{parent}/{name}-edited"

@@ -6,8 +6,8 @@ import errno
 from pathlib import Path, PosixPath
 from typing import Final, Self
 
-SCHEMES: Final = ("gs",)
-"""The services whose addresses are paths: Google Cloud Storage."""
+SCHEMES: Final = ("gs", "s3")
+"""The services whose addresses are paths: Google Cloud Storage, and what speaks Amazon's S3."""
 
 STARTS: Final = tuple(f"{scheme}://" for scheme in SCHEMES)
 _FIRST_PARTS: Final = tuple(f"{scheme}:" for scheme in SCHEMES)

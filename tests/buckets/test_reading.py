@@ -14,6 +14,7 @@ from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
+from tests.buckets import google_server
 from tests.buckets.checkpoints import MARK, RESCALED, SAMPLES, TREE, mark, saved, uploaded
 from tests.buckets.google_server import Faults
 from tests.fixture_truths import FIXTURES, finished
@@ -188,6 +189,19 @@ def test_nothing_of_a_service_is_loaded_where_no_address_is_used(tmp_path):
     )
     loaded = set(done.stdout.rpartition("LOADED")[2].split())
     assert not loaded & {"aiohttp", "fsspec", "gcsfs", "google", "requests", "s3fs"}
+
+
+@pytest.mark.parametrize("name", ["orbax-0.5.10/cm_composite", "orbax-0.5.10/sharded4_noocdbt"])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_listings_of_several_pages_are_whole(bucket, monkeypatch, name, size):
+    here = FIXTURES / name
+    there = uploaded(bucket, here, "gs://bkt/runs/ck")
+    uploaded(bucket, here, "gs://bkt/runs/ck-1")
+    monkeypatch.setattr(google_server, "PAGE", size)
+    opened, local = open_checkpoint(there), open_checkpoint(str(here))
+    assert opened.tree == local.tree
+    assert opened.steps.keys() == local.steps.keys()
+    assert opened.items.keys() == local.items.keys()
 
 
 def test_many_small_leaves_are_read_in_few_requests_and_a_few_cost_little(bucket, tmp_path):

@@ -6,9 +6,13 @@ import shlex
 import pytest
 
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.buckets import ServiceRefusal
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of, read_plan
 from surgery_cli.plan.command_line import example_command, option_name
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket import Buckets
+from surgery_cli.store.filesystem.google_storage import GoogleStorage
 from tests.cli.command_lines import commands
 
 PLACES = re.compile(
@@ -56,21 +60,64 @@ def line_with(command, wanted, address):
     return words
 
 
+class Unreachable(GoogleStorage):
+    """A service that says what it was asked for."""
+
+    def page(self, bucket, prefix, delimiter, token):
+        raise ServiceRefusal("it was asked", f"s3://{bucket}/{prefix}", "nothing to do")
+
+    def look_up(self, bucket, key):
+        raise ServiceRefusal("it was asked", f"s3://{bucket}/{key}", "nothing to do")
+
+
+@pytest.fixture
+def unreachable(monkeypatch):
+    monkeypatch.setitem(filesystem._SERVICES, "s3://", Buckets(Unreachable()))
+
+
+READ = re.compile(r"SRC|CKPT|A|B|\[?PLAN\]?|OTHER")
+"""What may lie in a bucket: checkpoints and plans that are read."""
+
+
 @pytest.mark.parametrize(("name", "wanted"), places())
-@pytest.mark.parametrize("scheme", ["S3", "hf+x.y-z"])
-def test_every_place_of_every_command_refuses_an_address(
-    surgery, tmp_path, monkeypatch, name, wanted, scheme
+def test_every_place_of_every_command_refuses_an_address_of_elsewhere(
+    surgery, tmp_path, monkeypatch, name, wanted
 ):
     monkeypatch.chdir(tmp_path)
-    address = f"{scheme}://bucket/runs/big"
+    address = "hf+x.y-z://bucket/runs/big"
     ended = surgery(name, *line_with(commands()[name], wanted, address))
-
     assert ended.code in (2, 3), ended
-    kind = "is in a bucket" if scheme == "S3" else "is an address, not a path"
-    assert f"{address}" in ended.err.splitlines()[0]
-    assert kind in ended.err.splitlines()[0]
-    assert ("`aws s3 cp " in ended.err) == (scheme == "S3")
+    assert address in ended.err.splitlines()[0]
+    assert "is an address, not a path" in ended.err.splitlines()[0]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "wanted"), places())
+def test_every_place_of_every_command_that_is_not_read_refuses_a_bucket(
+    surgery, tmp_path, monkeypatch, unreachable, name, wanted
+):
+    monkeypatch.chdir(tmp_path)
+    (parameter,) = [p for p in commands()[name].params if p.opts[0] == wanted]
+    ended = surgery(name, *line_with(commands()[name], wanted, "S3://bucket/runs/big"))
+    assert ended.code in (2, 3), ended
+    is_read = READ.fullmatch(str(parameter.metavar)) is not None and name != "clean"
+    assert ("is in a bucket" in ended.err) == ("`aws s3 cp " in ended.err) == (not is_read), ended
+    assert list(tmp_path.iterdir()) == []
+
+
+READING = {"inspect": "CKPT", "verify": "CKPT", "diff": "A", "cast": "SRC"}
+
+
+@pytest.mark.parametrize(("name", "metavar"), READING.items())
+def test_what_commands_read_may_lie_in_a_bucket(surgery, unreachable, name, metavar):
+    command = commands()[name]
+    (wanted,) = [p.opts[0] for p in command.params if str(p.metavar) == metavar]
+    ended = surgery(name, *line_with(command, wanted, "S3://bucket/runs/big"))
+    assert ended.code == 3
+    assert ended.err.splitlines()[:2] == [
+        "error: 's3://bucket/runs/big' cannot be read",
+        "  it was asked",
+    ]
 
 
 def place_fields():
@@ -78,8 +125,8 @@ def place_fields():
 
 
 @pytest.mark.parametrize(("name", "field"), place_fields())
-def test_every_edit_command_refuses_an_address_for_its_files(
-    surgery, checkpoint, tmp_path, monkeypatch, name, field
+def test_every_edit_command_asks_the_service_for_its_files_or_refuses_them(
+    surgery, checkpoint, tmp_path, monkeypatch, unreachable, name, field
 ):
     monkeypatch.chdir(tmp_path)
     kind = operations()[name]
@@ -90,27 +137,30 @@ def test_every_edit_command_refuses_an_address_for_its_files(
     for at in reversed(given):
         del words[at : at + 2]
     ended = surgery(*words, option, "s3://bucket/factors.npz")
-    assert ended.code == 2
-    assert "'s3://bucket/factors.npz' is in a bucket" in ended.err
-    assert "`aws s3 cp s3://bucket/factors.npz ./factors.npz`" in ended.err
-    assert list(tmp_path.iterdir()) == []
+    assert ("is in a bucket" in ended.err) == (field in kind.local_fields)
+    if field in kind.local_fields:
+        assert ended.code == 2
+        assert "`aws s3 cp s3://bucket/factors.npz ./factors.npz`" in ended.err
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("name", "field"), place_fields())
-def test_every_field_of_plans_that_holds_a_place_refuses_an_address(tmp_path, name, field):
+def test_every_field_of_plans_that_holds_a_place_refuses_an_address_of_elsewhere(
+    tmp_path, name, field
+):
     plan = tmp_path / "p.yaml"
     plan.write_text(
-        f"edits:\n- op: {name}\n  at: params/w\n  {field}: 's3://bucket/x'\n", encoding="utf-8"
+        f"edits:\n- op: {name}\n  at: params/w\n  {field}: 'hf://bucket/x'\n", encoding="utf-8"
     )
     with pytest.raises(PlanError) as refused:
         read_plan(str(plan))
-    (problem,) = [p for p in refused.value.problems if "is in a bucket" in p.what]
+    (problem,) = [p for p in refused.value.problems if "is an address" in p.what]
     assert (problem.file, problem.line, problem.field) == (str(plan), 4, field)
 
 
 def test_sources_of_plans_refuse_addresses_with_their_lines(tmp_path):
     plan = tmp_path / "p.yaml"
-    plan.write_text("sources:\n  a: runs/a\n  b: s3://bucket/b\n  c: hf://c/d\n", encoding="utf-8")
+    plan.write_text("sources:\n  a: runs/a\n  b: https://host/b\n  c: hf://c/d\n", encoding="utf-8")
     with pytest.raises(PlanError) as refused:
         read_plan(str(plan))
     assert [(p.line, p.field) for p in refused.value.problems] == [(3, "b"), (4, "c")]
@@ -179,7 +229,16 @@ def test_what_is_to_be_written_in_a_bucket_gets_the_command_that_copies_it_there
     ],
 )
 def test_what_comes_back_goes_into_the_same_bucket(surgery, address, back):
-    assert f"`{back}`" in surgery("clean", address).err
+    said = surgery("clean", address).err
+    assert f"`{back}`" in said
+    there = address.rstrip("/")
+    here = f"./{there.rpartition('/')[2]}" if there.count("/") > 2 else "./checkpoint"
+    copied = (
+        f"gcloud storage cp -r {there} ./"
+        if there.startswith("gs")
+        else f"aws s3 cp --recursive {there} {here}"
+    )
+    assert f"`{copied}`" in said
 
 
 @pytest.mark.parametrize(

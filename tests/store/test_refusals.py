@@ -219,30 +219,6 @@ def test_an_interrupted_deletion_is_refused_and_skipped(tmp_path: Path) -> None:
         assert "was interrupted" in _refused(path).problems[0].what
 
 
-@pytest.mark.parametrize(
-    ("address", "here", "back"),
-    [
-        (
-            "s3://bucket/runs/big/",
-            "aws s3 cp --recursive s3://bucket/runs/big ./big",
-            "aws s3 cp --recursive ./big-edited s3://bucket/runs/big-edited",
-        ),
-        (
-            "s3://bucket/runs/big@1000",
-            "aws s3 cp --recursive s3://bucket/runs/big ./big",
-            "aws s3 cp --recursive ./big-edited s3://bucket/runs/big-edited",
-        ),
-    ],
-)
-def test_an_address_in_a_bucket_gets_the_copy_commands_both_ways(
-    address: str, here: str, back: str
-) -> None:
-    error = _refused(address)
-    assert error.exit_code == 3
-    assert f"`{here}`" in error.problems[0].why
-    assert f"`{back}`" in error.problems[0].fix
-
-
 def test_a_missing_path_names_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "run_big").mkdir()
     error = _refused(tmp_path / "run_bog" / "1000")

@@ -16,13 +16,17 @@ from stat import S_ISDIR, S_ISREG
 from typing import Any, BinaryIO, Final
 
 from surgery_cli.inputs.buckets import STARTS
+from surgery_cli.store.filesystem.amazon_s3 import AmazonS3
 from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.filesystem.google_storage import GoogleStorage
 from surgery_cli.store.filesystem.local_disk import LocalDisk
 from surgery_cli.store.filesystem.protocol import Entry, FileSystem, Place, Status
 
 _DISK: Final = LocalDisk()
-_SERVICES: Final[dict[str, FileSystem]] = {"gs://": Buckets(GoogleStorage())}
+_SERVICES: Final[dict[str, FileSystem]] = {
+    "gs://": Buckets(GoogleStorage()),
+    "s3://": Buckets(AmazonS3()),
+}
 """By the begin of their paths, which is one of ``inputs.buckets.STARTS``."""
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
 
 import msgspec
+
+from surgery_cli.inputs.buckets import ServiceRefusal
 
 
 class StoredObject(msgspec.Struct, frozen=True, gc=False):
@@ -50,3 +54,63 @@ class ObjectService(Protocol):
 
     def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
         """How TensorStore is told of a folder (with a slash at the end, or '')."""
+
+
+class ServiceWords(msgspec.Struct, frozen=True):
+    """How a service is spoken of: its name, our extra for it, and what to do where it does not know who asks."""
+
+    scheme: str
+    extra: str
+    name: str
+    credentials: str
+
+
+@contextmanager
+def asking(words: ServiceWords, bucket: str, key: str | None = None) -> Iterator[None]:
+    """What a service and the libraries that speak with it say, as one of the two errors of ``ObjectService``.
+
+    Without ``key``, the bucket itself is asked for.
+    """
+    address = f"{words.scheme}://{bucket}" + (f"/{key}" if key else "")
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        raise ServiceRefusal(
+            f"`{words.scheme}://` needs the package {package}",
+            address,
+            f"`pip install 'surgery-cli[{words.extra}]'`",
+        ) from None
+    except FileNotFoundError:
+        if key is not None:
+            raise
+        raise ServiceRefusal(
+            f"there is no bucket '{bucket}', or it is not to be seen with these credentials",
+            address,
+            f"check its name; {words.credentials}",
+        ) from None
+    except Exception as error:  # whatever of their libraries gcsfs and s3fs let through
+        raise _refusal(words, error, address) from error
+
+
+_OF_CREDENTIALS: Final = (
+    "google.auth.",
+    "botocore.exceptions.NoCredentials",
+    "botocore.exceptions.PartialCredentials",
+)
+
+
+def _refusal(words: ServiceWords, error: Exception, address: str) -> ServiceRefusal:
+    """What the service or the way to it said, in a line."""
+    said = " ".join(str(error).split())[:300] or type(error).__name__
+    kind = f"{type(error).__module__}.{type(error).__name__}"
+    if kind.startswith(_OF_CREDENTIALS) or str(getattr(error, "code", "")) == "401":
+        return ServiceRefusal(f"no credentials for it: {said}", address, words.credentials)
+    if isinstance(error, PermissionError) or said.startswith("Forbidden"):
+        fix = f"ask for the permission to read and list there, or {words.credentials}"
+        return ServiceRefusal(f"{words.name} does not permit it: {said}", address, fix)
+    return ServiceRefusal(
+        f"{words.name} cannot be reached, or fails, after several tries: {said}",
+        address,
+        "run the command again later; nothing of it was taken for an answer",
+    )
