@@ -5,14 +5,20 @@ from collections.abc import Iterator
 from tests.judge.edits import EDITS, Edit
 from tests.judge.layouts import LAYOUTS, Layout
 from tests.judge.targets import TARGETS, Target
+from tests.judge.values_and_shapes import VALUES_AND_SHAPES
 
 Combination = tuple[Layout, Target, Edit]
+
+EVERY_EDIT = [*EDITS, *VALUES_AND_SHAPES]
 
 MAIN_TARGET = "chain"
 """Meets every layout under every edit."""
 
 MAIN_LAYOUTS = {"standard", "leaves-zarr3", "composite", "v1-training", "flax-msgpack"}
 """Meet every state under every edit."""
+
+ONE_LAYOUT = "composite"
+"""Meets every state under edits of values and shapes, which differ in what they compute and not in where it stands."""
 
 MAIN_EDITS = {"nothing", "rename-then-rescale", "rescale-compact"}
 """Meet every state in every layout."""
@@ -35,11 +41,10 @@ def combinations(*, every: bool) -> Iterator[Combination]:
     """The combinations that are restored with the original target."""
     for layout in LAYOUTS:
         for target in TARGETS:
-            for edit in EDITS:
+            for edit in EVERY_EDIT:
+                main = {ONE_LAYOUT} if edit in VALUES_AND_SHAPES else MAIN_LAYOUTS
                 is_main = (
-                    target.name == MAIN_TARGET
-                    or layout.name in MAIN_LAYOUTS
-                    or edit.name in MAIN_EDITS
+                    target.name == MAIN_TARGET or layout.name in main or edit.name in MAIN_EDITS
                 )
                 if layout.supports(target) and (every or is_main):
                     yield layout, target, edit

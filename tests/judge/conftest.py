@@ -12,6 +12,7 @@ import pytest
 from tests.judge.edits import DONOR_LAYOUTS, DONOR_VALUES
 from tests.judge.layouts import Layout, pytree_checkpointer
 from tests.judge.targets import Target
+from tests.judge.values_and_shapes import FUNCTIONS, MASK, MEMBER
 from tests.source_trees import everything_of
 
 Saved = Callable[[Layout, Target], tuple[Path, Any]]
@@ -52,7 +53,7 @@ def saved(_saved_states: Saved) -> Iterator[Saved]:
 
 @pytest.fixture(scope="session")
 def _donors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A leaf in each of the four array layouts, beside another that is not wanted."""
+    """A leaf in each of the four array layouts, beside another that is not wanted; and what else edits name."""
     folder = tmp_path_factory.mktemp("donors")
     tree = {
         "donated": {"kernel": jax.numpy.asarray(DONOR_VALUES)},
@@ -62,7 +63,16 @@ def _donors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         store, zarr = name.split("-")
         with pytree_checkpointer(ocdbt=store == "ocdbt", zarr3=zarr == "zarr3") as checkpointer:
             checkpointer.save(folder / name, args=ocp.args.PyTreeSave(tree))
-    return {name: folder / name for name in DONOR_LAYOUTS}
+    bias = jax.numpy.asarray(MEMBER)
+    layer = {"Dense_2": {"bias": bias}}
+    member = {"params": layer, "model": {"Dense_2": {"bias": {"value": bias}}}}
+    with pytree_checkpointer(ocdbt=True, zarr3=False) as checkpointer:
+        checkpointer.save(folder / "members", args=ocp.args.PyTreeSave(member))
+    np.save(folder / "mask.npy", MASK)
+    (folder / "edit.py").write_text(FUNCTIONS)
+    files = {name: name for name in (*DONOR_LAYOUTS, "members")}
+    files |= {"mask": "mask.npy", "functions": "edit.py"}
+    return {name: folder / file for name, file in files.items()}
 
 
 @pytest.fixture

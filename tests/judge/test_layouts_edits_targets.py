@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from surgery_cli import reports, surgery
+from surgery_cli.operations.table import operations
 from surgery_cli.plan import operation_from_options, plan_of
-from tests.judge.combinations import Combination, combinations, plain_combinations
+from tests.judge.combinations import EVERY_EDIT, Combination, combinations, plain_combinations
 from tests.judge.conftest import Saved
-from tests.judge.edits import Edit
-from tests.judge.targets import Target, abstract, is_same, leaves_of
+from tests.judge.edits import DONOR_LAYOUTS, Edit
+from tests.judge.targets import TARGETS, Target, abstract, is_same, leaves_of
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -44,6 +45,20 @@ def _assert_same(restored: Any, expected: Any, edit: Edit) -> None:
             assert found[path].dtype == value.dtype
         else:
             assert is_same(found[path], value), path
+
+
+TREE_EDITS = {"extract-item", "insert-item"}
+"""What makes items of a step, which ``test_items`` judges."""
+
+
+def test_every_operation_of_the_table_is_judged() -> None:
+    names = ("members", "mask", "functions", *DONOR_LAYOUTS)
+    steps = [
+        step for edit in EVERY_EDIT for step in edit.steps(TARGETS[0], dict.fromkeys(names, "a"))
+    ]
+    judged = {name for name, _ in steps}
+    assert judged.isdisjoint(TREE_EDITS)
+    assert judged | TREE_EDITS == set(operations())
 
 
 def test_the_original_target_restores_what_was_edited(
