@@ -33,6 +33,9 @@ class Scene(States, Protocol):
     def select(self, edit: Operation, draft: Draft) -> Selection:
         """The leaves that the edit names, in order; raises PlanError with the nearest paths if there are none."""
 
+    def name(self, leaves: Iterable[LeafPath]) -> None:
+        """Say what the edit is about, if no pattern of it selects that: the leaves that it brings."""
+
     def settle(self, params: Iterable[LeafPath], draft: Draft) -> None:
         """Raise PlanError if only the user can say which parts of the optimizer state belong to ``params``."""
 

@@ -44,6 +44,22 @@ STORABLE: Final = tuple(
 )
 
 
+def check_storable(dtype: str, field: str, verb: str = "have") -> None:
+    """See that a leaf can have a dtype.
+
+    Raises:
+        PlanError: there is none of this name, or no store holds it.
+    """
+    if dtype not in STORABLE:
+        close = nearest(dtype, STORABLE) or ["float32", "bfloat16"]
+        raise PlanError(
+            f"'{dtype}' is no dtype that a leaf can {verb}",
+            why="no store holds it" if dtype in _UNSTORABLE else "",
+            fix=f"perhaps {listed(close, word='or')}",
+            field=field,
+        )
+
+
 class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
     """Change the dtype of leaves; without a pattern, of every floating leaf, optimizer state included."""
 
@@ -69,14 +85,7 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
         return spec.dtype == self.to and spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
 
     def output(self, spec: LeafSpec) -> LeafSpec:
-        if self.to not in STORABLE:
-            close = nearest(self.to, STORABLE) or ["float32", "bfloat16"]
-            raise PlanError(
-                f"'{self.to}' is no dtype that a leaf can be cast to",
-                why="no store holds it" if self.to in _UNSTORABLE else "",
-                fix=f"perhaps {listed(close, word='or')}",
-                field="to",
-            )
+        check_storable(self.to, "to", "be cast to")
         if spec.kind not in (LeafKind.ARRAY, LeafKind.NUMPY):
             raise PlanError(
                 f"cast does not apply to {spec.type_text}",

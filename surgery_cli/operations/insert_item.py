@@ -14,13 +14,12 @@ from surgery_cli.draft.undo import Homes, Undo
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.extract_item import subtree
+from surgery_cli.operations.new_places import node_of, place_of, refuse_conditions
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.operations.replace import Replace
 from surgery_cli.optimizer.follow.moved_slots import Paths, Relation, slots_after
-from surgery_cli.tree.nearness import nearest
-from surgery_cli.tree.paths import LeafPath, Match, PathPattern
+from surgery_cli.tree.paths import LeafPath, PathPattern
 from surgery_cli.tree.specs import LeafKind
-from surgery_cli.tree.targets import Places, Target
 from surgery_cli.words.advice import worded
 
 _ARRAYS = {LeafKind.ARRAY, LeafKind.NUMPY}
@@ -90,22 +89,7 @@ with: runs/weights
 
     def _place(self, draft: Draft) -> LeafPath:
         """The one place that `at` names, which need not exist."""
-        conditions = (
-            self.exceptions,
-            self.where_dtype,
-            self.where_ndim,
-            self.expect,
-            self.optional,
-        )
-        if conditions != ((), "", None, None, False):
-            raise PlanError(
-                "'insert-item' takes no conditions",
-                why=worded(
-                    "{except}, {where_dtype}, {where_ndim}, {expect} and {optional} select leaves; this names a"
-                    " place"
-                ),
-                fix="take them out of this edit",
-            )
+        refuse_conditions(self)
         if len(self.patterns) != 1 or not PathPattern(self.patterns[0]).is_literal:
             raise PlanError(
                 "'insert-item' names one place",
@@ -113,9 +97,7 @@ with: runs/weights
                 fix="write a path without wildcards: `params`, `default/params`",
                 field="at",
             )
-        pattern = PathPattern(self.patterns[0])
-        target = Target(self.patterns[0].strip("/"))
-        return target.place(Match((), LeafPath()), pattern, Places(draft.leaves))
+        return place_of(self.patterns[0], draft)
 
     def _item(self, draft: Draft, place: LeafPath) -> str:
         """The item of the step that `from` names."""
@@ -135,22 +117,7 @@ with: runs/weights
     def _of_donor(self, scene: Scene) -> Recipes:
         """The tree of the other checkpoint, or the part that `from` names, by paths in it."""
         name, source = scene.open(self.with_)
-        start = self.from_.strip("/")
-        places = Places(source.tree)
-        found = [LeafPath()] if not start else places.at(start, is_spelled="%2" in start)
-        if len(found) != 1:
-            texts = [str(node) for node in source.tree.nodes if node]
-            near = ", ".join(f"'{text}'" for text in nearest(start, texts))
-            spellings = ", ".join(f"'{node.spelling}'" for node in found)
-            raise PlanError(
-                f"'{start}' means {len(found)} places of '{self.with_}'"
-                if found
-                else f"'{self.with_}' has no '{start}'",
-                why="a slash inside a key is written `%2F`" if found else "",
-                fix=f"write one of {spellings}" if found else f"the nearest: {near}",
-                field="from",
-            )
-        (node,) = found
+        node = node_of(self.from_, source.tree, f"'{self.with_}'", "from")
         return {
             LeafPath(path[len(node) :]): Output.of(LeafRef(name, path), spec)
             for path, spec in source.tree.items()

@@ -96,13 +96,13 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
         for path in selected:
             with gathering.catching(path=str(path)):
                 found = counterpart(path, entry or self.from_, file, source, selected)
-                changed[path] = self._grafted(
+                changed[path] = self.grafted(
                     path, draft.leaves[path].spec, LeafRef(name, found), source.tree[found]
                 )
         gathering.raise_if_any()
         return scene.carried(draft.with_leaves(changed), self, selected, draft)
 
-    def _grafted(self, path: LeafPath, spec: LeafSpec, origin: LeafRef, donor: LeafSpec) -> Output:
+    def grafted(self, path: LeafPath, spec: LeafSpec, origin: LeafRef, donor: LeafSpec) -> Output:
         """The recipe for a leaf that is taken from ``origin``; it stays what it was, but for shape and chunks."""
         old, spec = spec, shaped(spec, self.shape)
         if donor.shape != spec.shape or _family(donor) != _family(spec):

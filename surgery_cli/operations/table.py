@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from surgery_cli.operations.add import Add
 from surgery_cli.operations.add_scaled import AddScaled
 from surgery_cli.operations.assertion import Assert
 from surgery_cli.operations.average import Average
@@ -70,6 +71,7 @@ def operations() -> dict[str, type[Operation]]:
         Repeat,
         Stack,
         Unstack,
+        Add,
         Rename,
         Copy,
         Delete,

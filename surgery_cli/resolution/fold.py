@@ -153,6 +153,9 @@ class Stage:
         self._named = edit.narrowed(selected, draft)
         return self._named
 
+    def name(self, leaves: Iterable[LeafPath]) -> None:
+        self._named = Selection(leaves, {})
+
     def settle(self, params: Iterable[LeafPath], draft: Draft) -> None:
         """Raise the questions about the optimizer state that an edit of these leaves needs answered, each once."""
         came = self.arrivals.questions

@@ -26,8 +26,10 @@ def with_outcome(
     """
     chosen = set(changed if named is None else named)
     twins: Counter[str] = Counter()
-    staying = set()
+    staying: set[int] = set()
+    moving: set[int] = set()
     if not changed.keys() <= before.leaves.keys():
+        moving = {id(out) for out in before.leaves.values()}
         staying = {id(out) for path, out in before.leaves.items() if after.leaves.get(path) is out}
     changed_bytes = 0
     assumed: dict[tuple[LeafPath, Assumption], None] = {}
@@ -38,11 +40,11 @@ def with_outcome(
             changed_bytes += recipe.spec.bytes
         if path not in after.slots:
             continue
+        is_old = old is None and id(recipe) in moving
         if path not in chosen:
             arrived = "copied" if id(recipe) in staying else "moved"
-            is_moved = old is None and effect is None
-            twins[arrived if is_moved else recipe.policy or "moved"] += 1
-        if old is not None or effect is not None:
+            twins[(arrived if is_old else recipe.policy) or "moved"] += 1
+        if not is_old:
             taken = _assumption(after.slots[path], recipe.policy, effect)
             assumed |= {} if taken is None else {(after.slots[path].state, taken): None}
     deleted = len(before.slots.keys() - after.leaves.keys() - chosen) - twins["moved"]

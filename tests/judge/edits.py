@@ -79,6 +79,28 @@ def _copied(target: Target, state: Any) -> Any:
     return with_keys(state, change)
 
 
+def _with_new(target: Target, state: Any, layer: str, shape: Callable[..., Any]) -> Any:
+    """The leaves of a layer anew, in the shape that ``shape`` makes of theirs: params are 0.75, slots start at 0."""
+
+    def change(keys: tuple[Any, ...], leaf: Any) -> Any:
+        path = text_of(keys)
+        if f"/{layer}/" not in f"/{path}/" or not hasattr(leaf, "dtype"):
+            return leaf
+        value = 0.75 if path.startswith(f"{target.params}/") else 0.0
+        new = np.full(shape(leaf.shape), value, leaf.dtype)
+        return jax.device_put(new, leaf.sharding) if isinstance(leaf, jax.Array) else new
+
+    return jax.tree_util.tree_map_with_path(change, state)
+
+
+def _added(target: Target, state: Any) -> Any:
+    return _with_new(target, _copied(target, state), "Dense_9", lambda shape: shape)
+
+
+def _head_swapped(target: Target, state: Any) -> Any:
+    return _with_new(target, state, "Dense_2", lambda shape: (*shape[:-1], 6))
+
+
 def _without_biases(target: Target, state: Any) -> Any:
     def change(mapping: dict[Any, Any]) -> dict[Any, Any]:
         if "Dense_1" not in mapping or not isinstance(mapping["Dense_1"], Mapping):
@@ -273,6 +295,37 @@ EDITS = [
             ("copy", {"at": _layer(target, "Dense_1"), "to": _layer(target, "Dense_9")})
         ],
         _copied,
+    ),
+    Edit(
+        "add",
+        lambda target, donors: [
+            (
+                "add",
+                {
+                    "at": _layer(target, "Dense_9"),
+                    "like": _layer(target, "Dense_1"),
+                    "init": "constant",
+                    "value": "0.75",
+                },
+            )
+        ],
+        _added,
+    ),
+    Edit(
+        "head-swap",
+        lambda target, donors: [
+            (
+                "reinit",
+                {
+                    "at": _layer(target, "Dense_2"),
+                    "init": "constant",
+                    "value": "0.75",
+                    "shape": "..., 6",
+                    "optimizer": "reset",
+                },
+            )
+        ],
+        _head_swapped,
     ),
     Edit(
         "delete",

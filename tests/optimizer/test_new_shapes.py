@@ -17,6 +17,7 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
+from surgery_cli.operations.add import Add
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.reinit import Reinit
 from surgery_cli.plan import plan_of
@@ -107,6 +108,45 @@ def test_slots_of_every_optimizer_are_what_it_starts_the_new_shape_with(name: st
         made, start = computed(draft.leaves[path].recipe, {}), np.asarray(values[str(path)])
         is_start = NOT_FROM_INIT.get(name, "no such path") not in str(path)
         np.testing.assert_array_equal(made, start if is_start else np.full_like(start, VALUE))
+
+
+NEW_FREEZE = {"Dense_0": True, "Dense_1": False, "Extra": False}
+GROWN: dict[str, Any] = {
+    "freeze": lambda: optax.chain(optax.adam(0.1), optax.freeze(NEW_FREEZE)),
+    "selective_transform": lambda: optax.selective_transform(
+        optax.adam(0.1), freeze_mask=NEW_FREEZE
+    ),
+    "partition_3same": lambda: optax.partition(
+        {"0": optax.adam(0.1), "1": optax.adam(0.2)},
+        lambda params: {key: "0" if key == "Dense_0" else "1" for key in params},
+    ),
+}
+"""Optimizers that are told their params by name."""
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_slots_of_params_that_are_added_are_those_of_the_grown_tree(name: str) -> None:
+    params = params_for(name)
+    model = "r" if name == "complex_adam" else "Dense_1"
+    edit = Add(at="params/Extra", like=f"params/{model}", init="constant", value=VALUE)
+    asks = {**ASK, "ldog": "the initial value of"}
+    if name in asks:
+        with pytest.raises(PlanError, match=asks[name]):
+            drafted(train_state(name), edit)
+        return
+    draft = drafted(train_state(name), edit, optimizer_kind=KINDS.get(name))
+    new = jax.tree.map(lambda x: np.full_like(x, VALUE), params[model])
+    grown = {**params, "Extra": new}
+    optimizer = GROWN.get(name, OPTIMIZERS[name])()
+    expected = {"params": grown, "opt_state": optimizer.init(grown), "step": np.int32(7)}
+    specs = {path: (spec.shape, spec.dtype, spec.kind) for path, spec in draft.tree.items()}
+    assert specs == {p: (s.shape, s.dtype, s.kind) for p, s in tree_of(expected).items()}
+    values = values_of(expected)
+    for path in draft.changed:
+        if draft.tree[path].has_array:
+            made, start = computed(draft.leaves[path].recipe, {}), np.asarray(values[str(path)])
+            is_start = NOT_FROM_INIT.get(name, "no such path") not in str(path)
+            np.testing.assert_array_equal(made, start if is_start else np.full_like(start, VALUE))
 
 
 @pytest.mark.parametrize("name", ["muon", "masked_adam", "partition_2", "sm3"])

@@ -500,6 +500,21 @@ def _copy(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return _conditions(draw, _to(draw, state, _some_node(draw, state), is_wild=draw(_SOMETIMES)))
 
 
+def _add(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    """Like something that stands there, mostly a param or some of them."""
+    node = _some_node(draw, state)
+    edit: dict[str, Any] = {"at": _place(draw, state, node), "like": printed(node)}
+    if draw(st.booleans()):
+        edit["with"] = draw(st.sampled_from([0, 1, 0.5, 2]))
+    else:
+        edit["init"] = draw(st.sampled_from(["zeros", "ones"]))
+    if draw(_SELDOM):
+        edit["shape"] = draw(st.sampled_from(["..., 3", ["*", 2], [4, 3]]))
+    if draw(_SOMETIMES):
+        edit["optimizer"] = draw(st.sampled_from(["reset", "warm", "keep"]))
+    return edit
+
+
 def _delete(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return _named(draw, state, lambda leaf: True, empties=True)
 
@@ -591,6 +606,7 @@ DRAWERS: dict[str, Drawer] = {
     "repeat": _repeat,
     "stack": _stack,
     "unstack": _unstack,
+    "add": _add,
     "rename": _rename,
     "copy": _copy,
     "delete": _delete,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.random_plans import groups, places, rules, shapes, twins, values
+from tests.random_plans import additions, groups, places, rules, shapes, twins, values
 from tests.random_plans.model import Fields, State, Words
 from tests.random_plans.world import World
 
@@ -13,6 +13,7 @@ OPERATIONS = {
     **shapes.OPERATIONS,
     **groups.OPERATIONS,
     **places.OPERATIONS,
+    **additions.OPERATIONS,
     "reset-optimizer": twins.reset_optimizer,
     **rules.OPERATIONS,
 }

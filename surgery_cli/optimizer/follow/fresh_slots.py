@@ -36,6 +36,8 @@ class Fit(NamedTuple):
 
 def fitted(slot: Slot, own: LeafSpec, old: LeafSpec, param: LeafSpec) -> Fit:
     """What a slot, which is ``own`` of a param like ``old``, is of one like ``param``."""
+    if old.shape == param.shape:
+        return Fit(own, slot.relation)
     if slot.factoring is not None:
         return _factored(slot.factoring, slot.relation, own, param)
     match slot.relation:

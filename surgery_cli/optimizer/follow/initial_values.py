@@ -23,7 +23,8 @@ def refilled(
     """The slot, or the number beside slots, with ``value`` in every element; ``spec`` if it has another shape now."""
     output = draft.leaves[path]
     spec = output.spec if spec is None else spec
-    check_fits(value, spec, "fill")
+    if spec.dtype != "bool":
+        check_fits(value, spec, "fill")
     fill = Edited("fill_fresh", Sets(value), is_named=False)
     return output.then(Made(Fill(value), (), spec, path), fill, policy=policy)
 

@@ -1,0 +1,70 @@
+"""Places that an edit names and that need not exist, and nodes of other trees that it names by their text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.base import Operation
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath, Match, PathPattern
+from surgery_cli.tree.specs import TreeSpec
+from surgery_cli.tree.targets import Places, Target
+from surgery_cli.words.advice import FieldName, worded
+from surgery_cli.words.lists import quoted
+
+
+def refuse_conditions(edit: Operation) -> None:
+    """Refuse what selects leaves among others, of an edit that names places.
+
+    Raises:
+        PlanError: it has such a condition.
+    """
+    conditions = (edit.exceptions, edit.where_dtype, edit.where_ndim, edit.expect, edit.optional)
+    if conditions != ((), "", None, None, False):
+        raise PlanError(
+            f"'{edit.name}' takes no conditions",
+            why=worded(
+                "{except}, {where_dtype}, {where_ndim}, {expect} and {optional} select leaves; this names a place"
+            ),
+            fix="take them out of this edit",
+        )
+
+
+def place_of(text: str, draft: Draft) -> LeafPath:
+    """The place with this text; keys of what exists above it have their types. Raises as ``Target.place``."""
+    target = Target(text.strip("/"))
+    return target.place(Match((), LeafPath()), PathPattern(text), Places(draft.leaves))
+
+
+def node_of(text: str, leaves: TreeSpec, where: str, field: str) -> LeafPath:
+    """The one leaf or node of a tree with this text, the root for none; ``where`` is whose tree it is, in words.
+
+    Raises:
+        PlanError: there is none, or several print alike; ``field`` says it.
+    """
+    wanted = text.strip("/")
+    found = [LeafPath()] if not wanted else Places(leaves).at(wanted, is_spelled="%2" in wanted)
+    if len(found) == 1:
+        return found[0]
+    raise _none_or_several(wanted, found, leaves, where, field)
+
+
+def _none_or_several(
+    wanted: str, found: Iterable[LeafPath], leaves: TreeSpec, where: str, field: str
+) -> PlanError:
+    spellings = [path.spelling for path in found]
+    if spellings:
+        return PlanError(
+            f"'{wanted}' means {len(spellings)} places of {where}",
+            why="a slash inside a key is written `%2F`",
+            fix=f"write one of {quoted(spellings)}",
+            field=field,
+        )
+    near = nearest(wanted, [str(node) for node in (*leaves.nodes, *leaves) if node])
+    return PlanError(
+        f"{where} has no '{wanted}'",
+        fix=f"the nearest: {quoted(near)}" if near else worded("leave {} out", FieldName(field)),
+        field=field,
+    )

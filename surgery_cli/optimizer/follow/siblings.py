@@ -1,0 +1,107 @@
+"""Which param a new one is like, as far as states of the optimizer are concerned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.errors import PlanError
+from surgery_cli.optimizer.detect.mirrors import is_param
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import worded
+from surgery_cli.words.lists import quoted
+from surgery_cli.words.series import folded
+
+_Kept = frozenset[tuple[LeafPath, str, bool]]
+"""What states have for a param: their fields, and whether there it is only a hole."""
+
+
+class Siblings:
+    """The params of a draft, by what states keep for them."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._roots = list(dict.fromkeys(slot.root for slot in draft.slots.values()))
+        self._kept: dict[LeafPath, _Kept] = {}
+
+    def model_of(self, new: LeafPath, spec: LeafSpec, like: LeafPath | None) -> LeafPath | None:
+        """The param whose slots tell those of a new one; None if no state mirrors what stands there.
+
+        Raises:
+            PlanError: other params differ in what states keep for them.
+        """
+        root = max((r for r in self._roots if new.is_below(r)), key=len, default=None)
+        if root is None or not is_param(spec):
+            return None
+        if like is not None and like.is_below(root):
+            others = [p for p in self._params(root) if self._kept_for(p) == self._kept_for(like)]
+            if len(self._draft.leaves[like].spec.shape) != len(spec.shape):
+                self._refuse_choice(new, spec, like, root)
+            same = self._draft.leaves[like].spec.dtype == spec.dtype
+            return like if same else _nearest([like, *others], new, spec, self._draft)
+        params = self._params(root)
+        groups: dict[_Kept, list[LeafPath]] = {}
+        for path in params:
+            groups.setdefault(self._kept_for(path), []).append(path)
+        if len(groups) > 1:
+            raise _which(new, list(groups.values()))
+        return _nearest(params, new, spec, self._draft) if params else None
+
+    def _params(self, root: LeafPath) -> list[LeafPath]:
+        mirrored = (path for path in self._draft.leaves if path.is_below(root))
+        return [
+            path
+            for path in mirrored
+            if is_param(self._draft.leaves[path].spec) and path not in self._draft.slots
+        ]
+
+    def _kept_for(self, param: LeafPath) -> _Kept:
+        if param not in self._kept:
+            self._kept[param] = frozenset(self._fields_of(param))
+        return self._kept[param]
+
+    def _fields_of(self, param: LeafPath) -> Iterator[tuple[LeafPath, str, bool]]:
+        for depth in range(len(param) + 1):
+            for slot in self._draft.slots_of.get(LeafPath(param[:depth]), ()):
+                yield slot.node, slot.name, slot.relation == "hole"
+
+    def _refuse_choice(self, new: LeafPath, spec: LeafSpec, like: LeafPath, root: LeafPath) -> None:
+        """See that the number of axes, by which states often choose their params, does not matter here."""
+        groups = {self._kept_for(path) for path in self._params(root)}
+        if len(groups) > 1:
+            raise PlanError(
+                f"which states of the optimizer would have '{new}' is not known",
+                why=f"'{like}' has another number of axes, by which states that leave out some params choose them"
+                " most often",
+                fix=worded("name a param with as many axes in {like}, which they treat alike"),
+                field="like",
+            )
+
+
+def _nearest(params: list[LeafPath], new: LeafPath, spec: LeafSpec, draft: Draft) -> LeafPath:
+    """Of params that states treat alike, the one that is most like the new one."""
+
+    def likeness(path: LeafPath) -> tuple[bool, bool, bool, int]:
+        other = draft.leaves[path].spec
+        common = next(
+            (n for n, pair in enumerate(zip(path, new, strict=False)) if pair[0] != pair[1]), 0
+        )
+        return (
+            other.dtype == spec.dtype,
+            len(other.shape) == len(spec.shape),
+            path[-1:] == new[-1:],
+            common,
+        )
+
+    return max(params, key=likeness)
+
+
+def _which(new: LeafPath, groups: list[list[LeafPath]]) -> PlanError:
+    names = [quoted(folded(map(str, paths)), 2) for paths in groups]
+    return PlanError(
+        f"which states of the optimizer would have '{new}' is not known",
+        why=f"they keep other slots for {names[0]} than for {' and '.join(names[1:])}",
+        fix=worded("say which param it is like, such as {like: {}}", groups[0][0]),
+        field="like",
+    )
