@@ -56,6 +56,10 @@ factored is read from the other params of the state; where none shows it, optax'
 `keep` does the same as `transform`, `reset` and `warm` start slots in the new shape. SM3's vectors have no map yet:
 refused. Copies beside the optimizer state move along.
 
+Where places are interpolated (`interpolate-positions`), second moments are so by linear weights, whatever those of the
+params: cubic ones would make them negative. First moments restart, and follow by the weights of their params under
+`transform`. `keep` is refused, as slots must have the new shape.
+
 A power k that is not sure is said in the preview, and an explicit `transform` of such slots is refused: a wrong power
 is worse than none. Optimizers without second moments have nothing to warm: their slots restart. `replace` from a
 checkpoint takes the twins there with the params, where it has all of them, of the same kind, and under a clock that

@@ -1,4 +1,4 @@
-"""Kernels that move elements and compute nothing: the map of an edit that rearranges, on params and on their slots."""
+"""Kernels that are maps, on params and on their slots; most of them move elements and compute nothing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ from surgery_cli.tree import sharding
 from surgery_cli.tree.specs import LeafSpec
 
 
-class Arrangement(Kernel, frozen=True):
-    """Elements move and nothing is computed: every piece is arranged on the host, in the leaf's own dtype.
-
-    Where ``grows`` names an axis, there are new places along it, which no element of the leaf comes to: a second input
-    fills them, which broadcasts to the output but for that axis, along which it is as long as the new places, or 1.
-    """
+class ShapeMap(Kernel, frozen=True):
+    """What gives leaves another shape: those of a param, and its slots alike."""
 
     keeps_places: ClassVar[bool] = False
     regroups: ClassVar[bool] = False
@@ -28,9 +24,34 @@ class Arrangement(Kernel, frozen=True):
         """The axis along which there are new places; None if there are none."""
         return None
 
+    @property
+    def of_squares(self) -> ShapeMap:
+        """The map on what must never become negative."""
+        return self
+
     def output(self, leaf: LeafSpec) -> LeafSpec:
-        """What a leaf is once its elements have moved; see ``rearranged``."""
+        """What a leaf is afterwards; see ``rearranged``."""
         raise NotImplementedError
+
+    def on_each(self) -> ShapeMap:
+        """The map on every part of an array along its first axis: of slots that are stacked."""
+        raise NotImplementedError
+
+    def without(self, axis: int, leaf: LeafSpec) -> tuple[Arrangement, int] | None:
+        """What the map does to means of a leaf over an axis, and where that axis goes.
+
+        None where that is not all that there is to it: the axis is cut, or mixed with others. ``leaf`` is what the map
+        takes, the means lack the axis.
+        """
+        return None
+
+
+class Arrangement(ShapeMap, frozen=True):
+    """Elements move and nothing is computed: every piece is arranged on the host, in the leaf's own dtype.
+
+    Where ``grows`` names an axis, there are new places along it, which no element of the leaf comes to: a second input
+    fills them, which broadcasts to the output but for that axis, along which it is as long as the new places, or 1.
+    """
 
     def arrange(self, block: Any, piece: Piece) -> Any:
         """A NumPy block of an input as it stands in the output: [the shape of ``piece.write``]."""
@@ -41,16 +62,7 @@ class Arrangement(Kernel, frozen=True):
         return None
 
     def on_each(self) -> Arrangement:
-        """The same map on every part of an array along its first axis: of slots that are stacked."""
         return OnEach(self)
-
-    def without(self, axis: int, leaf: LeafSpec) -> tuple[Arrangement, int] | None:
-        """What the map does to means of a leaf over an axis, and where that axis goes.
-
-        None where that is not all that there is to it: the axis is cut, or mixed with others. ``leaf`` is what the map
-        takes, the means lack the axis.
-        """
-        return None
 
 
 class OnEach(Arrangement, frozen=True, tag="on_each"):

@@ -6,11 +6,11 @@ refused, what the preview says) dispatches on the effect and on nothing else; a 
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 
-from surgery_cli.draft.arrangement import Arrangement
+from surgery_cli.draft.arrangement import Arrangement, ShapeMap
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.tree.paths import LeafPath
 
@@ -88,7 +88,22 @@ class Rearranges(msgspec.Struct, frozen=True):
         return self.map is not None and self.map.regroups
 
 
-Effect: TypeAlias = Keeps | Scales | Sets | Masks | Draws | Takes | Means | Shifts | Rearranges
+class Resamples(msgspec.Struct, frozen=True):
+    """The leaf gets another shape by ``map``: each element is a weighted sum of old ones along axes.
+
+    None: of an edit as a whole, whose leaves have each their own.
+    """
+
+    map: ShapeMap | None = None
+    regroups: ClassVar[bool] = False
+
+
+Effect: TypeAlias = (
+    Keeps | Scales | Sets | Masks | Draws | Takes | Means | Shifts | Rearranges | Resamples
+)
+
+ByMap: TypeAlias = Rearranges | Resamples
+"""What gives leaves perhaps another shape, and their slots with them."""
 
 
 def name_of(effect: Effect) -> str:
@@ -110,7 +125,7 @@ def is_new(effect: Effect) -> bool:
 
 def keeps_size(effect: Effect) -> bool:
     """True if the values stay about as large as they were."""
-    return isinstance(effect, Keeps | Means | Rearranges)
+    return isinstance(effect, Keeps | Means | Rearranges | Resamples)
 
 
 def keeps_start(effect: Effect, left: float) -> bool:

@@ -16,6 +16,7 @@ from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.expand import Expand
 from surgery_cli.operations.extract_item import ExtractItem
 from surgery_cli.operations.insert_item import InsertItem
+from surgery_cli.operations.interpolate_positions import InterpolatePositions
 from surgery_cli.operations.keep import Keep
 from surgery_cli.operations.map import Map
 from surgery_cli.operations.mask import Mask
@@ -69,6 +70,7 @@ def operations() -> dict[str, type[Operation]]:
         Pad,
         Resize,
         Repeat,
+        InterpolatePositions,
         Stack,
         Unstack,
         Add,

@@ -148,7 +148,11 @@ def _grown(target: Target, state: Any) -> Any:
         places = leaf.mean(0, dtype=np.float64) if "/nu/" in path else np.zeros(leaf.shape[1:])
         rows = leaf[:2] if path.startswith(target.params) else [places] * 2
         resized = np.concatenate([leaf, np.asarray(rows, leaf.dtype)])
-        return np.stack([resized.repeat(2, 1)] * 3)
+        stacked = np.stack([resized.repeat(2, 1)] * 3)
+        # three places become five: as they are, and between two of them half of both
+        weights = np.asarray([[2, 0, 0], [1, 1, 0], [0, 2, 0], [0, 1, 1], [0, 0, 2]]) / 2
+        is_moment = not path.startswith(target.params) and "/nu/" not in path
+        return np.einsum("pn,nij->pij", weights * (not is_moment), stacked).astype(leaf.dtype)
 
     return with_kernels(target, state, move)
 
@@ -225,6 +229,7 @@ EDITS = [
             ("resize", _kernel(target, axis="0", size="6", fill="repeat")),
             ("repeat", _kernel(target, axis="1", times="2")),
             ("repeat", _kernel(target, axis="0", times="3", new_axis=True)),
+            ("interpolate-positions", _kernel(target, axis="0", size="5", optimizer="warm")),
         ],
         _grown,
     ),

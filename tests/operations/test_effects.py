@@ -16,6 +16,7 @@ from surgery_cli.draft.effect import (
     Masks,
     Means,
     Rearranges,
+    Resamples,
     Scales,
     Sets,
     Shifts,
@@ -132,6 +133,7 @@ def test_an_edit_that_adds_to_squares_is_refused() -> None:
         (Shifts(), True, None),
         (Shifts(keeps_signs=True), False, None),
         (Rearranges(), False, 2.0),
+        (Resamples(), False, None),
         (Rearranges(Grow(0, 0, 4, 2), Sets(-1.0)), True, None),
         (Rearranges(Grow(0, 0, 4, 2), Keeps()), False, None),
     ],
@@ -191,6 +193,13 @@ def test_an_effect_is_what_happens_to_the_values(kind: type[LeafOperation]) -> N
                 assert all((values >= 0).all() for values in positive)
             case Shifts():
                 assert not np.allclose(after, leaf)
+            case Resamples():
+                twice, shifted = (
+                    next(values for _, values, _ in values_after(kind, other, donor))
+                    for other in (2 * leaf, leaf + 1)
+                )
+                np.testing.assert_allclose(twice, 2 * after, 1e-6)
+                np.testing.assert_allclose(shifted, after + 1, 1e-5)
             case Rearranges(fill=fill):
                 kept = np.isin(after, leaf.astype(np.float64))
                 new = after[~kept]

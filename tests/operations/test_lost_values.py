@@ -18,6 +18,7 @@ from surgery_cli.operations.base import LeafOperation, Operation
 from surgery_cli.operations.cast import STORABLE, Cast
 from surgery_cli.operations.clip import Clip
 from surgery_cli.operations.expand import Expand
+from surgery_cli.operations.interpolate_positions import InterpolatePositions
 from surgery_cli.operations.map import Map
 from surgery_cli.operations.mask import Mask
 from surgery_cli.operations.noise import Noise
@@ -186,6 +187,10 @@ VALUES: dict[type[Operation], list[Callable[[Any, float], Any]]] = {
     Repeat: [
         lambda leaf, x: edited(Repeat(axis=0, times=2), leaf),
         lambda leaf, x: edited(Repeat(axis=0, times=2, new_axis=True), leaf),
+    ],
+    InterpolatePositions: [
+        lambda leaf, x: edited(InterpolatePositions(axis=0, size=7), leaf),
+        lambda leaf, x: edited(InterpolatePositions(axis=1, size=4, method="cubic"), leaf),
     ],
     Resize: [
         lambda leaf, x: edited(Resize(axis=0, size=6), leaf),

@@ -272,3 +272,19 @@ def test_every_slot_is_as_optax_would_have_it(case: str, tmp_path: Path) -> None
             else:
                 move = edit.with_means if is_square and edit.with_means else edit.moved
                 np.testing.assert_allclose(slot, move(old[path]), 1e-6, err_msg=said)
+
+
+def test_a_param_with_an_axis_of_1_shows_whether_it_is_factored(tmp_path: Path) -> None:
+    params = {"pos": jnp.ones((1, 4, 6)), "token": jnp.ones((1, 6))}
+    tx = optax.adafactor(1e-2, min_dim_size_to_factor=4)
+    with ocp.StandardCheckpointer() as checkpointer:
+        state = {"params": params, "opt_state": tx.init(params)}
+        checkpointer.save(tmp_path / "a", state)
+        checkpointer.wait_until_finished()
+        plan = plan_of([Transpose(at="params/pos")])
+        report = surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan)
+        found = checkpointer.restore(tmp_path / "b")
+    turned = {**params, "pos": jnp.ones((6, 4, 1))}
+    expected = jax.tree.map(np.shape, tx.init(turned)[0]._asdict())
+    assert jax.tree.map(np.shape, found["opt_state"][0]) == expected
+    assert not any("is taken to factor" in note for note in report.notes)

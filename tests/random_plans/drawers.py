@@ -394,6 +394,12 @@ def _repeat(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return edit | draw(more)
 
 
+def _interpolate(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit, shape = _array(draw, state, whole=True)
+    axis = draw(st.integers(0, max(len(shape) - 1, 0)))
+    return {**edit, "axis": axis, "size": draw(st.integers(1, 9))}
+
+
 # --- groups ------------------------------------------------------------------------------------------------------
 
 
@@ -604,6 +610,7 @@ DRAWERS: dict[str, Drawer] = {
     "pad": _pad,
     "resize": _resize,
     "repeat": _repeat,
+    "interpolate-positions": _interpolate,
     "stack": _stack,
     "unstack": _unstack,
     "add": _add,

@@ -104,6 +104,26 @@ def _repeat(edit: Fields, shape: tuple[int, ...]) -> Move:
     return lambda x: np.repeat(x, times, axis)
 
 
+def _interpolate(edit: Fields, shape: tuple[int, ...]) -> Move:
+    old, new, axis = shape[edit["axis"]], edit["size"], edit["axis"]
+    if not old:
+        raise ValueError("no places")
+    at = np.linspace(0, old - 1, new) if new > 1 else np.zeros(1)
+    low = np.floor(at + 1e-9).astype(int)
+    share = np.where(at - low < 1e-9, 0, at - low).reshape(-1, *(1,) * (len(shape) - axis - 1))
+
+    def move(x: Any) -> Any:
+        if x.dtype.kind in "biu" or x.dtype.name.startswith(("int", "uint")):
+            raise ValueError("no floats")
+        wide = x.astype("complex128" if x.dtype.kind == "c" else "float64")
+        with np.errstate(all="ignore"):
+            below, above = (wide.take(np.minimum(low + n, old - 1), axis) for n in (0, 1))
+            found = np.where(share == 0, below, below * (1 - share) + above * share)
+            return x if old == new else found.astype(x.dtype)
+
+    return move
+
+
 _MOVES: dict[str, Callable[[Fields, tuple[int, ...]], Move]] = {
     "transpose": _transpose,
     "reshape": _reshape,
@@ -114,6 +134,7 @@ _MOVES: dict[str, Callable[[Fields, tuple[int, ...]], Move]] = {
     "pad": _pad,
     "resize": _resize,
     "repeat": _repeat,
+    "interpolate-positions": _interpolate,
 }
 
 
@@ -123,14 +144,22 @@ def _rearrange(state: State, edit: Fields, world: World, words: Words) -> None:
     for path in selected:
         leaf = state.leaves[path]
         new = _moved(leaf, path, edit)
-        is_mean = edit["op"] == "resize" and edit.get("fill", "mean") == "mean"
-        if is_mean and new.size > np.asarray(leaf.value).size and not np.all(new):
+        is_sum = edit["op"] == "interpolate-positions" or (
+            edit["op"] == "resize" and edit.get("fill", "mean") == "mean"
+        )
+        if is_sum and new.shape != np.asarray(leaf.value).shape and not np.all(new):
             state.may[1] = f"a mean of '{printed(path)}' may be too small for its dtype"
-        state.leaves[path] = leaf.with_value(new, ulps=2 * is_mean, known=leaf.known)
+        state.leaves[path] = leaf.with_value(new, ulps=2 * is_sum, known=leaf.known)
     if any(path in state.slots for path in selected):
         state.may[2] = "a twin alone need not mirror its param any more"
-    policy = edit.get("optimizer") or edit.get("_plan_optimizer") or "transform"
-    for slot in twins.slots_of(state, selected) + _placeholders(state, selected):
+    usual = "warm" if edit["op"] == "interpolate-positions" else "transform"
+    policy = edit.get("optimizer") or edit.get("_plan_optimizer") or usual
+    slots = twins.slots_of(state, selected) + _placeholders(state, selected)
+    if policy == "keep" and usual == "warm":
+        state.may[2] = "slots cannot keep their shape"
+        if slots:
+            raise Refused(2, "slots cannot keep their shape")
+    for slot in slots:
         _follow(state, before, slot, edit, policy, words)
 
 
@@ -165,7 +194,7 @@ def _follow(
     is_new = edit["op"] in ("pad", "resize")
     fields = {"fill": None if slot.is_second else 0.0} if is_new else {}
     new = _moved(leaf, slot.path, edit, **fields).astype(leaf.dtype)
-    mean = is_new and slot.is_second
+    mean = slot.is_second and (is_new or edit["op"] == "interpolate-positions")
     state.leaves[slot.path] = leaf.with_value(new, ulps=2 if mean else 0, known=leaf.known)
     second = twins.has_second(state, slot)
     if words(slot.path) == "keep" and policy == "reset":

@@ -19,8 +19,8 @@ def factoring_of(field: Field | None, pairs: Iterable[Pair], tree: TreeSpec) -> 
     found = Factoring(part=field.part)
     for pair in pairs:
         param, slot = tree[pair.param].shape, tree[pair.leaf].shape
-        if len(param) < 2 or min(param) == 1:  # whose parts may look like placeholders
-            continue
+        if len(param) < 2 or (field.part != "whole" and len(param) == 2 and 1 in param):
+            continue  # its parts may look like placeholders
         size = sorted(param)[-2]
         if (slot != param) if field.part == "whole" else (slot != (1,)):
             found = msgspec.structs.replace(found, factored=min(found.factored or size, size))

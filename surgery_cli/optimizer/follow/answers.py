@@ -13,6 +13,7 @@ from surgery_cli.draft.effect import (
     Masks,
     Means,
     Rearranges,
+    Resamples,
     Scales,
     Sets,
     Shifts,
@@ -73,6 +74,7 @@ _TABLE: Final[Mapping[type, Answers]] = {
     Means: Answers(_STAYS, _REFUSED, _STAYS, "warm"),
     Shifts: Answers(_STAYS, _REFUSED, _STAYS, "keep"),
     Rearranges: Answers(_FOLLOWS, _FOLLOWS, _FOLLOWS, "transform"),
+    Resamples: Answers(_REFUSED, _FOLLOWS, _FOLLOWS, "warm"),
 }
 
 _BY_NAME: Final = {kind.__name__.lower(): answers for kind, answers in _TABLE.items()}
@@ -105,6 +107,7 @@ _FOLLOWING: Final[Mapping[str, str]] = {
     name_of(Scales()): "scaled to match",
     name_of(Masks()): "first moments 0 where their params are, second moments kept",
     name_of(Rearranges()): "rearranged with their params",
+    name_of(Resamples()): "interpolated with their params",
 }
 """What it is for slots to follow an effect, in words."""
 

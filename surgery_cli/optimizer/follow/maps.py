@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from surgery_cli.draft.arrangement import Arrangement
-from surgery_cli.draft.effect import Rearranges
+from surgery_cli.draft.effect import ByMap
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.slots import LEAST_FACTORED, Slot
@@ -37,7 +37,7 @@ class Maps:
         places = self._origins[path].paths if path in self._origins else (path,)
         return tuple(self._before.leaves[place].recipe for place in places)
 
-    def moves(self, slots: Sequence[Slot], effect: Rearranges) -> dict[LeafPath, Move]:
+    def moves(self, slots: Sequence[Slot], effect: ByMap) -> dict[LeafPath, Move]:
         """What becomes of the slots that one param has in one state, by path."""
         if not slots:
             return {}

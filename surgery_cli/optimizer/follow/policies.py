@@ -8,7 +8,7 @@ from types import MappingProxyType
 import msgspec
 
 from surgery_cli.draft.assumptions import Assumption
-from surgery_cli.draft.effect import Effect, Keeps, Masks, Rearranges, Shifts, is_new
+from surgery_cli.draft.effect import ByMap, Effect, Keeps, Masks, Rearranges, Shifts, is_new
 from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Gathering, PlanError, Problem
@@ -149,7 +149,7 @@ class _Carrying:
         return list(states.values())
 
     def _has_new_shape(self, param: LeafPath) -> bool:
-        return isinstance(self._effect, Rearranges) or self._renewals.is_about(param)
+        return isinstance(self._effect, ByMap) or self._renewals.is_about(param)
 
     def _effect_on(self, param: LeafPath) -> Effect:
         if (own := self.maps.map_of(param)) is not None:
@@ -159,7 +159,7 @@ class _Carrying:
 
     def _follow_state(self, slots: list[Slot], policy: str, effect: Effect) -> None:
         """The slots of one param in one state; those that follow do so together, or are all kept."""
-        if isinstance(effect, Rearranges):
+        if isinstance(effect, ByMap):
             self._rearrange(slots, policy, effect)
             return
         answers = answers_of(slots, policy, effect)
@@ -177,7 +177,7 @@ class _Carrying:
                 case Answer.MEAN | Answer.FRESH:
                     self._reset(slot, policy, self._renewals.spec_of(slot))
 
-    def _rearrange(self, slots: list[Slot], policy: str, effect: Rearranges) -> None:
+    def _rearrange(self, slots: list[Slot], policy: str, effect: ByMap) -> None:
         """Move the elements of the slots of one param in one state, or give them new values in their new shape."""
         moves = self.maps.moves(slots, effect)
         answers = answers_of(slots, policy, effect)
@@ -258,14 +258,14 @@ class _Carrying:
             self._take_param(slot, "carried")
             return
         recipe = self._draft.leaves[slot.path].recipe
-        if isinstance(effect, Rearranges) and (slot.relation != "same" or effect.regroups):
+        if isinstance(effect, ByMap) and (slot.relation != "same" or effect.regroups):
             self._rearrange([slot], "carried", effect)
             return
-        changes = None if isinstance(effect, Rearranges) else followed(slot, recipe, effect)
+        changes = None if isinstance(effect, ByMap) else followed(slot, recipe, effect)
         if changes is None and isinstance(effect, Shifts):
             changes = like_param(self._draft.leaves[slot.param], recipe)
         if changes is None:  # at the path of the param, which random values go by
-            path = slot.param if isinstance(effect, Rearranges) else slot.path
+            path = slot.param if isinstance(effect, ByMap) else slot.path
             made = self._edit.made(path, recipe, self._scene)
             changes = (Change(self._edit.name, self._edit.effect_on(made, recipe.spec), made),)
         self._apply(slot, changes, "carried")

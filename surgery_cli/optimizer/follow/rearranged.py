@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from surgery_cli.draft.arrangement import Arrangement, rearranged, reshaped
+from surgery_cli.draft.arrangement import ShapeMap, rearranged, reshaped
 from surgery_cli.draft.expression import Made, Recipe, made
 from surgery_cli.draft.kernels.convert import Convert
 from surgery_cli.draft.kernels.factors import Product
@@ -37,7 +37,7 @@ class Move(NamedTuple):
 class Mapped(NamedTuple):
     """An edit that moves the elements of a param: by which map, of what it is made (one or several), and what it is."""
 
-    map: Arrangement
+    map: ShapeMap
     before: tuple[LeafSpec, ...]
     after: LeafSpec
 
@@ -79,8 +79,11 @@ def _unlike(recipes: Sequence[Recipe]) -> str:
     return f"its parts are {listed(dtypes, word='and')}" if len(dtypes) > 1 else ""
 
 
-def _arranged(recipes: tuple[Recipe, ...], by: Arrangement, slot: Slot) -> Recipe:
+def _arranged(recipes: tuple[Recipe, ...], by: ShapeMap, slot: Slot) -> Recipe:
     """The recipes with their elements moved; new places get the mean along their axis, of first moments 0."""
+    is_unknown = slot.power is None and slot.fresh is None and not slot.is_params_like
+    if slot.is_even or slot.is_second_moment or is_unknown:  # what nothing tells may hold squares
+        by = by.of_squares
     if by.grows is not None:
         recipes = (*recipes, _filling(recipes[0], by.grows, slot))
     return made(by, recipes, by.output(recipes[0].spec), slot.path)

@@ -115,6 +115,13 @@ def refuse_policy(edit: Edit, policy: str | None, *, takes: bool) -> None:
             fix=worded("use {optimizer: reset} or `keep`"),
             field="optimizer",
         )
+    if answers_to(edit.effect).keep is Answer.REFUSED and policy == "keep":
+        raise PlanError(
+            worded("{optimizer: keep} cannot hold under '{}'", edit.name),
+            why="the params get another shape, and their slots must have it",
+            fix=worded("use {optimizer: warm}, `transform` or `reset`"),
+            field="optimizer",
+        )
     if answers_to(edit.effect).transform is Answer.REFUSED and policy == "transform" and not takes:
         raise PlanError(
             worded("{optimizer: transform} has nothing to follow in '{}'", edit.name),
