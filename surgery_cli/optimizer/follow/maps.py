@@ -17,6 +17,7 @@ from surgery_cli.optimizer.follow.rearranged import Mapped, Move, moved_slots
 from surgery_cli.optimizer.follow.refusals import has_no_map
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 
 
@@ -84,9 +85,9 @@ class Maps:
         }
         return draft.replaced(slots={**draft.slots, **new})
 
-    def notes(self) -> list[Consequence]:
-        """What was decided by optax's default alone, once for each state."""
-        return [
+    def notes(self, edited: Collection[LeafPath]) -> list[Consequence]:
+        """What was decided by optax's default alone, once for each state, and what the script may decide otherwise."""
+        factored = [
             Consequence(
                 f"'{state}' is taken to factor params whose second largest axis is {LEAST_FACTORED} or longer,"
                 f" optax's default for `min_dim_size_to_factor`, so that '{slot.param}' ({after.type_text})"
@@ -95,6 +96,29 @@ class Maps:
             )
             for state, (slot, after) in self._taken.items()
         ]
+        return factored + self._left_out_by_axes(edited)
+
+    def _left_out_by_axes(self, edited: Collection[LeafPath]) -> list[Consequence]:
+        """That params have another number of axes, where states leave out some: often those of a number of axes."""
+        params = [path for path in edited if self._has_other_axes(path)]
+        slots = self._draft.slots.values() if params else ()
+        holes = (slot for slot in slots if slot.relation == "hole" and slot.in_optimizer)
+        states = {hole.state: None for hole in holes if any(p.is_below(hole.root) for p in params)}
+        if not states:
+            return []
+        return [
+            Consequence(
+                f"{quoted(params, 2)} {'have' if len(params) > 1 else 'has'} another number of axes now, and"
+                f" {quoted(states, 2)} {'leave' if len(states) > 1 else 'leaves'} out some params: where that goes by"
+                " axes, as in muon and under many masks, the script makes another state; `--like-init` holds the"
+                " result against it"
+            )
+        ]
+
+    def _has_other_axes(self, path: LeafPath) -> bool:
+        place = self._origins[path].paths[0] if path in self._origins else path
+        old, new = self._before.leaves.get(place), self._draft.leaves.get(path)
+        return old is not None and new is not None and len(old.spec.shape) != len(new.spec.shape)
 
 
 def _is_factored(slot: Slot, after: LeafSpec) -> bool:

@@ -296,5 +296,5 @@ class _Carrying:
         found: list[Note] = [*self._kept.notes(self._effect, draft, number)]
         found += self._grafts.notes(self._draft, self._edited)
         found += [grows_back(slot, self._edit.name) for slot in self._regrowing.values()]
-        found += self.maps.notes()
+        found += self.maps.notes(self._edited)
         return found + self._beside.notes()
