@@ -68,4 +68,11 @@ class Slice(Rearranging, tag="slice", kw_only=True, frozen=True):
             )
         start, stop, step = (None if part is None else int(part) for part in found.groups())
         places = range(size)[start:stop:step]
+        if size and not places:
+            raise PlanError(
+                worded("{slices: {}} leaves nothing", self.slices),
+                why=f"'{text}' holds none of the {size} places of an axis, and Orbax saves no array without elements",
+                fix=f"places are counted from 0 to {size - 1}; `delete` removes whole leaves",
+                field="slices",
+            )
         return Steps(places.start if places else 0, len(places), places.step)

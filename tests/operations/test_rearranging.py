@@ -32,6 +32,10 @@ from surgery_cli.tree.paths import LeafPath
 from tests.operations.value_edits import ArrayScene, draft_of, edited, made, spec_of
 
 SLICES = (":", "0:2", "::2", "::-1", "1:", "-2:", "3:0:-1", "5:")
+SLICES_OF = {
+    size: [text for text in SLICES if eval(f"[*range({size})][{text}]")] for size in (1, 2, 3, 4, 6)
+}
+"""By the length of an axis, those that leave something of it."""
 
 
 def drawn_shape(rng: random.Random) -> tuple[int, ...]:
@@ -56,7 +60,8 @@ def test_blocks_of_any_shape_are_what_numpy_says(seed: int) -> None:
     axes, axis = rng.sample(range(len(shape)), len(shape)), rng.randrange(len(shape))
     order = rng.sample(range(shape[axis]), shape[axis])
     new, place = factors(leaf.size, rng), rng.randint(0, len(shape))
-    slices = ", ".join(rng.choice(SLICES) for _ in range(rng.randint(1, len(shape))))
+    count = rng.randint(1, len(shape))
+    slices = ", ".join(rng.choice(SLICES_OF[size]) for size in shape[:count])
     widths = [(0, 0)] * len(shape)
     widths[axis] = (rng.randint(0, 3), rng.randint(1, 3))
     for edit, expected in (
@@ -242,6 +247,8 @@ def test_an_order_is_read_from_a_file(tmp_path: Path, name: str) -> None:
         (Slice(slices=":, :, :"), "it names 3 axes"),
         (Slice(slices="3"), "write `3:4` for this place, and `squeeze`"),
         (Slice(slices="::0"), "a step is not 0"),
+        (Slice(slices="1:1"), "leaves nothing"),
+        (Slice(slices=":, 3:"), "'3:' holds none of the 3 places of an axis"),
         (Pad(axis=0), "no places are asked for"),
         (Pad(axis=2, after=1), "does not fit"),
         (Pad(axis=0, after=1, value=float("nan")), "must be a finite number"),

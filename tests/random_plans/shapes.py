@@ -45,6 +45,8 @@ def _permute(edit: Fields, shape: tuple[int, ...]) -> Move:
 
 def _slice(edit: Fields, shape: tuple[int, ...]) -> Move:
     parts = tuple(_one_slice(text) for text in edit["slices"].split(","))
+    if not np.zeros(shape)[parts].size and np.prod(shape):
+        raise ValueError("nothing is left")
     return lambda x: x[parts]
 
 
