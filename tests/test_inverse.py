@@ -77,6 +77,26 @@ PLACES: list[list[dict[str, Any]]] = [
     [{"op": "cast", "at": "ids", "to": "int32", "where_dtype": "int*"}],
     [],
 ]
+SHAPES: list[list[dict[str, Any]]] = [
+    [{"op": "transpose", "at": "params/**/w"}],
+    [{"op": "reshape", "at": "params/**/w", "shape": [2, -1]}],
+    [{"op": "expand", "at": ["params/head", "ids"], "axis": [0, 1]}],
+    [
+        {"op": "expand", "at": "params/**/b", "axis": 0},
+        {"op": "squeeze", "at": "params/layers"},
+        {"op": "permute", "at": "params/layers/*/w", "index": [2, 0, 3, 1]},
+    ],
+    [{"op": "permute", "at": "params/**/w", "index": [1, 2, 0], "axis": -1}],
+    [{"op": "pad", "at": "params/**/w", "axis": 1, "before": 2, "after": 1, "value": 4}],
+    [{"op": "resize", "at": "params/**/w", "axis": 0, "size": 6}],
+    [
+        {"op": "transpose", "at": "params/head/w"},
+        {"op": "rename", "at": "params/head", "to": "params/out"},
+        {"op": "transpose", "at": "params/out/w"},
+        {"op": "pad", "at": "params/out/w", "axis": 0, "after": 3},
+        {"op": "reshape", "at": "params/out/w", "shape": [3, 7]},
+    ],
+]
 VALUES: list[list[dict[str, Any]]] = [
     [{"op": "rescale", "at": "params/head", "by": 3}],
     [{"op": "reinit", "at": "params/head", "init": "zeros", "optimizer": "reset"}],
@@ -85,6 +105,13 @@ VALUES: list[list[dict[str, Any]]] = [
     [{"op": "reset-optimizer", "clocks": True}],
     [{"op": "set", "at": "step", "to": 9}],
     [{"op": "prune", "at": "params/**/w", "sparsity": 0.5}],
+    [{"op": "slice", "at": "params/**/w", "slices": "1:"}],
+    [{"op": "transpose", "at": "params/head/w", "optimizer": "reset"}],
+    [
+        {"op": "rescale", "at": "params/head", "by": 3},
+        {"op": "transpose", "at": "params/head/w"},
+        {"op": "prune", "at": "params/head/w", "sparsity": 0.5},
+    ],
     [{"op": "delete", "at": "params/head"}],
     [{"op": "delete", "at": "none"}],
     [{"op": "keep", "at": "params"}],
@@ -102,7 +129,7 @@ VALUES: list[list[dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("edits", [*PLACES, *VALUES], ids=str)
+@pytest.mark.parametrize("edits", [*PLACES, *SHAPES, *VALUES], ids=str)
 def test_the_inverse_gives_back_the_original_bit_for_bit(
     source: Path, tmp_path: Path, edits: list[dict[str, Any]]
 ) -> None:
@@ -113,14 +140,14 @@ def test_the_inverse_gives_back_the_original_bit_for_bit(
     plan = plan_from_document(found.plan)
     report = surgery.apply(str(tmp_path / "new"), str(tmp_path / "back"), plan)
     _same(tmp_path / "back", source)
-    assert (
-        report.bytes_written <= 10
-    )  # by reference, but for integers that come back in their own dtype
+    # by reference, but for elements that move, and for integers that come back in their own dtype
+    if edits not in SHAPES and not any(edit["op"] == "transpose" for edit in edits):
+        assert report.bytes_written <= 10
     assert ("sources" in found.plan) == (edits in VALUES) == bool(found.from_source)
 
 
-@pytest.mark.parametrize("edits", PLACES, ids=str)
-def test_edits_of_places_are_undone_without_the_source(
+@pytest.mark.parametrize("edits", [*PLACES, *SHAPES], ids=str)
+def test_edits_of_places_and_shapes_are_undone_without_the_source(
     source: Path, tmp_path: Path, edits: list[dict[str, Any]]
 ) -> None:
     shutil.copytree(source, tmp_path / "old")

@@ -9,6 +9,7 @@ from msgspec import Meta
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.kernels.reshape import Reshape
 from surgery_cli.draft.settings import resolve_axes
+from surgery_cli.operations import reshape
 from surgery_cli.operations.rearranging import Rearranging
 from surgery_cli.tree.specs import LeafSpec
 
@@ -29,3 +30,6 @@ class Expand(Rearranging, tag="expand", kw_only=True, frozen=True):
         sizes = iter(leaf.shape)
         every = range(len(leaf.shape) + count)
         return Reshape(tuple(1 if n in axes else next(sizes) for n in every))
+
+    def undoing(self, leaf: LeafSpec) -> Rearranging:
+        return reshape.Reshape(shape=leaf.shape)

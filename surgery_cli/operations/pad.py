@@ -14,6 +14,7 @@ from surgery_cli.draft.kernels.fill import Fill
 from surgery_cli.draft.settings import check_finite, check_fits, resolve_axes
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.rearranging import Rearranging
+from surgery_cli.operations.slice import part_of
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -51,6 +52,10 @@ class Pad(Rearranging, tag="pad", kw_only=True, frozen=True):
                 field="after",
             )
         return Grow(axis, self.before, leaf.shape[axis], self.after)
+
+    def undoing(self, leaf: LeafSpec) -> Rearranging:
+        (axis,) = resolve_axes(self.axis, len(leaf.shape), "axis")
+        return part_of(leaf, axis, self.before)
 
     def output(self, spec: LeafSpec) -> LeafSpec:
         after = super().output(spec)

@@ -18,6 +18,8 @@ from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.lists import listed
 
 _MOST_NAMED = 3
+_MOST_IN_PLANS = 1 << 16
+"""A longer order does not belong into a plan as numbers; it is undone from the source."""
 
 
 class Permute(Rearranging, tag="permute", kw_only=True, frozen=True):
@@ -54,6 +56,13 @@ class Permute(Rearranging, tag="permute", kw_only=True, frozen=True):
                 field="index",
             )
         return Take(axis, index)
+
+    def undoing(self, leaf: LeafSpec) -> Rearranging | None:
+        kernel = self.map(leaf)
+        if not isinstance(kernel, Take) or len(kernel.index) > _MOST_IN_PLANS:
+            return None
+        index = tuple(sorted(range(len(kernel.index)), key=kernel.index.__getitem__))
+        return Permute(axis=kernel.axis, index=index)
 
 
 def _what_is_wrong(index: Sequence[int], size: int) -> str:

@@ -8,8 +8,10 @@ import msgspec
 
 from surgery_cli.draft.arrangement import Arrangement, ShapeMap
 from surgery_cli.draft.effect import Effect, Rearranges
-from surgery_cli.draft.expression import Recipe
+from surgery_cli.draft.expression import Recipe, Stored, made
 from surgery_cli.draft.kernel import Kernel
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.draft.undo import Homes, Undo, difference
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import LeafOperation
 from surgery_cli.optimizer.follow.states import States
@@ -73,3 +75,55 @@ class Rearranging(ShapeEdit):
 
     def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
         return Rearranges(self.map(before), self.filling)
+
+    def undoing(self, leaf: LeafSpec) -> Rearranging | None:
+        """The edit that makes of such a leaf what it was, once this one has rearranged it; None if there is none."""
+        return None
+
+    def undo(self, before: Draft, after: Draft, home: Homes) -> Undo:
+        """The inverse edit, of every leaf that was rearranged; where its values are others, those of the source."""
+        changed = {p: out for p, out in before.leaves.items() if after.leaves.get(p) is not out}
+        edits: dict[bytes, tuple[Rearranging, list[str]]] = {}
+        lost: list[LeafPath] = []
+        for path, old in changed.items():
+            edit, recipe = self._undone(old.spec, path, after)
+            if edit is None or recipe is None or not recipe.spec.agrees_with(old.spec):
+                return difference(before, after, home)
+            if not _is_same(recipe, old.recipe):
+                lost.append(path)
+            _, at = edits.setdefault(msgspec.json.encode(edit), (edit, []))
+            at.append(path.exact_pattern)
+        if before.leaves.keys() != after.leaves.keys():
+            return difference(before, after, home)
+        entries = (
+            msgspec.structs.replace(edit, at=tuple(at), twins="literal")
+            for edit, at in edits.values()
+        )
+        return Undo(lost=tuple(lost), edits=tuple(map(msgspec.to_builtins, entries)))
+
+    def _undone(
+        self, old: LeafSpec, path: LeafPath, after: Draft
+    ) -> tuple[Rearranging | None, Recipe | None]:
+        """What undoes the edit of a leaf that was ``old``, and what that makes of it, in normal form."""
+        recipe = after.leaves[path].recipe if path in after.leaves else None
+        if recipe is None or recipe.spec.kind not in ARRAYS or old.kind not in ARRAYS:
+            return None, None
+        try:
+            edit = self.undoing(old)
+            kernel = None if edit is None else edit.map(recipe.spec)
+        except PlanError:  # slots have shapes of their own
+            return None, None
+        if kernel is None:
+            return None, None
+        return edit, made(kernel, (recipe,), kernel.output(recipe.spec), path)
+
+
+
+def _is_same(one: Recipe, other: Recipe) -> bool:
+    """True if both hold the same values, as far as their normal forms tell."""
+    if isinstance(one, Stored) or isinstance(other, Stored):
+        return isinstance(one, Stored) and isinstance(other, Stored) and one.ref == other.ref
+    if one is other:
+        return True
+    are_alike = one.kernel == other.kernel and len(one.inputs) == len(other.inputs)
+    return are_alike and all(a is b for a, b in zip(one.inputs, other.inputs, strict=True))

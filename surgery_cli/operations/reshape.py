@@ -47,3 +47,6 @@ class Reshape(Rearranging, tag="reshape", kw_only=True, frozen=True):
                 field="shape",
             )
         return Reshaping(shape)
+
+    def undoing(self, leaf: LeafSpec) -> Rearranging:
+        return Reshape(shape=leaf.shape)

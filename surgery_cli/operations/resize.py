@@ -14,6 +14,8 @@ from surgery_cli.draft.settings import resolve_axes
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.filling import Filling
+from surgery_cli.operations.rearranging import Rearranging
+from surgery_cli.operations.slice import part_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
@@ -74,6 +76,10 @@ class Resize(Filling, tag="resize", kw_only=True, frozen=True):
         if more > 0:
             return Grow(axis, 0, sizes[axis], more)
         return Cut(tuple(Steps(0, self.size if n == axis else s) for n, s in enumerate(sizes)))
+
+    def undoing(self, leaf: LeafSpec) -> Rearranging | None:
+        axis = self._axis(leaf)
+        return part_of(leaf, axis, 0) if self.size >= leaf.shape[axis] else None
 
     def _axis(self, leaf: LeafSpec) -> int:
         if self.axis is not None:

@@ -76,3 +76,9 @@ class Slice(Rearranging, tag="slice", kw_only=True, frozen=True):
                 field="slices",
             )
         return Steps(places.start if places else 0, len(places), places.step)
+
+
+def part_of(leaf: LeafSpec, axis: int, start: int) -> Slice:
+    """The slice that leaves of a longer leaf the one that it was made of, whose places begin at ``start``."""
+    parts = [":"] * axis + [f"{start}:{start + leaf.shape[axis]}"]
+    return Slice(slices=", ".join(parts))

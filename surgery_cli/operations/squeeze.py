@@ -12,6 +12,7 @@ from surgery_cli.draft.kernels.reshape import Reshape
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.settings import resolve_axes
 from surgery_cli.errors import PlanError
+from surgery_cli.operations import reshape
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.rearranging import ARRAYS, Rearranging
 from surgery_cli.tree.paths import LeafPath
@@ -54,6 +55,9 @@ class Squeeze(Rearranging, tag="squeeze", kw_only=True, frozen=True):
                 field="axis",
             )
         return Reshape(tuple(size for n, size in enumerate(leaf.shape) if n not in axes))
+
+    def undoing(self, leaf: LeafSpec) -> Rearranging:
+        return reshape.Reshape(shape=leaf.shape)
 
 
 def _left(paths: Sequence[LeafPath]) -> str:

@@ -45,6 +45,11 @@ class Transpose(Rearranging, tag="transpose", kw_only=True, frozen=True):
             )
         return Permutation(axes)
 
+    def undoing(self, leaf: LeafSpec) -> Rearranging:
+        count = len(leaf.shape)
+        axes = resolve_axes(self.axes, count, "axes") if self.axes else range(count)[::-1]
+        return Transpose(axes=tuple(sorted(range(count), key=tuple(axes).__getitem__)))
+
 
 class Permutation(Arrangement, frozen=True, tag="transpose"):
     """The axes of a leaf in another order."""
