@@ -106,6 +106,7 @@ VALUES: list[list[dict[str, Any]]] = [
     [{"op": "set", "at": "step", "to": 9}],
     [{"op": "prune", "at": "params/**/w", "sparsity": 0.5}],
     [{"op": "slice", "at": "params/**/w", "slices": "1:"}],
+    [{"op": "cast", "at": "params/head", "to": "bfloat16", "optimizer": "reset"}],
     [{"op": "transpose", "at": "params/head/w", "optimizer": "reset"}],
     [
         {"op": "rescale", "at": "params/head", "by": 3},

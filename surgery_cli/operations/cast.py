@@ -8,9 +8,10 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft.effect import Effect, Keeps
+from surgery_cli.draft.expression import Made
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.kernels.convert import Convert
-from surgery_cli.draft.recipe import Draft, is_numeric
+from surgery_cli.draft.recipe import Draft, Output, is_numeric
 from surgery_cli.draft.undo import Homes, Undo
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import LeafOperation, Scene
@@ -141,11 +142,19 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
             at = [path.exact_pattern for path in paths]
             said = {"twins": "literal", "underflow": "keep"}
             edits.append({"op": "cast", "at": at, "to": dtype, **said, **condition})
-        lost = tuple(p for p, o in changed.items() if not _holds(after.leaves[p].spec, o.spec))
+        lost = tuple(p for p, old in changed.items() if not _is_held(old, after.leaves[p]))
         return Undo(lost=lost, edits=tuple(edits))
 
     def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
         return Convert(keeps_zeros=self.underflow == "keep")
+
+
+def _is_held(old: Output, new: Output) -> bool:
+    """True if a leaf was cast, and nothing else, to a dtype that holds all of its values; slots may have been reset."""
+    recipe = new.recipe
+    if not isinstance(recipe, Made) or not isinstance(recipe.kernel, Convert):
+        return False
+    return recipe.inputs[0] is old.recipe and _holds(new.spec, old.spec)
 
 
 def _holds(wide: LeafSpec, narrow: LeafSpec) -> bool:

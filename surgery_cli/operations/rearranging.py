@@ -118,7 +118,6 @@ class Rearranging(ShapeEdit):
         return edit, made(kernel, (recipe,), kernel.output(recipe.spec), path)
 
 
-
 def _is_same(one: Recipe, other: Recipe) -> bool:
     """True if both hold the same values, as far as their normal forms tell."""
     if isinstance(one, Stored) or isinstance(other, Stored):
