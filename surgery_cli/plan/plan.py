@@ -59,6 +59,8 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
         ),
     ] = {}
     origins: tuple[Origin, ...] = ()
+    recorded: dict[str, str] = {}
+    """Of a plan from a record: the fingerprints that other checkpoints had, by their names in it."""
 
     def document(self) -> dict[str, Any]:
         """The plan as plain values, defaults left out: what `surgery.json` records. Paths in it are absolute."""

@@ -18,6 +18,7 @@ from surgery_cli.plan.edits import Fault, Misfit, build, converted
 from surgery_cli.plan.fields import fields_of
 from surgery_cli.plan.plan import SHARED, Origin, Plan, absolute, path_value
 from surgery_cli.plan.plan_files import file_text, format_of, parse, standard_input
+from surgery_cli.plan.recorded_plans import donors_in_record, is_record, plan_in_record
 from surgery_cli.plan.text import PlanText, nearest_fix, shown
 from surgery_cli.plan.variables import Variables
 from surgery_cli.tree.nested import Position
@@ -39,6 +40,8 @@ def read_plan(
 ) -> Plan:
     """The plan in a file, its format told by the suffix; `-` reads YAML (or JSON) from standard input.
 
+    A record (`surgery.json`) is the plan of the run that it is of, and takes no settings.
+
     Args:
         path_or_dash: `.yaml`, `.yml`, `.toml`, `.json`, or `-`.
         settings: What fills `${name}` before `vars:` does; values are read as YAML reads unquoted text.
@@ -59,12 +62,15 @@ def read_plan(
                 fix="look at the command before the pipe; a copy without edits is `{edits: []}`",
                 file="standard input",
             )
-        text = parse(given, "YAML", "standard input")
+        raw, text = given, parse(given, "YAML", "standard input")
         directory = str(Path.cwd())
     else:
         path = path_at(address(path_or_dash))
-        text = parse(file_text(path, content), format_of(path), str(path))
+        raw = file_text(path, content)
+        text = parse(raw, format_of(path), str(path))
         directory = str(path.parent.absolute())
+    if is_record(text.value):
+        return _recorded(text, raw, settings, kinds or operations())
     if text.value is None:
         text = msgspec.structs.replace(text, value={})
     if not isinstance(text.value, dict):
@@ -84,6 +90,20 @@ def read_plan(
     reader = _Reader(text, directory, kinds or operations(), variables.unfilled)
     reader.problems += variables.problems
     return reader.plan(filled)
+
+
+def _recorded(text: PlanText, raw: str, settings: Mapping[str, str], kinds: Kinds) -> Plan:
+    """The plan of a record: its paths are absolute, and what looks like a variable is text."""
+    if settings:
+        raise PlanError(
+            f"nothing takes `--set {next(iter(settings))}`",
+            why="a record holds the values of the run that it is of, and no variables",
+            fix="leave it out; or put the record's `plan` into a file of its own, and change that",
+            file=text.file,
+        )
+    found = plan_in_record(text, raw)
+    plan = _Reader(found, "/", kinds, frozenset()).plan(found.value)
+    return msgspec.structs.replace(plan, recorded=donors_in_record(text.value))
 
 
 def plan_from_document(document: Mapping[str, Any], *, kinds: Kinds | None = None) -> Plan:

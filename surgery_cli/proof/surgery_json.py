@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +15,7 @@ from surgery_cli import __version__
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.self_digest import holds_own_digest, with_own_digest
 from surgery_cli.optimizer.detect.settled import Settled
 
 PACKAGES = ("orbax-checkpoint", "tensorstore", "numpy", "jax", "flax", "optax")
@@ -161,8 +161,7 @@ def new_record(**fields: Any) -> Record:
 def encoded(record: Record) -> bytes:
     """The bytes of a record, with the digest of its own content."""
     blank = msgspec.structs.replace(record, content="")
-    raw = msgspec.json.format(msgspec.json.encode(blank), indent=1) + b"\n"
-    return raw.replace(_content_field(""), _content_field(_sha256(raw)), 1)
+    return with_own_digest(msgspec.json.format(msgspec.json.encode(blank), indent=1) + b"\n")
 
 
 def decoded(raw: bytes, path: Path) -> Record:
@@ -180,20 +179,10 @@ def decoded(raw: bytes, path: Path) -> Record:
             why=str(error),
             fix="it is damaged; remove it to go on without the digests on record",
         ) from None
-    blank = raw.replace(_content_field(record.content), _content_field(""), 1)
-    is_as_written = _sha256(blank) == record.content if record.content else not record.files
-    if not is_as_written:
+    if not (holds_own_digest(raw, record.content) if record.content else not record.files):
         raise CheckpointError(
             f"'{path}' is not what was {'sealed' if record.sealed else 'written'}",
             why="it does not agree with the digest of its own content: damage, or a change by hand",
             fix="copy it again from where it is whole, or remove it to go on without the digests on record",
         )
     return record
-
-
-def _content_field(digest: str) -> bytes:
-    return b'"content": "' + digest.encode() + b'"'
-
-
-def _sha256(raw: bytes) -> str:
-    return f"sha256:{hashlib.sha256(raw).hexdigest()}"

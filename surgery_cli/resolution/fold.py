@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from surgery_cli.draft.expression import LeafRef
 from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems
 from surgery_cli.draft.source import Source
 from surgery_cli.draft.user_function import UserFunction
-from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError
+from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError, raise_all
 from surgery_cli.operations.base import LeafOperation, Operation, ValueOperation
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow import policies
@@ -90,8 +90,22 @@ def resolve(
     refuse_out_of_range(draft, known.hyperparams, stage.number)
     refuse_overwritten(draft)
     draft = draft.noting(*stated_kind_notes(draft))
+    _refuse_other_donors(plan.recorded, stage.fingerprints)
     fingerprints = {**draft.fingerprints, **stage.fingerprints}
     return draft.replaced(fingerprints=fingerprints)
+
+
+def _refuse_other_donors(recorded: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Refuse a recorded plan that would take other values than the run did that it is of."""
+    raise_all(
+        Problem(
+            f"'{name}' is not what the run on record took from",
+            why="it has changed since: the same plan would take other values",
+            fix="put it back as it was; or put the record's `plan` into a file of its own, and run that",
+        )
+        for name, fingerprint in found.items()
+        if recorded.get(name, fingerprint) != fingerprint
+    )
 
 
 def _stands(node: str | None, draft: Draft) -> bool:

@@ -20,6 +20,9 @@ from hypothesis import strategies as st
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError, SurgeryError, UndoError, ValueRefusal
 from surgery_cli.operations.table import operations
+from surgery_cli.plan.reading import read_plan
+from surgery_cli.proof.records import record_path
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from tests.random_plans import judge, reference
 from tests.random_plans.drawers import DRAWERS
 from tests.random_plans.layouts import LAYOUTS, Layout
@@ -172,6 +175,9 @@ def _carry_out(
         gone = judge.removed(world, state)
         assert {path for path in report.removed if path in gone.known} == gone.paths
     tally.done += 1
+    record = record_path(open_checkpoint(str(target)))
+    again = surgery.plan(str(world.source), read_plan(str(record))) if document["edits"] else report
+    assert again.draft == report.draft, "the record does not say what was done"
     _undone(world, target, tally)
     if len(states) > 2 and not state.restarted & state.clocks.keys():
         at = data.draw(st.integers(1, len(states) - 2))
