@@ -1,17 +1,66 @@
-"""Which leaves become one, and in which order: by the numbers in their paths, or by the order of the patterns."""
+"""Operations that make one leaf of several: in the order of the numbers in their paths, or of the patterns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, ClassVar, NamedTuple
 
+from msgspec import Meta
+
+from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
+from surgery_cli.operations.regrouping import Regrouping, check_joinable, differences
+from surgery_cli.optimizer.follow.origins import Origin
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.tree.targets import Places, Target
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.series import folded
+
+
+class Joining(Regrouping):
+    """Leaves become one, whose place leaves out the number that counts them. Subclasses say how, and what is alike."""
+
+    to: Annotated[
+        str,
+        Meta(
+            description=r"Where the leaf or subtree stands that is made of them; `\1`, `\2` stand for the wildcards of"
+            " `at` in order. The number that it does not repeat counts the parts."
+        ),
+    ]
+
+    why_alike: ClassVar[str] = ""
+    """Why the parts must be alike, in words."""
+
+    @property
+    def free_axis(self) -> int | None:
+        """The axis along which the parts may be of different sizes."""
+        return None
+
+    def map(self, specs: Sequence[LeafSpec]) -> Arrangement:
+        """How leaves become one that are alike.
+
+        Raises:
+            PlanError: they have no such axis.
+        """
+        raise NotImplementedError
+
+    def origins(self, selected: Selection, draft: Draft) -> Mapping[LeafPath, Origin]:
+        found: dict[LeafPath, Origin] = {}
+        gathering = Gathering()
+        for new, paths in groups_of(selected, self.to, draft).items():
+            specs = [draft.leaves[path].spec for path in paths]
+            unlike = list(differences(paths, specs, self.why_alike, self.free_axis))
+            gathering.problems += unlike
+            is_empty = bool(unlike) or specs[0].kind is LeafKind.EMPTY
+            with gathering.catching(path=str(paths[0])):
+                if not is_empty:
+                    check_joinable(paths[0], specs[0], self.name)
+                found[new] = Origin(paths, None if is_empty else self.map(specs))
+        gathering.raise_if_any()
+        return found
 
 
 class _Node(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.effect import Effect, Rearranges
 from surgery_cli.draft.expression import Stored, made
+from surgery_cli.draft.kernels.join import Concat
 from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.draft.undo import Homes, Undo, difference
 from surgery_cli.errors import PlanError, Problem, raise_all
@@ -39,9 +40,12 @@ class Regrouping(ValueOperation):
         raise NotImplementedError
 
     def undo_entry(
-        self, here: tuple[LeafPath, ...], there: tuple[LeafPath, ...], by: Arrangement
+        self, here: Sequence[LeafPath], there: Sequence[LeafPath], sizes: Sequence[int]
     ) -> dict[str, Any]:
-        """The inverse as an entry of a plan: it makes nodes that stood ``there`` of those that stand ``here``."""
+        """The inverse as an entry of a plan: it makes nodes that stood ``there`` of those that stand ``here``.
+
+        ``sizes``: of the parts along the axis, where they may be of different ones.
+        """
         raise NotImplementedError
 
     @property
@@ -135,8 +139,8 @@ class Regrouping(ValueOperation):
         self, named: Mapping[LeafPath, Rearranges], after: Draft
     ) -> Iterator[dict[str, Any]]:
         said = {"twins": self.twins} if self.twins != "carried" else {}
-        for here, there, by in _by_node(_groups(named), after):
-            yield {**self.undo_entry(here, there, by), **said}
+        for here, there, sizes in _by_node(_groups(named), after):
+            yield {**self.undo_entry(here, there, sizes), **said}
 
 
 def _is_regrouped(output: Output) -> bool:
@@ -172,17 +176,18 @@ def _with_one_history(after: Draft, before: Draft, origins: Origins) -> Draft:
     return after.with_leaves(changed) if changed else after
 
 
-_Group = tuple[tuple[LeafPath, ...], tuple[LeafPath, ...], Arrangement]
-"""Leaves that stand here, those of which they were made or that they were, and by which map (of parts, the first)."""
+_Group = tuple[tuple[LeafPath, ...], tuple[LeafPath, ...], tuple[int, ...]]
+"""Leaves that stand here, those of which they were made or that they were, and the sizes of parts side by side."""
 
 
 def _groups(named: Mapping[LeafPath, Rearranges]) -> list[_Group]:
     """The leaves after an edit with those before: several of one, or one of several."""
-    found: dict[tuple[LeafPath, ...], list[tuple[LeafPath, Arrangement]]] = {}
+    news: dict[tuple[LeafPath, ...], list[LeafPath]] = {}
+    sizes: dict[tuple[LeafPath, ...], tuple[int, ...]] = {}
     for new, effect in named.items():
-        if effect.map is not None:
-            found.setdefault(effect.of, []).append((new, effect.map))
-    return [(tuple(new for new, _ in news), of, news[0][1]) for of, news in found.items()]
+        news.setdefault(effect.of, []).append(new)
+        sizes[effect.of] = effect.map.sizes if isinstance(effect.map, Concat) else ()
+    return [(tuple(here), there, sizes[there]) for there, here in news.items()]
 
 
 def _by_node(groups: list[_Group], after: Draft) -> list[_Group]:
@@ -204,45 +209,55 @@ def _by_node(groups: list[_Group], after: Draft) -> list[_Group]:
 
 def _lifted(group: _Group) -> Iterator[_Group]:
     """The nodes above leaves that have one key each below them, from the leaves upwards."""
-    here, there, by = group
+    here, there, sizes = group
     yield group
     while min(map(len, (*here, *there))) > 1 and len({path[-1] for path in (*here, *there)}) == 1:
         here, there = (tuple(path.parent for path in paths) for paths in (here, there))
-        yield here, there, by
+        yield here, there, sizes
 
 
-def alike(
-    paths: tuple[LeafPath, ...], specs: list[LeafSpec], what: str, axis: int | None = None
-) -> list[Problem]:
-    """What keeps leaves from being one: those that are unlike most of them, but for the size of an ``axis``."""
+def differences(
+    paths: Sequence[LeafPath], specs: Sequence[LeafSpec], why: str, free_axis: int | None = None
+) -> Iterator[Problem]:
+    """The leaves that are unlike most of those with which they are to be one; ``free_axis``: of sizes of their own."""
 
     def said(spec: LeafSpec) -> tuple[object, ...]:
         shape = [*spec.shape]
-        if axis is not None and -len(shape) <= axis < len(shape):
-            shape[axis] = 0
+        if free_axis is not None and -len(shape) <= free_axis < len(shape):
+            shape[free_axis] = 0
         kind = LeafKind.ARRAY if spec.kind is LeafKind.NUMPY else spec.kind
         return kind, spec.dtype, spec.empty, spec.key_impl, tuple(shape)
 
-    (usual, _), *others = Counter(map(said, specs)).most_common()
-    if not others:
-        return []
+    usual = Counter(map(said, specs)).most_common(1)[0][0]
     like = next(spec for spec in specs if said(spec) == usual)
-    return [
-        Problem(
-            f"'{path}' is {spec.type_text}, and others of its kind are {like.type_text}",
-            why=what,
-            fix=worded("make it like the others first, or leave all of its kind out with {except}"),
-            path=str(path),
-            field="at",
-        )
-        for path, spec in zip(paths, specs, strict=True)
-        if said(spec) != usual
-    ]
+    for path, spec in zip(paths, specs, strict=True):
+        if said(spec) != usual:
+            yield Problem(
+                f"'{path}' is {spec.type_text}, and others of its kind are {like.type_text}",
+                why=why,
+                fix=worded(
+                    "make it like the others first, or leave all of its kind out with {except}"
+                ),
+                path=str(path),
+                field="at",
+            )
 
 
 def axes_of(spec: LeafSpec) -> int:
     """How many axes a leaf has of its own: the last one of stored keys holds what is one key."""
     return len(spec.shape) - (spec.kind is LeafKind.KEY)
+
+
+def shared_by_groups(sizes: Sequence[int], groups: int) -> None:
+    """Raise PlanError if groups have no equal shares of parts of these sizes."""
+    uneven = [size for size in sizes if size % groups]
+    if uneven:
+        raise PlanError(
+            worded("{groups: {}} do not divide a part of {:,} places", groups, uneven[0]),
+            why="every group has an equal share of each part",
+            fix=worded("correct {groups}: of heads that share keys and values, one for each key"),
+            field="groups",
+        )
 
 
 def check_joinable(path: LeafPath, spec: LeafSpec, name: str) -> None:

@@ -11,6 +11,7 @@ from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.clip import Clip
+from surgery_cli.operations.concat import Concat
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.expand import Expand
@@ -36,6 +37,7 @@ from surgery_cli.operations.resize import Resize
 from surgery_cli.operations.set import Set
 from surgery_cli.operations.shrink_and_perturb import ShrinkAndPerturb
 from surgery_cli.operations.slice import Slice
+from surgery_cli.operations.split import Split
 from surgery_cli.operations.squeeze import Squeeze
 from surgery_cli.operations.stack import Stack
 from surgery_cli.operations.transpose import Transpose
@@ -73,6 +75,8 @@ def operations() -> dict[str, type[Operation]]:
         InterpolatePositions,
         Stack,
         Unstack,
+        Split,
+        Concat,
         Add,
         Rename,
         Copy,

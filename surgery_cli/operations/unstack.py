@@ -64,7 +64,7 @@ class Unstack(Parting, tag="unstack", kw_only=True, frozen=True):
         return [join.Unstack(axis, index) for index in range(count)]
 
     def undo_entry(
-        self, here: tuple[LeafPath, ...], there: tuple[LeafPath, ...], by: Arrangement
+        self, here: Sequence[LeafPath], there: Sequence[LeafPath], sizes: Sequence[int]
     ) -> dict[str, Any]:
         at, to = numbered_patterns(here), target_text(there[0])
         return {"op": "stack", "at": at, "to": to, "axis": self.axis}

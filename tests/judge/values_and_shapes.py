@@ -154,6 +154,32 @@ def _unstacked(target: Target, state: Any) -> Any:
     return with_keys(state, change)
 
 
+def _split(target: Target, state: Any) -> Any:
+    """Of the layer in the middle the columns in two halves, two by turns; the biases of the first two in one."""
+
+    def change(mapping: dict[Any, Any]) -> dict[Any, Any]:
+        layers = [mapping.get(name) for name in ("Dense_0", "Dense_1")]
+        if not all(isinstance(layer, Mapping) for layer in layers):
+            return mapping
+        first, second = layers
+        kind = type(first)
+        halves = {
+            name: jax.tree.map(lambda leaf, n=n: leaf[:, n::2], second["kernel"])
+            for n, name in enumerate(("even", "odd"))
+        }
+        xp = jax.numpy if isinstance(jax.tree.leaves(first["bias"])[0], jax.Array) else np
+        bias = jax.tree.map(lambda *each: xp.concatenate(each), first["bias"], second["bias"])
+        rest = {key: value for key, value in mapping.items() if key != "Dense_1"}
+        return {
+            **rest,
+            "Dense_0": _without(first, "bias"),
+            "halves": kind(halves),
+            "layers": kind({"bias": bias}),
+        }
+
+    return with_keys(state, change)
+
+
 VALUES_AND_SHAPES = [
     Edit("more-values", _values, _values_changed),
     Edit("shapes", _shapes, _shapes_changed),
@@ -190,5 +216,28 @@ VALUES_AND_SHAPES = [
             )
         ],
         _unstacked,
+    ),
+    Edit(
+        "split-and-concat",
+        lambda target, donors: [
+            (
+                "split",
+                {
+                    "at": target.path("Dense_1", "kernel"),
+                    "to": [target.path("halves", name) for name in ("even", "odd")],
+                    "axis": "1",
+                    "groups": "2",
+                },
+            ),
+            (
+                "concat",
+                {
+                    "at": [target.path(f"Dense_{n}", "bias") for n in range(2)],
+                    "to": target.path("layers", "bias"),
+                    "axis": "0",
+                },
+            ),
+        ],
+        _split,
     ),
 ]

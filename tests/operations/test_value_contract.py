@@ -104,6 +104,8 @@ DIGESTS = {
     "stack": "sha256:1c3abfda375137518854e724ccc0a59107884c5d6cf8fdc2f7a0cb61179ecca8",
     "unstack": "sha256:1c3abfda37513751718c565df6007514105a54ee7037396cbc6b5e260c669d03",
     "add": "sha256:1c3abfda37513751be10d04fb4359b40a9f4974ed009c48e83fd29307e4f881e",
+    "split": "sha256:1c3abfda375137512f075008978f695aa77785dcae12ca6a83a1327d116e3879",
+    "concat": "sha256:1c3abfda375137510a9b7340c5bfbedf85aeb35a97e223109122a1057a2fa4b4",
     "assert": "sha256:1c3abfda37513751e86e52f44d872e52ef63d5d8038dec6265489e9995a51e6b",
 }
 """Of the draft that the example of each operation makes; they change only where the change log says so."""

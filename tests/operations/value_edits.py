@@ -19,7 +19,7 @@ from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.engine import measurements
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.base import LeafOperation, Operation
+from surgery_cli.operations.base import LeafOperation, Operation, ValueOperation
 from surgery_cli.optimizer.follow.transform import Change
 from surgery_cli.optimizer.follow.transform import followed as follow
 from surgery_cli.plan.reading import plan_from_document
@@ -81,7 +81,12 @@ class ArrayScene:
         return None
 
     def carried(
-        self, draft: Draft, edit: LeafOperation, edited: Sequence[LeafPath], before: Draft
+        self,
+        draft: Draft,
+        edit: ValueOperation,
+        edited: Sequence[LeafPath],
+        before: Draft,
+        origins: Any = None,
     ) -> Draft:
         self.carried_leaves = list(edited)
         return draft

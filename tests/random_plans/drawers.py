@@ -429,6 +429,25 @@ def _unstack(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return {**edit, "axis": axis, "to": draw(st.sampled_from(places))}
 
 
+def _split(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit, shape = _array(draw, state, whole=True)
+    axis = draw(st.integers(-1, max(len(shape) - 1, 0)))
+    size = shape[axis] if shape else 1
+    count = draw(st.integers(1, min(max(size, 1), 3)))
+    edit |= {"axis": axis, "to": [f"params/part_{n}" for n in range(count)]}
+    if draw(st.booleans()) and size >= count:
+        cuts = sorted(draw(st.permutations(range(1, size)))[: count - 1])
+        edit["sizes"] = [b - a for a, b in zip([0, *cuts], [*cuts, size], strict=True)]
+    if draw(_SOMETIMES):
+        edit["groups"] = draw(st.integers(1, 2))
+    return edit
+
+
+def _concat(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _stack(draw, state, world)
+    return {**edit, "groups": draw(st.integers(1, 2))} if draw(_SOMETIMES) else edit
+
+
 def _apart_or_slots(state: State) -> set[Path]:
     apart = {slot.param for slot in state.slots.values() if slot.relation in ("factored", "one")}
     return apart | set(state.slots)
@@ -614,6 +633,8 @@ DRAWERS: dict[str, Drawer] = {
     "stack": _stack,
     "unstack": _unstack,
     "add": _add,
+    "split": _split,
+    "concat": _concat,
     "rename": _rename,
     "copy": _copy,
     "delete": _delete,

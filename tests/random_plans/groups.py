@@ -53,6 +53,8 @@ def _joined(state: State, edit: Fields, words: Words, join: Join) -> None:
         raise Refused(2, "nothing to join, or something is missing")
     before = state.copy()
     parts = [leaf for group in groups.values() for leaf in group]
+    if any(state.leaves[leaf].dtype and not state.leaves[leaf].shape for leaf in parts):
+        state.may[2] = "a number without axes may be one of Python's own"
     if any(new in state.leaves and new not in parts for new in groups):
         raise Refused(2, "something stands there")
     moves = {group[0]: new for new, group in groups.items()}
@@ -155,6 +157,45 @@ def unstack(state: State, edit: Fields, world: World, words: Words) -> None:
     _parted(state, edit, words, apart)
 
 
+def _shares(sizes: Sequence[int], groups: int) -> list[list[int]]:
+    """The places of each part of an axis, of which each of the groups has a share."""
+    if any(size % groups or not size for size in sizes):
+        raise Refused(2, "no equal shares")
+    places: list[list[int]] = [[] for _ in sizes]
+    at = 0
+    for _ in range(groups):
+        for part, size in zip(places, sizes, strict=True):
+            part.extend(range(at, at + size // groups))
+            at += size // groups
+    return places
+
+
+def split(state: State, edit: Fields, world: World, words: Words) -> None:
+    axis = edit["axis"]
+
+    def apart(value: np.ndarray, count: int) -> list[np.ndarray]:
+        if not -value.ndim <= axis < value.ndim:
+            raise Refused(2, "no such axis")
+        there = value.shape[axis]
+        sizes = edit.get("sizes") or [there // count] * count
+        if len(sizes) != count or sum(sizes) != there:
+            raise Refused(2, "other sizes")
+        return [np.take(value, part, axis) for part in _shares(sizes, edit.get("groups", 1))]
+
+    _parted(state, edit, words, apart)
+
+
+def concat(state: State, edit: Fields, world: World, words: Words) -> None:
+    axis = edit["axis"]
+
+    def together(values: Sequence[np.ndarray]) -> np.ndarray:
+        whole = np.concatenate(values, axis)
+        places = _shares([value.shape[axis] for value in values], edit.get("groups", 1))
+        return np.take(whole, np.argsort([n for part in places for n in part]), axis)
+
+    _joined(state, edit, words, together)
+
+
 def _parts_of(state: State, edit: Fields, selected: Sequence[Path]) -> dict[Path, list[Path]]:
     """Where the parts of each leaf go."""
     texts = _written_out(edit["to"])
@@ -253,4 +294,4 @@ def _written_out(to: str | Sequence[str]) -> list[str]:
     return found
 
 
-OPERATIONS = {"stack": stack, "unstack": unstack}
+OPERATIONS = {"stack": stack, "unstack": unstack, "split": split, "concat": concat}

@@ -44,7 +44,7 @@ def slot_origins(draft: Draft, params: Origins) -> dict[LeafPath, Origin]:
             place = slot.place_for(new)
             if place is None:
                 problems.append(leaves_mirror(slot, new))
-            elif slot.relation != "hole":
+            else:
                 others = (slot.place_for(path) for path in paths)
                 found[place] = Origin(tuple(path for path in others if path is not None))
     raise_all(problems)
