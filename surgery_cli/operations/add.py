@@ -71,7 +71,9 @@ class Add(Drawing, PlaceOperation, tag="add", kw_only=True, frozen=True):
     dtype: Annotated[str, Meta(description="The dtype: `float32`, `bfloat16`, …")] = ""
     kind: Annotated[
         Literal["array", "numpy", "scalar"] | None,
-        Meta(description="How a training script holds them; `array` (of JAX) if nothing says."),
+        Meta(
+            description="How a training script holds them; `array` (of JAX) if nothing says, `numpy` in a tree of such."
+        ),
     ] = None
     cast: Annotated[bool, Meta(description="Convert where the dtype there is another.")] = False
 
@@ -153,14 +155,16 @@ init: normal
             }
         if self.shape is None or not self.dtype:
             raise PlanError(
-                f"nothing says what '{place}' is",
+                f"nothing says what '{place}' is"
+                if self.shape is None
+                else f"nothing says the dtype of '{place}'",
                 why=worded("a new leaf has a shape and a dtype"),
                 fix=worded(
                     "name one that it is like as {like: params/Dense_0}, or say {shape: '64, 10'} and {dtype: float32}"
                 ),
                 field="like",
             )
-        model = next((o.spec for o in draft.leaves.values() if o.spec.kind is LeafKind.ARRAY), None)
+        model = _usual(draft)
         alone = LeafSpec(kind=LeafKind.ARRAY, dtype=self.dtype)
         shape = shaped(alone, self.shape).shape
         spec = alone if model is None else rearranged(model, shape, [None] * len(shape))
@@ -218,6 +222,15 @@ init: normal
 
 def _output(recipe: Made, effect: Effect) -> Output:
     return Output(recipe, None, edits=(Edited("add", effect),))
+
+
+def _usual(draft: Draft) -> LeafSpec | None:
+    """A leaf as a tree holds them: of JAX, or of NumPy where it has no others."""
+    for kind in (LeafKind.ARRAY, LeafKind.NUMPY):
+        for output in draft.leaves.values():
+            if output.spec.kind is kind:
+                return output.spec
+    return None
 
 
 def _numbered(text: str) -> Iterator[str]:

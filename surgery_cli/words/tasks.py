@@ -49,6 +49,11 @@ TASKS: Final[Sequence[Task]] = (
     ),
     Task("Longer context", "resize", "context length, sequence length, more positions, block size"),
     Task(
+        "Positions for another resolution",
+        "interpolate-positions",
+        "interpolate positions, resolution, position embedding, posemb, resample posemb, high res",
+    ),
+    Task(
         "Scan to list",
         "unstack",
         "scan, unscan, scanned to unscanned, unstack layers, scan to loop, scan to pyloop",
@@ -59,11 +64,23 @@ TASKS: Final[Sequence[Task]] = (
         "scan, stack layers, loop to scan, pyloop to scan, unscanned to scanned",
     ),
     Task("MaxText scanned to unscanned", "unstack", "scan, maxtext, scan axis, param scan axis"),
+    Task("Split fused qkv", "split", "qkv, split qkv, unfuse, query key value"),
+    Task("Fuse q, k, v", "concat", "qkv, fuse qkv, fused, merge qkv"),
+    Task(
+        "Upcycle to experts",
+        "repeat",
+        "upcycle, upcycling, experts, moe, mixture of experts, dense to moe",
+    ),
     Task("Rename modules after a refactoring", "rename", "refactor, remap, key map, module names"),
     Task(
         "Deeper: each layer twice",
         "copy",
         "depth growth, grow depth, duplicate layers, frankenmerge, passthrough",
+    ),
+    Task(
+        "A new layer that changes nothing yet",
+        "add",
+        "add layer, new layer, insert layer, identity layer, block expansion, zero init",
     ),
     Task(
         "Average the last five", "average", "average, soup, model soup, swa, checkpoint averaging"

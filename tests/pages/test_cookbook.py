@@ -14,6 +14,7 @@ import optax
 import orbax.checkpoint as ocp
 import pytest
 import resume
+import scipy.ndimage
 from letters import Layout
 
 from tests.pages.recipes import PAGE, Kitchen, recipes
@@ -204,6 +205,22 @@ def stands_in_rows(listed, scanned, axis=0):
     close(listed.logits, scanned.logits)
 
 
+@cooks("Positions for another resolution")
+def test_positions_are_those_of_a_finer_grid(kitchen):
+    model, optimizer, _ = patches_resumed(kitchen / "build/larger", grid=8)
+    before, slots, _ = patches_resumed(SAMPLES / "patches")
+
+    def finer(positions):
+        grid = np.asarray(positions[...], "f8").reshape(4, 4, 8)
+        return scipy.ndimage.zoom(grid, (2, 2, 1), order=1).reshape(1, 64, 8)
+
+    close(model.positions[...], finer(before.positions), 1e-6)
+    new, old = (each.opt_state.inner_state[0] for each in (optimizer, slots))
+    assert zero(new.mu["positions"][...])
+    np.testing.assert_allclose(new.nu["positions"][...], finer(old.nu["positions"]), rtol=1e-5)
+    same(np.asarray(new.mu["up"]["kernel"][...]), np.asarray(old.mu["up"]["kernel"][...]))
+
+
 @cooks("Scan to list")
 def test_scanned_layers_in_a_row_compute_and_train_the_same(kitchen):
     scanned = letters_resumed(SAMPLES / "letters_scanned", Layout(scan_axis=0))
@@ -219,6 +236,52 @@ def test_layers_in_a_row_compute_and_train_the_same_when_scanned(kitchen, run):
 def test_layers_that_maxtext_scanned_compute_and_train_the_same_in_a_row(kitchen):
     scanned = letters_resumed(SAMPLES / "letters_maxtext", Layout(scan_axis=1))
     stands_in_rows(letters_resumed(kitchen / "build/unscanned"), scanned, axis=1)
+
+
+@cooks("Split fused qkv")
+def test_three_kernels_of_one_compute_the_same(kitchen, run):
+    result = letters_resumed(kitchen / "build/split", Layout(is_fused=False))
+
+    close(result.logits, run.logits)
+    trees = (result.state.params, *moments(result.state)), (run.state.params, *moments(run.state))
+    for new, old in zip(*trees, strict=True):
+        for n in range(3):
+            parts, fused = (tree[f"layers_{n}"]["attention"] for tree in (new, old))
+            parts = [parts[name]["kernel"] for name in ("query", "key", "value")]
+            same(np.concatenate(parts, axis=1), fused["qkv"]["kernel"])
+
+
+@cooks("Fuse q, k, v")
+def test_three_kernels_in_one_are_what_they_were(kitchen, run):
+    result = letters_resumed(kitchen / "build/fused")
+
+    same(jax.tree.leaves(result.state), jax.tree.leaves(run.state))
+    close(result.logits, run.logits, 0)
+
+
+@cooks("Upcycle to experts")
+def test_experts_that_are_alike_compute_what_one_did(kitchen, run):
+    result = letters_resumed(kitchen / "build/experts", Layout(experts=4))
+
+    close(result.logits, run.logits)
+    for new, old in zip(moments(result.state), moments(run.state), strict=True):
+        dense, experts = (tree["layers_1"]["mlp"] for tree in (old, new))
+        same(experts["up"]["kernel"], np.stack([dense["up"]["kernel"]] * 4))
+        assert zero(experts["router"])
+    assert zero(result.state.params["layers_0"]["mlp"]["router"])
+
+
+@cooks("A new layer that changes nothing yet")
+def test_a_new_layer_leaves_the_logits_as_they_are(kitchen, run):
+    result = letters_resumed(kitchen / "build/layer", Layout(depth=4))
+
+    close(result.logits, run.logits)
+    new = result.state.params["layers_3"]
+    assert 0.2 < new["mlp"]["up"]["kernel"].std() < 0.5  # lecun_normal of 8 inputs
+    same(new["norm_1"]["scale"], np.ones(8, "f4"))
+    for tree, old in zip(moments(result.state), moments(run.state), strict=True):
+        assert zero(tree["layers_3"])
+        same({name: node for name, node in tree.items() if name != "layers_3"}, old)
 
 
 @cooks("Rename modules after a refactoring")
@@ -473,6 +536,7 @@ def test_a_plan_says_that_nothing_else_changes(kitchen):
 
 
 PREPARED = {
+    "Fuse q, k, v": [lambda kitchen: kitchen.cook("Split fused qkv")],
     "Remap the tokenizer": [lambda kitchen: np.save(kitchen / "order.npy", ORDER)],
     "Merge a LoRA": [_factors],
     "Resume with another optimizer": [_fresh],

@@ -4,10 +4,13 @@ import functools
 import inspect
 import re
 
+import jax
 import ml_dtypes
 import numpy as np
+import scipy.ndimage
 from orbax.checkpoint import transform_utils
 from orbax.checkpoint.experimental.model_surgery.transformations import (
+    fusing,
     renaming,
     repeating,
     stacking,
@@ -17,7 +20,7 @@ from orbax.checkpoint.experimental.model_surgery.transformations import (
 def params_of(seed):
     """Params of the small model, by path."""
     draw = np.random.default_rng(seed).normal
-    shapes = {"head/kernel": (4, 6)}
+    shapes = {"head/kernel": (4, 6), "positions": (1, 16, 4), "patch/kernel": (2, 2, 1, 4)}
     for n in range(3):
         for name in ("query", "key", "value"):
             shapes |= {f"layers_{n}/{name}/kernel": (4, 4), f"layers_{n}/{name}/bias": (4,)}
@@ -26,7 +29,8 @@ def params_of(seed):
     return flat | {"head/bias": np.zeros(6, "f4"), "embed/embedding": embedding}
 
 
-OLD, OTHER, FRESH = map(params_of, (1, 2, 3))
+OLD, OTHER = params_of(1), params_of(2)
+FRESH = params_of(3) | {"adapter/kernel": np.full((4, 2), 0.5, "f4")}
 
 
 def nested(flat, separator="/"):
@@ -146,14 +150,38 @@ def _(flat):
     return transformed(flat, {"embed/embedding": first}, flat)
 
 
+@judges(TRANSFORMS, "`multi_value_fn`: the parts of one leaf")
+def _(flat):
+    new = without(flat, "embed/.*") | {"old/rows": 0, "new/rows": 0}
+    rules = {
+        "old/rows": Transform(multi_value_fn=lambda _, tree: tree["embed"]["embedding"][:8]),
+        "new/rows": Transform(multi_value_fn=lambda _, tree: tree["embed"]["embedding"][8:]),
+    }
+    return transformed(flat, rules, new)
+
+
+@judges(TRANSFORMS, "`multi_value_fn`: several leaves in one")
+def _(flat):
+    def joined(_, tree):
+        return np.concatenate([tree[f"layers_{n}"]["key"]["bias"] for n in range(3)])
+
+    new = without(flat, ".*/key/bias") | {"keys/bias": 0}
+    return transformed(flat, {"keys/bias": Transform(multi_value_fn=joined)}, new)
+
+
 @judges(TRANSFORMS, "`use_fallback=True`")
 def _(flat):
-    return transformed(flat, {"head/.*": Transform(use_fallback=True)}, FRESH)
+    return transformed(flat, {"head/.*": Transform(use_fallback=True)}, params_of(3))
 
 
 @judges(TRANSFORMS, "a key that the new tree lacks")
 def _(flat):
     return transformed(flat, {}, without(flat, "layers_2/.*"))
+
+
+@judges(TRANSFORMS, "a key that the original lacks")
+def _(flat):
+    return transformed(flat, {}, FRESH)
 
 
 @judges(TRANSFORMS, "`default_to_original=False`, with few keys named", optimizer=False)
@@ -173,6 +201,23 @@ def _(flat):
     return renaming.rename_by_regex([("^layers_", "encoder_"), (r"(encoder_\d)/query", r"\1/q")])(
         flat
     )
+
+
+@judges(SURGERY, "`fuse_by_pattern`")
+def _(flat):
+    fuse = fusing.fuse_by_pattern(
+        pattern="layers_./(key|value)/",
+        unique_parts=["key", "value"],
+        fused_unique_part="kv",
+        axis=-1,
+    )
+    return fuse(flat)
+
+
+@judges(SURGERY, "`fuse_by_keys`")
+def _(flat):
+    keys = [f"layers_{n}/key/bias" for n in range(2)]
+    return fusing.fuse_by_keys(source_keys=keys, target_key="bias")(flat)
 
 
 @judges(SURGERY, "`stack` of numbered keys")
@@ -238,6 +283,11 @@ def _(flat):
     return assigned(flat, new, [("layers_./value/.*", None)])
 
 
+@judges(T5X, "what the checkpoint lacks, from the start of the model")
+def _(flat):
+    return FRESH | flat
+
+
 @judges(T5X, '`(r"state.*", None)`', optimizer=False)
 def _(flat):
     return flat
@@ -273,6 +323,11 @@ def _(flat):
     return OTHER | {path: leaf for path, leaf in flat.items() if re.fullmatch("head/.*", path)}
 
 
+@judges(BIG_VISION, "`merge_params`, a parameter that only the model has")
+def _(flat):
+    return FRESH | flat
+
+
 @judges(BIG_VISION, "`pyloop_to_scan`")
 def _(flat):
     layers = [layers_of((flat, n, n + 1)) for n in range(3)]
@@ -283,6 +338,22 @@ def _(flat):
 @judges(BIG_VISION, "`scan_to_pyloop`, of what is scanned")
 def _(flat):
     return flat
+
+
+@judges(BIG_VISION, "`resample_posemb`", rounds=True)
+def _(flat):
+    grid = flat["positions"].reshape(4, 4, 4).astype("f8")
+    larger = scipy.ndimage.zoom(grid, (1.5, 1.5, 1), order=1)
+    return flat | {"positions": larger.reshape(1, 36, 4).astype("f4")}
+
+
+@judges(BIG_VISION, "`resample_patchemb`", rounds=True)
+def _(flat):
+    """The kernel that gives of enlarged patches what the old one gave: by the inverse of what enlarges them."""
+    pixels = np.eye(4, dtype="f4").reshape(4, 2, 2)
+    enlarging = jax.image.resize(pixels, (4, 4, 4), "bilinear").reshape(4, 16)
+    kernel = np.linalg.pinv(np.float64(enlarging)) @ flat["patch/kernel"].reshape(4, 4)
+    return flat | {"patch/kernel": kernel.reshape(4, 4, 1, 4).astype("f4")}
 
 
 @judges(BIG_VISION, "`head_zeroinit`")
@@ -366,6 +437,18 @@ def _(flat):
     return changed(flat, ".*", lambda x: x.astype(ml_dtypes.bfloat16))
 
 
+@judges(BRAIN, "`split`, then `delete`")
+def _(flat):
+    low, high = np.split(flat["head/kernel"], [2], axis=1)
+    return without(flat, "head/kernel") | {"low/kernel": low, "high/kernel": high}
+
+
+@judges(BRAIN, "`concat`, then `delete`")
+def _(flat):
+    parts = [flat.pop("layers_0/query/kernel"), flat.pop("head/kernel")]
+    return flat | {"wide/kernel": np.concatenate(parts, axis=1)}
+
+
 @judges(BRAIN, "`clamp_`")
 def _(flat):
     return changed(flat, ".*/kernel", lambda x: x.clip(-0.5, 0.5))
@@ -394,6 +477,24 @@ def _(flat):
 @judges(BRAIN, "`fill_` with a constant")
 def _(flat):
     return changed(flat, ".*/bias", lambda x: np.full_like(x, 0.5))
+
+
+@judges(BRAIN, "`zeroes`")
+def _(flat):
+    return flat | {"extra/kernel": np.zeros((4, 2), "f4")}
+
+
+@judges(BRAIN, "`ones`")
+def _(flat):
+    return flat | {"extra/scale": np.ones(4, ml_dtypes.bfloat16)}
+
+
+@judges(BRAIN, "`rand`")
+def _(flat, found):
+    drawn = found["extra/kernel"]
+    assert abs(drawn.mean()) < 2e-3
+    assert abs(drawn.std() - 0.02) < 2e-3
+    return flat | {"extra/kernel": drawn}
 
 
 @judges(BRAIN, "`phlora_`", rounds=True)
