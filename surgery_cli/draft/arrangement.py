@@ -54,7 +54,11 @@ class Arrangement(ShapeMap, frozen=True):
     """
 
     def arrange(self, block: Any, piece: Piece) -> Any:
-        """A NumPy block of an input as it stands in the output: [the shape of ``piece.write``]."""
+        """A NumPy block of an input as it stands in the output: [broadcasts to the shape of ``piece.write``].
+
+        A view of it, wherever one will do: what gives back the block's own memory, as it lies, is known to leave the
+        bytes of a stored chunk alone, which then need not be written.
+        """
         return block
 
     def taking(self, part: Kernel) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -59,6 +60,8 @@ class Evaluation:
         self._sources = sources
         self._kit = kit
         self._needed_again = self.composition.needed_again
+        self._kept: dict[int, Values] | None = None
+        self._lock = threading.Lock()
         self._held: _Held | None = _Held() if len(self.windows) == 1 else None
         """What was read for the only block, of stored leaves that are needed again."""
 
@@ -206,8 +209,22 @@ class Evaluation:
                 for w, p in zip(window, part, strict=True)
             )
 
+    def keep_all(self) -> None:
+        """From now on read stored leaves whole, once, and keep them."""
+        self._kept = {}
+
+    def let_go(self) -> None:
+        """No more blocks are asked for."""
+        self._kept = None
+
     def _read(self, part: Stored, window: Window) -> Values:
-        return read_values(self._sources[part.ref.source], part.ref.path, window)
+        source, path = self._sources[part.ref.source], part.ref.path
+        if self._kept is None:
+            return read_values(source, path, window)
+        with self._lock:
+            if id(part) not in self._kept:
+                self._kept[id(part)] = read_values(source, path)
+            return self._kept[id(part)][window]
 
 
 class _Held:

@@ -16,6 +16,7 @@ from surgery_cli.draft.kernel import Kit, Window
 from surgery_cli.engine.checked_source import CheckedSource, Recorded
 from surgery_cli.engine.checks import Checks, Watched, refuse_breaches
 from surgery_cli.engine.composition import Composition
+from surgery_cli.engine.decoding import held_bytes, is_read_once
 from surgery_cli.engine.digests import Digester, LeafDigest, block_digest
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.forecast import pending_bytes, working_bytes
@@ -62,6 +63,10 @@ class _Leaf:
         if watched is not None:
             self.working_bytes += watched.working_bytes(block, tiles)
         self.pending_bytes = pending_bytes(planned, block)
+        self.left = len(self.windows)
+        """Blocks that are not written yet."""
+        self.kept_bytes = 0
+        """What is kept of stored leaves until then."""
 
 
 class Execution:
@@ -184,6 +189,10 @@ class Execution:
         watched = self.checks.of(recipe) if is_whole else None
         leaf = _Leaf(planned, self._evaluation(recipe, block), self._kit.tile_elements, watched)
         self._measure(leaf)
+        if is_read_once(planned, self._stream.budget.limit):
+            leaf.kept_bytes = held_bytes(planned)
+            self._stream.hold(leaf.kept_bytes)
+            leaf.evaluation.keep_all()
         for number, window in enumerate(leaf.windows):
             self._stream.fill(
                 leaf.working_bytes,
@@ -225,11 +234,15 @@ class Execution:
             leaf.digester.add(window, values)
         with self._lock:
             executed.written_bytes += written
+            leaf.left -= 1
             if not planned.is_read_whole:
                 parts = executed.parts.setdefault(planned.draft_path, [])
                 parts.append((window, block_digest(values)))
-            elif leaf.digester.is_complete(len(leaf.windows)):
+            elif not leaf.left:
                 executed.digests[planned.draft_path] = leaf.digester.result()
+        if not leaf.left and leaf.kept_bytes:
+            leaf.evaluation.let_go()
+            self._stream.budget.give(leaf.kept_bytes)
 
     def _checked_block(
         self,

@@ -70,6 +70,13 @@ def _bytes_read(made: Composition, blocks: Sequence[Window], measured: set[int])
     return total
 
 
+def blocks_of(leaf: PlannedLeaf) -> Sequence[Window]:
+    """The blocks of a leaf that are made, one after the other."""
+    if leaf.referred is not None and not leaf.referred.is_read:
+        return leaf.referred.written
+    return list(windows(leaf.spec.shape, block_shape(leaf.spec, write_shape(leaf))))
+
+
 def _blocks(made: Composition) -> list[Window]:
     spec = made.recipe.spec
     block = spec.shape if made.is_whole else block_shape(spec, spec.write_shape)

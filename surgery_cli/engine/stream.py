@@ -94,6 +94,10 @@ class Stream:
         if self._batch.held_bytes >= self._batch_bytes:
             self._close()
 
+    def hold(self, held: int) -> None:
+        """Wait until there is room for ``held`` bytes more, which stay until they are given back to the budget."""
+        self._take(held)
+
     def finish(self) -> None:
         """Commit what is open, and wait for everything."""
         self._close()

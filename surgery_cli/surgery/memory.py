@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.expression import Made, parts, stored_in
+from surgery_cli.engine.decoding import decoding_of
 from surgery_cli.engine.forecast import bytes_in_flight
 from surgery_cli.engine.grid import BLOCK_BYTES
 from surgery_cli.errors import CheckpointError
@@ -18,8 +19,11 @@ from surgery_cli.store.write.ocdbt import copying_bytes
 from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.specs import LeafSpec
-from surgery_cli.words.notes import Consequence
+from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Consequence, Remark
 from surgery_cli.words.quantities import byte_text
+
+_MOST_NAMED: Final = 3
 
 _ALWAYS_TRIED_BYTES: Final = 128 << 20
 """What needs no more than this is not refused by a look at the machine, and no budget is cut to less."""
@@ -65,6 +69,27 @@ def memory_notes(need: Need, memory_bytes: int) -> list[Consequence]:
         f"'{leaf.draft_path}' takes about {byte_text(needed)} at once, more than `--memory` allows"
     )
     return [Consequence(f"{sentence}: {_why_at_once(leaf)}; the run goes on with that much")]
+
+
+def decoding_notes(plans: Mapping[str, ItemPlan], memory_bytes: int) -> list[Remark]:
+    """A note where stored chunks are decoded again and again, as their elements go to places far apart."""
+    found = [
+        (decoding, leaf)
+        for plan in plans.values()
+        for leaf in plan.computed
+        if (decoding := decoding_of(leaf)).is_too_often() and decoding.needed_bytes > memory_bytes
+    ]
+    if not found:
+        return []
+    times = max(decoding.times for decoding, _ in found)
+    paths = quoted([str(leaf.draft_path) for _, leaf in found], _MOST_NAMED)
+    needed = max(decoding.needed_bytes for decoding, _ in found)
+    return [
+        Remark(
+            f"the stored chunks of {paths} are decoded up to {times:,} times, as their elements go to places far"
+            f" apart: with `--memory {-(-needed // (1 << 20))}MiB` they are read once"
+        )
+    ]
 
 
 def most_at_once(plans: Mapping[str, ItemPlan], compact: Mapping[str, bool], device: str) -> Need:

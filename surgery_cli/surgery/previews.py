@@ -10,10 +10,11 @@ from msgspec import UNSET
 
 from surgery_cli import reports
 from surgery_cli.draft.effect import keeps_start, name_of
-from surgery_cli.draft.expression import Recipe
+from surgery_cli.draft.expression import Recipe, stored_in
 from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.checks import judged_recipes
+from surgery_cli.engine.decoding import is_read_once
 from surgery_cli.engine.forecast import read_bytes
 from surgery_cli.plan import Plan
 from surgery_cli.settings.run import Options
@@ -22,7 +23,7 @@ from surgery_cli.store.write.carried_bytes import carried_bytes, unchosen_bytes
 from surgery_cli.store.write.item_plan import Way
 from surgery_cli.surgery.judged_checks import judged_checks
 from surgery_cli.surgery.leaf_names import Names, document_names
-from surgery_cli.surgery.memory import memory_notes
+from surgery_cli.surgery.memory import bytes_to_use, decoding_notes, memory_notes
 from surgery_cli.surgery.notes import (
     conversion_notes,
     damage_notes,
@@ -57,11 +58,15 @@ def costs(prepared: Prepared, options: Options, destination: Path | None) -> Tra
     """Estimates from metadata, in bytes; files cannot be shared with a destination on another filesystem."""
     written = linked = copied = 0
     read = sum(look.bytes for look in prepared.looked)
+    memory_bytes = bytes_to_use(options.memory_bytes)
     computed: list[Recipe] = []
     partly: list[tuple[Recipe, Sequence[Window]]] = []
     for name, plan in prepared.plans.items():
         for leaf in plan.computed:
             written += leaf.written_bytes
+            if is_read_once(leaf, memory_bytes):
+                read += sum(stored.spec.bytes for stored in stored_in(leaf.output.recipe))
+                continue
             if leaf.referred is None or leaf.referred.is_read:
                 computed.append(leaf.output.recipe)
             else:
@@ -143,6 +148,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         *unread_notes(plans),
         *dead_notes(prepared.references, prepared.compact),
         *memory_notes(prepared.need, options.memory_bytes),
+        *decoding_notes(plans, bytes_to_use(options.memory_bytes)),
         *conversion_notes(plans),
         *remains_notes(draft, plans, prepared.compact),
     ]

@@ -36,10 +36,7 @@ class Copies(Arrangement, frozen=True, tag="copies"):
         yield Piece(0, (*out[: self.axis], *out[self.axis + 1 :]), out)
 
     def arrange(self, block: Any, piece: Piece) -> Any:
-        part = piece.write[self.axis]
-        return block.reshape(*block.shape[: self.axis], 1, *block.shape[self.axis :]).repeat(
-            part.stop - part.start, self.axis
-        )
+        return block.reshape(*block.shape[: self.axis], 1, *block.shape[self.axis :])
 
     def without(self, axis: int, leaf: LeafSpec) -> tuple[Arrangement, int] | None:
         return Copies(self.axis - (axis < self.axis), self.count), axis + (axis >= self.axis)

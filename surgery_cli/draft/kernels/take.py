@@ -32,8 +32,11 @@ class Take(Arrangement, frozen=True, tag="take"):
         for some in groups:
             first, last = some[0][0], some[-1][0]
             read = (*out[: self.axis], slice(first, last + 1), *out[self.axis + 1 :])
-            write = (*out[: self.axis], [place for _, place in some], *out[self.axis + 1 :])
-            yield Piece(0, read, write, [number - first for number, _ in some])
+            start, stop = some[0][1], some[-1][1] + 1
+            follow = [*enumerate(range(start, stop), first)] == some  # each other, as they did
+            places: Any = slice(start, stop) if follow else [place for _, place in some]
+            index = [] if follow else [number - first for number, _ in some]
+            yield Piece(0, read, (*out[: self.axis], places, *out[self.axis + 1 :]), index)
         if not groups:
             yield Piece(0, (*out[: self.axis], slice(0, 0), *out[self.axis + 1 :]), out, [])
 

@@ -1,0 +1,105 @@
+"""How often the stored chunks of a leaf are decoded to make another: blocks may come back to them again and again."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from surgery_cli.draft.expression import Recipe, Stored, moves_elements, stored_in
+from surgery_cli.draft.kernel import Window
+from surgery_cli.engine.composition import Composition
+from surgery_cli.engine.evaluation import reads
+from surgery_cli.engine.forecast import blocks_of, bytes_in_flight
+from surgery_cli.engine.grid import window_shape
+from surgery_cli.store.write.item_plan import PlannedLeaf
+
+MOST_DECODED: Final = 4
+"""A chunk that is decoded more often costs more than keeping all of its leaf in memory, if there is room."""
+
+_MOST_LOOKED_AT: Final = 1 << 18
+"""Chunks that are followed through the blocks of a leaf; what comes after them is like what came before."""
+
+_Chunk = tuple[int, ...]
+
+
+class Decoding(NamedTuple):
+    """The most that a chunk is decoded for a leaf, and the bytes in memory with which each is decoded once."""
+
+    times: int
+    needed_bytes: int
+
+    def is_too_often(self) -> bool:
+        return self.times > MOST_DECODED
+
+
+def decoding_of(leaf: PlannedLeaf) -> Decoding:
+    """How often chunks are decoded to write a leaf block by block."""
+    if not moves_elements(leaf.output.recipe):  # most of them, by far
+        return Decoding(1, 0)
+    of = Composition(leaf.output.recipe)
+    if not of.moves_elements or of.measured or of.is_whole:
+        return Decoding(1, 0)
+    times = times_decoded(of.recipe, blocks_of(leaf))
+    return Decoding(times, held_bytes(leaf) + bytes_in_flight(leaf, None))
+
+
+def held_bytes(leaf: PlannedLeaf) -> int:
+    """Bytes in memory while the stored leaves that a leaf is made of are read whole and kept: as read, and decoded."""
+    return sum(2 * stored.spec.bytes for stored in stored_in(leaf.output.recipe))
+
+
+def is_read_once(leaf: PlannedLeaf, memory_bytes: int) -> bool:
+    """True if the stored leaves that a leaf is made of are read whole and kept: else chunks are decoded too often."""
+    decoding = decoding_of(leaf)
+    return decoding.is_too_often() and decoding.needed_bytes <= memory_bytes
+
+
+def times_decoded(recipe: Recipe, blocks: Iterable[Window]) -> int:
+    """The most that a chunk is decoded while the blocks are made, one after the other.
+
+    More than once only where elements move: others come block by block as they are stored.
+    """
+    stores: dict[int, _Decoded] = {}
+    looked_at = 0
+    for block in blocks:
+        for part, read in reads(recipe, block):
+            if part.spec.chunk_shape is None or not part.spec.has_array:
+                continue
+            store = stores.setdefault(id(part), _Decoded(part, part.spec.chunk_shape))
+            looked_at += store.read(read)
+        if looked_at > _MOST_LOOKED_AT:
+            break
+    return max([1, *(max(store.times.values(), default=1) for store in stores.values())])
+
+
+class _Decoded:
+    """The chunks of a stored leaf that are kept between reads, as ``ChunkKeeper`` does, and how often each came."""
+
+    def __init__(self, part: Stored, chunks: tuple[int, ...]) -> None:
+        self._spec = part.spec
+        self._steps = [max(n, 1) for n in chunks]
+        self._room = 0
+        self._kept: OrderedDict[_Chunk, None] = OrderedDict()
+        self.times: Counter[_Chunk] = Counter()
+
+    def read(self, window: Window) -> int:
+        """A window is read; how many chunks it meets."""
+        every = zip(window, self._steps, strict=True)
+        places = [range(part.start // step, -(-part.stop // step)) for part, step in every]
+        sizes = zip(places, self._steps, self._spec.shape, strict=True)
+        around = math.prod(min(p.stop * step, size) - p.start * step for p, step, size in sizes)
+        if around > math.prod(window_shape(window)) and not self._room:
+            self._room = max(around // math.prod(self._steps), 1)
+        for chunk in itertools.product(*places):
+            if chunk in self._kept:
+                self._kept.move_to_end(chunk)
+                continue
+            self.times[chunk] += 1
+            if self._room:
+                self._kept[chunk] = None
+                if len(self._kept) > self._room:
+                    self._kept.popitem(last=False)
+        return math.prod(map(len, places))
