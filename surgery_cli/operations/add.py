@@ -99,6 +99,8 @@ init: normal
             with gathering.catching(field="at"):
                 place = place_of(text, draft)
                 _refuse_standing(place, draft, specs)
+                if self.twins == "carried":
+                    _refuse_in_state(place, draft)
                 specs |= self._specs(place, draft, scene)
         gathering.raise_if_any()
         new: dict[LeafPath, Output] = {}
@@ -257,3 +259,17 @@ def _refuse_standing(place: LeafPath, draft: Draft, new: Mapping[LeafPath, _New]
         path=str(place),
         field="at",
     )
+
+
+def _refuse_in_state(place: LeafPath, draft: Draft) -> None:
+    """See that a place is not in a state of the optimizer, which would not be told any more for what it is."""
+    states = dict.fromkeys(slot.state for slot in draft.slots.values() if slot.in_optimizer)
+    state = next((node for node in states if node and place.is_below(node)), None)
+    if state is not None:
+        raise PlanError(
+            f"'{place}' would be new in '{state}', a state of the optimizer",
+            why="the optimizer has nothing else there than it makes itself",
+            fix=worded("add the param: its slots come along; or say {twins: named}"),
+            path=str(place),
+            field="at",
+        )

@@ -16,6 +16,7 @@ from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.expand import Expand
 from surgery_cli.operations.extract_item import ExtractItem
+from surgery_cli.operations.flatten import Flatten
 from surgery_cli.operations.insert_item import InsertItem
 from surgery_cli.operations.interpolate_positions import InterpolatePositions
 from surgery_cli.operations.keep import Keep
@@ -41,6 +42,7 @@ from surgery_cli.operations.split import Split
 from surgery_cli.operations.squeeze import Squeeze
 from surgery_cli.operations.stack import Stack
 from surgery_cli.operations.transpose import Transpose
+from surgery_cli.operations.unflatten import Unflatten
 from surgery_cli.operations.unstack import Unstack
 
 
@@ -79,6 +81,8 @@ def operations() -> dict[str, type[Operation]]:
         Concat,
         Add,
         Rename,
+        Flatten,
+        Unflatten,
         Copy,
         Delete,
         Keep,

@@ -102,6 +102,8 @@ def test_what_stands_there_is_an_error() -> None:
     (problem,) = said(Add(at="params/Dense_1/kernel/x", like="params/Dense_0/bias", with_=0))
     assert "cannot stand below 'params/Dense_1/kernel'" in problem
     assert said(Add(at="step", like="params/Dense_0/bias", with_=0))
+    (problem,) = said(Add(at="opt_state/0/more", like="params", with_=0))
+    assert "a state of the optimizer" in problem
 
 
 def test_what_is_not_said_is_asked_for() -> None:

@@ -106,6 +106,8 @@ DIGESTS = {
     "add": "sha256:1c3abfda37513751be10d04fb4359b40a9f4974ed009c48e83fd29307e4f881e",
     "split": "sha256:1c3abfda375137512f075008978f695aa77785dcae12ca6a83a1327d116e3879",
     "concat": "sha256:1c3abfda375137510a9b7340c5bfbedf85aeb35a97e223109122a1057a2fa4b4",
+    "flatten": "sha256:1c3abfda3751375186fdc966013d72b94742a43d743088c6085475df39b806dd",
+    "unflatten": "sha256:1c3abfda37513751b9794a801974be618047f08fdbfb62bdff4514e9036e83f9",
     "assert": "sha256:1c3abfda37513751e86e52f44d872e52ef63d5d8038dec6265489e9995a51e6b",
 }
 """Of the draft that the example of each operation makes; they change only where the change log says so."""

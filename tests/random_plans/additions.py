@@ -31,6 +31,9 @@ def add(state: State, edit: Fields, world: World, words: Words) -> None:
     there = state.leaves.get(place)
     if place in state.nodes() or (there is not None and not there.is_empty_dict):
         raise Refused(2, f"'{printed(place)}' is there")
+    states = {slot.state for slot in state.slots.values()}
+    if any(node and is_below(place, node) for node in states):
+        raise Refused(2, "a place in a state of the optimizer")
     models = {(*place, *path[len(like) :]): path for path in state.leaves if is_below(path, like)}
     new = {path: _made(state, path, model, edit) for path, model in models.items()}
     more = dict(new)

@@ -521,6 +521,29 @@ def _to(draw: Draw, state: State, node: Path, *, is_wild: bool) -> dict[str, Any
     return {"at": "/".join(keys), "to": "/".join(to)}
 
 
+def _flatten(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = {"at": _escaped(printed(_some_node(draw, state)))}
+    return {**edit, "separator": draw(st.sampled_from([".", "/", "_", "~"]))}
+
+
+def _unflatten(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    """Mostly at a key that there is."""
+    marks = [".", "/", "_"]
+    nodes = sorted(
+        {
+            (printed(path[:n]), mark)
+            for path in state.leaves
+            for n in range(1, len(path))
+            for mark in marks
+            if mark in str(path[n])
+        }
+    )
+    if not nodes or draw(_SELDOM):
+        return _flatten(draw, state, world)
+    node, separator = draw(st.sampled_from(nodes))
+    return {"at": _escaped(node), "separator": separator}
+
+
 def _copy(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return _conditions(draw, _to(draw, state, _some_node(draw, state), is_wild=draw(_SOMETIMES)))
 
@@ -635,6 +658,8 @@ DRAWERS: dict[str, Drawer] = {
     "add": _add,
     "split": _split,
     "concat": _concat,
+    "flatten": _flatten,
+    "unflatten": _unflatten,
     "rename": _rename,
     "copy": _copy,
     "delete": _delete,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.random_plans import additions, groups, places, rules, shapes, twins, values
+from tests.random_plans import additions, groups, keys, places, rules, shapes, twins, values
 from tests.random_plans.model import Fields, State, Words
 from tests.random_plans.world import World
 
@@ -14,6 +14,7 @@ OPERATIONS = {
     **groups.OPERATIONS,
     **places.OPERATIONS,
     **additions.OPERATIONS,
+    **keys.OPERATIONS,
     "reset-optimizer": twins.reset_optimizer,
     **rules.OPERATIONS,
 }
