@@ -45,6 +45,13 @@ class ShapeMap(Kernel, frozen=True):
         """
         return None
 
+    def along(self, axis: int, leaf: LeafSpec) -> tuple[ShapeMap, int] | None:
+        """What the map does to a vector for the places of one axis, and where that axis goes.
+
+        None where it is mixed with others. ``leaf`` is what the map takes.
+        """
+        return None
+
 
 class Arrangement(ShapeMap, frozen=True):
     """Elements move and nothing is computed: every piece is arranged on the host, in the leaf's own dtype.

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from surgery_cli.draft.arrangement import Arrangement, rearranged
 from surgery_cli.draft.kernel import Kernel, Piece, Window
+from surgery_cli.draft.kernels.cut import Cut
 from surgery_cli.draft.settings import resolve_axes
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.rearranging import Rearranging
@@ -72,6 +73,9 @@ class Permutation(Arrangement, frozen=True, tag="transpose"):
         if not isinstance(inner, Permutation):
             return None
         return Permutation(tuple(inner.axes[axis] for axis in self.axes))
+
+    def along(self, axis: int, leaf: LeafSpec) -> tuple[Arrangement, int]:
+        return Cut.whole(axis, leaf), self.axes.index(axis)
 
     def without(self, axis: int, leaf: LeafSpec) -> tuple[Arrangement, int] | None:
         rest = tuple(n - (n > axis) for n in self.axes if n != axis)

@@ -274,6 +274,51 @@ def test_every_slot_is_as_optax_would_have_it(case: str, tmp_path: Path) -> None
                 np.testing.assert_allclose(slot, move(old[path]), 1e-6, err_msg=said)
 
 
+@pytest.mark.parametrize("policy", ["transform", "reset", "warm"])
+def test_vectors_for_axes_move_with_them(tmp_path: Path, policy: str) -> None:
+    tx, shape = optax.sm3(1e-2), (6, 4)
+    some = {n: edit for n, edit in edits(shape).items() if n in VECTORS}
+    same = {
+        n: edit.moved if n in ("transpose", "permute") else lambda x: x for n, edit in some.items()
+    }
+    before = trained(tx, shape, dict.fromkeys(some, lambda x: x))
+    expected = trained(tx, shape, same)["opt_state"]
+    plan = [edit.make(at=f"params/{n}", optimizer=policy) for n, edit in some.items()]
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "before", before)
+        checkpointer.wait_until_finished()
+        surgery.apply(str(tmp_path / "before"), str(tmp_path / "after"), plan_of(plan))
+        params = {n: jnp.asarray(edit.moved(before["params"][n])) for n, edit in some.items()}
+        fresh = tx.init({**before["params"], **params})
+        target = {"params": {**before["params"], **params}, "opt_state": fresh}
+        found = checkpointer.restore(tmp_path / "after", target)
+    for name, (axis, move) in VECTORS.items():
+        old, new, follows, start = (
+            of_param(state, name)
+            for state in (before["opt_state"], found["opt_state"], expected, fresh)
+        )
+        for path, slot in new.items():
+            assert slot.shape == start[path].shape, (name, path)
+            if policy == "reset" or (policy == "warm" and ".nu[" in path):
+                np.testing.assert_array_equal(slot, start[path], path)
+            elif name in ("transpose", "permute"):
+                np.testing.assert_allclose(slot, follows[path], 1e-5, err_msg=f"{name}: {path}")
+            elif ".mu[" in path:
+                moved = move(old[path]) if path.endswith(f"[{axis}]") else old[path]
+                np.testing.assert_allclose(slot, moved, 1e-6, err_msg=f"{name}: {path}")
+
+
+VECTORS: dict[str, tuple[int, Callable[[Any], Any]]] = {
+    "transpose": (0, lambda x: x),
+    "permute": (0, lambda x: x),
+    "layers": (0, lambda x: np.repeat(x, 2)),
+    "slice": (0, lambda x: x[1:]),
+    "grow": (1, lambda x: padded(x, 0, 0, 5, None)),
+    "shrink": (0, lambda x: x[:5]),
+}
+"""Of the edits that keep axes apart: which axis changes, and how a vector for it does."""
+
+
 def test_a_param_with_an_axis_of_1_shows_whether_it_is_factored(tmp_path: Path) -> None:
     params = {"pos": jnp.ones((1, 4, 6)), "token": jnp.ones((1, 6))}
     tx = optax.adafactor(1e-2, min_dim_size_to_factor=4)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from surgery_cli.draft.arrangement import Arrangement, rearranged
 from surgery_cli.draft.kernel import Kernel, Piece, Window, broadcast_window
 from surgery_cli.tree.specs import LeafSpec
@@ -43,6 +45,14 @@ class Cut(Arrangement, frozen=True, tag="slice"):
 
     def arrange(self, block: Any, piece: Piece) -> Any:
         return block[tuple(slice(None, None, axis.step) for axis in self.axes)]
+
+    @classmethod
+    def whole(cls, axis: int, leaf: LeafSpec) -> Cut:
+        """All places of one axis, as they are."""
+        return cls((Steps(0, leaf.shape[axis]),))
+
+    def along(self, axis: int, leaf: LeafSpec) -> tuple[Cut, int]:
+        return Cut((self.axes[axis],)), axis
 
     def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
         every = zip(self.axes, inputs[0].shape, strict=True)
@@ -112,6 +122,10 @@ class Grow(Arrangement, frozen=True, tag="grow"):
 
     def is_identity(self, inputs: Sequence[LeafSpec], output: LeafSpec) -> bool:
         return not self.before + self.after_
+
+    def along(self, axis: int, leaf: LeafSpec) -> tuple[Arrangement, int]:
+        mine = msgspec.structs.replace(self, axis=0)
+        return mine if axis == self.axis else Cut.whole(axis, leaf), axis
 
     def without(self, axis: int, leaf: LeafSpec) -> tuple[Arrangement, int] | None:
         if axis == self.axis:  # the mean of what is filled with the mean is the same

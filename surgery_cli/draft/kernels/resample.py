@@ -10,6 +10,7 @@ import msgspec
 
 from surgery_cli.draft.arrangement import ShapeMap, rearranged
 from surgery_cli.draft.kernel import Kit, Piece, Place, Window
+from surgery_cli.draft.kernels.cut import Cut
 from surgery_cli.draft.kernels.interpolation import Rows, interpolation
 from surgery_cli.draft.kernels.lost_values import refuse_lost
 from surgery_cli.tree.specs import LeafSpec
@@ -62,6 +63,11 @@ class Resample(ShapeMap, frozen=True, tag="resample"):
     def on_each(self) -> Resample:
         grids = tuple(grid._replace(axis=grid.axis + 1) for grid in self.grids)
         return msgspec.structs.replace(self, grids=grids)
+
+    def along(self, axis: int, leaf: LeafSpec) -> tuple[ShapeMap, int]:
+        mine = tuple(grid._replace(axis=0) for grid in self.grids if grid.axis == axis)
+        own = msgspec.structs.replace(self, grids=mine)
+        return own if mine else Cut.whole(axis, leaf), axis
 
     @property
     def of_squares(self) -> Resample:

@@ -9,6 +9,7 @@ from typing import Any
 
 from surgery_cli.draft.arrangement import Arrangement, rearranged
 from surgery_cli.draft.kernel import Kernel, Piece, Window
+from surgery_cli.draft.kernels.cut import Cut
 from surgery_cli.tree.specs import LeafSpec
 
 
@@ -50,6 +51,9 @@ class Take(Arrangement, frozen=True, tag="take"):
         if not isinstance(inner, Take) or inner.axis != self.axis:
             return None
         return Take(self.axis, tuple(inner.index[n] for n in self.index))
+
+    def along(self, axis: int, leaf: LeafSpec) -> tuple[Arrangement, int]:
+        return Take(0, self.index) if axis == self.axis else Cut.whole(axis, leaf), axis
 
     def without(self, axis: int, leaf: LeafSpec) -> tuple[Arrangement, int] | None:
         if axis == self.axis:  # a mean knows no order, and no repeats if there are as many of each

@@ -50,8 +50,10 @@ def moved_slots(slots: Sequence[Slot], recipes: Inputs, by: Mapped) -> dict[Leaf
     """What becomes of the slots that one param has in one state, by path."""
     factored = [slot for slot in slots if slot.factoring is not None]
     found = _factored(factored, recipes, by) if factored else {}
+    vectors = [slot for slot in slots if slot.relation == "axis"]
+    found |= _vectors(vectors, recipes, by) if vectors else {}
     for slot in slots:
-        if slot.factoring is None:
+        if slot.path not in found:
             found[slot.path] = _moved(slot, recipes[slot.path], by)
     return found
 
@@ -71,6 +73,19 @@ def _moved(slot: Slot, recipes: tuple[Recipe, ...], by: Mapped) -> Move:
             return Move(first, slot.relation)
         case _:
             return _unknown(slot, f"no rule is known for a {slot.name} of {slot.optimizer}")
+
+
+def _vectors(slots: Sequence[Slot], recipes: Inputs, by: Mapped) -> dict[LeafPath, Move]:
+    """Vectors for the axes of a param, one each: they move with their axes, where these stay apart."""
+    (leaf, *_), moved = by.before, dict[int, Recipe]()
+    for slot in slots:
+        own = None if slot.axis is None else by.map.along(slot.axis, leaf)
+        if own is not None:
+            moved[own[1]] = _arranged(recipes[slot.path][:1], own[0], slot)
+    if len(leaf.shape) != len(by.after.shape) or moved.keys() != {slot.axis for slot in slots}:
+        why = "it is a vector for one axis, and the edit makes other axes of these"
+        return {slot.path: _unknown(slot, why) for slot in slots}
+    return {slot.path: Move(moved[slot.axis or 0], "axis") for slot in slots}
 
 
 def _unlike(recipes: Sequence[Recipe]) -> str:
