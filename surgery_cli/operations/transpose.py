@@ -30,7 +30,7 @@ class Transpose(Rearranging, tag="transpose", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: transpose\n  at: params/Dense_0/kernel\n  axes: [1, 0]\n"
 
-    def map(self, leaf: LeafSpec) -> Arrangement:
+    def map(self, leaf: LeafSpec) -> Permutation:
         count = len(leaf.shape)
         if not self.axes:
             return Permutation(tuple(reversed(range(count))))
@@ -47,9 +47,8 @@ class Transpose(Rearranging, tag="transpose", kw_only=True, frozen=True):
         return Permutation(axes)
 
     def undoing(self, leaf: LeafSpec) -> Rearranging:
-        count = len(leaf.shape)
-        axes = resolve_axes(self.axes, count, "axes") if self.axes else range(count)[::-1]
-        return Transpose(axes=tuple(sorted(range(count), key=tuple(axes).__getitem__)))
+        axes = self.map(leaf).axes
+        return Transpose(axes=tuple(sorted(range(len(axes)), key=axes.__getitem__)))
 
 
 class Permutation(Arrangement, frozen=True, tag="transpose"):
