@@ -1,6 +1,7 @@
 """Checkpoints for the benchmark, and a look at what became of them.
 
-`checkpoint.py layers DIR --layers N --width W [--seed S]` · `checkpoint.py leaves DIR --count N` ·
+`checkpoint.py layers DIR --layers N --width W [--seed S] [--stacked]` · `checkpoint.py leaves DIR --count N` ·
+`checkpoint.py vocabulary DIR --rows N --width W` ·
 `checkpoint.py logical DIR --leaf ROWS --leaves N --chunks K --width W` ·
 `checkpoint.py large DIR --chunks K --width W` · `checkpoint.py same A B LEAF…`
 """
@@ -9,6 +10,7 @@ import argparse
 import ast
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +26,42 @@ def save(directory: Path, state: Any) -> None:
         checkpointer.save(directory.resolve(), state)
 
 
-def build_layers(directory: Path, layers: int, width: int, seed: int) -> None:
-    """Save random params with Adam's mu and nu: three kernels a layer, in ranges that training gives them."""
+def build_layers(directory: Path, layers: int, width: int, seed: int, *, stacked: bool) -> None:
+    """Save random params with Adam's mu and nu: three kernels a layer, in ranges that training gives them.
+
+    ``stacked``: the layers are one leaf, as `nn.scan` keeps them.
+    """
     import jax
-    import optax
 
     random = np.random.default_rng(seed)
 
     def normal(scale: float) -> dict:
         shape = (width * 15 // 16, width)
-        kernels = (scale * random.standard_normal(shape, np.float32) for _ in range(layers))
+        kernels = [scale * random.standard_normal(shape, np.float32) for _ in range(layers)]
+        if stacked:
+            return {"layers": {"kernel": jax.numpy.asarray(np.stack(kernels))}}
         return {f"layer_{i}": {"kernel": jax.numpy.asarray(k)} for i, k in enumerate(kernels)}
+
+    _save_trained(directory, normal)
+
+
+def build_vocabulary(directory: Path, rows: int, width: int) -> None:
+    """Save one embedding with Adam's mu and nu."""
+    import jax
+
+    random = np.random.default_rng(0)
+
+    def normal(scale: float) -> dict:
+        values = scale * random.standard_normal((rows, width), np.float32)
+        return {"embedding": jax.numpy.asarray(values)}
+
+    _save_trained(directory, normal)
+
+
+def _save_trained(directory: Path, normal: Callable[[float], dict]) -> None:
+    """Params and moments in ranges that training gives them; ``normal`` draws a tree."""
+    import jax
+    import optax
 
     params = normal(0.02)
     nu = jax.tree.map(lambda leaf: 1e-6 * (1 + abs(leaf)), normal(1.0))
@@ -151,6 +178,11 @@ def main() -> None:
     layers.add_argument("--layers", type=int, required=True)
     layers.add_argument("--width", type=int, required=True)
     layers.add_argument("--seed", type=int, default=0)
+    layers.add_argument("--stacked", action="store_true")
+    vocabulary = commands.add_parser("vocabulary")
+    vocabulary.add_argument("directory", type=Path)
+    vocabulary.add_argument("--rows", type=int, required=True)
+    vocabulary.add_argument("--width", type=int, required=True)
     leaves = commands.add_parser("leaves")
     leaves.add_argument("directory", type=Path)
     leaves.add_argument("--count", type=int, required=True)
@@ -171,7 +203,10 @@ def main() -> None:
     arguments = parser.parse_args()
 
     if arguments.command == "layers":
-        build_layers(arguments.directory, arguments.layers, arguments.width, arguments.seed)
+        numbers = (arguments.layers, arguments.width, arguments.seed)
+        build_layers(arguments.directory, *numbers, stacked=arguments.stacked)
+    elif arguments.command == "vocabulary":
+        build_vocabulary(arguments.directory, arguments.rows, arguments.width)
     elif arguments.command == "leaves":
         build_leaves(arguments.directory, arguments.count)
     elif arguments.command == "logical":

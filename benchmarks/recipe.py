@@ -10,7 +10,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import orbax.checkpoint as ocp
+from rows import GROWN
 
 State = dict[str, Any]
 
@@ -56,6 +58,37 @@ def average(state: State, donor: State) -> None:
         mine[name] = jax.tree.map(lambda a, b: (a + b) / 2, mine[name], other[name])
 
 
+def stack(state: State, _: State) -> None:
+    for tree in _trees(state):
+        kernels = [tree.pop(f"layer_{n}")["kernel"] for n in range(len(tree))]
+        tree["layers"] = {"kernel": np.stack(kernels)}
+
+
+def unstack(state: State, _: State) -> None:
+    for tree in _trees(state):
+        kernels = np.asarray(tree.pop("layers")["kernel"])
+        tree |= {f"layer_{n}": {"kernel": kernel} for n, kernel in enumerate(kernels)}
+
+
+def transpose(state: State, _: State) -> None:
+    for tree in _trees(state):
+        for layer in tree.values():
+            layer["kernel"] = np.ascontiguousarray(np.asarray(layer["kernel"]).T)
+
+
+def grow_vocabulary(state: State, _: State) -> None:
+    for tree, by_mean in zip(_trees(state), (True, False, True), strict=True):
+        rows = np.asarray(tree["embedding"])
+        new = np.zeros((GROWN - len(rows), rows.shape[1]), rows.dtype)
+        if by_mean:
+            new[:] = rows.mean(0, dtype=np.float64)
+        tree["embedding"] = np.concatenate([rows, new])
+
+
+def _trees(state: State) -> list[State]:
+    return [state["params"], moments(state)["mu"], moments(state)["nu"]]
+
+
 TASKS: dict[str, Callable[[State, State], None]] = {
     "leaf": rescale_leaf,
     "moments": rescale_leaf_and_moments,
@@ -64,6 +97,10 @@ TASKS: dict[str, Callable[[State, State], None]] = {
     "graft": graft_layer,
     "bfloat16": cast,
     "average": average,
+    "stack": stack,
+    "unstack": unstack,
+    "transpose": transpose,
+    "vocabulary": grow_vocabulary,
 }
 
 

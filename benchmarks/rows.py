@@ -10,7 +10,8 @@ SURGERY, ORBAX, COPY, LOOP = "surgery", "Orbax script", "cp -r", "TensorStore lo
 ON_TENTH, ON_COMMON = "surgery on a tenth", "surgery on the common size"
 
 KERNEL = "params.layer_0.kernel"
-MU, NU = ("opt_state.0.mu.layer_0.kernel", "opt_state.0.nu.layer_0.kernel")
+MOMENTS = ("opt_state.0.mu", "opt_state.0.nu")
+MU, NU = (f"{tree}.layer_0.kernel" for tree in MOMENTS)
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Measurement:
 class Places:
     """Where a row finds its checkpoints; ``edited`` is a copy of ``source`` with one leaf edited.
 
-    ``tenth`` and ``tenth_donor`` are a tenth the size of ``source``; ``leaves`` has many leaves, ``large`` one large
+    ``tenth`` and ``tenth_donor`` are a tenth the size of ``source``; ``stacked`` has its layers in one leaf, as
+    `nn.scan` keeps them, ``vocabulary`` as many bytes in one embedding; ``leaves`` has many leaves, ``large`` one large
     leaf, ``logical`` far more bytes than its files.
     """
 
@@ -40,6 +42,8 @@ class Places:
     edited: Path
     tenth: Path
     tenth_donor: Path
+    stacked: Path
+    vocabulary: Path
     leaves: Path
     large: Path
     logical: Path
@@ -129,6 +133,12 @@ MEMORY = ("--memory", "256MiB")
 LEAF = ("params/layer_0/kernel", "--by", "0.5")
 ONE_LEAF = ("rescale", *LEAF, "--optimizer", "keep")
 RENAME = ("rename", "params/layer_0", "--to", "params/first")
+LAYERS = 32
+"""Of the checkpoint in which they are one leaf."""
+UNSTACK = ("unstack", "params/layers", "--to", f"params/layer_{{{{0..{LAYERS - 1}}}}}")
+VOCABULARY, GROWN = 65_408, 65_536
+"""Rows of an embedding before and after."""
+RESIZE = ("resize", "params/embedding", "--axis", "0", "--size", str(GROWN))
 MANY = ("params/layer_00007/kernel", "--by", "0.5")
 
 
@@ -219,6 +229,48 @@ def _rows() -> list[Row]:
             ),
             compared=(KERNEL, MU, NU),
             needs=("source", "donor"),
+        ),
+        Row(
+            "stack",
+            "all layers stacked",
+            (
+                _edit("stack", "params/layer_*", "--to", "params/layers", *MEMORY),
+                _orbax("stack"),
+                _copy(),
+            ),
+            compared=("params.layers.kernel", "opt_state.0.nu.layers.kernel"),
+        ),
+        Row(
+            "unstack",
+            "all layers taken apart",
+            (
+                _edit(*UNSTACK, source="{stacked}"),
+                _orbax("unstack", source="stacked"),
+                _copy("stacked"),
+            ),
+            compared=(KERNEL, MU, NU),
+            needs=("stacked",),
+        ),
+        Row(
+            "transpose",
+            "all kernels transposed",
+            (
+                _edit("transpose", "params/layer_*/kernel", *MEMORY),
+                _orbax("transpose"),
+                _copy(),
+            ),
+            compared=(KERNEL, MU, NU),
+        ),
+        Row(
+            "vocabulary",
+            "128 rows more of a vocabulary",
+            (
+                _edit(*RESIZE, source="{vocabulary}"),
+                _orbax("vocabulary", source="vocabulary"),
+                _copy("vocabulary"),
+            ),
+            compared=tuple(f"{tree}.embedding" for tree in ("params", *MOMENTS)),
+            needs=("vocabulary",),
         ),
         Row(
             "inspect",

@@ -1,6 +1,7 @@
 """The checkpoints that rows start from: how large, and how they are made."""
 
 import argparse
+import math
 import os
 import re
 import shutil
@@ -9,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from rows import HERE, Places
+from rows import HERE, LAYERS, VOCABULARY, Places
 
 UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
 LEAVES_PER_LAYER = 3  # the kernel, mu, nu
@@ -26,16 +27,20 @@ class Sizes:
     large_chunks: int
     logical_leaves: int
     logical_chunks: int
+    stacked_width: int
+    vocabulary_width: int
 
     @classmethod
     def of(cls, size: int, leaves: int) -> "Sizes":
         """``size`` is that of the source in bytes; 0 makes everything tiny."""
         if not size:
-            return cls(2, 60, 64, leaves, large_chunks=3, logical_leaves=6, logical_chunks=2)
+            return cls(2, 60, 64, leaves, 3, 6, 2, stacked_width=16, vocabulary_width=1)
         rows, width = 1920, 2048
         layers = max(2, round(size / (rows * width * 4 * LEAVES_PER_LAYER)))
         # 8 GB and 200 GB, in chunks of 34 MB
-        return cls(layers, rows, width, leaves, 238, logical_leaves=201, logical_chunks=30)
+        elements = size / (4 * LEAVES_PER_LAYER)
+        stacked, vocabulary = math.isqrt(int(elements / LAYERS)), max(int(elements / VOCABULARY), 1)
+        return cls(layers, rows, width, leaves, 238, 201, 30, stacked, vocabulary)
 
     @property
     def leaf_bytes(self) -> int:
@@ -70,6 +75,21 @@ def build(places: Places, names: set[str], sizes: Sizes) -> None:
         "donor": [*layers, "--seed", "1"],
         "tenth": [*tenth, "--seed", "0"],
         "tenth_donor": [*tenth, "--seed", "1"],
+        "stacked": [
+            "layers",
+            "--layers",
+            str(LAYERS),
+            "--width",
+            str(sizes.stacked_width),
+            "--stacked",
+        ],
+        "vocabulary": [
+            "vocabulary",
+            "--rows",
+            str(VOCABULARY),
+            "--width",
+            str(sizes.vocabulary_width),
+        ],
         "leaves": ["leaves", "--count", str(sizes.leaves)],
         "large": ["large", "--chunks", str(sizes.large_chunks), *width],
         "logical": ["logical", *map(str, logical), str(sizes.logical_chunks), *width],
