@@ -17,6 +17,7 @@ from surgery_cli.draft.expression import Stored
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.delete import Delete
+from surgery_cli.operations.reshape import Reshape
 from surgery_cli.operations.transpose import Transpose
 from surgery_cli.plan import plan_of
 from surgery_cli.tree.paths import LeafPath
@@ -90,14 +91,16 @@ def test_one_number_for_a_whole_leaf_stays_as_it_is(tmp_path: Path) -> None:
 def test_slots_for_which_there_is_no_map_are_refused_by_name_and_the_advice_works(
     tmp_path: Path, policy: str | None
 ) -> None:
-    tx = optax.sm3(1e-2)
-    with pytest.raises(PlanError, match="cannot follow 'transpose' on 'params/w'") as caught:
-        applied(trained(tx), tmp_path, optimizer=policy)
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "before", trained(optax.sm3(1e-2)))
+    edit = Reshape(at="params/w", shape=(-1,), optimizer=policy)
+    with pytest.raises(PlanError, match="cannot follow 'reshape' on 'params/w'") as caught:
+        surgery.apply(str(tmp_path / "before"), str(tmp_path / "after"), plan_of([edit]))
     problem = caught.value.problems[0]
-    assert "no rule is known for a mu of sm3" in problem.why
+    assert "the edit makes other axes" in problem.why
     assert problem.fix.startswith("`delete` 'opt_state' in an edit before")
     assert not (tmp_path / "after").exists()
-    edits = [Delete(at="opt_state"), Transpose(at="params/w", axes=(1, 0))]
+    edits = [Delete(at="opt_state"), Reshape(at="params/w", shape=(-1,))]
     surgery.apply(str(tmp_path / "before"), str(tmp_path / "after"), plan_of(edits))
 
 
