@@ -11,6 +11,7 @@ import scipy.ndimage
 from orbax.checkpoint import transform_utils
 from orbax.checkpoint.experimental.model_surgery.transformations import (
     fusing,
+    nesting,
     renaming,
     repeating,
     stacking,
@@ -232,6 +233,17 @@ def _(flat):
     return without(flat, ".*query.*") | renamed(stacked, ("layers/query", "queries"))
 
 
+@judges(SURGERY, "a flat tree, with `.` between the keys")
+def _(flat):
+    return {path.replace("/", "."): leaf for path, leaf in flat.items()}
+
+
+@judges(SURGERY, "`unflatten()`, of such a tree")
+def _(flat):
+    dotted = {path.replace("/", "."): leaf for path, leaf in flat.items()}
+    return flattened(nesting.unflatten()(dotted))
+
+
 @judges(SURGERY, "`repeat_by_pattern`, `repeat_by_keys`")
 def _(flat):
     repeat = repeating.repeat_by_pattern
@@ -311,6 +323,11 @@ def _(flat):
 @judges(BIG_VISION, "`tree_replace` with `None`")
 def _(flat):
     return without(flat, ".*/bias")
+
+
+@judges(BIG_VISION, "`recover_tree`, of keys with slashes")
+def _(flat):
+    return flattened(nested(flat))
 
 
 @judges(BIG_VISION, "`load` of `FILE:img`, a subtree")
@@ -432,6 +449,12 @@ def _(flat):
     return changed(flat, ".*/kernel", lambda x: x * np.float32(3))
 
 
+@judges(BRAIN, "`add`, to a new tensor")
+def _(flat):
+    names = ("kernel", "bias")
+    return flat | {f"sum/{name}": flat[f"head/{name}"] + OTHER[f"head/{name}"] for name in names}
+
+
 @judges(BRAIN, "`cast_`")
 def _(flat):
     return changed(flat, ".*", lambda x: x.astype(ml_dtypes.bfloat16))
@@ -507,6 +530,6 @@ def _(flat):
     return changed(flat, "layers_./.*/kernel", rank_two)
 
 
-ASSERTS = ("count", "shape", "dtype", "exists`, and `not", "equal", "iszero")
+ASSERTS = ("count", "shape", "dimensions", "dtype", "exists`, and `not", "equal", "iszero")
 for name in ASSERTS:
     judges(BRAIN, f"`assert: {name}`")(lambda flat: flat)
