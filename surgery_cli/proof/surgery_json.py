@@ -71,10 +71,11 @@ class CheckedRule(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Of a run on record, what later ones ask: which leaves it changed, and from which donors it took."""
+    """Of a run on record, what later ones ask: which leaves it changed by which plan, and from which donors it took."""
 
     leaves: list[ChangedLeaf] = []
     donors: dict[str, str] = {}
+    plan: dict[str, Any] = {}
 
 
 class Verified(msgspec.Struct, kw_only=True, frozen=True):
@@ -129,7 +130,7 @@ class Record(msgspec.Struct, kw_only=True):
     def runs(self) -> list[Run]:
         """This run and those before, the latest first."""
         return [
-            Run(self.leaves, self.donors),
+            Run(self.leaves, self.donors, self.plan),
             *(msgspec.convert(entry, Run) for entry in reversed(self.history)),
         ]
 

@@ -39,6 +39,7 @@ from surgery_cli.surgery.notes import (
     unread_notes,
 )
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.repeated_draws import repeated_draws
 from surgery_cli.surgery.space import standing_parent
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
@@ -144,6 +145,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         *link_notes(checkpoint, prepared.boundary),
         *(look.note for look in prepared.looked if look.note is not None),
         *draft.notes,
+        *repeated_draws(checkpoint, draft),
         *dropped_item_notes(checkpoint, draft),
         *unread_notes(plans),
         *dead_notes(prepared.references, prepared.compact),

@@ -1,0 +1,68 @@
+"""Random values that were drawn for a leaf before: they depend on seed and path alone, so a second draw is no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from surgery_cli.draft.expression import Made, Stored, parts
+from surgery_cli.draft.recipe import SOURCE, Draft
+from surgery_cli.operations.initializing import Draw
+from surgery_cli.operations.table import operations
+from surgery_cli.proof.records import read_record
+from surgery_cli.proof.surgery_json import Run
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.advice import worded
+from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Consequence
+
+_SHOWN = 2
+
+
+def repeated_draws(checkpoint: Checkpoint, draft: Draft) -> list[Consequence]:
+    """A note for leaves to which random values are added that are in them already, by this plan or an earlier run."""
+    twice: dict[LeafPath, int] = {}
+    once: dict[LeafPath, int] = {}
+    for path, output in draft.leaves.items():
+        if isinstance(output.recipe, Stored) or path in draft.slots:
+            continue
+        inside = parts(output.recipe)
+        draws = [
+            (part.kernel.seed, part.path)
+            for part in inside
+            if isinstance(part, Made) and isinstance(part.kernel, Draw)
+        ]
+        again = next((seed for seed, place in draws if draws.count((seed, place)) > 1), None)
+        if again is not None:
+            twice[path] = again
+        elif draws and any(isinstance(p, Stored) and p.ref.source == SOURCE for p in inside):
+            once[path] = draws[0][0]
+    record = read_record(checkpoint) if once else None
+    before = set(_drawn(record.runs)) if record is not None else set()
+    earlier = {path: seed for path, seed in once.items() if (str(path), seed) in before}
+    return [
+        *_notes(twice, "twice in this plan"),
+        *_notes(earlier, "by an earlier run, too"),
+    ]
+
+
+def _drawn(runs: list[Run]) -> Iterator[tuple[str, int]]:
+    """The printed paths for which runs on record drew random values, with the seeds of these runs."""
+    random = {name for name, kind in operations().items() if "seed" in kind.__struct_fields__}
+    for run in runs:
+        edits = [edit for edit in run.plan.get("edits", ()) if edit.get("op") in random]
+        seeds = {edit.get("seed", run.plan.get("seed") or 0) for edit in edits}
+        for leaf in run.leaves:
+            if random.intersection(leaf.operations):
+                yield from ((leaf.path, seed) for seed in seeds)
+
+
+def _notes(leaves: dict[LeafPath, int], when: str) -> list[Consequence]:
+    by_seed: dict[int, list[LeafPath]] = {}
+    for path, seed in leaves.items():
+        by_seed.setdefault(seed, []).append(path)
+    text = "random values of {}, seed {}, are drawn {}: the same ones, and no further ones; say another {seed}"
+    return [
+        Consequence(worded(text, quoted(paths, _SHOWN), seed, when))
+        for seed, paths in by_seed.items()
+    ]
