@@ -45,7 +45,7 @@ powers: $(INSTALLED)
 
 check-all: check oracle
 	@POWERS=all $(BIN)/python -m pytest tests/optimizer/test_measured_powers.py
-	@$(BIN)/python -m pytest tests/judge --every-combination
+	@$(BIN)/python -m pytest tests/judge tests/optimizer/test_every_operation.py --every-combination
 
 plans: $(INSTALLED)
 	@PLANS=$(N) PLANS_SEED=$(SEED) $(BIN)/python -m pytest tests/random_plans -n 0 -s $(ARGS)

@@ -22,7 +22,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--every-combination",
         action="store_true",
-        help="in tests/judge, all states in all layouts under all edits (2 minutes), not the chosen ones",
+        help="all states in all layouts under all edits (tests/judge, 2 minutes), all operations on slots of every kind"
+        " (tests/optimizer/test_every_operation.py), not the chosen ones",
     )
 
 

@@ -207,37 +207,61 @@ def drafted_example(
     ``donor`` are the leaves of other checkpoints, like ``leaf`` if None. A mask keeps where theirs are above zero.
     Before the example, ``first`` is called on every param.
     """
-    document = YAML(typ="safe").load(kind.example)
-    edits = document if isinstance(document, list) else [document]
-    if first is not None:
-        edits.insert(0, {"op": "map", "at": "params", "with": "edit.py:first"})
-    plan = plan_from_document({"edits": edits})
-    functions = {"first": first, "halve": lambda array: 2 * array + 1}
-    names = [f"Dense_{n}/{key}" for n in range(layers) for key in ("bias", "kernel")]
     roots = ("params", "opt_state/0/mu", "opt_state/0/nu")
     counts = {"step": np.int32(7), "opt_state/0/count": np.int32(7)}
+    names = layer_names(layers)
 
-    def state(array: Any) -> dict[str, Any]:
-        return {f"{root}/{name}": array for root in roots for name in names} | counts
+    def state(array: Any) -> ArraySource:
+        return ArraySource({f"{root}/{name}": array for root in roots for name in names} | counts)
 
     other = leaf if donor is None else donor
+    return example_on(kind, state(leaf), state(other), other, first=first, layers=layers)
+
+
+def layer_names(count: int) -> list[str]:
+    return [f"Dense_{n}/{key}" for n in range(count) for key in ("bias", "kernel")]
+
+
+def example_on(
+    kind: type[Operation],
+    own: Any,
+    other: Any,
+    leaf: Any,
+    *,
+    first: Callable[[Any], Any] | None = None,
+    layers: int = 2,
+    optimizer_kind: str | None = None,
+    **fields: Any,
+) -> tuple[Draft, dict[str, Any]]:
+    """The draft that an operation's example makes of a checkpoint, and the sources it reads.
+
+    ``other`` is another checkpoint, ``leaf`` each leaf of a third one that holds params alone; a mask keeps where it is
+    above zero. ``fields`` are added to the edit.
+    """
+    document = YAML(typ="safe").load(kind.example)
+    edits = document if isinstance(document, list) else [document]
+    edits[-1] |= fields
+    if first is not None:
+        edits.insert(0, {"op": "map", "at": "params", "with": "edit.py:first"})
+    told = {} if optimizer_kind is None else {"optimizer_kind": optimizer_kind}
+    plan = plan_from_document({"edits": edits, **told})
+    functions = {"first": first, "halve": lambda array: 2 * array + 1}
     sources = {
-        "runs/other": ArraySource(state(other)),
-        "runs/weights": ArraySource(dict.fromkeys(names, other)),
-        "masks/kernel.npy": ArraySource({"mask": other > 0}),
-        "own": ArraySource(state(leaf)),
+        "runs/other": other,
+        "runs/weights": ArraySource(dict.fromkeys(layer_names(layers), leaf)),
+        "masks/kernel.npy": ArraySource({"mask": leaf > 0}),
+        "own": own,
     }
     for address, source in sources.items():
         source.fingerprint, source.address, source.steps = address, address, {}
         source.places = frozenset({address})
-    items = DraftItems(names=("default",), taken=frozenset({"default"}))
     draft = resolve(
         plan,
-        sources["own"],
+        own,
         lambda address: sources[address.strip("/")],
-        items=items,
+        items=DraftItems(names=("default",), taken=frozenset({"default"})),
         function=lambda text: UserFunction.of(
             text, "sha256:0", lambda array, _: functions[text.rpartition(":")[2]](array)
         ),
     )
-    return draft, {f"/{name}": source for name, source in sources.items()} | {"": sources["own"]}
+    return draft, {f"/{name}": source for name, source in sources.items()} | {"": own}
