@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
@@ -37,6 +38,14 @@ _UNSTORABLE = ("float8_e4m3", "float6_e2m3fn", "float6_e3m2fn", "uint4", "uint2"
 """What NumPy has with ml_dtypes, and TensorStore does not."""
 _NO_NUMBERS = ("float8_e8m0fnu", "float4_e2m1fn", "int2")
 """What holds scales of other numbers, or so few numbers that a cast leaves nothing."""
+_SHORT = {
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "half": "float16",
+    "fp32": "float32",
+    "f32": "float32",
+}
+"""What other tools call dtypes, and no slip of the pen for them."""
 _MOST_NAMED = 6
 STORABLE: Final = tuple(
     name
@@ -52,7 +61,8 @@ def check_storable(dtype: str, field: str, verb: str = "have") -> None:
         PlanError: there is none of this name, or no store holds it.
     """
     if dtype not in STORABLE:
-        close = nearest(dtype, STORABLE) or ["float32", "bfloat16"]
+        short = _SHORT.get(dtype.casefold())
+        close = [short] if short else nearest(dtype, STORABLE) or ["float32", "bfloat16"]
         raise PlanError(
             f"'{dtype}' is no dtype that a leaf can {verb}",
             why="no store holds it" if dtype in _UNSTORABLE else "",
@@ -85,8 +95,10 @@ class Cast(LeafOperation, tag="cast", kw_only=True, frozen=True):
     def leaves_alone(self, spec: LeafSpec) -> bool:
         return spec.dtype == self.to and spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
 
-    def output(self, spec: LeafSpec) -> LeafSpec:
+    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
         check_storable(self.to, "to", "be cast to")
+
+    def output(self, spec: LeafSpec) -> LeafSpec:
         if spec.kind not in (LeafKind.ARRAY, LeafKind.NUMPY):
             raise PlanError(
                 f"cast does not apply to {spec.type_text}",

@@ -127,8 +127,8 @@ def _drawn(init: str, settings: Mapping[str, Any], spec: LeafSpec) -> Values:
     return _scaled({**settings, **_SCALINGS.get(init, {})}, init, spec)
 
 
-def _settings(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of an initializer: as given, else as jax has them."""
+def check_known(init: str) -> None:
+    """Raise PlanError unless jax has such an initializer."""
     if init not in INITIALIZERS:
         close = nearest(init, INITIALIZERS) or ["lecun_normal", "zeros"]
         raise PlanError(
@@ -137,6 +137,11 @@ def _settings(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
             fix=f"perhaps {listed(close, word='or')}",
             field="init",
         )
+
+
+def _settings(init: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of an initializer: as given, else as jax has them."""
+    check_known(init)
     known = INITIALIZERS[init]
     foreign = [name for name in given if name not in known]
     if foreign:

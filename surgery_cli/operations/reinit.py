@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from surgery_cli.draft.effect import Effect
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.recipe import Draft
+from surgery_cli.operations import initializers
 from surgery_cli.operations.base import LeafOperation, Scene
 from surgery_cli.operations.drawing import Drawing
 from surgery_cli.operations.new_shapes import Shape, shaped
@@ -28,6 +30,9 @@ class Reinit(Drawing, LeafOperation, tag="reinit", kw_only=True, frozen=True):
 
     def leaves_alone(self, spec: LeafSpec) -> bool:
         return spec.has_array and spec.size == 0 and self.shape is None
+
+    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+        initializers.check_known(self.init)
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         return self.noting_fans_of(self.init, super().rewrite(draft, scene), draft)

@@ -37,6 +37,24 @@ def test_commands_and_other_words_are_no_tasks_that_are_something_else():
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("cast", "--to", "bf16"),
+            "'bf16' is no dtype that a leaf can be cast to\n  perhaps bfloat16\n",
+        ),
+        (("reinit", "--init", "xavier"), "there is no initializer 'xavier'\n"),
+    ],
+)
+def test_a_name_that_is_wrong_of_all_leaves_is_said_once(surgery, words, said, tmp_path):
+    operation, *options = words
+    sample = SAMPLES / "digits_standard"
+    ended = surgery(operation, sample, tmp_path / "new", "params", *options)
+    assert said in ended.err
+    assert ended.err.count("error: ") == 1
+
+
+@pytest.mark.parametrize(
     ("words", "title"),
     [
         (("rescale", "letters_scanned", "new", "params/layers_0/mlp", "--by", "2"), "Scan to list"),
