@@ -11,10 +11,9 @@ import typer
 
 from surgery_cli.inputs.addresses import (
     Address,
-    LocalAddress,
     address,
     checkpoint_address,
-    written_address,
+    destination_address,
 )
 from surgery_cli.settings.declaration import Group, setting
 
@@ -52,7 +51,7 @@ Source = Annotated[
     directory("SRC", "The checkpoint to edit; `ROOT@N` is step N of a root.", checkpoint_address),
 ]
 Destination = Annotated[
-    LocalAddress, directory("DST", "Where the new checkpoint appears.", written_address)
+    Address, directory("DST", "Where the new checkpoint appears.", destination_address)
 ]
 Checkpoint = Annotated[
     Address,

@@ -87,6 +87,16 @@ def address(text: str, *, refusal: type[SurgeryError] = PlanError) -> Address:
     return Address(str(BucketPath(f"{scheme}://{bucket}/{inside}")))
 
 
+def destination_address(text: str, *, refusal: type[SurgeryError] = PlanError) -> Address:
+    """As ``address``, for a place where a checkpoint is to appear. Raises as ``local_address`` of what is written."""
+    found = _SCHEME.match(text)
+    if found is not None and found[1].lower() in _WRITTEN:
+        return address(text, refusal=refusal)
+    return local_address(text, is_written=True, refusal=refusal)
+
+
+_WRITTEN: Final = ("gs",)
+
 checkpoint_address: Final = partial(address, refusal=CheckpointError)
 written_address: Final = partial(local_address, is_written=True)
 

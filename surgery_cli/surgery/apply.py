@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import SurgeryError, WriteError
-from surgery_cli.inputs.buckets import path_at
+from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.plan import Plan
 from surgery_cli.proof.records import recorded_in
 from surgery_cli.proof.sealed_files import check_sealed_files
@@ -20,6 +20,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.links import Linker, LinkMode
 from surgery_cli.store.filesystem.listing import reading, unreadable
 from surgery_cli.store.filesystem.write_failures import is_of_writing, write_failed
+from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.leftovers import remove_dead
 from surgery_cli.store.write.staging import Staging, remaining_notes
 from surgery_cli.surgery.expected_draft import check_expected
@@ -61,7 +62,7 @@ def apply(
     run = _ready(source, target, destination, plan, options, say, open_gate)
     check_sealed_files(run.prepared.checkpoint)
     try:
-        with Staging(target, force=options.force) as staging:
+        with _staging(target, run) as staging:
             report = write(run, staging.new, listener)
             staging.commit()
     except (OSError, SurgeryError) as error:
@@ -84,6 +85,14 @@ def apply(
         consequences=[*report.consequences, *remaining_notes()],
         seconds=round(time.monotonic() - started, 3),
     )
+
+
+def _staging(target: Path, run: Run) -> Staging | BucketStaging:
+    """Where the result is built: beside its name on a disk, under it in a bucket."""
+    force = run.options.force
+    if isinstance(target, BucketPath):
+        return BucketStaging(target, run.linker, force=force)
+    return Staging(target, force=force)
 
 
 def _ready(

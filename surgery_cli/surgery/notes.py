@@ -10,6 +10,7 @@ from typing import Final
 from surgery_cli.draft.expression import stored_in
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.metadata_files import faults_beside
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
@@ -161,7 +162,7 @@ def dead_notes(references: Mapping[str, Costs], compact: Mapping[str, bool]) -> 
 def parent_notes(destination: Path) -> list[Consequence]:
     """Which directories above the destination are made: a slip in its path would make them, too."""
     parent = destination.absolute().parent
-    if filesystem.exists(parent):
+    if isinstance(parent, BucketPath) or filesystem.exists(parent):
         return []
     return [Consequence(f"there is no directory '{parent}': it is made")]
 

@@ -16,6 +16,7 @@ from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.engine.decoding import is_read_once
 from surgery_cli.engine.forecast import read_bytes
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import Plan
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
@@ -155,9 +156,10 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         *remains_notes(draft, plans, prepared.compact),
     ]
     if destination is not None:
-        notes += parent_notes(Path(destination))
-        notes += replaced_notes(Path(destination), force=options.force)
-        notes += leftover_notes(Path(destination), force=options.force)
+        target = path_at(destination)
+        notes += parent_notes(target)
+        notes += replaced_notes(target, force=options.force)
+        notes += leftover_notes(target, force=options.force)
     return notes
 
 

@@ -8,7 +8,8 @@ from shlex import quote
 import msgspec
 
 from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError
-from surgery_cli.inputs.addresses import local_address
+from surgery_cli.inputs.addresses import destination_address
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.script.user_code import Say
 from surgery_cli.store import filesystem
 from surgery_cli.store.locate.location import locate
@@ -32,6 +33,7 @@ def check_target(target: Path, prepared: Prepared, *, force: bool) -> None:
     Raises:
         DestinationError: the destination cannot be used.
     """
+    filesystem.forget(target)
     for source in prepared.sources.values():
         check_destination(target, source.place_on_disk, force=force)
     if force and filesystem.exists(target) and not filesystem.is_link(target):
@@ -77,7 +79,7 @@ def path_of(destination: str) -> Path:
         raise DestinationError(
             "the path of the destination is empty", fix="name the directory that is to be made"
         )
-    return Path(local_address(destination, is_written=True, refusal=DestinationError))
+    return path_at(destination_address(destination, refusal=DestinationError))
 
 
 def restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None:

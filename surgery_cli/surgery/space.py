@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.errors import DestinationError
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.per_leaf import PerLeafStore
@@ -29,6 +30,8 @@ def check_space(destination: Path, needed: int, plans: Mapping[str, ItemPlan]) -
     Raises:
         DestinationError: there is not enough room, or the system keeps no files there.
     """
+    if isinstance(destination, BucketPath):
+        return
     parent = standing_parent(destination)
     if any(filesystem.real(parent).is_relative_to(place) for place in _HOLD_NO_FILES):
         raise DestinationError(

@@ -142,8 +142,7 @@ def create(place: Place) -> BinaryIO:
 
 def write(place: Place, content: bytes | Iterable[bytes]) -> None:
     """Write a file in the place of what stands there, never through a link to it."""
-    delete(place)
-    with create(place) as file:
+    with system_of(place).replace(place) as file:
         for piece in (content,) if isinstance(content, bytes) else content:
             file.write(piece)
 
@@ -159,6 +158,11 @@ def copy(source: Place, target: Place) -> None:
 
 
 _PIECE_BYTES: Final = 4 << 20
+
+
+def requests_at_once(place: Place) -> int:
+    """How many requests are under way at once where many are made."""
+    return system_of(place).at_once
 
 
 def delete(place: Place) -> None:

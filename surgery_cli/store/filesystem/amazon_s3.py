@@ -6,7 +6,13 @@ import os
 from functools import cached_property
 from typing import Any, Final
 
-from surgery_cli.store.filesystem.object_service import Page, ServiceWords, StoredObject, asking
+from surgery_cli.store.filesystem.object_service import (
+    STREAMED_BYTES,
+    Page,
+    ServiceWords,
+    StoredObject,
+    asking,
+)
 
 _WORDS: Final = ServiceWords(
     scheme="s3",
@@ -44,6 +50,25 @@ class AmazonS3:
         with asking(_WORDS, bucket, found.key):
             content: bytes = self._client.cat_file(f"{bucket}/{found.key}", start=start, end=stop)
         return content
+
+    def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> None:
+        mode = "create" if exclusively else "overwrite"
+        with asking(_WORDS, bucket, key):
+            self._client.pipe_file(f"{bucket}/{key}", content, mode=mode)
+
+    def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
+        with asking(_WORDS, bucket, key):
+            return self._client.open(
+                f"{bucket}/{key}", "xb" if exclusively else "wb", block_size=STREAMED_BYTES
+            )
+
+    def copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
+        with asking(_WORDS, bucket, key):
+            self._client.cp_file(f"{bucket}/{key}", f"{to_bucket}/{to_key}")
+
+    def delete(self, bucket: str, key: str) -> None:
+        with asking(_WORDS, bucket, key):
+            self._client.call_s3("delete_object", Bucket=bucket, Key=key)
 
     def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
         spec: dict[str, Any] = {"driver": "s3", "bucket": bucket, "path": folder}

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import io
 import os
 import stat
 import threading
 from collections.abc import Iterator
-from io import BufferedReader, RawIOBase
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 import msgspec
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store.filesystem.bucket_listings import Folder, Listings
+from surgery_cli.store.filesystem.object_files import NewObject, ObjectReader
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
 from surgery_cli.store.filesystem.protocol import Entry, Place
 from surgery_cli.store.filesystem.read_ahead import ReadAhead
-
-_PIECE_BYTES: Final = 8 << 20
-"""What a reader asks for at most at once."""
 
 
 class BucketStatus(msgspec.Struct, frozen=True):
@@ -52,6 +51,8 @@ class BucketEntry(msgspec.Struct, frozen=True):
 
 class Buckets:
     """The buckets of one service; see ``FileSystem``. Nothing is looked up twice until ``forget`` is called."""
+
+    at_once = 32
 
     def __init__(self, service: ObjectService) -> None:
         self._service = service
@@ -102,17 +103,25 @@ class Buckets:
         found = self._find(path)
         if found is None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        return BufferedReader(_ObjectReader(self._service, self._ahead, path, found))
+        return BufferedReader(ObjectReader(self._service, self._ahead, path, found))
 
     def kvstore(self, folder: Place) -> dict[str, Any]:
         path = BucketPath(folder)
         return self._service.kvstore(path.bucket, _begin_of(path))
 
     def create(self, place: Place) -> BinaryIO:
-        raise _read_only(place)
+        return self._new(place, exclusively=True)
+
+    def replace(self, place: Place) -> BinaryIO:
+        return self._new(place, exclusively=False)
+
+    def _new(self, place: Place, *, exclusively: bool) -> NewObject:
+        return NewObject(self._service, BucketPath(place), self.changed, exclusively=exclusively)
 
     def copy(self, source: Place, target: Place) -> None:
-        raise _read_only(target)
+        origin, path = BucketPath(source), BucketPath(target)
+        self._service.copy(origin.bucket, origin.key, path.bucket, path.key)
+        self.changed(path)
 
     def clone(self, source: Place, target: Place) -> None:
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), str(target))
@@ -120,9 +129,29 @@ class Buckets:
     link = clone
 
     def delete(self, place: Place) -> None:
-        raise _read_only(place)
+        path = BucketPath(place)
+        with suppress(FileNotFoundError):
+            self._service.delete(path.bucket, path.key)
+        self.changed(path)
 
-    delete_below = make_folder = delete_folder = delete
+    def delete_below(self, folder: Place) -> None:
+        self.forget(folder)
+        objects = [
+            entry.place for _, inside in self.below(folder) for entry in inside if entry.is_file
+        ]
+        with ThreadPoolExecutor(self.at_once, thread_name_prefix="surgery-delete") as pool:
+            done = [pool.submit(self.delete, place) for place in objects]
+        for future in done:  # all that can be deleted is
+            future.result()
+
+    def make_folder(self, folder: Place) -> None:
+        """Nothing: folders are names."""
+
+    delete_folder = make_folder
+
+    def changed(self, path: BucketPath) -> None:
+        """An object was made, replaced or deleted."""
+        self._of(path).changed(path.key)
 
     def _of(self, path: BucketPath) -> Listings:
         if not path.bucket:
@@ -148,55 +177,6 @@ class Buckets:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
 
 
-class _ObjectReader(RawIOBase):
-    """Reads ranges of an object."""
-
-    def __init__(
-        self, service: ObjectService, ahead: ReadAhead, path: BucketPath, found: StoredObject
-    ) -> None:
-        self._service = service
-        self._ahead = ahead
-        self._path = path
-        self._found = found
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._found.size}[whence]
-        self._at = max(start + offset, 0)
-        return self._at
-
-    def readall(self) -> bytes:
-        return b"".join(iter(lambda: self.read(_PIECE_BYTES) or b"", b""))
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        stop = min(self._at + min(len(view), _PIECE_BYTES), self._found.size)
-        if stop <= self._at:
-            return 0
-        try:
-            name = f"{self._path}\0{self._found.version}"
-            got = self._ahead.read(name, self._found.size, self._at, stop, self._fetch)
-        except FileNotFoundError:
-            raise FileNotFoundError(
-                errno.ENOENT, os.strerror(errno.ENOENT), str(self._path)
-            ) from None
-        view[: len(got)] = got
-        self._at += len(got)
-        return len(got)
-
-    def _fetch(self, start: int, stop: int) -> bytes:
-        return self._service.read(self._path.bucket, self._found, start, stop)
-
-
 def _begin_of(folder: BucketPath) -> str:
     """What the names of all in a folder begin with."""
     return f"{folder.key}/" if folder.key else ""
@@ -211,7 +191,3 @@ def _entries(folder: str, standing: Folder) -> list[Entry]:
 
 def _number(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-
-
-def _read_only(place: Place) -> OSError:
-    return OSError(errno.EROFS, os.strerror(errno.EROFS), str(place))

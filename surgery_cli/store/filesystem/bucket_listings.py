@@ -26,6 +26,8 @@ class Listings:
         """By what the names of all in it begin with: '' or text with a slash at its end."""
         self._looked_up: dict[str, StoredObject | None] = {}
         """Objects that were asked for by name, where their folder is not listed; None: it is not there."""
+        self._small: set[str] = set()
+        """Folders that were one page with all below them: they are listed again where one object is asked for."""
 
     def forget(self, key: str) -> None:
         """What was seen at and below ``key``, and of the folders around it, may have changed."""
@@ -38,6 +40,16 @@ class Listings:
             self._folders = {k: v for k, v in self._folders.items() if not may_have_changed(k)}
             kept = {k: v for k, v in self._looked_up.items() if not may_have_changed(f"{k}/")}
             self._looked_up = kept
+
+    def changed(self, key: str) -> None:
+        """An object was made, replaced or deleted: what its folders hold is no longer known."""
+        with self._lock:
+            self._looked_up.pop(key, None)
+            for at, char in enumerate(key):
+                if char == "/":
+                    self._looked_up.pop(key[:at], None)
+                    self._folders.pop(key[: at + 1], None)
+            self._folders.pop("", None)
 
     def folder(self, prefix: str) -> Folder:
         """What stands in a folder; nothing in one that is not there."""
@@ -68,6 +80,8 @@ class Listings:
         around, _, name = key.rpartition("/")
         around += "/" if around else ""
         with self._lock:
+            if not self._is_known(around) and (small := self._small_around(key)) is not None:
+                self.folder(small)
             if self._is_known(around):
                 if name in (standing := self._folders.get(around, {})):
                     return standing[name]
@@ -81,6 +95,11 @@ class Listings:
             if found is None and not self.folder(f"{key}/"):
                 raise FileNotFoundError(key)
             return found
+
+    def _small_around(self, key: str) -> str | None:
+        """The outermost folder around an object that was one page when it was listed."""
+        around = (key[: at + 1] for at, char in enumerate(key) if char == "/")
+        return next((folder for folder in around if folder in self._small), None)
 
     def _is_known(self, prefix: str) -> bool:
         """True if it is known what stands in a folder, or that there is none."""
@@ -107,8 +126,11 @@ class Listings:
     def _list(self, prefix: str) -> None:
         page = self._service.page(self._bucket, prefix, "", None)
         if page.next_page is None:
+            if prefix and page.objects:
+                self._small.add(prefix)
             self._add_tree(prefix, page.objects)
             return
+        self._small.discard(prefix)
         standing: Folder = {}
         token = None
         while True:

@@ -7,7 +7,13 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
-from surgery_cli.store.filesystem.object_service import Page, ServiceWords, StoredObject, asking
+from surgery_cli.store.filesystem.object_service import (
+    STREAMED_BYTES,
+    Page,
+    ServiceWords,
+    StoredObject,
+    asking,
+)
 
 _FIELDS: Final = "name,size,updated,generation"
 _PER_PAGE: Final = 1000
@@ -52,6 +58,25 @@ class GoogleStorage:
             asked = {"Range": f"bytes={start}-{stop - 1}"}
             content: bytes = self._client.call("GET", url, headers=asked)[1]
         return content
+
+    def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> None:
+        mode = "create" if exclusively else "overwrite"
+        with asking(_WORDS, bucket, key):
+            self._client.pipe_file(f"{bucket}/{key}", content, mode=mode)
+
+    def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
+        with asking(_WORDS, bucket, key):
+            return self._client.open(
+                f"{bucket}/{key}", "xb" if exclusively else "wb", block_size=STREAMED_BYTES
+            )
+
+    def copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
+        with asking(_WORDS, bucket, key):
+            self._client.cp_file(f"{bucket}/{key}", f"{to_bucket}/{to_key}")
+
+    def delete(self, bucket: str, key: str) -> None:
+        with asking(_WORDS, bucket, key):
+            self._client.call("DELETE", "b/{}/o/{}", bucket, key)
 
     def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
         return {"driver": "gcs", "bucket": bucket, "path": folder}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import Path
 from stat import S_ISREG
@@ -14,6 +17,7 @@ from surgery_cli.errors import WriteError
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
+from surgery_cli.store.filesystem.listing import COMMIT_MARK
 from surgery_cli.store.filesystem.local_disk import check_link
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
@@ -43,6 +47,9 @@ class Linker:
         self.mode = mode
         self.boundary = boundary
         self.carried = Carried()
+        self.marks: list[Path] = []
+        """Marks of the source that say that something is whole: they come last, where readers ask for them."""
+        self._lock = threading.Lock()
         self._small: list[Path] = []
         """Where files stand that were copied beside the data: nothing else would miss them."""
         self._without_reflinks: set[int] = set()
@@ -70,14 +77,31 @@ class Linker:
                 return
         self.copy(source, target)
 
+    def carry_all(self, files: Iterable[tuple[Path, Path]]) -> None:
+        """As ``carry``, for many: where each is a request, many at once."""
+        pairs = list(files)
+        at_once = filesystem.requests_at_once(pairs[0][1]) if pairs else 1
+        if at_once == 1:
+            for source, target in pairs:
+                self.carry(source, target)
+            return
+        with ThreadPoolExecutor(at_once, thread_name_prefix="surgery-copy") as pool:
+            for _ in pool.map(self.carry, *zip(*pairs, strict=True)):
+                pass
+
     def copy(self, source: Path, target: Path) -> None:
         """Copy a file that may be replaced or edited later; its times and mode come along.
 
         Raises:
             CheckpointError: ``source`` is no file.
         """
+        if target.name == COMMIT_MARK and filesystem.needs_commit_mark(target):
+            self.marks.append(target)
+            return
+        size = filesystem.size(source)
         filesystem.copy(source, target)
-        self.carried.copied_bytes += filesystem.size(target)
+        with self._lock:
+            self.carried.copied_bytes += size
 
     def copy_tree(self, source: Path, target: Path) -> None:
         """Copy a file or directory that is carried along as it is; symbolic links are read as files.
@@ -92,7 +116,8 @@ class Linker:
                 self.copy_tree(source / entry.name, target / entry.name)
         else:
             self.copy(source, target)
-            self._small.append(target)
+            if target not in self.marks:
+                self._small.append(target)
 
     def drop(self, target: Path) -> None:
         """Delete what was copied and is not needed after all."""
@@ -107,6 +132,8 @@ class Linker:
         Raises:
             WriteError: another program has removed some of it.
         """
+        for folder in {path.parent for path in self._small}:
+            filesystem.forget(folder)
         for path in self._small:
             if not filesystem.exists(path):
                 raise WriteError(

@@ -24,6 +24,7 @@ class LocalDisk:
     """Files by the system's own calls; see ``FileSystem``. Nothing is remembered: the system does that."""
 
     needs_commit_mark = False
+    at_once = 1
 
     def forget(self, place: Place) -> None:
         pass
@@ -61,6 +62,10 @@ class LocalDisk:
 
     def create(self, place: Place) -> BinaryIO:
         return open(place, "xb")
+
+    def replace(self, place: Place) -> BinaryIO:
+        self.delete(place)
+        return self.create(place)
 
     def copy(self, source: Place, target: Place) -> None:
         refuse_special(Path(source))

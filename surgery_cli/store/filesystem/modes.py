@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 
 _FILE_BITS = 0o666
@@ -39,6 +40,8 @@ def follow_modes(
         donors: Files and directories from which leaves were taken; nobody gets to read more than they let.
         beside: Files that stand beside ``new`` and speak of it.
     """
+    if isinstance(new, BucketPath):  # buckets say for all objects in them who may read
+        return
     allowed = 0o777
     for donor in donors:
         allowed &= _of_directory(filesystem.status(donor).st_mode) | stat.S_IRWXU

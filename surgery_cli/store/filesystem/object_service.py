@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
@@ -9,6 +11,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from surgery_cli.inputs.buckets import ServiceRefusal
+
+STREAMED_BYTES: Final = 8 << 20
+"""What is larger is written piece by piece."""
 
 
 class StoredObject(msgspec.Struct, frozen=True, gc=False):
@@ -52,6 +57,18 @@ class ObjectService(Protocol):
     def read(self, bucket: str, found: StoredObject, start: int, stop: int) -> bytes:
         """Bytes of an object as it was when it was found; FileNotFoundError if another one is in its place."""
 
+    def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> None:
+        """Make an object; ``exclusively``: FileExistsError where one stands, also if it is from a lost answer."""
+
+    def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
+        """As ``put``, of a file that is written piece by piece, and is there once it is closed."""
+
+    def copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
+        """Copy an object within the service, without its bytes passing through this machine."""
+
+    def delete(self, bucket: str, key: str) -> None:
+        """Delete an object."""
+
     def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
         """How TensorStore is told of a folder (with a slash at the end, or '')."""
 
@@ -81,6 +98,8 @@ def asking(words: ServiceWords, bucket: str, key: str | None = None) -> Iterator
             address,
             f"`pip install 'surgery-cli[{words.extra}]'`",
         ) from None
+    except FileExistsError:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), address) from None
     except FileNotFoundError:
         if key is not None:
             raise

@@ -83,8 +83,18 @@ class FileSystem(Protocol):
             CheckpointError: it is no regular file.
         """
 
+    @property
+    def at_once(self) -> int:
+        """How many requests are under way at once where many are made; 1 where there are none."""
+
     def create(self, place: Place) -> BinaryIO:
-        """A new file, to be written once from begin to end. Raises FileExistsError where one stands: a lock, a mark."""
+        """A new file, to be written once from begin to end.
+
+        Raises FileExistsError where one stands, at the latest when it is closed: a lock, a mark.
+        """
+
+    def replace(self, place: Place) -> BinaryIO:
+        """As ``create``, in the place of what stands there, never through a link to it."""
 
     def copy(self, source: Place, target: Place) -> None:
         """Copy a file, its times and mode with it, without its bytes passing through this machine where that can be."""

@@ -28,9 +28,13 @@ class Argument(NamedTuple):
     item: str | None
     link: str
     address: str
+    is_staged: bool = False
+    """True for what is being built: what says that it is whole comes last."""
 
     @classmethod
-    def read(cls, text: str, step: int | None, item: str | None) -> Argument:
+    def read(
+        cls, text: str, step: int | None, item: str | None, *, is_staged: bool = False
+    ) -> Argument:
         """Find the path that ``text`` names.
 
         Raises:
@@ -54,7 +58,7 @@ class Argument(NamedTuple):
         refuse_special(path)
         link = f"'{text}' → '{real}': " if is_link else ""
         address = text.rpartition("@")[0] if path != path_at(text) else ""
-        return cls(text, real, step, item, link, address)
+        return cls(text, real, step, item, link, address, is_staged)
 
     def refuse_another_step(self, step: StepName | None) -> None:
         """Refuse a wish for another step than the one that the path is."""

@@ -88,7 +88,7 @@ def locate(
         PlanError: nothing stands there; there is no such step or item; ``step`` and ``@N`` disagree.
         CheckpointError: what stands there is not a checkpoint, or an unfinished one; or it is an address of elsewhere.
     """
-    argument = Argument.read(text, step, item)
+    argument = Argument.read(text, step, item, is_staged=staging)
     if staging:
         return _located(argument)
     refusals.refuse_unfinished(argument.path)
@@ -111,7 +111,7 @@ def _located(argument: Argument) -> Location:
         return _tree(argument, listing)
     if listing.files & {"_CHECKPOINT_METADATA", "orbax.checkpoint"}:
         return _step(argument, listing)
-    steps = find_steps(listing)
+    steps = find_steps(listing, is_staged=argument.is_staged)
     if steps and step_name(path.name) is None:
         return _root(argument, listing, steps)
     # steps that this user may not look into are none of its items

@@ -39,7 +39,7 @@ class Step(NamedTuple):
     """Why nothing more can be said of it: the system does not give what stands there."""
 
 
-def find_steps(listing: Listing) -> list[Step]:
+def find_steps(listing: Listing, *, is_staged: bool = False) -> list[Step]:
     """The steps in a directory, by number; unfinished ones too, and those that cannot be read."""
     found = []
     for name in listing.folders | listing.files:
@@ -51,7 +51,7 @@ def find_steps(listing: Listing) -> list[Step]:
             found.append(Step(name, named.number, named.prefix, is_finished=False))
             continue
         try:
-            is_finished = _is_finished_step(listing, name)
+            is_finished = _is_finished_step(listing, name, is_staged=is_staged)
         except CheckpointError as error:
             found.append(Step(name, named.number, named.prefix, is_finished=True, fault=error))
             continue
@@ -60,7 +60,7 @@ def find_steps(listing: Listing) -> list[Step]:
     return sorted(found, key=lambda s: (s.number, s.name))
 
 
-def _is_finished_step(root: Listing, name: str) -> bool | None:
+def _is_finished_step(root: Listing, name: str, *, is_staged: bool) -> bool | None:
     """Whether what is called like a step is a finished one; None if it is no step.
 
     Raises:
@@ -72,7 +72,9 @@ def _is_finished_step(root: Listing, name: str) -> bool | None:
     inside = Listing.of(path)
     if not is_step(inside):
         return None
-    is_committed = COMMIT_MARK in inside.files or not filesystem.needs_commit_mark(path)
+    is_committed = (
+        is_staged or COMMIT_MARK in inside.files or not filesystem.needs_commit_mark(path)
+    )
     return is_committed and not inside.unfinished() and "_CHECKPOINT_DELETION" not in inside.files
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from surgery_cli.errors import DestinationError
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import may_write_into
 from surgery_cli.store.filesystem.listing import is_leftover, unfinished_name
@@ -46,6 +47,8 @@ def check_destination(destination: Path, source: Path, *, force: bool) -> None:
         )
     if filesystem.is_taken(destination) and not force:
         raise already_there(destination)
+    if isinstance(real, BucketPath):  # folders are names, and only writing tells who may write
+        return
     parent = real.parent
     while not filesystem.exists(parent):
         parent = parent.parent

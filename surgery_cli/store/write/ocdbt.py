@@ -85,10 +85,10 @@ class OcdbtWriter:
 
     def _clone(self, arrays: Iterable[StoredArray]) -> None:
         survey = self.store.survey
-        for file in sorted(self.store.files_of(arrays)):
-            target = self.target / file
-            filesystem.make_folders(target.parent)
-            self.linker.carry(self.store.directory / file, target)
+        files = sorted(self.store.files_of(arrays))
+        for file in files:
+            filesystem.make_folders((self.target / file).parent)
+        self.linker.carry_all((self.store.directory / file, self.target / file) for file in files)
         self._write_manifest(survey)
 
     def _write_manifest(self, survey: Survey) -> None:
@@ -155,6 +155,7 @@ class OcdbtWriter:
 
     def finish(self) -> None:
         """Drop the history that our own commits made, and the files that nothing refers to any more."""
+        filesystem.forget(self.target)  # TensorStore wrote past us
         if not filesystem.exists(self.target / MANIFEST):
             return  # no array at all
         known = None if self._is_new else self.store.survey

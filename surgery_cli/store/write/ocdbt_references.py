@@ -81,9 +81,10 @@ class References:
         opened = {}
         for number, (directory, arrays) in enumerate(wanted.items()):
             folder = self._donor_folder(number)
-            for file in sorted(stores[directory].files_of(arrays)):
+            files = sorted(stores[directory].files_of(arrays))
+            for file in files:
                 filesystem.make_folders((folder / file).parent)
-                self._linker.carry(directory / file, folder / file)
+            self._linker.carry_all((directory / file, folder / file) for file in files)
             self._linker.copy(directory / MANIFEST, folder / MANIFEST)
             opened[directory] = ts.KvStore.open(
                 database_spec(folder), context=self._context

@@ -37,6 +37,7 @@ class PerLeafWriter:
         """The last folder that was made."""
 
     def place(self, plan: ItemPlan) -> None:
+        carried: list[tuple[Path, Path]] = []
         for leaf in plan.by_reference:
             if leaf.referred is not None:
                 key, document = leaf.stored_document
@@ -44,7 +45,8 @@ class PerLeafWriter:
             for taken in leaf.taken:
                 source = taken.store.directory / taken.array.name
                 for old, new in zip(taken.array.keys, taken.to, strict=True):
-                    self.linker.carry(source / old, self._place_of(leaf, new))
+                    carried.append((source / old, self._place_of(leaf, new)))
+        self.linker.carry_all(carried)
         for leaf in plan.of(Way.RAW):
             for key, value in leaf.origin_store.stored_values(leaf.origin_array.name).items():
                 filesystem.write(self._place_of(leaf, key), pieces(value))
@@ -78,6 +80,7 @@ class PerLeafWriter:
 
     def _array(self, leaf: PlannedLeaf) -> ts.TensorStore:
         kvstore = filesystem.kvstore(self.target / leaf.name)
+        filesystem.forget(self.target / leaf.name)
         exists = filesystem.exists(self.target / leaf.name / DOCUMENT_NAMES[self.zarr])
         with write_errors(str(leaf.draft_path)):
             array: ts.TensorStore = open_for_writing(

@@ -1,0 +1,175 @@
+"""Results in a bucket: copied by the service, written once, and whole when Orbax says so; or not there at all."""
+
+import json
+import threading
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from etils import epath
+
+from surgery_cli import surgery
+from surgery_cli.errors import DestinationError, SurgeryError, WriteError
+from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.settings.run import Options
+from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.tree.paths import LeafPath
+from tests.buckets.checkpoints import MARK, RESCALED, SAMPLES, TREE, saved, uploaded
+from tests.buckets.google_server import Faults
+
+
+def restored(address):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        return checkpointer.restore(epath.Path(address))
+
+
+def check(tree, factor=2):
+    np.testing.assert_array_equal(tree["params"]["w"], factor * TREE["params"]["w"])
+    np.testing.assert_array_equal(tree["params"]["b"], TREE["params"]["b"])
+    assert tree["opt_state"]["count"] == 3
+
+
+def names(server, folder=""):
+    return sorted(name for name in server.buckets["bkt"] if name.startswith(folder))
+
+
+@pytest.mark.parametrize("how", [{}, {"use_ocdbt": False}, {"use_zarr3": True}], ids=str)
+@pytest.mark.parametrize("compact", ["never", "always"])
+def test_orbax_restores_the_result_from_the_bucket(bucket, tmp_path, how, compact):
+    there = uploaded(bucket, saved(tmp_path / "ck", **how), "gs://bkt/runs/ck")
+    before = {name: stored.data for name, stored in bucket.buckets["bkt"].items()}
+    surgery.apply(there, "gs://bkt/runs/new", RESCALED, options=Options(compact=compact))
+    check(restored("gs://bkt/runs/new"))
+    kept = {name: stored.data for name, stored in bucket.buckets["bkt"].items() if name in before}
+    assert kept == before
+    assert not [name for name in names(bucket) if "surgery-tmp" in name]
+    assert surgery.verify("gs://bkt/runs/new").agrees
+
+
+def test_untouched_objects_are_copied_by_the_service(bucket, tmp_path):
+    large = np.random.default_rng(0).standard_normal((1 << 20,)).astype(np.float32)
+    tree = {"params": {"w": TREE["params"]["w"], "large": large}}
+    there = uploaded(bucket, saved(tmp_path / "ck", tree), "gs://bkt/ck")
+    bucket.log.clear()
+    surgery.apply(there, "gs://bkt/new", RESCALED)
+    sent = sum(request.sent for request in bucket.log)
+    received = sum(len(request.body) for request in bucket.log)
+    assert sent + received < 200_000
+    assert bucket.kinds()["copy"] >= 1
+    np.testing.assert_array_equal(
+        open_checkpoint("gs://bkt/new").read(LeafPath(("params", "large"))), large
+    )
+
+
+def test_the_mark_is_written_last(bucket, tmp_path):
+    there = uploaded(bucket, SAMPLES / "digits_manager", "gs://bkt/runs/digits")
+    bucket.log.clear()
+    plan = plan_of([operation_from_options("rescale", {"at": "params/Dense_1/bias", "by": 2.0})])
+    surgery.apply(there, "gs://bkt/runs/new", plan)
+    changing = [r for r in bucket.log if r.kind in ("write", "copy", "delete")]
+    ours = [r for r in changing if "surgery-tmp-lock" not in f"{r.path}{r.query}{r.body[:400]}"]
+    last = ours[-1]
+    assert last.kind == "write"
+    assert f"runs/new/500/{MARK}" in f"{last.query}{last.body[:400]}"
+    with ocp.CheckpointManager(epath.Path("gs://bkt/runs/new")) as manager:
+        assert manager.all_steps() == [500]
+
+
+def test_from_this_disk_and_from_one_bucket_to_another(bucket, tmp_path):
+    bucket.buckets["other"] = {}
+    here = saved(tmp_path / "ck")
+    surgery.apply(str(here), "gs://bkt/new", RESCALED)
+    check(restored("gs://bkt/new"))
+    surgery.apply("gs://bkt/new", "gs://other/new", RESCALED)
+    check(restored("gs://other/new"), factor=4)
+
+
+def test_what_fails_leaves_nothing(bucket, tmp_path):
+    there = uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
+    before = names(bucket)
+    refused = plan_of([operation_from_options("cast", {"at": "params/w", "to": "float8_e4m3fn"})])
+    huge = plan_of(
+        [operation_from_options("rescale", {"at": "params/w", "by": 1e38}), *refused.edits]
+    )
+    with pytest.raises(SurgeryError):
+        surgery.apply(there, "gs://bkt/new", huge)
+    assert names(bucket) == before
+
+
+def test_what_stands_there_is_not_overwritten_unless_that_is_asked_for(bucket, tmp_path):
+    there = uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
+    surgery.apply(there, "gs://bkt/new", RESCALED)
+    with pytest.raises(DestinationError, match="exists"):
+        surgery.apply(there, "gs://bkt/new", RESCALED)
+    with pytest.raises(DestinationError, match="is the source itself"):
+        surgery.apply(there, there, RESCALED, options=Options(force=True))
+    surgery.apply("gs://bkt/new", "gs://bkt/newer", RESCALED)
+    surgery.apply("gs://bkt/newer", "gs://bkt/new", RESCALED, options=Options(force=True))
+    check(restored("gs://bkt/new"), factor=8)
+    assert {name.split("/")[0] for name in names(bucket)} == {"ck", "new", "newer"}
+
+
+def test_force_never_leaves_neither(bucket, tmp_path, monkeypatch):
+    there = uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
+    surgery.apply(there, "gs://bkt/old", RESCALED)
+    whole = bucket._copy
+
+    def failing(request, name, source, into, target):
+        if target.startswith("old/") and "manifest" in target:
+            bucket.buckets["bkt"].pop(source)  # as if somebody removed it meanwhile
+        return whole(request, name, source, into, target)
+
+    monkeypatch.setattr(bucket, "_copy", failing)
+    with pytest.raises(WriteError) as failed:
+        surgery.apply(there, "gs://bkt/old", RESCALED, options=Options(force=True))
+    (problem,) = failed.value.problems
+    assert problem.what == "'gs://bkt/old' could not be replaced whole"
+    assert "the new checkpoint is whole as 'gs://bkt/.old.surgery-tmp-" in problem.fix
+    assert f"old/{MARK}" not in names(bucket)
+
+
+def test_of_two_runs_to_one_place_one_wins(bucket, tmp_path):
+    there = uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
+    ended = []
+
+    def run(factor):
+        plan = plan_of([operation_from_options("rescale", {"at": "params/w", "by": factor})])
+        try:
+            surgery.apply(there, "gs://bkt/new", plan)
+            ended.append(factor)
+        except DestinationError as error:
+            ended.append(error)
+
+    bucket.faults = Faults(latency=0.005)
+    runs = [threading.Thread(target=run, args=(factor,)) for factor in (2.0, 3.0)]
+    for thread in runs:
+        thread.start()
+    for thread in runs:
+        thread.join()
+    (won,) = [end for end in ended if isinstance(end, float)]
+    (lost,) = [end for end in ended if not isinstance(end, float)]
+    assert "another run" in str(lost) or "exists" in str(lost)
+    bucket.faults = Faults()
+    check(restored("gs://bkt/new"), factor=won)
+
+
+def test_a_lock_that_stands_is_named(bucket, tmp_path):
+    there = uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
+    bucket.put("bkt", ".new.surgery-tmp-lock", json.dumps({"host": "tpu-vm-3"}).encode())
+    before = names(bucket)
+    with pytest.raises(DestinationError) as refused:
+        surgery.apply(there, "gs://bkt/new", RESCALED)
+    (problem,) = refused.value.problems
+    assert problem.what == "another run is writing to 'gs://bkt/new'"
+    assert "tpu-vm-3" in problem.why
+    assert names(bucket) == before
+
+
+@pytest.mark.parametrize("kind", ["503", "reset", "lost", "cut"])
+def test_faults_change_no_result(bucket, tmp_path, kind):
+    there = uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
+    bucket.faults = Faults(kind, every=6)
+    surgery.apply(there, "gs://bkt/new", RESCALED)
+    bucket.faults = Faults()
+    check(restored("gs://bkt/new"))
+    assert not [name for name in names(bucket) if "surgery-tmp" in name]
