@@ -47,7 +47,7 @@ def read_plan(
         settings: What fills `${name}` before `vars:` does; values are read as YAML reads unquoted text.
         stdin: What `-` reads; standard input by default.
         kinds: The operations by name; by default those of the table.
-        content: What reads the file; of those in buckets, `store.filesystem.read`.
+        content: What reads the file; of those in buckets, `store.filesystem.read_anew`.
 
     Raises:
         PlanError: the file cannot be read, or says something that a plan cannot mean; all problems at once.

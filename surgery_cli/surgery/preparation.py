@@ -171,6 +171,7 @@ def open_source(text: str) -> Checkpoint | ArrayFile:
     """
     text = address(text, refusal=CheckpointError)
     path = path_at(text)
+    filesystem.forget(path)
     if path.suffix in SUFFIXES and filesystem.is_file(path):
         return ArrayFile(text)
     return open_checkpoint(text)

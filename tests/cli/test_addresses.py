@@ -213,10 +213,10 @@ def test_a_folder_called_like_a_scheme_is_named_with_a_dot(
 def test_what_is_to_be_written_in_a_bucket_gets_the_command_that_copies_it_there(
     surgery, checkpoint
 ):
-    refused = surgery("compact", checkpoint, "gs://bucket/runs/new")
+    refused = surgery("compact", checkpoint, "s3://bucket/runs/new")
     assert refused.code == 2
     assert "write it here first: './new'" in refused.err
-    assert "`gcloud storage cp -r ./new gs://bucket/runs/`" in refused.err
+    assert "`aws s3 cp --recursive ./new s3://bucket/runs/new`" in refused.err
 
 
 @pytest.mark.parametrize(

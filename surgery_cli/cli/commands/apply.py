@@ -34,7 +34,7 @@ def apply(
     from surgery_cli.plan import read_plan
     from surgery_cli.store import filesystem
 
-    read = read_plan(plan, settings=set or {}, content=filesystem.read)
+    read = read_plan(plan, settings=set or {}, content=filesystem.read_anew)
     return run_plan(source, destination, read, options, output, dry_run=dry_run)
 
 

@@ -63,7 +63,7 @@ def plan(
         else:
             print_text(yaml_of(undoing.plan))
         return 0
-    read = read_plan(plan, settings=set or {}, content=filesystem.read)
+    read = read_plan(plan, settings=set or {}, content=filesystem.read_anew)
     found = surgery.plan(source, read, destination=destination, options=options, say=saying(output))
     print_document(found, output, partial(preview.render, verbose=output.verbose))
     return 0

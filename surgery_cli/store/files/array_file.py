@@ -53,6 +53,7 @@ class ArrayFile:
 
     def __init__(self, text: str) -> None:
         self.text = address(text, refusal=CheckpointError)
+        filesystem.forget(path_at(self.text))
         self.path, entry = _split(self.text)
         refuse_special(self.path)
         if not filesystem.is_file(self.path):

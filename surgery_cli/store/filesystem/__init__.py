@@ -135,6 +135,12 @@ def read(place: Place, start: int = 0, count: int = -1) -> bytes:
         return file.read(count)
 
 
+def read_anew(place: Place) -> bytes:
+    """As ``read`` of all, of what stands there now."""
+    forget(place)
+    return read(place)
+
+
 def create(place: Place) -> BinaryIO:
     """A new file, to be written once. Raises FileExistsError where one stands."""
     return system_of(place).create(place)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from stat import S_ISREG
@@ -17,7 +18,7 @@ from surgery_cli.errors import WriteError
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
-from surgery_cli.store.filesystem.listing import COMMIT_MARK
+from surgery_cli.store.filesystem.listing import COMMIT_MARK, unreadable
 from surgery_cli.store.filesystem.local_disk import check_link
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
@@ -63,6 +64,10 @@ class Linker:
         Raises:
             CheckpointError: ``source`` is no file.
         """
+        with _reading(source):
+            self._carry(source, target)
+
+    def _carry(self, source: Path, target: Path) -> None:
         status = filesystem.status(source)
         if not S_ISREG(status.st_mode):
             refuse_special(source)
@@ -98,8 +103,9 @@ class Linker:
         if target.name == COMMIT_MARK and filesystem.needs_commit_mark(target):
             self.marks.append(target)
             return
-        size = filesystem.size(source)
-        filesystem.copy(source, target)
+        with _reading(source):
+            size = filesystem.size(source)
+            filesystem.copy(source, target)
         with self._lock:
             self.carried.copied_bytes += size
 
@@ -184,6 +190,22 @@ class Linker:
                 return False
             raise
         return True
+
+
+@contextmanager
+def _reading(source: Path) -> Iterator[None]:
+    """What is copied or linked may go at any moment: then it is gone, and no writing has failed.
+
+    Raises:
+        CheckpointError: so.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        filesystem.forget(source)
+        if filesystem.exists(source):
+            raise
+        raise unreadable(source, error) from error
 
 
 def bytes_held_alone(folder: Path) -> int:
