@@ -71,14 +71,15 @@ class Regrouping(ValueOperation):
         after = _with_one_history(after, draft, {**slots, **origins})
         changed = {}
         for new, (paths, by) in origins.items():
+            recipes = tuple(draft.leaves[path].recipe for path in paths)
+            recipe = recipes[0]
             if by is not None:
-                recipes = tuple(draft.leaves[path].recipe for path in paths)
-                recipe = made(by, recipes, by.output(recipes[0].spec), new)
-                edit = Edited(self.name, Rearranges(by, of=paths))
-                changed[new] = after.leaves[new].then(recipe, edit)
-        return scene.carried(
-            after.with_leaves(changed), self, [*changed], draft, {**slots, **origins}
-        )
+                recipe = made(by, recipes, by.output(recipe.spec), new)
+            edit = Edited(self.name, Rearranges(by, of=paths))
+            changed[new] = after.leaves[new].then(recipe, edit)
+        after = after.with_leaves(changed)
+        edited = [new for new, origin in origins.items() if origin.map is not None]
+        return scene.carried(after, self, edited, draft, {**slots, **origins})
 
     def _refuse_standing(self, origins: Origins, draft: Draft) -> None:
         leaving = {path for origin in origins.values() for path in origin.paths}
@@ -138,7 +139,7 @@ class Regrouping(ValueOperation):
     def _undo_entries(
         self, named: Mapping[LeafPath, Rearranges], after: Draft
     ) -> Iterator[dict[str, Any]]:
-        said = {"twins": self.twins} if self.twins != "carried" else {}
+        said = {} if self.twins == "carried" else {"twins": "literal"}
         for here, there, sizes in _by_node(_groups(named), after):
             yield {**self.undo_entry(here, there, sizes), **said}
 

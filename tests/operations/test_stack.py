@@ -193,3 +193,97 @@ def test_what_cannot_be_unstacked_is_named(edit: dict[str, Any], said: str, tmp_
     with pytest.raises(PlanError) as refused:
         surgery.plan(str(tmp_path / "a"), plan_from_document(document))
     assert said in str(refused.value)
+
+
+def lists() -> Any:
+    rng = np.random.default_rng(0)
+
+    def layer(n: int) -> Any:
+        keys = jax.random.split(jax.random.key(n), 2)
+        arrays = {"w": rng.normal(size=(3, 4)).astype(np.float32), "bits": np.int8([n, -n])}
+        return {**arrays, "gain": jnp.float32(n), "key": keys, "none": {}}
+
+    params = {"layers": [layer(n) for n in range(3)], "head": np.ones(2, np.float32)}
+    tx = optax.adam(1e-2)
+    floats = {"layers": [{"w": one["w"]} for one in params["layers"]], "head": params["head"]}
+    _, state = tx.update(floats, tx.init(floats), floats)
+    return {"params": params, "opt_state": state}
+
+
+def undone(result: str, to: Path) -> str:
+    plan = surgery.inverse(result).plan
+    surgery.apply(result, str(to), plan_from_document(plan))
+    return str(to)
+
+
+def test_elements_of_a_list_with_leaves_of_every_kind_are_stacked_and_come_back(
+    tmp_path: Path,
+) -> None:
+    before = lists()
+    source = str(tmp_path / "a")
+    ocp.PyTreeCheckpointer().save(source, before)
+    edit = {"op": "stack", "at": "params/layers/{0..2}", "to": "params/layers"}
+    result = applied(source, tmp_path / "b", edit)
+    found = ocp.PyTreeCheckpointer().restore(result)
+    layers, old = found["params"]["layers"], before["params"]["layers"]
+    np.testing.assert_array_equal(layers["w"], [one["w"] for one in old])
+    np.testing.assert_array_equal(layers["bits"], [one["bits"] for one in old])
+    np.testing.assert_array_equal(layers["gain"], [0, 1, 2])
+    assert layers["none"] == {}
+    keys = [jax.random.key_data(one["key"]) for one in old]
+    np.testing.assert_array_equal(jax.random.key_data(layers["key"]), keys)
+    for name in ("mu", "nu"):
+        slots = [one["w"] for one in getattr(before["opt_state"][0], name)["layers"]]
+        np.testing.assert_array_equal(found["opt_state"][0][name]["layers"]["w"], slots)
+    assert surgery.inverse(result).plan["edits"] == [
+        {
+            "op": "unstack",
+            "at": "params/layers",
+            "to": "params/layers/{0..2}",
+            "axis": 0,
+            "list": True,
+        }
+    ]
+    assert surgery.diff(source, undone(result, tmp_path / "c")).equal
+
+
+def test_no_value_is_written_where_layers_have_chunks_of_their_own(tmp_path: Path) -> None:
+    source = saved(tmp_path / "a", tree(12))
+    for axis in (0, 1):
+        plan = plan_from_document({"edits": [{**STACK, "at": "params/layers_*", "axis": axis}]})
+        report = surgery.apply(source, str(tmp_path / f"b{axis}"), plan)
+        assert report.bytes_written == 0
+        layers = ocp.PyTreeCheckpointer().restore(tmp_path / f"b{axis}")["params"]["layers"]
+        numbers = np.broadcast_to(np.arange(12)[:, None, None], (12, 2, 3))
+        np.testing.assert_array_equal(layers["w"], np.moveaxis(numbers, 0, axis))
+
+
+def test_slots_that_were_reset_come_back_from_the_source(tmp_path: Path) -> None:
+    tx = optax.adam(1e-2)
+    model = Unrolled()
+    source = saved(tmp_path / "a", trained(model, fresh(model, tx), tx, 2))
+    rescaled = {"op": "rescale", "at": "params/layers", "by": 0.3, "optimizer": "keep"}
+    for name, edits in (("reset", [{**STACK, "optimizer": "reset"}]), ("half", [STACK, rescaled])):
+        result = applied(source, tmp_path / name, *edits)
+        assert surgery.diff(source, undone(result, tmp_path / f"{name}, undone")).equal
+
+
+@pytest.mark.parametrize("twins", ["named", "literal"])
+def test_slots_that_are_named_are_stacked_as_named(twins: str, tmp_path: Path) -> None:
+    tx = optax.adam(1e-2)
+    model = Unrolled()
+    source = saved(tmp_path / "a", fresh(model, tx))
+    at = f"{{params,opt_state/0/mu,opt_state/0/nu}}/layers_{{0..{DEPTH - 1}}}"
+    edit = {"op": "stack", "at": at, "to": r"\1/layers", "twins": twins}
+    result = applied(source, tmp_path / "b", edit)
+    restored(tmp_path / "b", fresh(Scanned(0), tx))
+    assert surgery.diff(source, undone(result, tmp_path / "c")).equal
+    with pytest.raises(PlanError, match=r"names '.*' and its twin"):
+        surgery.plan(source, plan_from_document({"edits": [{**edit, "twins": "carried"}]}))
+
+
+def test_a_count_of_the_optimizer_is_no_part_of_a_stack(tmp_path: Path) -> None:
+    source = saved(tmp_path / "a", fresh(Unrolled(), optax.adam(1e-2)))
+    edit = {"op": "unstack", "at": "opt_state/0/count", "to": "opt_state/0/count_{0..1}"}
+    with pytest.raises(PlanError, match=r"counts steps for the optimizer|does not fit"):
+        surgery.plan(source, plan_from_document({"edits": [edit]}))

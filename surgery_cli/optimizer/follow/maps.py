@@ -19,6 +19,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.series import folded
 
 
 class Maps:
@@ -102,18 +103,24 @@ class Maps:
         """That params have another number of axes, where states leave out some: often those of a number of axes."""
         params = [path for path in edited if self._has_other_axes(path)]
         slots = self._draft.slots.values() if params else ()
-        holes = (slot for slot in slots if slot.relation == "hole" and slot.in_optimizer)
+        holes = (slot for slot in slots if slot.in_optimizer and self._leaves_out(slot))
         states = {hole.state: None for hole in holes if any(p.is_below(hole.root) for p in params)}
         if not states:
             return []
+        named = quoted(folded(sorted(map(str, params))), 2)
         return [
             Consequence(
-                f"{quoted(params, 2)} {'have' if len(params) > 1 else 'has'} another number of axes now, and"
+                f"{named} {'have' if len(params) > 1 else 'has'} another number of axes now, and"
                 f" {quoted(states, 2)} {'leave' if len(states) > 1 else 'leaves'} out some params: where that goes by"
                 " axes, as in muon and under many masks, the script makes another state; `--like-init` holds the"
                 " result against it"
             )
         ]
+
+    def _leaves_out(self, slot: Slot) -> bool:
+        """True for a hole, but for one where the params themselves have nothing."""
+        param = self._draft.leaves.get(slot.param)
+        return slot.relation == "hole" and (param is None or not param.spec.empty)
 
     def _has_other_axes(self, path: LeafPath) -> bool:
         place = self._origins[path].paths[0] if path in self._origins else path

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from surgery_cli.draft.effect import Rearranges
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.slots import Slot
 from surgery_cli.errors import Problem
@@ -231,8 +232,12 @@ class _Edit:
         """Where a leaf stood before the edit; None if it is new."""
         if not self._came:
             self._came = {id(recipe): old for old, recipe in self._before.leaves.items()}
-        recipe = self._after.leaves.get(path)
-        return path if recipe is self._before.leaves.get(path) else self._came.get(id(recipe))
+        leaf = self._after.leaves.get(path)
+        if leaf is self._before.leaves.get(path):
+            return path
+        effect = leaf.edits[-1].effect if leaf is not None and leaf.edits else None
+        joined = effect.of if isinstance(effect, Rearranges) else ()
+        return self._came.get(id(leaf), joined[0] if joined else None)
 
     def _topmost(self, path: LeafPath) -> LeafPath:
         """The topmost node above a leaf that was not there before; the leaf itself if all were."""
