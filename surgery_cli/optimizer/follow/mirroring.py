@@ -15,6 +15,7 @@ from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.quantities import counted
 
 
 class Torn(NamedTuple):
@@ -55,9 +56,9 @@ def torn_notes(found: Sequence[Torn]) -> list[Consequence]:
     if not found:
         return []
     first, *others = found
-    more = f" and of {len(others)} more fields of the optimizer state" if others else ""
-    said = f"'{first.slot.path}'{more} no longer mirrors its param '{first.slot.param}'"
-    return [Consequence(f"{said}: the optimizer needs both alike")]
+    said = f"'{first.slot.path}' no longer mirrors its param '{first.slot.param}'"
+    more = f", and so with {counted(len(others), 'other field')} of the state" if others else ""
+    return [Consequence(f"{said}{more}: the optimizer needs both alike")]
 
 
 def double_named(draft: Draft, selected: Iterable[LeafPath]) -> list[Slot]:
