@@ -16,6 +16,7 @@ from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
 from surgery_cli.draft.undo import Homes, Undo, difference
 from surgery_cli.draft.user_function import UserFunction
 from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.operations.field_order import own_fields_first
 from surgery_cli.optimizer.follow.origins import Origins
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath, Selection
@@ -147,7 +148,7 @@ class Operation(
         shared = set(Operation.__struct_fields__)
         given = {
             field.encode_name: getattr(self, field.name)
-            for field in msgspec.structs.fields(self)
+            for field in own_fields_first(type(self))
             if field.name not in shared
             and getattr(self, field.name) not in (field.default, None, {}, ())
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import typing
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ import msgspec
 from msgspec import inspect as types
 
 from surgery_cli.operations.base import Operation
+from surgery_cli.operations.field_order import own_fields_first
 from surgery_cli.words.lists import listed
 
 
@@ -58,7 +58,7 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
             shapes_of(kind)[member.encode_name],
             is_operation and member.encode_name in common,
         )
-        for member in msgspec.structs.fields(kind)
+        for member in own_fields_first(kind)
     ]
     if issubclass(kind, Operation) and not (
         kind.selects_everything_without_at or kind.instead_of_at
@@ -67,13 +67,7 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
             msgspec.structs.replace(f, required=True, default=None) if f.name == "at" else f
             for f in found
         ]
-    declared = [inspect.get_annotations(base) for base in kind.__mro__]
-
-    def place(field: Field) -> tuple[bool, bool, int]:
-        where = next(n for n, names in enumerate(declared) if field.attribute in names)
-        return field.name != "at", field.is_common, where
-
-    return tuple(sorted(found, key=place))
+    return tuple(sorted(found, key=lambda f: (f.name != "at", f.is_common)))
 
 
 @cache

@@ -18,11 +18,13 @@ from surgery_cli.draft.expression import Stored
 from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.expand import Expand
+from surgery_cli.operations.interpolate_positions import InterpolatePositions
 from surgery_cli.operations.pad import Pad
 from surgery_cli.operations.permute import Permute
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.repeat import Repeat
 from surgery_cli.operations.reshape import Reshape
+from surgery_cli.operations.resize import Resize
 from surgery_cli.operations.slice import Slice
 from surgery_cli.operations.squeeze import Squeeze
 from surgery_cli.operations.transpose import Transpose
@@ -119,6 +121,9 @@ def test_what_undoes_itself_in_one_plan_is_the_stored_leaf_by_reference(edits: A
         (Permute(index=tuple(range(99, -1, -1))), (10, 64)),
         (Pad(axis=1, after=6), (10, 70)),
         (Repeat(axis=0, times=2), (10, 64)),
+        (InterpolatePositions(axis=0, size=150), (10, 64)),
+        (Resize(axis=0, size=128), (10, 64)),
+        (Resize(axis=1, size=128), (10, 128)),
         (Repeat(axis=1, times=2, order="tiled"), (10, 128)),
         (Repeat(axis=1, times=8, new_axis=True), (10, 1, 64)),
     ],
