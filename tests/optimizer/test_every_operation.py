@@ -94,6 +94,9 @@ SQUARES = {"nu", "v", "v_row", "v_col"}
 COPIES = {"z", "params"}
 """Fields that hold params, and get their edits."""
 
+TRAINED = {"same", "first moments alone", "holes"}
+"""Take a step with what came out, which for others takes long to compile (``test_rearranged_slots`` trains them)."""
+
 WITHOUT_A_STATE = {"keep", "extract-item"}
 """Operations whose result has no optimizer, or one without its params."""
 
@@ -104,25 +107,23 @@ FIRST = LeafPath(("params", "Dense_0", "kernel"))
 
 
 @cache
-def trained(relation: str, seed: int) -> Any:
-    """Params and state after some steps."""
+def state_of(relation: str, seed: int) -> Any:
+    """Params and a state whose slots all have values of their own; what an optimizer has no use for stays 0."""
     tx, _, shown = RELATIONS[relation]
     draws = np.random.default_rng(seed)
     shapes = {layer: dict.fromkeys(("bias", "kernel"), SHAPE) for layer in ("Dense_0", "Dense_1")}
     if shown:
         shapes["shown"] = dict(shown)
+    params = {
+        layer: {key: draws.normal(size=shape).astype(np.float32) for key, shape in keys.items()}
+        for layer, keys in shapes.items()
+    }
 
-    def drawn() -> Any:
-        return {
-            layer: {key: jnp.asarray(draws.normal(size=s), jnp.float32) for key, s in keys.items()}
-            for layer, keys in shapes.items()
-        }
+    def filled(leaf: Any) -> Any:
+        is_moment = leaf.dtype == np.float32 and leaf.shape != (1,)
+        return draws.uniform(0.1, 1.0, leaf.shape).astype(np.float32) if is_moment else leaf
 
-    params = drawn()
-    state = tx.init(params)
-    for _ in range(3):
-        updates, state = tx.update(drawn(), state, params)
-        params = optax.apply_updates(params, updates)
+    state = jax.tree.map(filled, tx.init(params))
     return {"params": params, "opt_state": state, "step": np.int32(3)}
 
 
@@ -135,7 +136,7 @@ class Done(NamedTuple):
 
 
 def done(kind: type[Operation], relation: str, **fields: Any) -> Done:
-    own, other = InMemory(trained(relation, 0)), InMemory(trained(relation, 1))
+    own, other = InMemory(state_of(relation, 0)), InMemory(state_of(relation, 1))
     told = RELATIONS[relation].kind
     draft, sources = example_on(
         kind, own, other, other.values[FIRST], optimizer_kind=told, **fields
@@ -177,7 +178,7 @@ def check_state(found: Done, relation: str, *, dtypes: bool = True) -> dict[Leaf
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every operation meets factored slots and one other kind; with the option, all."""
+    """Every operation meets factored slots and two other kinds; with the option, all."""
     if "relation" not in metafunc.fixturenames:
         return
     kinds = {name: kind for name, kind in operations().items() if name not in WITHOUT_A_STATE}
@@ -188,7 +189,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         (name, relation)
         for number, name in enumerate(kinds)
         for other, relation in enumerate(RELATIONS)
-        if every or relation == "factored" or (number + other) % len(RELATIONS) == 0
+        if every or relation == "factored" or (number + other) % 4 == 0
     ]
     metafunc.parametrize(("name", "relation"), pairs)
 
@@ -207,6 +208,8 @@ def test_the_state_is_one_that_optax_would_have_and_trains_on(name: str, relatio
         )
     found = done(kind, relation)
     check_state(found, relation, dtypes=name != "cast")
+    if relation not in TRAINED:
+        return
     params, state = fresh(relation, found.after)
     order = [path for path, _ in leaves_of({"opt_state": state}).items() if path in found.after]
     values = [jnp.asarray(found.after[path]) for path in order]
