@@ -18,6 +18,10 @@ _ENTRY = re.compile(r"(.+\.(?:npz|safetensors)):(.+)")
 _HAS_ENTRIES = (".npz", ".safetensors")
 
 
+class NoSuchLeaf(PlanError):
+    """Another source has no leaf, and no node, where one is looked for."""
+
+
 class Leaves(Protocol):
     """Something with leaves: a source, or a draft, in which they are what they are at that moment."""
 
@@ -39,7 +43,8 @@ def find_leaf(text: str, source: Leaves, wanted: str, *, field: str) -> LeafPath
     """The leaf of a source with this printed path (or unambiguous spelling).
 
     Raises:
-        PlanError: it has none, or a node, or two that print alike.
+        NoSuchLeaf: it has none.
+        PlanError: it has a node there, or two that print alike.
     """
     leaves = [path for path, spec in source.tree.items() if spec.kind is not LeafKind.EMPTY]
     found = [p for p in leaves if str(p) == wanted] or [p for p in leaves if p.spelling == wanted]
@@ -59,7 +64,8 @@ def find_leaf(text: str, source: Leaves, wanted: str, *, field: str) -> LeafPath
         fix += recipe_for_layers(wanted, {key for path in leaves for key in str(path).split("/")})
     if near and text.endswith(_HAS_ENTRIES):
         fix = f"name an entry, as `{text}:{near[0]}`; {fix}"
-    raise PlanError(
+    kind = PlanError if below else NoSuchLeaf
+    raise kind(
         f"'{text}' has no leaf '{wanted}'",
         why=f"'{wanted}' is a node there, not a leaf" if below else "",
         fix=fix,

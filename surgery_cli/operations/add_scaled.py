@@ -15,14 +15,15 @@ from surgery_cli.draft.recipe import Draft, is_numeric
 from surgery_cli.draft.settings import check_finite
 from surgery_cli.draft.source_leaves import counterpart, split_entry
 from surgery_cli.errors import Gathering, PlanError
-from surgery_cli.operations.base import LeafOperation, Scene
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.partners import Partnered
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 
 
-class AddScaled(LeafOperation, tag="add-scaled", kw_only=True, frozen=True):
+class AddScaled(Partnered, tag="add-scaled", kw_only=True, frozen=True):
     """Add leaves of another checkpoint, of this one or of a file, times a number, to leaves of the same shape.
 
     A task vector, an update that was stored, a direction: `params += scale * other`. Sums are taken in float64 and
@@ -69,6 +70,9 @@ class AddScaled(LeafOperation, tag="add-scaled", kw_only=True, frozen=True):
     def effect(self) -> Effect:
         return Shifts()
 
+    def meet(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> None:
+        self._place(path, named, draft, scene)
+
     def maker(
         self, named: Selection, draft: Draft, scene: Scene
     ) -> Callable[[LeafPath, Recipe], Recipe]:
@@ -82,19 +86,23 @@ class AddScaled(LeafOperation, tag="add-scaled", kw_only=True, frozen=True):
         kernel = Plus(self.scale)
         return lambda path, recipe: made(kernel, (recipe, others[path]), recipe.spec, path)
 
+    def _place(
+        self, path: LeafPath, named: Selection, draft: Draft, scene: Scene
+    ) -> tuple[LeafPath, Recipe]:
+        """Where that stands, and what it is."""
+        if not self.with_:
+            found = counterpart(path, self.from_, "this checkpoint", draft, named)
+            return found, draft.leaves[found].recipe
+        file, entry = split_entry(self.with_)
+        name, source = scene.open(file)
+        found = counterpart(path, entry or self.from_, file, source, named)
+        return found, Stored(LeafRef(name, found), source.tree[found])
+
     def _other(
         self, path: LeafPath, spec: LeafSpec, named: Selection, draft: Draft, scene: Scene
     ) -> Recipe:
         """What is added to a leaf."""
-        other: Recipe
-        if self.with_:
-            file, entry = split_entry(self.with_)
-            name, source = scene.open(file)
-            found = counterpart(path, entry or self.from_, file, source, named)
-            other = Stored(LeafRef(name, found), source.tree[found])
-        else:
-            found = counterpart(path, self.from_, "this checkpoint", draft, named)
-            other = draft.leaves[found].recipe
+        found, other = self._place(path, named, draft, scene)
         is_wider = is_complex(other.spec.dtype) and not is_complex(spec.dtype)
         is_number = is_numeric(other.spec) and other.spec.kind is not LeafKind.KEY
         if other.spec.shape != spec.shape or is_wider or not is_number:

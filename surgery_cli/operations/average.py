@@ -17,7 +17,7 @@ from surgery_cli.draft.recipe import Draft, is_numeric
 from surgery_cli.draft.source_leaves import find_leaf
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.averaged_state import state_notes
-from surgery_cli.operations.base import LeafOperation, Scene
+from surgery_cli.operations.base import Scene
 from surgery_cli.operations.members import (
     MOST_NAMED,
     Member,
@@ -29,16 +29,17 @@ from surgery_cli.operations.members import (
     refuse_repeated,
 )
 from surgery_cli.operations.nonnegative import refuse_negative
+from surgery_cli.operations.partners import Partnered
 from surgery_cli.operations.step_ranges import PATTERN as STEPS
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_floating
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 
 
-class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
+class Average(Partnered, tag="average", kw_only=True, frozen=True):
     """Average leaves over several checkpoints; without a pattern, every floating leaf, optimizer state included.
 
     Complex leaves and Python floats count as floating. The checkpoint that is edited is the first member, and
@@ -88,6 +89,11 @@ class Average(LeafOperation, tag="average", kw_only=True, frozen=True):
         refuse_repeated(others, scene, is_edited=is_edited)
         refuse_negative(draft, named, _of_usual_size(self.weights))
         refuse_lacking(named, others, draft)
+
+    def meet(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> None:
+        for member in self._others(scene):
+            if path not in member.tree:
+                find_leaf(member.text, member.source, str(path), field="with")
 
     def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
         return WeightedMean(self.weights)

@@ -22,6 +22,7 @@ from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
+from surgery_cli.words.notes import Consequence
 
 OptimizerPolicy = Annotated[
     str, Meta(pattern="^(keep|transform|reset|warm)$", description="What becomes of the twins.")
@@ -265,8 +266,14 @@ class LeafOperation(ValueOperation):
         kernel = self.kernel(path, recipe.spec, scene)
         return made(kernel, (*leaf, *self.inputs(path, recipe, scene)), after, path)
 
+    def partnered(
+        self, named: Selection, draft: Draft, scene: Scene
+    ) -> tuple[Selection, list[Consequence]]:
+        """The leaves that are edited, and what is said of others that are named; see ``Partnered``."""
+        return named, []
+
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
-        selected = scene.select(self, draft)
+        selected, notes = self.partnered(scene.select(self, draft), draft, scene)
         if selected:
             self.check(selected, draft, scene)
         make = self.maker(selected, draft, scene)
@@ -281,7 +288,7 @@ class LeafOperation(ValueOperation):
                 effect = self.effect_on(recipe, output.spec)
                 changed[path] = output.then(recipe, Edited(self.name, effect))
         gathering.raise_if_any()
-        return scene.carried(draft.with_leaves(changed), self, selected, draft)
+        return scene.carried(draft.with_leaves(changed), self, selected, draft).noting(*notes)
 
 
 def _shown(value: Any) -> str:

@@ -16,16 +16,17 @@ from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.draft.settings import check_fits
 from surgery_cli.draft.source_leaves import counterpart, split_entry
 from surgery_cli.errors import Gathering, PlanError
-from surgery_cli.operations.base import LeafOperation, Scene
+from surgery_cli.operations.base import Scene
 from surgery_cli.operations.new_shapes import Shape, pattern_of, said, shaped
+from surgery_cli.operations.partners import Partnered
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 
 
-class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
+class Replace(Partnered, tag="replace", kw_only=True, frozen=True):
     """Put a number, the array of a file, or leaves of another checkpoint in the place of leaves.
 
     With another `shape` slots of the optimizer are what it starts a leaf of that shape with, unless a donor has them.
@@ -89,7 +90,7 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
                 fix=worded("write {with: {}}, {from: {}}", file, self.from_),
                 field="from",
             )
-        selected = scene.select(self, draft)
+        selected, notes = self.partnered(scene.select(self, draft), draft, scene)
         name, source = scene.open(file)
         changed: dict[LeafPath, Output] = {}
         gathering = Gathering()
@@ -100,7 +101,12 @@ class Replace(LeafOperation, tag="replace", kw_only=True, frozen=True):
                     path, draft.leaves[path].spec, LeafRef(name, found), source.tree[found]
                 )
         gathering.raise_if_any()
-        return scene.carried(draft.with_leaves(changed), self, selected, draft)
+        return scene.carried(draft.with_leaves(changed), self, selected, draft).noting(*notes)
+
+    def meet(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> None:
+        if isinstance(self.with_, str):
+            file, entry = split_entry(self.with_)
+            counterpart(path, entry or self.from_, file, scene.open(file)[1], named)
 
     def grafted(self, path: LeafPath, spec: LeafSpec, origin: LeafRef, donor: LeafSpec) -> Output:
         """The recipe for a leaf that is taken from ``origin``; it stays what it was, but for shape and chunks."""

@@ -19,9 +19,11 @@ from surgery_cli.operations.extract_item import ExtractItem
 from surgery_cli.operations.flatten import Flatten
 from surgery_cli.operations.insert_item import InsertItem
 from surgery_cli.operations.interpolate_positions import InterpolatePositions
+from surgery_cli.operations.intersect import Intersect
 from surgery_cli.operations.keep import Keep
 from surgery_cli.operations.map import Map
 from surgery_cli.operations.mask import Mask
+from surgery_cli.operations.merge import Merge
 from surgery_cli.operations.noise import Noise
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.pad import Pad
@@ -80,6 +82,8 @@ def operations() -> dict[str, type[Operation]]:
         Split,
         Concat,
         Add,
+        Merge,
+        Intersect,
         Rename,
         Flatten,
         Unflatten,

@@ -206,6 +206,17 @@ def test_an_element_is_added_at_the_end_of_a_list(tmp_path: Path) -> None:
         surgery.apply(str(source), str(tmp_path / "hole"), plan_of([hole]))
 
 
+def test_empty_containers_among_params_stand_in_their_moments_too(tmp_path: Path) -> None:
+    tx = optax.adam(1e-3)
+    params = {"a": {"w": jnp.ones((2, 3)), "none": {}}}
+    source = saved(tmp_path / "source", {"params": params, "opt_state": tx.init(params)})
+    edit = Add(at="params/b", like="params/a", init="zeros")
+    surgery.apply(str(source), str(tmp_path / "new"), plan_of([edit]))
+    new = {**params, "b": {"w": jnp.zeros((2, 3)), "none": {}}}
+    found = restored(tmp_path / "new", {"params": new, "opt_state": tx.init(new)})
+    assert found["opt_state"][0].mu["b"]["none"] == {}
+
+
 def test_a_later_edit_finds_the_slots_of_what_was_added() -> None:
     add = Add(at="params/Dense_2", like="params/Dense_1", init="normal", bias_init="zeros")
     draft = drafted(TREE, add, Rescale(at="params/Dense_2/kernel", by=0.5), optimizer_kind="adam")

@@ -108,6 +108,8 @@ DIGESTS = {
     "concat": "sha256:1c3abfda375137510a9b7340c5bfbedf85aeb35a97e223109122a1057a2fa4b4",
     "flatten": "sha256:1c3abfda3751375186fdc966013d72b94742a43d743088c6085475df39b806dd",
     "unflatten": "sha256:1c3abfda37513751b9794a801974be618047f08fdbfb62bdff4514e9036e83f9",
+    "merge": "sha256:1c3abfdabca35faf5fdf4e0bd08c60c84c7cc346c9f75f520347a80a2791302f",
+    "intersect": "sha256:1c3abfda37513751e86e52f44d872e52ef63d5d8038dec6265489e9995a51e6b",
     "assert": "sha256:1c3abfda37513751e86e52f44d872e52ef63d5d8038dec6265489e9995a51e6b",
 }
 """Of the draft that the example of each operation makes; they change only where the change log says so."""

@@ -19,6 +19,7 @@ from tests.random_plans.model import (
     is_below,
     printed,
 )
+from tests.random_plans.patterns import select
 from tests.random_plans.world import World
 
 
@@ -42,6 +43,10 @@ def add(state: State, edit: Fields, world: World, words: Words) -> None:
         for slot, leaf in _slots_of(state, path, new[path], model, edit):
             slots[slot.path] = slot
             more[slot.path] = leaf
+    if state.slots and any(
+        leaf.is_empty and is_below(path, state.root) for path, leaf in new.items()
+    ):
+        state.may[2] = "an empty container among params"
     taken = more.keys() & state.leaves.keys() - {place}
     if taken - slots.keys():
         raise Refused(2, "two leaves at one place")
@@ -159,4 +164,77 @@ def _say_newcomers(state: State, new: dict[Path, Leaf], slots: dict[Path, Slot])
         state.may[2] = "a leaf comes that no param has"
 
 
-OPERATIONS = {"add": add}
+def merge(state: State, edit: Fields, world: World, words: Words) -> None:
+    if edit.get("optimizer") in ("keep", "transform"):
+        raise Refused(2, "new params have nothing to keep")
+    source, before = list(state.leaves), state.copy()
+    at = edit.get("at", "")
+    place = places._typed(list(at.split("/")), state, is_spelled=False) if at else ()
+    there = {(*place, *tail): leaf for tail, leaf in world.tree_of(edit["with"], at).items()}
+    both = [
+        path
+        for path, leaf in there.items()
+        if path in state.leaves and not (leaf.is_empty and state.leaves[path].is_empty)
+    ]
+    nodes = state.nodes()
+    new = {
+        path: leaf
+        for path, leaf in there.items()
+        if path not in state.leaves and not (leaf.is_empty and path in nodes)
+    }
+    filled = {path[:n] for path in new for n in range(len(path))}
+    both = [path for path in both if not (path in filled and state.leaves[path].is_empty)]
+    rule = edit.get("both", "error")
+    if both and rule == "error":
+        raise Refused(2, "leaves on both sides")
+    if not new and (rule == "ours" or not both):
+        raise Refused(2, "nothing is missing")
+    if rule == "theirs":
+        for path in both:
+            value = there[path].value
+            values._take(state, path, state.leaves[path], value, edit, there[path].home)
+        twins.follow_new_values(state, before, edit, both, words, world=world)
+    more = dict(new)
+    for path, leaf in new.items():
+        for slot, own in _slots_of(state, path, leaf, path, edit):
+            if slot.path not in new:
+                state.slots[slot.path] = slot
+                more[slot.path] = replace(own, known=False)
+    state.has_strangers |= bool(new)
+    if any(state.holds_optimizer(path) for path in new):
+        state.may[2] = "parts of an optimizer's state come"
+    state.leaves = places._nested({**state.leaves, **more}, more)
+    places._closed(state, places._lists_of(more), more)
+    places._check_items(state)
+    places._check_names(state, state.leaves, source)
+
+
+def intersect(state: State, edit: Fields, world: World, words: Words) -> None:
+    places._check_policy(edit)
+    selected = select(
+        state, edit, skips_empties=False, names_twins=True, everything=not edit.get("at")
+    )
+    known = {path[:n] for path in world.stored for n in range(len(path) + 1)}
+    texts = {printed(path) for path in world.stored}
+    gone = set()
+    for path in selected:
+        if path in known:
+            if path not in world.stored and not state.leaves[path].is_empty:
+                raise Refused(2, f"'{printed(path)}' is a node there")
+        elif printed(path) in texts:
+            state.may[2] = "a path that prints alike"
+        else:
+            gone.add(path)
+    if gone == set(selected):
+        raise Refused(2, "nothing that is named would be left")
+    places._refuse_torn(state, gone, edit)
+    for slot in list(state.slots.values()):
+        below = [path for path in state.leaves if is_below(path, slot.param)]
+        if below and all(path in gone for path in below) and slot.path in state.leaves:
+            gone.add(slot.path)
+    left = {path: leaf for path, leaf in state.leaves.items() if path not in gone}
+    places._keep_only(state, left)
+    places._closed(state, places._lists_of(gone), ())
+
+
+OPERATIONS = {"add": add, "merge": merge, "intersect": intersect}

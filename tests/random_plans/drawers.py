@@ -521,6 +521,24 @@ def _to(draw: Draw, state: State, node: Path, *, is_wild: bool) -> dict[str, Any
     return {"at": "/".join(keys), "to": "/".join(to)}
 
 
+def _merge(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    """With a checkpoint that has what the source had, under other values."""
+    node = draw(st.sampled_from([state.root, (), _some_node(draw, state)]))
+    edit: dict[str, Any] = {"with": world.donor(draw(st.integers(0, 1)))}
+    if node:
+        edit["at"] = printed(node)
+    if not draw(_SELDOM):
+        edit["both"] = draw(st.sampled_from(["ours", "ours", "theirs"]))
+    return edit
+
+
+def _intersect(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = {"with": world.donor(draw(st.integers(0, 1)))}
+    if draw(st.booleans()):
+        edit["at"] = _escaped(printed(_some_node(draw, state)))
+    return edit
+
+
 def _flatten(draw: Draw, state: State, world: World) -> dict[str, Any]:
     edit = {"at": _escaped(printed(_some_node(draw, state)))}
     return {**edit, "separator": draw(st.sampled_from([".", "/", "_", "~"]))}
@@ -656,6 +674,8 @@ DRAWERS: dict[str, Drawer] = {
     "stack": _stack,
     "unstack": _unstack,
     "add": _add,
+    "merge": _merge,
+    "intersect": _intersect,
     "split": _split,
     "concat": _concat,
     "flatten": _flatten,

@@ -120,8 +120,8 @@ class Donors:
     def _of_another_kind(self, pairs: Sequence[tuple[Slot, Slot]], donor: str, draft: Draft) -> str:
         """Why some slots are not known to hold the same as those of the donor; values are read only for this."""
         for slot, other in pairs:
-            ours = self._told(slot, draft.leaves[slot.path].home)
-            theirs = self._told(other, LeafRef(donor, other.path))
+            ours = self.told(slot, draft.leaves[slot.path].home)
+            theirs = self.told(other, LeafRef(donor, other.path))
             if ours.power is None:
                 said = f"which optimizer keeps '{slot.node}' here is not known, nor if both are of one kind"
                 return joined("; ", filter(None, (said, joined("; or ", ours.settled_by))))
@@ -138,8 +138,8 @@ class Donors:
         """What is assumed of each state: to be of the donor's kind, unless both can be of one kind alone."""
         found: dict[LeafPath, Assumption] = {}
         for slot, other in pairs:
-            ours = self._told(slot, draft.leaves[slot.path].home)
-            theirs = self._told(other, LeafRef(donor, other.path))
+            ours = self.told(slot, draft.leaves[slot.path].home)
+            theirs = self.told(other, LeafRef(donor, other.path))
             kinds = {*ours.kinds, *theirs.kinds}
             new = same_kind_as(donor, sorted(kinds)) if len(kinds) > 1 else None
             every = (found.get(slot.state), ours.donor_assumed, theirs.donor_assumed, new)
@@ -147,11 +147,14 @@ class Donors:
                 found[slot.state] = taken
         return found
 
-    def _told(self, slot: Slot, origin: LeafRef | None) -> Slot:
-        """A slot with its power, where values tell what metadata does not."""
+    def told(self, slot: Slot, origin: LeafRef | None) -> Slot:
+        """A slot with its power, where values of the stored leaf tell what metadata does not."""
         if slot.power is not None or origin is None:
             return slot
-        return self._scene.survey_of(origin.source, tell=True).slots.get(origin.path, slot)
+        told = self._scene.survey_of(origin.source, tell=True).slots.get(origin.path, slot)
+        return msgspec.structs.replace(
+            told, path=slot.path, param=slot.param, relation=slot.relation
+        )
 
     def _clocked(
         self, slot: Slot, other: Slot, donor: str, draft: Draft, decays: Decays | None

@@ -21,7 +21,7 @@ from surgery_cli.optimizer.follow.siblings import Siblings
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.optimizer.follow.transform import at_mean
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
 
@@ -71,6 +71,7 @@ class _Growing:
         self._found: dict[LeafPath, Output] = {}
         self._slots: dict[LeafPath, Slot] = {}
         self._models: dict[LeafPath, LeafPath] = {}
+        self._model_slots: dict[LeafPath, LeafPath] = {}
 
     def of(self, like: Mapping[LeafPath, LeafPath]) -> Grown:
         siblings = Siblings(self._before)
@@ -78,7 +79,9 @@ class _Growing:
         for param, output in self._new.items():
             with gathering.catching(path=str(param), field="like"):
                 model = siblings.model_of(param, output.spec, like.get(param))
-                if model is not None:
+                if output.spec.kind is LeafKind.EMPTY and param in like:
+                    self._grow_empty(param, like[param])
+                elif model is not None:
                     self._models[param] = model
                     self._grow(param, model)
         gathering.raise_if_any()
@@ -99,10 +102,20 @@ class _Growing:
                 if place in self._before.leaves or place in self._found:
                     continue  # a hole for a node that holds both
                 new = msgspec.structs.replace(slot, path=place, param=goal)
+                self._model_slots[place] = slot.path
                 if slot.relation == "hole":
                     self._put(new, Output.empty(self._before.leaves[slot.path].spec))
                 else:
                     self._start(new, slot, model)
+
+    def _grow_empty(self, path: LeafPath, model: LeafPath) -> None:
+        """A container without leaves: states that mirror the params have the same where they have its model."""
+        slots = self._before.slots.values()
+        for node, root in dict.fromkeys((slot.node, slot.root) for slot in slots):
+            place, there = (node / leaf[len(root) :] for leaf in (path, model))
+            is_mirrored = path.is_below(root) and model.is_below(root) and there != model
+            if is_mirrored and there in self._before.leaves and place not in self._taken:
+                self._found[place] = Output.empty(self._before.leaves[there].spec)
 
     def _put(self, slot: Slot, output: Output) -> None:
         self._slots[slot.path] = slot
@@ -144,7 +157,7 @@ class _Growing:
         for param, output in self._new.items():
             home = output.home
             slots = [
-                slot
+                donors.told(slot, self._before.leaves[self._model_slots[slot.path]].home)
                 for slot in self._slots.values()
                 if slot.param == param and slot.in_optimizer and slot.relation != "hole"
             ]

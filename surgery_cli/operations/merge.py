@@ -1,0 +1,117 @@
+"""Put what another checkpoint has beside what this one has."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.recipe import Draft, Output
+from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.new_leaves import with_new_leaves
+from surgery_cli.operations.new_places import node_of, place_of, refuse_conditions
+from surgery_cli.operations.rekey import PlaceOperation
+from surgery_cli.operations.replace import Replace
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, LeafSpec, nodes_above
+from surgery_cli.words.advice import worded
+from surgery_cli.words.lists import quoted
+from surgery_cli.words.series import folded
+
+
+class Merge(PlaceOperation, tag="merge", kw_only=True, frozen=True):
+    """Make the union of a subtree with one of another checkpoint: what is missing here comes from there.
+
+    Of leaves on both sides `both` says which stays; without a pattern, the whole trees meet. Slots of params that come
+    are the donor's where kind and count agree, else as the optimizer starts them, as for `add` and `replace`.
+    """
+
+    with_: Annotated[
+        str, Meta(description="The other checkpoint (`CKPT`, `CKPT@N`), or a name in `sources`.")
+    ] = msgspec.field(name="with")
+    from_: Annotated[str, Meta(description="The subtree there, the same path if left out.")] = (
+        msgspec.field(name="from", default="")
+    )
+    both: Annotated[
+        Literal["error", "ours", "theirs"],
+        Meta(description="Leaves that stand on both sides: those here stay, or are replaced."),
+    ] = "error"
+
+    example: ClassVar[str] = "op: merge\nat: params\nwith: runs/other\nboth: theirs\n"
+    selects_everything_without_at: ClassVar[bool] = True
+    path_fields: ClassVar[tuple[str, ...]] = ("with",)
+
+    def refuse_policy(self, why: str = "slots of new params have nothing to keep") -> None:
+        if self.optimizer not in ("reset", "warm"):
+            super().refuse_policy(why)
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        self.refuse_policy()
+        refuse_conditions(self)
+        name, source = scene.open(self.with_)
+        new: dict[LeafPath, Output] = {}
+        both: dict[LeafPath, LeafRef] = {}
+        for text in self.patterns or ("",):
+            place = place_of(text, draft) if text else LeafPath()
+            node = node_of(self.from_ or place.spelling, source.tree, f"'{self.with_}'", "from")
+            for path, spec in source.tree.items():
+                if not path.is_below(node):
+                    continue
+                here = place / path[len(node) :]
+                if here in draft.leaves:
+                    if spec.kind is not LeafKind.EMPTY or not draft.leaves[here].spec.empty:
+                        both[here] = LeafRef(name, path)
+                elif spec.kind is not LeafKind.EMPTY or here not in draft.tree.nodes:
+                    new[here] = Output.of(LeafRef(name, path), self._held(spec, draft))
+        filled = nodes_above(new)
+        both = {
+            path: ref
+            for path, ref in both.items()
+            if not (path in filled and draft.leaves[path].spec.empty)
+        }
+        if both and self.both == "error":
+            raise _on_both_sides(list(both), self.with_)
+        if not new and (self.both == "ours" or not both):
+            raise PlanError(
+                f"'{self.with_}' has nothing that is missing here",
+                why="the merge would change nothing",
+                fix="take this edit out, or name another subtree",
+                field="with",
+            )
+        scene.name([*new, *(both if self.both == "theirs" else ())])
+        if self.both == "theirs":
+            draft = self._replaced(draft, both, scene)
+        return with_new_leaves(self, draft, new, {}, scene) if new else draft
+
+    def _held(self, spec: LeafSpec, draft: Draft) -> LeafSpec:
+        """A leaf that comes, in a format that has one kind of array."""
+        if spec.kind is not LeafKind.NUMPY or draft.items.keeps_kinds:
+            return spec
+        return msgspec.structs.replace(spec, kind=LeafKind.ARRAY)
+
+    def _replaced(self, draft: Draft, both: dict[LeafPath, LeafRef], scene: Scene) -> Draft:
+        """The leaves of the donor in the place of those here; their twins follow as they do for `replace`."""
+        edit = Replace(at="**", with_=self.with_, optimizer=self.optimizer, twins=self.twins)
+        tree = scene.open(self.with_)[1].tree
+        changed: dict[LeafPath, Output] = {}
+        gathering = Gathering()
+        for path, ref in both.items():
+            with gathering.catching(path=str(path)):
+                changed[path] = edit.grafted(path, draft.leaves[path].spec, ref, tree[ref.path])
+        gathering.raise_if_any()
+        scene.settle(changed, draft)
+        return scene.carried(draft.with_leaves(changed), edit, list(changed), draft)
+
+
+def _on_both_sides(paths: list[LeafPath], text: str) -> PlanError:
+    return PlanError(
+        f"{len(paths):,} leaves stand here and in '{text}': {quoted(folded(map(str, paths)), 3)}",
+        why="nothing says which of them stay",
+        fix=worded(
+            "say {both: ours} or {both: theirs}, or name subtrees that only one of them has"
+        ),
+        field="both",
+    )
