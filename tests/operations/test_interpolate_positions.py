@@ -121,6 +121,11 @@ def test_narrow_dtypes_are_rounded_once() -> None:
     np.testing.assert_array_equal(new, expected.astype(ml_dtypes.bfloat16))
 
 
+def test_a_leaf_without_elements_has_none_afterwards() -> None:
+    new = edited(InterpolatePositions(axis=0, size=(5, 5)), np.zeros((9, 0), np.float32))
+    assert new.shape == (25, 0)
+
+
 def test_a_size_that_is_there_already_changes_nothing() -> None:
     leaf = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
     np.testing.assert_array_equal(

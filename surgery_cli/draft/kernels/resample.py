@@ -118,14 +118,15 @@ class Resample(ShapeMap, frozen=True, tag="resample"):
         start = grid.kept + origin * inner - read.start
         x = _taken(x, axis, range(start, read.stop - read.start))
         lead, tail = x.shape[:axis], x.shape[axis + 1 :]
-        x = x.reshape(*lead, -1, *grid.old[1:], *tail)
+        x = x.reshape(*lead, x.shape[axis] // inner, *grid.old[1:], *tail)
         x = _summed(
             x, axis, [(row.first - origin, row.weights) for row in weights[0][low:high]], kit
         )
         for n, rows in enumerate(weights[1:], 1):
             x = _summed(x, axis + n, rows, kit)
-        x = x.reshape(*lead, -1, *tail)
-        begin = max(part.start - grid.kept, 0) - low * math.prod(grid.new[1:])
+        inner = math.prod(grid.new[1:])
+        x = x.reshape(*lead, (high - low) * inner, *tail)
+        begin = max(part.start - grid.kept, 0) - low * inner
         count = part.stop - part.start - staying
         x = _taken(x, axis, range(begin, begin + count))
         return kit.xp.concatenate([before, x], axis) if staying else x
