@@ -13,11 +13,12 @@ from surgery_cli.tree.targets import Places, Target, target_text
 from surgery_cli.words.advice import worded
 
 _RANGE = re.compile(r"\{([0-9]+\.\.[0-9]+(?:\.\.[0-9]+)?)\}")
+_NAMES = re.compile(r"(?<!\[)\{([^{}/]*,[^{}/]*)\}")
 _LAST_NUMBER = re.compile(r"(.*?)(0|[1-9][0-9]*)(\D*)", re.DOTALL)
 
 
 class Series:
-    """The places of several parts: texts one by one, or one text with a range of numbers."""
+    """The places of several parts: texts one by one, or one text with a range of numbers or with names in braces."""
 
     def __init__(self, to: str | Sequence[str], *, is_list: bool = False) -> None:
         """``is_list``: the numbers are indices of a list, not keys of a dict.
@@ -42,6 +43,8 @@ class Series:
         return len(self.targets)
 
     def _written_out(self, text: str, *, is_list: bool) -> list[str]:
+        if (found := _NAMES.search(text)) and not _RANGE.search(text):
+            return [text[: found.start()] + n + text[found.end() :] for n in found[1].split(",")]
         ranges = [
             (found, numbers) for found in _RANGE.finditer(text) if (numbers := read_range(found[1]))
         ]

@@ -29,8 +29,8 @@ class Split(Parting, tag="split", kw_only=True, frozen=True):
     to: Annotated[
         str | tuple[str, ...],
         Meta(
-            description=r"Where the parts stand, in their order: a list of paths, or one with a range of numbers; `\1`,"
-            r" `\2` stand for the wildcards of `at` in order."
+            description=r"Where the parts stand, in their order: a list of paths, or one with names in braces or a"
+            r" range of numbers, `params/{query,key,value}`; `\1`, `\2` stand for the wildcards of `at` in order."
         ),
     ]
     axis: Annotated[int, Meta(description="The axis that is cut; -1: last.")]
@@ -69,6 +69,13 @@ axis: 0
         """The size of each part along the axis. Raises PlanError if they are not all of it."""
         there = leaf.shape[axis]
         if not self.sizes:
+            if count == 1:
+                raise PlanError(
+                    worded("{to} names one place"),
+                    why="`split` makes several leaves of one",
+                    fix=worded("name a place for each part: {to: 'params/{{query,key,value}}'}"),
+                    field="to",
+                )
             if there % count or not there:
                 raise PlanError(
                     f"{leaf.type_text} has no {count} equal parts along axis {axis}",

@@ -18,7 +18,7 @@ from surgery_cli.operations.regrouping import axes_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.tree.targets import target_text
-from surgery_cli.words.advice import worded
+from surgery_cli.words.advice import Text, worded
 
 
 class Unstack(Parting, tag="unstack", kw_only=True, frozen=True):
@@ -56,9 +56,7 @@ class Unstack(Parting, tag="unstack", kw_only=True, frozen=True):
             raise PlanError(
                 worded("{to} names {} places for {}", count, leaf.type_text),
                 why=f"it has {leaf.shape[axis]:,} along axis {axis}, and each becomes a leaf",
-                fix=worded("write as many numbers: `{{0..{}}}`", leaf.shape[axis] - 1)
-                if leaf.shape[axis]
-                else worded("leave it out with {except}"),
+                fix=_advice(leaf.shape, axis, count),
                 field="to",
             )
         return [join.Unstack(axis, index) for index in range(count)]
@@ -68,3 +66,13 @@ class Unstack(Parting, tag="unstack", kw_only=True, frozen=True):
     ) -> dict[str, Any]:
         at, to = numbered_patterns(here), target_text(there[0])
         return {"op": "stack", "at": at, "to": to, "axis": self.axis}
+
+
+def _advice(shape: Sequence[int], axis: int, count: int) -> Text:
+    """What to write where an axis has another size than there are places."""
+    others = [n for n, size in enumerate(shape) if size == count]
+    if len(others) == 1:
+        return worded("add {axis: {}}, along which it has {}", others[0], count)
+    if shape[axis]:
+        return worded("write as many numbers: `{{0..{}}}`", shape[axis] - 1)
+    return worded("leave it out with {except}")

@@ -14,6 +14,7 @@ from surgery_cli.words.lists import quoted
 from surgery_cli.words.quantities import counted
 
 _RANGE = re.compile(r"\{([0-9]+\.\.[0-9]+(?:\.\.[0-9]+)?)\}")
+_BRACE = re.compile(r"(?<!\[)\{(?![0-9]+\.\.[0-9]+(?:\.\.[0-9]+)?\})")
 REFERENCE = re.compile(r"\\(?:(\d{1,2})|g<(\d{1,2})>)")
 _FILLED = re.compile(f"{REFERENCE.pattern}|{_RANGE.pattern}")
 
@@ -101,6 +102,14 @@ class Target:
                 f"'{text}' is a pattern, not a place",
                 why=worded("{to} has no wildcards of its own"),
                 fix=r"write `\1` for what the first wildcard stood for, `[*]` for a star in a name",
+                field="to",
+            )
+
+        if _BRACE.search(text):
+            raise PlanError(
+                f"'{text}' is a pattern, not a place",
+                why=worded("each leaf goes to one place, and {to} has no alternatives"),
+                fix=r"write `\1` for what the first braces or wildcard stood for, `[{]` for a brace in a name",
                 field="to",
             )
 

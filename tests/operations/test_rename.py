@@ -180,6 +180,13 @@ def test_a_star_in_brackets_is_a_star_in_a_new_key():
     assert printed(resolved({"a*b": W}, Rename(at="a[*]b", to="c[*]d"))) == ["c*d"]
 
 
+@pytest.mark.parametrize("to", ["{c,d}", "c_{d", "x/{}", "x_{1..}"])
+def test_braces_that_are_no_range_are_refused_and_in_brackets_a_part_of_a_name(to):
+    assert "has no alternatives" in failure({"a": W}, Rename(at="a", to=to))
+    draft = resolved({"a": W}, Rename(at="a", to=to.replace("{", "[{]")))
+    assert printed(draft) == [to]
+
+
 def test_a_percent_sign_alone_is_itself():
     draft = resolved({"a": W}, Rename(at="a", to="a%20b"))
     assert origins(draft) == {("a%20b",): "a"}

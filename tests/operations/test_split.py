@@ -80,6 +80,19 @@ def test_the_heads_of_a_fused_projection_come_apart_and_together_again(tmp_path:
             assert back[name]["qkv"][kind].tobytes() == leaf.tobytes()
 
 
+def test_names_in_braces_are_the_parts_in_their_order(tmp_path: Path) -> None:
+    source = saved(tmp_path / "a", fused())
+    named = SPLIT | {"to": r"params/\1/{q,k,v}"}
+    for name, edit in {"b": SPLIT, "c": named}.items():
+        surgery.apply(source, str(tmp_path / name), plan_from_document({"edits": [edit]}))
+    one, other = (restored(tmp_path / name)["params"]["block_1"] for name in "bc")
+    for part in "qkv":
+        assert other[part]["kernel"].tobytes() == one[part]["kernel"].tobytes()
+    alone = {"op": "split", "at": "params/*/qkv", "to": r"params/\1/q", "axis": -1}
+    with pytest.raises(PlanError, match="names one place"):
+        surgery.apply(source, str(tmp_path / "d"), plan_from_document({"edits": [alone]}))
+
+
 def test_the_inverse_of_each_is_the_other(tmp_path: Path) -> None:
     source = saved(tmp_path / "a", fused())
     surgery.apply(source, str(tmp_path / "b"), plan_from_document({"edits": [SPLIT]}))

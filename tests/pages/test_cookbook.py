@@ -228,7 +228,8 @@ def test_scanned_layers_in_a_row_compute_and_train_the_same(kitchen):
 
 
 @cooks("List to scan")
-def test_layers_in_a_row_compute_and_train_the_same_when_scanned(kitchen, run):
+def test_layers_in_a_row_compute_and_train_the_same_when_scanned(kitchen, run, dish):
+    assert "wrote 0 B" in dish
     stands_in_rows(run, letters_resumed(kitchen / "build/scanned", Layout(scan_axis=0)))
 
 
