@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path, PosixPath
+from shlex import quote
 from typing import Final, Self
 
 SCHEMES: Final = ("gs", "s3")
@@ -62,6 +63,14 @@ class ServiceRefusal(OSError):
     def __init__(self, why: str, address: str, fix: str) -> None:
         super().__init__(errno.EIO, why, address)
         self.fix = fix
+
+
+def removal(path: Path) -> str:
+    """The command that removes what stands at a path."""
+    if not isinstance(path, BucketPath):
+        return f"rm -r {quote(str(path))}"
+    command = {"gs": "gcloud storage rm -r", "s3": "aws s3 rm --recursive"}[path.scheme]
+    return f"{command} {quote(str(path))}"
 
 
 def path_at(text: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -120,10 +121,13 @@ def seal_written(
     record: Record,
     read_back: Sequence[LeafPath],
     listener: Listener | None,
+    *,
+    to_come: Sequence[Path] = (),
 ) -> tuple[Record, int]:
     """The record of a result under construction, sealed, and how many bytes were read for it.
 
-    ``read_back`` are the leaves whose digests have just been compared with what is stored.
+    ``read_back`` are the leaves whose digests have just been compared with what is stored, ``to_come`` empty files that
+    say that the result is whole, once it is.
 
     Raises:
         CheckpointError: a leaf or file that was taken over unchanged is not what its digest on record says.
@@ -141,7 +145,11 @@ def seal_written(
         raise _does_not_hold(written, changed, source=record.source)
     hashes = _file_hashes(files, meter)
     check_taken_files(source, hashes)
-    return sealed_record(record, digests, hashes, ()), count + size
+    empty = f"sha256:{hashlib.sha256().hexdigest()}"
+    hashes |= {
+        str(file.relative_to(place)): empty for file in to_come if file.is_relative_to(place)
+    }
+    return sealed_record(record, digests, dict(sorted(hashes.items())), ()), count + size
 
 
 def _first_record(checkpoint: Checkpoint) -> Record:

@@ -9,7 +9,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError
 from surgery_cli.inputs.addresses import destination_address
-from surgery_cli.inputs.buckets import path_at
+from surgery_cli.inputs.buckets import BucketPath, path_at, removal
 from surgery_cli.script.user_code import Say
 from surgery_cli.store import filesystem
 from surgery_cli.store.locate.location import locate
@@ -57,7 +57,7 @@ def _check_replaced(target: Path) -> None:
         raise DestinationError(
             f"`--force` would remove '{target}', which is no checkpoint that can be read",
             why=problem.what + (f"; {problem.why}" if problem.why else ""),
-            fix=f"name another directory, or remove it first: `rm -r {quote(str(target))}`",
+            fix=f"name another directory, or remove it first: `{removal(target)}`",
         ) from None
 
 
@@ -79,7 +79,14 @@ def path_of(destination: str) -> Path:
         raise DestinationError(
             "the path of the destination is empty", fix="name the directory that is to be made"
         )
-    return path_at(destination_address(destination, refusal=DestinationError))
+    path = path_at(destination_address(destination, refusal=DestinationError))
+    if isinstance(path, BucketPath) and not path.key:
+        raise DestinationError(
+            f"'{destination}' is a whole bucket",
+            why="a result has a name of its own in one",
+            fix=f"e.g. `{path / 'runs/new'}`",
+        )
+    return path
 
 
 def restore_set_aside(target: Path, prepared: Prepared, say: Say) -> Path | None:

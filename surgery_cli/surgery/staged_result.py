@@ -31,6 +31,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.modes import follow_modes
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.bucket_staging import commit_marks
 from surgery_cli.store.write.step import StepWriter
 from surgery_cli.surgery.gate import Gate, Passed
 from surgery_cli.surgery.inverse import address_of
@@ -40,6 +41,7 @@ from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.seal import seal_written
 from surgery_cli.surgery.source_and_destination import check_unchanged
 from surgery_cli.surgery.state_kinds import settled_after
+from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Remark
 
 
@@ -109,16 +111,30 @@ def write(run: Run, directory: Path, listener: Listener | None) -> reports.Repor
     digests = digests_after(prepared.checkpoint, written, draft, done.digests, run.recorded)
     record = _record(run, digests, report, written, probed)
     if options.seal:
-        record, count = seal_written(
-            prepared.checkpoint, written, record, list(done.digests), listener
-        )
-        report = replace(
-            report, bytes_read=report.bytes_read + count, sealed_files=len(record.files)
-        )
-    write_record(record_path(written), record)
-    _follow_modes(prepared, writer, record_path(written))
+        report, record = _sealed(run, writer, written, record, report, list(done.digests), listener)
+    place = record_path(written)
+    write_record(place, record)
+    _follow_modes(prepared, writer, place)
     run.linker.check_standing()
     return report
+
+
+def _sealed(
+    run: Run,
+    writer: StepWriter,
+    written: Checkpoint,
+    record: Record,
+    report: reports.Report,
+    read_back: list[LeafPath],
+    listener: Listener | None,
+) -> tuple[reports.Report, Record]:
+    """Report and record of a result with all of its leaves and files on record."""
+    marks = commit_marks(writer.new, run.linker)
+    record, count = seal_written(
+        run.prepared.checkpoint, written, record, read_back, listener, to_come=marks
+    )
+    report = replace(report, bytes_read=report.bytes_read + count, sealed_files=len(record.files))
+    return report, record
 
 
 def _value_bytes(prepared: Prepared) -> int:

@@ -1,7 +1,10 @@
 """Results in a bucket: copied by the service, written once, and whole when Orbax says so; or not there at all."""
 
 import json
+import subprocess
+import sys
 import threading
+import time
 
 import numpy as np
 import orbax.checkpoint as ocp
@@ -173,3 +176,56 @@ def test_faults_change_no_result(bucket, tmp_path, kind):
     bucket.faults = Faults()
     check(restored("gs://bkt/new"))
     assert not [name for name in names(bucket) if "surgery-tmp" in name]
+
+
+def test_what_a_killed_run_left_is_named_with_the_commands_that_remove_it(bucket, tmp_path):
+    there = uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
+    bucket.put("bkt", ".new.surgery-tmp-lock", b"{}")
+    bucket.put("bkt", "new/_METADATA", b"{}")
+    with pytest.raises(DestinationError) as refused:
+        surgery.apply(there, "gs://bkt/new", RESCALED)
+    (problem,) = refused.value.problems
+    assert problem.what == "'gs://bkt/new' is being written, or was left by a run that was killed"
+    assert "`gcloud storage rm -r gs://bkt/new`" in problem.fix
+    assert "`gcloud storage rm -r gs://bkt/.new.surgery-tmp-lock`" in problem.fix
+    del bucket.buckets["bkt"][".new.surgery-tmp-lock"]
+    with pytest.raises(DestinationError) as refused:
+        surgery.apply(there, "gs://bkt/new", RESCALED, options=Options(force=True))
+    assert "remove it first: `gcloud storage rm -r gs://bkt/new`" in refused.value.problems[0].fix
+    with pytest.raises(DestinationError, match="is a whole bucket"):
+        surgery.apply(there, "gs://bkt", RESCALED)
+
+
+def test_a_sealed_result_agrees_with_its_seal_mark_and_all(bucket, tmp_path):
+    there = uploaded(bucket, SAMPLES / "digits_manager", "gs://bkt/runs/digits")
+    plan = plan_of([operation_from_options("rescale", {"at": "params/Dense_1/bias", "by": 2.0})])
+    surgery.apply(there, "gs://bkt/runs/new", plan, options=Options(seal=True))
+    assert surgery.verify("gs://bkt/runs/new").agrees
+    bucket.put("bkt", f"runs/new/500/{MARK}", b"something else")
+    assert not surgery.verify("gs://bkt/runs/new").agrees
+
+
+@pytest.mark.parametrize("number", [2, 15])
+def test_a_run_that_is_told_to_end_leaves_nothing(bucket, tmp_path, number):
+    there = uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
+    before = names(bucket)
+    bucket.faults = Faults(latency=0.01)
+    command = [
+        sys.executable,
+        "-m",
+        "surgery_cli",
+        "rescale",
+        there,
+        "gs://bkt/new",
+        "params/w",
+        "--by",
+        "2",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as run:
+        while len(names(bucket, "new/")) < 3:
+            time.sleep(0.005)
+        run.send_signal(number)
+        _, said = run.communicate()
+    assert run.returncode == 128 + number
+    assert "nothing was left behind" in said
+    assert names(bucket) == before

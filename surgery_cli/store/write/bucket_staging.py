@@ -9,21 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 import msgspec
 
 from surgery_cli.errors import DestinationError, SurgeryError, WriteError
-from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.buckets import BucketPath, removal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
 from surgery_cli.store.locate.location import locate
-from surgery_cli.store.write.destination import already_there
+from surgery_cli.store.write.destination import already_there, lock_of
 from surgery_cli.store.write.owners import Owner
 from surgery_cli.store.write.staging import completed, remaining, uninterrupted
-
-_LOCK: Final = "lock"
 
 
 class BucketStaging:
@@ -38,7 +36,7 @@ class BucketStaging:
         self.destination = destination
         self.force = force
         self._linker = linker
-        self._lock = destination.with_name(f".{destination.name}{STAGING_MARK}{_LOCK}")
+        self._lock = lock_of(destination)
         self._beside = destination.with_name(
             f".{destination.name}{STAGING_MARK}{secrets.token_hex(4)}"
         )
@@ -85,7 +83,7 @@ class BucketStaging:
                     f"another run is writing to '{self.destination}'",
                     why=f"it has made '{self._lock}': {found.decode(errors='replace')}",
                     fix="wait for it, or name another destination; if it was killed, remove what it left:"
-                    f" `gcloud storage rm -r {self.destination} {self._lock}`",
+                    f" `{removal(self._lock)}`, and '{self.destination}'",
                 ) from None
             raise DestinationError(
                 f"another run was writing to '{self.destination}'",
@@ -134,7 +132,7 @@ class BucketStaging:
             WriteError: what is replaced could not be replaced whole.
         """
         with uninterrupted():
-            marks = self._marks()
+            marks = commit_marks(self.new, self._linker)
             for mark in marks:
                 filesystem.write(mark, b"")
             if self._replaces:
@@ -142,16 +140,6 @@ class BucketStaging:
             else:
                 self._keep = True
             completed.append(self.destination)
-
-    def _marks(self) -> list[Path]:
-        """Where marks go: to where the source had some, and to what Orbax takes for one save."""
-        marks = set(self._linker.marks)
-        location = locate(str(self.new), staging=True)
-        if location.shape != "file":
-            assert location.step_directory is not None
-            if filesystem.is_folder(location.step_directory):
-                marks.add(location.step_directory / COMMIT_MARK)
-        return sorted(marks, key=lambda mark: (-len(mark.parts), str(mark)))
 
     def _replace(self, marks: list[Path]) -> None:
         """Put the new checkpoint, which is whole beside the old one, in its place.
@@ -180,6 +168,22 @@ class BucketStaging:
                 why=getattr(error, "strerror", None) or str(error),
                 fix=f"the new checkpoint is whole as '{self.new}': copy it to its place, or to another name",
             ) from error
+
+
+def commit_marks(new: Path, linker: Linker) -> list[Path]:
+    """Where marks go, innermost first: to where the source had some, and to what Orbax takes for one save.
+
+    None, where a name says that something is whole.
+    """
+    if not filesystem.needs_commit_mark(new):
+        return []
+    marks = set(linker.marks)
+    location = locate(str(new), staging=True)
+    if location.shape != "file":
+        assert location.step_directory is not None
+        if filesystem.is_folder(location.step_directory):
+            marks.add(location.step_directory / COMMIT_MARK)
+    return sorted(marks, key=lambda mark: (-len(mark.parts), str(mark)))
 
 
 def _companion(destination: Path) -> Path:

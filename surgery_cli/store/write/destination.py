@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from surgery_cli.errors import DestinationError
-from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.buckets import BucketPath, removal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import may_write_into
-from surgery_cli.store.filesystem.listing import is_leftover, unfinished_name
+from surgery_cli.store.filesystem.listing import STAGING_MARK, is_leftover, unfinished_name
 from surgery_cli.store.write.owners import OWNER_FILE
 
 
@@ -46,7 +46,7 @@ def check_destination(destination: Path, source: Path, *, force: bool) -> None:
             fix="name another directory",
         )
     if filesystem.is_taken(destination) and not force:
-        raise already_there(destination)
+        raise _being_written(destination) or already_there(destination)
     if isinstance(real, BucketPath):  # folders are names, and only writing tells who may write
         return
     parent = real.parent
@@ -70,6 +70,24 @@ def already_there(destination: Path) -> DestinationError:
         why="nothing is overwritten unless that is asked for",
         fix="name another, or add `--force` to replace it once the new one is complete",
     )
+
+
+def _being_written(destination: Path) -> DestinationError | None:
+    """The error for a destination in a bucket that another run has locked."""
+    lock = lock_of(destination)
+    if not isinstance(destination, BucketPath) or not filesystem.exists(lock):
+        return None
+    return DestinationError(
+        f"'{destination}' is being written, or was left by a run that was killed",
+        why=f"'{lock}' says which: {filesystem.read(lock).decode(errors='replace')}",
+        fix=f"wait for it, or name another; if it was killed: `{removal(destination)}`, and then"
+        f" `{removal(lock)}`",
+    )
+
+
+def lock_of(destination: Path) -> Path:
+    """In a bucket, the object that keeps other runs away while one writes to a destination."""
+    return destination.with_name(f".{destination.name}{STAGING_MARK}lock")
 
 
 def real_path(path: Path) -> Path:
