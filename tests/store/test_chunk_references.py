@@ -18,6 +18,11 @@ from surgery_cli.errors import ValueRefusal, WriteError
 from surgery_cli.plan.reading import plan_from_document
 from surgery_cli.store.write.step import StepWriter
 
+
+def _name(layout: tuple[bool, bool]) -> str:
+    return f"{'ocdbt' if layout[0] else 'leaves'}{2 + layout[1]}"
+
+
 LAYOUTS = [(ocdbt, zarr3) for ocdbt in (True, False) for zarr3 in (False, True)]
 Case = tuple[np.ndarray, tuple[int, ...], dict[str, Any]]
 """An array, its stored chunks, and what else its document says."""
@@ -92,9 +97,7 @@ def new_bytes(source: Path, new: Path) -> int:
 W = np.random.default_rng(3).normal(size=(12, 8)).astype(np.float32)
 
 
-@pytest.mark.parametrize(
-    "layout", LAYOUTS, ids=lambda x: f"{'ocdbt' if x[0] else 'leaves'}{2 + x[1]}"
-)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=_name)
 @pytest.mark.parametrize(
     ("edit", "expected", "chunks"),
     [
@@ -124,9 +127,7 @@ def test_no_tensor_byte_is_read_or_written_where_chunks_stay_as_they_are(
     assert new_bytes(source, tmp_path / "new") < (2000 if layout[0] else 1)
 
 
-@pytest.mark.parametrize(
-    "layout", LAYOUTS, ids=lambda x: f"{'ocdbt' if x[0] else 'leaves'}{2 + x[1]}"
-)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=_name)
 def test_of_a_leaf_that_grows_the_new_chunks_alone_are_written(tmp_path: Path, layout: Any) -> None:
     source = save(tmp_path / "source", {"w": (W, (3, 8), {})}, layout)
     report = apply(source, tmp_path / "new", {"op": "pad", "at": "w", "axis": 0, "after": 5})
@@ -136,6 +137,39 @@ def test_of_a_leaf_that_grows_the_new_chunks_alone_are_written(tmp_path: Path, l
     assert (report.by_reference, report.partly_by_reference, report.checked) == (0, 1, 1)
     assert report.digests == {}
     assert [leaf.chunks_by_reference for leaf in report.leaves] == [4]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=_name)
+def test_leaves_are_put_together_and_taken_apart_by_reference_in_one_plan_with_value_edits_of_others(
+    tmp_path: Path, layout: Any
+) -> None:
+    names = ("s0", "s1", "s2", "u", "c0", "c1", "p", "t", "r", "z")
+    values = {name: W + n for n, name in enumerate(names)}
+    units = {"u": (1, 8), "t": (12, 4)}
+    cases: dict[str, Case] = {n: (v, units.get(n, (3, 8)), {}) for n, v in values.items()}
+    source = save(tmp_path / "source", cases, layout)
+    report = apply(
+        source,
+        tmp_path / "new",
+        {"op": "stack", "at": "s{0..2}", "to": "s", "axis": 1},
+        {"op": "unstack", "at": "u", "to": "u{0..11}"},
+        {"op": "concat", "at": ["c0", "c1"], "to": "c", "axis": 0},
+        {"op": "split", "at": "p", "to": ["p0", "p1"], "axis": 0, "sizes": [9, 3]},
+        {"op": "split", "at": "t", "to": ["t0", "t1"], "axis": 1},
+        {"op": "resize", "at": "r", "axis": 0, "size": 6},
+        {"op": "rescale", "at": "z", "by": 2},
+    )
+    found = restored(tmp_path / "new")
+    s, t = np.stack([values[f"s{n}"] for n in range(3)], 1), values["t"]
+    expected = {"s": s, **{f"u{n}": row for n, row in enumerate(values["u"])}}
+    expected |= {"c": np.concatenate([values["c0"], values["c1"]])}
+    expected |= {"p0": values["p"][:9], "p1": values["p"][9:], "t0": t[:, :4], "t1": t[:, 4:]}
+    expected |= {"r": values["r"][:6], "z": values["z"] * 2}
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, name, strict=True)
+    assert (report.bytes_read, report.bytes_written) == (W.nbytes, W.nbytes)
+    assert report.by_reference == report.rearranged == len(expected) - 1
 
 
 def test_chunks_that_stay_may_become_others_keys_in_one_edit(tmp_path: Path) -> None:
@@ -223,9 +257,7 @@ def test_a_chunk_that_is_not_stored_is_written_as_what_it_stands_for(tmp_path: P
 
 
 @pytest.mark.parametrize("options", [{"compact": "always"}, {"link": "never"}, {"link": "hard"}])
-@pytest.mark.parametrize(
-    "layout", LAYOUTS, ids=lambda x: f"{'ocdbt' if x[0] else 'leaves'}{2 + x[1]}"
-)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=_name)
 def test_chunks_are_copied_as_they_are_where_they_are_not_to_be_shared(
     tmp_path: Path, layout: Any, options: dict[str, Any]
 ) -> None:
@@ -276,9 +308,7 @@ def test_what_must_hold_of_such_a_leaf_is_judged_on_all_of_its_values(tmp_path: 
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize(
-    "layout", LAYOUTS, ids=lambda x: f"{'ocdbt' if x[0] else 'leaves'}{2 + x[1]}"
-)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=_name)
 def test_chunks_of_a_donor_are_taken_too(tmp_path: Path, layout: Any) -> None:
     source = save(tmp_path / "source", {"w": (W, (3, 8), {})}, layout)
     donor = save(tmp_path / "donor", {"w": (W * 2, (3, 8), {})}, layout)
@@ -387,9 +417,7 @@ def _chunks_of(labels: np.ndarray, chunks: tuple[int, ...]) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize(
-    "layout", LAYOUTS, ids=lambda x: f"{'ocdbt' if x[0] else 'leaves'}{2 + x[1]}"
-)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=_name)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_arrangements_of_random_grids_are_what_numpy_says(
     tmp_path: Path, layout: Any, seed: int
