@@ -6,9 +6,9 @@ import itertools
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
-from surgery_cli.draft.expression import Recipe, Stored, moves_elements, stored_in
+from surgery_cli.draft.expression import Stored, moves_elements, stored_in
 from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.evaluation import reads
@@ -25,25 +25,19 @@ _MOST_LOOKED_AT: Final = 1 << 18
 _Chunk = tuple[int, ...]
 
 
-class Decoding(NamedTuple):
-    """The most that a chunk is decoded for a leaf, and the bytes in memory with which each is decoded once."""
-
-    times: int
-    needed_bytes: int
-
-    def is_too_often(self) -> bool:
-        return self.times > MOST_DECODED
-
-
-def decoding_of(leaf: PlannedLeaf) -> Decoding:
-    """How often chunks are decoded to write a leaf block by block."""
-    if not moves_elements(leaf.output.recipe):  # most of them, by far
-        return Decoding(1, 0)
-    of = Composition(leaf.output.recipe)
+def decoded_too_often(leaf: PlannedLeaf) -> int:
+    """The most that a chunk is decoded to write a leaf block by block; 0 if that is no more than ``MOST_DECODED``."""
+    recipe = leaf.output.recipe
+    if not moves_elements(recipe):  # most of them, by far: block by block as they are stored
+        return 0
+    windows = [read for block in blocks_of(leaf) for read in reads(recipe, block)]
+    if len(windows) <= MOST_DECODED:  # each of them decodes a chunk once at most
+        return 0
+    of = Composition(recipe)
     if not of.moves_elements or of.measured or of.is_whole:
-        return Decoding(1, 0)
-    times = times_decoded(of.recipe, blocks_of(leaf))
-    return Decoding(times, held_bytes(leaf) + bytes_in_flight(leaf, None))
+        return 0
+    times = _times_decoded(windows)
+    return times if times > MOST_DECODED else 0
 
 
 def held_bytes(leaf: PlannedLeaf) -> int:
@@ -51,28 +45,29 @@ def held_bytes(leaf: PlannedLeaf) -> int:
     return sum(2 * stored.spec.bytes for stored in stored_in(leaf.output.recipe))
 
 
+def needed_bytes(leaf: PlannedLeaf) -> int:
+    """Bytes in memory with which a leaf is made of others that are read whole and kept."""
+    return held_bytes(leaf) + bytes_in_flight(leaf, None)
+
+
 def is_read_once(leaf: PlannedLeaf, memory_bytes: int) -> bool:
     """True if the stored leaves that a leaf is made of are read whole and kept: else chunks are decoded too often."""
-    decoding = decoding_of(leaf)
-    return decoding.is_too_often() and decoding.needed_bytes <= memory_bytes
+    return decoded_too_often(leaf) > 0 and needed_bytes(leaf) <= memory_bytes
 
 
-def times_decoded(recipe: Recipe, blocks: Iterable[Window]) -> int:
-    """The most that a chunk is decoded while the blocks are made, one after the other.
-
-    More than once only where elements move: others come block by block as they are stored.
-    """
+def _times_decoded(windows: Iterable[tuple[Stored, Window]]) -> int:
+    """The most that a chunk is decoded while windows of stored leaves are read, one after the other."""
     stores: dict[int, _Decoded] = {}
     looked_at = 0
-    for block in blocks:
-        for part, read in reads(recipe, block):
-            if part.spec.chunk_shape is None or not part.spec.has_array:
-                continue
-            store = stores.setdefault(id(part), _Decoded(part, part.spec.chunk_shape))
-            looked_at += store.read(read)
+    for part, read in windows:
+        if part.spec.chunk_shape is None or not part.spec.has_array:
+            continue
+        if id(part) not in stores:
+            stores[id(part)] = _Decoded(part, part.spec.chunk_shape)
+        looked_at += stores[id(part)].read(read)
         if looked_at > _MOST_LOOKED_AT:
             break
-    return max([1, *(max(store.times.values(), default=1) for store in stores.values())])
+    return max((max(store.times.values(), default=0) for store in stores.values()), default=0)
 
 
 class _Decoded:

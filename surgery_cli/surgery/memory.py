@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.expression import Made, parts, stored_in
-from surgery_cli.engine.decoding import decoding_of
+from surgery_cli.engine.decoding import decoded_too_often, needed_bytes
 from surgery_cli.engine.forecast import bytes_in_flight
 from surgery_cli.engine.grid import BLOCK_BYTES
 from surgery_cli.errors import CheckpointError
@@ -73,17 +73,16 @@ def memory_notes(need: Need, memory_bytes: int) -> list[Consequence]:
 
 def decoding_notes(plans: Mapping[str, ItemPlan], memory_bytes: int) -> list[Remark]:
     """A note where stored chunks are decoded again and again, as their elements go to places far apart."""
-    found = [
-        (decoding, leaf)
+    found = {
+        leaf.draft_path: (times, needed_bytes(leaf))
         for plan in plans.values()
         for leaf in plan.computed
-        if (decoding := decoding_of(leaf)).is_too_often() and decoding.needed_bytes > memory_bytes
-    ]
+        if (times := decoded_too_often(leaf)) and needed_bytes(leaf) > memory_bytes
+    }
     if not found:
         return []
-    times = max(decoding.times for decoding, _ in found)
-    paths = quoted([str(leaf.draft_path) for _, leaf in found], _MOST_NAMED)
-    needed = max(decoding.needed_bytes for decoding, _ in found)
+    paths = quoted(list(map(str, found)), _MOST_NAMED)
+    times, needed = map(max, zip(*found.values(), strict=True))
     return [
         Remark(
             f"the stored chunks of {paths} are decoded up to {times:,} times, as their elements go to places far"
