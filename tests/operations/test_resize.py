@@ -232,6 +232,19 @@ def test_a_vocabulary_grows_with_its_slots_and_training_goes_on(tmp_path: Path) 
     assert all(np.isfinite(x).all() and (abs(x) < 0.1).all() for x in jax.tree.leaves(updates))
 
 
+def test_slots_of_which_nothing_is_known_may_hold_squares(tmp_path: Path) -> None:
+    """At 0, a square would make the next steps there as large as steps can be."""
+    params = {"w": jnp.ones((4, 3)), "b": jnp.ones(3)}
+    slots = dict.fromkeys(("this", "that"), params)
+    saved(tmp_path / "a", {"params": params, "opt_state": slots})
+    for n, edit in enumerate(
+        [Resize(at="params/w", axis=0, size=6), Pad(at="params/w", axis=0, after=2)]
+    ):
+        surgery.apply(str(tmp_path / "a"), str(tmp_path / f"b{n}"), plan_of([edit]))
+        found = restored(tmp_path / f"b{n}")["opt_state"]
+        assert all((slot["w"] == np.ones((6, 3))).all() for slot in found.values())
+
+
 @pytest.mark.parametrize(
     "how", [{}, {"noise": 0.1}, {"fill": "normal"}, {"fill": "repeat"}], ids=str
 )

@@ -96,17 +96,22 @@ def _unlike(recipes: Sequence[Recipe]) -> str:
 
 def _arranged(recipes: tuple[Recipe, ...], by: ShapeMap, slot: Slot) -> Recipe:
     """The recipes with their elements moved; new places get the mean along their axis, of first moments 0."""
-    is_unknown = slot.power is None and slot.fresh is None and not slot.is_params_like
-    if slot.is_even or slot.is_second_moment or is_unknown:  # what nothing tells may hold squares
+    if _may_hold_squares(slot):
         by = by.of_squares
     if by.grows is not None:
         recipes = (*recipes, _filling(recipes[0], by.grows, slot))
     return made(by, recipes, by.output(recipes[0].spec), slot.path)
 
 
+def _may_hold_squares(slot: Slot) -> bool:
+    """True if the optimizer may take roots of the slot, or divide by it: it does, or nothing tells what it is."""
+    is_unknown = slot.power is None and slot.fresh is None and not slot.is_params_like
+    return slot.is_even or slot.is_second_moment or is_unknown
+
+
 def _filling(recipe: Recipe, axis: int, slot: Slot) -> Recipe:
     leaf = recipe.spec
-    if slot.is_second_moment:
+    if _may_hold_squares(slot):
         mean = mean_along(recipe, axis, slot.path)
         spec = msgspec.structs.replace(mean.spec, dtype=leaf.dtype)
         return made(Convert(), (mean,), spec, slot.path)
