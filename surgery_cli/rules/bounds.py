@@ -32,7 +32,15 @@ class Bounds(NamedTuple):
     def of(cls, given: float | str, field: str) -> Bounds:
         """Raises PlanError: they are none, or hold no number."""
         if isinstance(given, int | float):
-            bounds = cls(float(given), float(given))
+            try:
+                bounds = cls(float(given), float(given))
+            except OverflowError:
+                raise PlanError(
+                    worded("{} is larger than any number here", FieldName(field)),
+                    why="it is beyond what a float64 holds",
+                    fix="write a smaller one",
+                    field=field,
+                ) from None
         else:
             found = _BOUNDS.fullmatch(given.replace(" ", ""))
             if found is None or not any(found.groups()):

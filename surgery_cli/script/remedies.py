@@ -7,7 +7,7 @@ from typing import Final
 
 from surgery_cli.script.contract import Breach, Subtree, leaf_breach, specs_below
 from surgery_cli.script.findings import Edit, Slots
-from surgery_cli.script.renames import literal, spelled
+from surgery_cli.script.renames import spelled
 from surgery_cli.tree.dtypes import family
 from surgery_cli.tree.nested import Branch
 from surgery_cli.tree.paths import LeafPath
@@ -42,7 +42,7 @@ def remedy(
     if is_begun(breach):
         return _counted(breach, stored, slots, states)
     if is_emptied(breach):
-        return ({"op": "delete", "at": f"{literal(breach.path)}/*"},), ""
+        return ({"op": "delete", "at": f"{breach.path.exact_pattern}/*"},), ""
     return (), advice(breach, states)
 
 
@@ -102,7 +102,7 @@ def _fillings(
     if not empties:
         return (), said
     places = (breach.path / path for path in leaves)
-    copies = ({"op": "copy", "at": literal(empties[0]), "to": spelled(to)} for to in places)
+    copies = ({"op": "copy", "at": empties[0].exact_pattern, "to": spelled(to)} for to in places)
     return tuple(copies), ""
 
 
@@ -142,9 +142,9 @@ def _counted(
         return (), advice(breach, states)
     count, empty = spelled(LeafPath(("count_0",))), spelled(LeafPath(("empty_0",)))
     place = breach.path / (key,)
-    moves = {literal(breach.path): empty, count: spelled(place)}
+    moves = {breach.path.exact_pattern: empty, count: spelled(place)}
     edits: tuple[Edit, ...] = (
-        {"op": "copy", "at": literal(fitting[0]), "to": count},
+        {"op": "copy", "at": fitting[0].exact_pattern, "to": count},
         {"op": "rename", "moves": moves},
         {"op": "delete", "at": empty},
     )
@@ -156,7 +156,7 @@ def _counted(
 
 def _deletion(breach: Breach, slots: Slots) -> Edit:
     """The edit that takes a subtree out: of a field of the optimizer state, a part goes only if it is named so."""
-    edit: Edit = {"op": "delete", "at": literal(breach.path)}
+    edit: Edit = {"op": "delete", "at": breach.path.exact_pattern}
     nodes = {slots[leaf].node for leaf in breach.leaves if leaf in slots}
     if any(breach.path != node and breach.path.is_below(node) for node in nodes):
         edit["twins"] = "named"
@@ -175,7 +175,7 @@ def _cast(breach: Breach, stored: TreeSpec) -> tuple[tuple[Edit, ...], str]:
         or family(here.dtype) != family(there.dtype)
     ):
         return (), otherwise
-    edit: Edit = {"op": "cast", "at": literal(breach.path), "to": there.dtype}
+    edit: Edit = {"op": "cast", "at": breach.path.exact_pattern, "to": there.dtype}
     others = (p for p in stored if p.is_below(breach.path) and p not in breach.leaves)
     is_integer = family(here.dtype) == "integer"
     if is_integer or any(stored[path].has_array for path in others):

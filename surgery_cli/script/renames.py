@@ -102,8 +102,8 @@ def _edits(series: Moves, stored: TreeSpec, wanted: TreeSpec) -> tuple[Edit, ...
     left = wanted.get(old)
     in_list = old.parent == new.parent and isinstance(old[-1], int)
     if in_list and not others and left is not None and left.kind is LeafKind.EMPTY:
-        copy = {"op": "copy", "at": literal(old), "to": spelled(new)}
-        return copy, {"op": "delete", "at": f"{literal(old)}/*", "twins": "named"}
+        copy = {"op": "copy", "at": old.exact_pattern, "to": spelled(new)}
+        return copy, {"op": "delete", "at": f"{old.exact_pattern}/*", "twins": "named"}
     return (rename_of(series, {*stored.nodes, *stored}),)
 
 
@@ -158,8 +158,11 @@ def plain_rename(moves: Mapping[LeafPath, LeafPath]) -> Edit:
     """The edit that moves nodes, each by its path."""
     (old, new), *others = moves.items()
     if not others:
-        return {"op": "rename", "at": literal(old), "to": spelled(new)}
-    return {"op": "rename", "moves": {literal(old): spelled(new) for old, new in moves.items()}}
+        return {"op": "rename", "at": old.exact_pattern, "to": spelled(new)}
+    return {
+        "op": "rename",
+        "moves": {old.exact_pattern: spelled(new) for old, new in moves.items()},
+    }
 
 
 def _filled(path: LeafPath, texts: Sequence[str | None]) -> list[str]:
@@ -196,14 +199,14 @@ def exchange(moves: Moves, parts: Sequence[Breach]) -> tuple[Edit, ...]:
     edits: list[Edit] = []
     for number, path in enumerate(more):
         spare = LeafPath((f"empty_{number}",))
-        edits.append({"op": "copy", "at": literal(empty or path), "to": spelled(spare)})
+        edits.append({"op": "copy", "at": (empty or path).exact_pattern, "to": spelled(spare)})
         every[spare] = path
     for number, path in enumerate(gone):
         every[path] = LeafPath((f"empty_{number}",))
     edits.append(
-        {"op": "rename", "moves": {literal(old): spelled(new) for old, new in every.items()}}
+        {"op": "rename", "moves": {old.exact_pattern: spelled(new) for old, new in every.items()}}
     )
-    edits += [{"op": "delete", "at": literal(every[path])} for path in gone]
+    edits += [{"op": "delete", "at": every[path].exact_pattern} for path in gone]
     return tuple(edits)
 
 
@@ -224,8 +227,3 @@ def _empties(
 def spelled(path: LeafPath) -> str:
     """The path as a plan takes it: spelled out only where a key contains a slash."""
     return path.spelling if any("/" in str(key) for key in path) else str(path)
-
-
-def literal(path: LeafPath) -> str:
-    """The pattern that names this path and no other."""
-    return "".join(f"[{c}]" if c in "*?[{" else c for c in spelled(path))

@@ -12,7 +12,7 @@ from surgery_cli.draft.slots import Slot
 from surgery_cli.script.contract import RAISES, Breach, Subtree, leaf_breach
 from surgery_cli.script.findings import Edit, Mend, Slots
 from surgery_cli.script.renamed_subtrees import Moves
-from surgery_cli.script.renames import after_renames, literal, plain_rename, spelled
+from surgery_cli.script.renames import after_renames, plain_rename, spelled
 from surgery_cli.tree.nested import Branch
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafSpec, TreeSpec
@@ -157,7 +157,7 @@ def unwrapped(wrapping: Wrapping, breaches: Sequence[Breach], left: Sequence[Bre
         if leaves:
             parts.append(msgspec.structs.replace(breach, leaves=leaves))
     name = spelled(wrapping.node)
-    at, to = f"{literal(wrapping.node)}/*", r"\1"
+    at, to = f"{wrapping.node.exact_pattern}/*", r"\1"
     if not wrapping.is_stored:
         at, to = "*", rf"{name}/\1"
     return Mend(

@@ -201,11 +201,12 @@ def drafted_example(
     *,
     first: Callable[[Any], Any] | None = None,
     layers: int = 2,
+    **fields: Any,
 ) -> tuple[Draft, dict[str, ArraySource]]:
     """The draft that an operation's example makes of layers of such leaves under Adam, and the sources it reads.
 
     ``donor`` are the leaves of other checkpoints, like ``leaf`` if None. A mask keeps where theirs are above zero.
-    Before the example, ``first`` is called on every param.
+    Before the example, ``first`` is called on every param; ``fields`` are added to it.
     """
     roots = ("params", "opt_state/0/mu", "opt_state/0/nu")
     counts = {"step": np.int32(7), "opt_state/0/count": np.int32(7)}
@@ -215,7 +216,7 @@ def drafted_example(
         return ArraySource({f"{root}/{name}": array for root in roots for name in names} | counts)
 
     other = leaf if donor is None else donor
-    return example_on(kind, state(leaf), state(other), other, first=first, layers=layers)
+    return example_on(kind, state(leaf), state(other), other, first=first, layers=layers, **fields)
 
 
 def layer_names(count: int) -> list[str]:

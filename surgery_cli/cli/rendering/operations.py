@@ -69,10 +69,11 @@ def render(found: list[dict[str, Any]], page: Page, *, is_whole: bool) -> None:
         for line in entry["description"].splitlines():
             page.line(line, indent=2)
         for title, is_common in (("Fields", False), ("Fields of every operation", True)):
-            page.line()
-            page.line(Cell(title, "strong"))
             fields = [field for field in entry["fields"] if field["common"] is is_common]
-            page.table([_row(field) for field in fields], indent=2)
+            if fields:
+                page.line()
+                page.line(Cell(title, "strong"))
+                page.table([_row(field) for field in fields], indent=2)
         page.line()
         page.line(Cell("In a plan", "strong"))
         for line in entry["example"].splitlines():
