@@ -32,6 +32,7 @@ def params_of(seed):
 
 OLD, OTHER = params_of(1), params_of(2)
 FRESH = params_of(3) | {"adapter/kernel": np.full((4, 2), 0.5, "f4")}
+del FRESH["patch/kernel"]
 
 
 def nested(flat, separator="/"):
@@ -182,7 +183,7 @@ def _(flat):
 
 @judges(TRANSFORMS, "a key that the original lacks")
 def _(flat):
-    return transformed(flat, {}, FRESH)
+    return transformed(flat, {}, flat | {"adapter/kernel": FRESH["adapter/kernel"]})
 
 
 @judges(TRANSFORMS, "`default_to_original=False`, with few keys named", optimizer=False)
@@ -190,6 +191,16 @@ def _(flat):
     new = {path: flat[path] for path in flat if path.startswith(("embed/", "head/"))}
     rules = {"(embed|head)/.*": Transform(use_fallback=True)}
     return transformed(flat, rules, new, default_to_original=False)
+
+
+@judges(TRANSFORMS, "`merge_trees`")
+def _(flat):
+    return flattened(transform_utils.merge_trees(nested(flat), nested(FRESH)))
+
+
+@judges(TRANSFORMS, "`intersect_trees`")
+def _(flat):
+    return flattened(transform_utils.intersect_trees(nested(flat), nested(FRESH)))
 
 
 # Orbax's model_surgery, by itself: it takes flat trees
@@ -295,7 +306,7 @@ def _(flat):
     return assigned(flat, new, [("layers_./value/.*", None)])
 
 
-@judges(T5X, "what the checkpoint lacks, from the start of the model")
+@judges(T5X, "`merge_state`: what the checkpoint lacks, from the start")
 def _(flat):
     return FRESH | flat
 
