@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from surgery_cli.draft.effect import Rearranges  # noqa: E402 - found from the root above
-from surgery_cli.operations.base import LeafOperation  # noqa: E402
+from surgery_cli.operations.base import ValueOperation  # noqa: E402
 from surgery_cli.operations.table import operations  # noqa: E402
 from surgery_cli.optimizer.follow.answers import default_policy  # noqa: E402
 from tests.optimizer.policy_registry import CASES, NOT_TRIED, Case  # noqa: E402
@@ -49,13 +49,14 @@ was gathered, which moves these zeros in the next steps; the preview says so. `c
 it is none: slots stay, as they do for what adds (`noise`, `shrink-and-perturb`, `add-scaled`, `map`).
 
 Where elements move, slots of the shape of their param get the same map, stacked ones on every part; one number a leaf
-stays. New places (`pad`, `resize`) hold 0 in first moments; in second moments, and in slots of which nothing is known,
-the mean along the axis. Adafactor's rows and columns move as they are where the map keeps both of their axes; else the
-moment is rebuilt from them, moved, and taken apart again, which is exact for what reorders, and a model of what cuts.
-Whether a param of the new shape is factored is read from the other params of the state; where none shows it, optax's
-128 is taken, and the preview says so. `keep` does the same as `transform`, `reset` and `warm` start slots in the new
-shape. SM3's vectors move with their axes, and are refused where axes are merged, split or new. Copies beside the
-optimizer state move along.
+stays, and where leaves become one, or parts of one, it is refused unless it is `reset`. Leaves of which the optimizer
+keeps slots become none with leaves that it leaves out. New places (`pad`, `resize`) hold 0 in first moments; in second
+moments, and in slots of which nothing is known, the mean along the axis. Adafactor's rows and columns move as they are
+where the map keeps both of their axes; else the moment is rebuilt from them, moved, and taken apart again, which is
+exact for what reorders, and a model of what cuts. Whether a param of the new shape is factored is read from the other
+params of the state; where none shows it, optax's 128 is taken, and the preview says so. `keep` does the same as
+`transform`, `reset` and `warm` start slots in the new shape. SM3's vectors move with their axes, and are refused where
+axes are merged, split or new. Copies beside the optimizer state move along.
 
 Where places are interpolated (`interpolate-positions`), second moments are so by linear weights, whatever those of the
 params: cubic ones would make them negative. First moments restart, and follow by the weights of their params under
@@ -199,7 +200,7 @@ def _defaults() -> str:
     """A row for each default policy, with the edits of values that have it."""
     edits: dict[tuple[str, bool], list[str]] = {}
     for name, kind in operations().items():
-        if issubclass(kind, LeafOperation):
+        if issubclass(kind, ValueOperation):
             (edit,) = msgspec.convert(YAML(typ="safe").load(kind.example), list[kind])
             moves = isinstance(edit.effect, Rearranges)
             edits.setdefault((default_policy(edit.effect), moves), []).append(f"`{name}`")

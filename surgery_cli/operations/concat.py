@@ -35,12 +35,10 @@ class Concat(Joining, tag="concat", kw_only=True, frozen=True):
         ),
     ] = 1
 
-    example: ClassVar[str] = """\
-op: concat
-at: [params/Dense_0/kernel, params/Dense_1/kernel]
-to: params/fused/kernel
-axis: -1
-"""
+    example: ClassVar[str] = (
+        "- op: concat\n  at: [params/Dense_0/kernel, params/Dense_1/kernel]\n  to: params/fused/kernel\n"
+        "  axis: -1\n"
+    )
     why_alike: ClassVar[str] = (
         "what is joined has one dtype, and one shape but for the axis along which it is"
     )

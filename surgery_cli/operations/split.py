@@ -48,12 +48,9 @@ class Split(Parting, tag="split", kw_only=True, frozen=True):
         ),
     ] = 1
 
-    example: ClassVar[str] = """\
-op: split
-at: params/Dense_0/kernel
-to: [params/query/kernel, params/key/kernel]
-axis: 0
-"""
+    example: ClassVar[str] = (
+        "- op: split\n  at: params/Dense_0/kernel\n  to: params/{query,key}/kernel\n  axis: 0\n"
+    )
 
     @property
     def series(self) -> Series:

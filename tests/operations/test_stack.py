@@ -12,6 +12,7 @@ import optax
 import orbax.checkpoint as ocp
 import pytest
 from flax import linen as nn
+from flax import nnx
 
 from surgery_cli import surgery
 from surgery_cli.errors import PlanError
@@ -287,3 +288,25 @@ def test_a_count_of_the_optimizer_is_no_part_of_a_stack(tmp_path: Path) -> None:
     edit = {"op": "unstack", "at": "opt_state/0/count", "to": "opt_state/0/count_{0..1}"}
     with pytest.raises(PlanError, match=r"counts steps for the optimizer|does not fit"):
         surgery.plan(source, plan_from_document({"edits": [edit]}))
+
+
+def test_layers_of_an_nnx_model_are_stacked_with_their_values(tmp_path: Path) -> None:
+    class Model(nnx.Module):
+        def __init__(self, rngs: nnx.Rngs) -> None:
+            self.layers = nnx.Dict({f"l{n}": nnx.Linear(2, 3, rngs=rngs) for n in range(3)})
+
+    model = Model(nnx.Rngs(0))
+    optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
+    state = {"model": nnx.state(model), "optimizer": nnx.state(optimizer)}
+    source = saved(tmp_path / "a", state)
+    edit = {"op": "stack", "at": "model/layers/l{0..2}", "to": "model/layers"}
+    result = applied(source, tmp_path / "b", edit)
+    found = ocp.StandardCheckpointer().restore(result)
+    kernels = [state["model"]["layers"][f"l{n}"]["kernel"].get_value() for n in range(3)]
+    np.testing.assert_array_equal(found["model"]["layers"]["kernel"]["value"], kernels)
+    mu = found["optimizer"]["opt_state"]["0"]["mu"]["layers"]
+    assert {name: leaf["value"].shape for name, leaf in mu.items()} == {
+        "kernel": (3, 2, 3),
+        "bias": (3, 3),
+    }
+    assert surgery.diff(source, undone(result, tmp_path / "c")).equal
