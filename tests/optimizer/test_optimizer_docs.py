@@ -27,5 +27,5 @@ def test_every_edit_of_values_has_its_default_policy_on_the_page() -> None:
     lines = (DOCS / "optimizers.md").read_text().splitlines()
     edits = {line.split("|")[1].strip(): line.split("|")[2] for line in lines if "| `" in line}
     assert "`transform`" in edits["`rescale`, `normalize`, `clip`, `prune`, `mask`"]
-    assert "`warm`" in edits["`replace`, `reinit`, `average`, `set`"]
+    assert "`warm`" in edits["`replace`, `reinit`, `average`, `set`, `interpolate-positions`"]
     assert "`keep`" in edits["`add-scaled`, `noise`, `shrink-and-perturb`, `map`, `cast`"]
