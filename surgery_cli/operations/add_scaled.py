@@ -16,14 +16,15 @@ from surgery_cli.draft.settings import check_finite
 from surgery_cli.draft.source_leaves import counterpart, split_entry
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.partners import Partnered
+from surgery_cli.operations.numeric import Numeric, as_floats, is_integers
+from surgery_cli.operations.partners import Missing, Partnered
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 
 
-class AddScaled(Partnered, tag="add-scaled", kw_only=True, frozen=True):
+class AddScaled(Partnered, Numeric, tag="add-scaled", kw_only=True, frozen=True):
     """Add leaves of another checkpoint, of this one or of a file, times a number, to leaves of the same shape.
 
     A task vector, an update that was stored, a direction: `params += scale * other`. Sums are taken in float64 and
@@ -48,6 +49,7 @@ class AddScaled(Partnered, tag="add-scaled", kw_only=True, frozen=True):
     scale: Annotated[
         float, Meta(description="By what it is multiplied, dimensionless; below 0 to subtract.")
     ] = 1.0
+    missing: Missing = "error"
 
     example: ClassVar[str] = (
         "- op: add-scaled\n  at: params\n  with: runs/other\n  from: params\n  scale: 0.5\n"
@@ -103,6 +105,8 @@ class AddScaled(Partnered, tag="add-scaled", kw_only=True, frozen=True):
     ) -> Recipe:
         """What is added to a leaf."""
         found, other = self._place(path, named, draft, scene)
+        if self.integers and is_integers(other.spec):
+            other = as_floats(other, found)
         is_wider = is_complex(other.spec.dtype) and not is_complex(spec.dtype)
         is_number = is_numeric(other.spec) and other.spec.kind is not LeafKind.KEY
         if other.spec.shape != spec.shape or is_wider or not is_number:

@@ -29,7 +29,8 @@ from surgery_cli.operations.members import (
     refuse_repeated,
 )
 from surgery_cli.operations.nonnegative import refuse_negative
-from surgery_cli.operations.partners import Partnered
+from surgery_cli.operations.numeric import Numeric, as_floats, is_integers
+from surgery_cli.operations.partners import Missing, Partnered
 from surgery_cli.operations.step_ranges import PATTERN as STEPS
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_floating
@@ -39,7 +40,7 @@ from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 
 
-class Average(Partnered, tag="average", kw_only=True, frozen=True):
+class Average(Partnered, Numeric, tag="average", kw_only=True, frozen=True):
     """Average leaves over several checkpoints; without a pattern, every floating leaf, optimizer state included.
 
     Complex leaves and Python floats count as floating. The checkpoint that is edited is the first member, and
@@ -72,6 +73,8 @@ class Average(Partnered, tag="average", kw_only=True, frozen=True):
             " they are divided by their sum."
         ),
     ] = ()
+
+    missing: Missing = "error"
 
     example: ClassVar[str] = "- op: average\n  at: params\n  with: runs/other\n  weights: [3, 1]\n"
     selects_everything_without_at: ClassVar[bool] = True
@@ -106,8 +109,11 @@ class Average(Partnered, tag="average", kw_only=True, frozen=True):
                 other = path
                 if path not in member.tree:  # it may have one that prints alike
                     other = find_leaf(member.text, member.source, str(path), field="with")
-                _check_fits(path, recipe.spec, member.text, member.tree[other])
-                found.append(Stored(LeafRef(member.name, other), member.tree[other]))
+                theirs: Recipe = Stored(LeafRef(member.name, other), member.tree[other])
+                if self.integers and is_integers(theirs.spec):
+                    theirs = as_floats(theirs, other)
+                _check_fits(path, recipe.spec, member.text, theirs.spec)
+                found.append(theirs)
         gathering.raise_if_any()
         return tuple(found)
 

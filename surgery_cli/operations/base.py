@@ -266,6 +266,14 @@ class LeafOperation(ValueOperation):
         kernel = self.kernel(path, recipe.spec, scene)
         return made(kernel, (*leaf, *self.inputs(path, recipe, scene)), after, path)
 
+    def widened(self, named: Iterable[LeafPath], draft: Draft) -> Draft:
+        """The draft with the leaves as they are computed, where that is in another dtype; see ``Numeric``."""
+        return draft
+
+    def narrowed_to(self, spec: LeafSpec, recipe: Recipe, path: LeafPath) -> Recipe:
+        """What was made of a leaf that is computed in another dtype, in its own."""
+        raise NotImplementedError
+
     def partnered(
         self, named: Selection, draft: Draft, scene: Scene
     ) -> tuple[Selection, list[Consequence]]:
@@ -274,9 +282,10 @@ class LeafOperation(ValueOperation):
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         selected, notes = self.partnered(scene.select(self, draft), draft, scene)
+        wide = self.widened(selected, draft)
         if selected:
-            self.check(selected, draft, scene)
-        make = self.maker(selected, draft, scene)
+            self.check(selected, wide, scene)
+        make = self.maker(selected, wide, scene)
         changed: dict[LeafPath, Output] = {}
         gathering = Gathering()
         for path in selected:
@@ -284,8 +293,11 @@ class LeafOperation(ValueOperation):
             if self.leaves_alone(output.spec):
                 continue
             with gathering.catching(path=str(path)):
-                recipe = make(path, output.recipe)
-                effect = self.effect_on(recipe, output.spec)
+                seen = wide.leaves[path]
+                recipe = make(path, seen.recipe)
+                effect = self.effect_on(recipe, seen.spec)
+                if seen is not output:
+                    recipe = self.narrowed_to(output.spec, recipe, path)
                 changed[path] = output.then(recipe, Edited(self.name, effect))
         gathering.raise_if_any()
         return scene.carried(draft.with_leaves(changed), self, selected, draft).noting(*notes)

@@ -14,8 +14,9 @@ from surgery_cli.draft.kernels.scale import Multiply
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.settings import check_finite, check_fits, resolve_axes
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.base import LeafOperation, Scene
+from surgery_cli.operations.base import Scene
 from surgery_cli.operations.normalize import NormFactor, factor_of, refuse_infinite
+from surgery_cli.operations.numeric import Numeric
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath
@@ -23,7 +24,7 @@ from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 
 
-class Clip(LeafOperation, tag="clip", kw_only=True, frozen=True):
+class Clip(Numeric, tag="clip", kw_only=True, frozen=True):
     """Bound elements to a range, or leaves to a norm, over all axes or over given ones; what is within stays.
 
     A leaf that is larger than the norm is scaled down, and the optimizer's slots follow as they do a factor. Nothing

@@ -10,14 +10,14 @@ from surgery_cli.draft.effect import Effect, Masks
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.kernels.mask import Masked
-from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.factors import find_array
+from surgery_cli.operations.numeric import Numeric
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 
 
-class Masking(LeafOperation):
+class Masking(Numeric):
     """Elements become 0 where a mask, the second input of the kernel, says so."""
 
     @property

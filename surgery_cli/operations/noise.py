@@ -15,8 +15,9 @@ from surgery_cli.draft.kernels.sums import Plus, deviation_of
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.settings import check_above_zero, check_finite
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.base import LeafOperation, Scene
+from surgery_cli.operations.base import Scene
 from surgery_cli.operations.initializing import Draw
+from surgery_cli.operations.numeric import Numeric
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath
@@ -24,7 +25,7 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 
 
-class Noise(LeafOperation, tag="noise", kw_only=True, frozen=True):
+class Noise(Numeric, tag="noise", kw_only=True, frozen=True):
     """Add normal random values of mean 0 to leaves.
 
     They depend on the seed and the path alone, and are those that `reinit` draws with `normal`; copies of params in the

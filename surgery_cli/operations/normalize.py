@@ -14,7 +14,7 @@ from surgery_cli.draft.kernel import Kernel, Kit, Measurement, Place
 from surgery_cli.draft.kernels.scale import Multiply
 from surgery_cli.draft.settings import check_finite, resolve_axes
 from surgery_cli.errors import PlanError, ValueRefusal
-from surgery_cli.operations.base import LeafOperation
+from surgery_cli.operations.numeric import Numeric
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath
@@ -22,7 +22,7 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 
 
-class Normalize(LeafOperation, tag="normalize", kw_only=True, frozen=True):
+class Normalize(Numeric, tag="normalize", kw_only=True, frozen=True):
     """Scale leaves so that their norm, over all axes or over given ones, is 1 or another number.
 
     A norm that would turn values into zeros, or infinities, of their dtype is refused.

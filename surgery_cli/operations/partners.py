@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
@@ -20,13 +20,19 @@ from surgery_cli.words.series import folded
 _MOST_NAMED = 3
 
 
-class Partnered(LeafOperation, kw_only=True, frozen=True):
-    """An edit by which every leaf meets one of another checkpoint, or several."""
+Missing: TypeAlias = Annotated[
+    Literal["error", "skip"],
+    Meta(description="Leaves that are missing there: `skip` leaves them here as they are."),
+]
 
-    missing: Annotated[
-        Literal["error", "skip"],
-        Meta(description="Leaves that are missing there: `skip` leaves them here as they are."),
-    ] = "error"
+
+class Partnered(LeafOperation):
+    """An edit by which every leaf meets one of another checkpoint, or several; it has a field ``missing``."""
+
+    @property
+    def missing(self) -> str:
+        """What becomes of leaves for which nothing is there."""
+        raise NotImplementedError
 
     def meet(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> None:
         """Look up what a leaf meets. Raises NoSuchLeaf if that is missing, or PlanError."""

@@ -18,7 +18,7 @@ from surgery_cli.draft.source_leaves import counterpart, split_entry
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.new_shapes import Shape, pattern_of, said, shaped
-from surgery_cli.operations.partners import Partnered
+from surgery_cli.operations.partners import Missing, Partnered
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
 from surgery_cli.tree.paths import LeafPath, Selection
@@ -48,6 +48,7 @@ class Replace(Partnered, tag="replace", kw_only=True, frozen=True):
     ] = msgspec.field(name="from", default="")
     cast: Annotated[bool, Meta(description="Convert where the dtype there is another.")] = False
     shape: Shape = None
+    missing: Missing = "error"
 
     example: ClassVar[str] = "- op: replace\n  at: params/Dense_0/bias\n  with: 0\n"
     path_fields: ClassVar[tuple[str, ...]] = ("with",)

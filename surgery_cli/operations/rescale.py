@@ -11,14 +11,14 @@ from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.kernels.scale import Multiply, Scale
 from surgery_cli.draft.settings import check_finite
-from surgery_cli.operations.base import LeafOperation
 from surgery_cli.operations.factors import FACTOR, find_array
+from surgery_cli.operations.numeric import Numeric
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 
 
-class Rescale(LeafOperation, tag="rescale", kw_only=True, frozen=True):
+class Rescale(Numeric, tag="rescale", kw_only=True, frozen=True):
     """Multiply leaves by a number, or by an array that broadcasts to them.
 
     A factor that would turn values into zeros, or infinities, of their dtype is refused.

@@ -16,16 +16,17 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.settings import check_above_zero, check_finite
 from surgery_cli.errors import PlanError
 from surgery_cli.operations import initializers
-from surgery_cli.operations.base import LeafOperation, Scene
+from surgery_cli.operations.base import Scene
 from surgery_cli.operations.initializing import Draw, noting_fans
 from surgery_cli.operations.noise import check_deviation, random_values, refuse_complex
+from surgery_cli.operations.numeric import Numeric
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 
 
-class ShrinkAndPerturb(LeafOperation, tag="shrink-and-perturb", kw_only=True, frozen=True):
+class ShrinkAndPerturb(Numeric, tag="shrink-and-perturb", kw_only=True, frozen=True):
     """Multiply leaves by a number below 1 and add random values: normal ones, or those of an initializer.
 
     They depend on the seed and the path alone, and are those that `reinit` draws; copies of params in the optimizer
