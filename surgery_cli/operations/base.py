@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -12,6 +12,7 @@ from msgspec import Meta
 from surgery_cli.draft.effect import Effect, is_new
 from surgery_cli.draft.expression import Recipe, made
 from surgery_cli.draft.kernel import Kernel
+from surgery_cli.draft.kernels.integers import with_dtype
 from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
 from surgery_cli.draft.undo import Homes, Undo, difference
 from surgery_cli.draft.user_function import UserFunction
@@ -23,6 +24,7 @@ from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.notes import Consequence
+from surgery_cli.words.quantities import setting_text
 
 OptimizerPolicy = Annotated[
     str, Meta(pattern="^(keep|transform|reset|warm)$", description="What becomes of the twins.")
@@ -153,7 +155,7 @@ class Operation(
             if field.name not in shared
             and getattr(self, field.name) not in (field.default, None, {}, ())
         }
-        own = " ".join(f"{name} {_shown(value)}" for name, value in given.items())
+        own = " ".join(f"{name} {setting_text(value)}" for name, value in given.items())
         named = (self.at,) if isinstance(self.at, str) else self.at
         return " ".join(part for part in (", ".join(named), own) if part)
 
@@ -270,10 +272,6 @@ class LeafOperation(ValueOperation):
         """The draft with the leaves as they are computed, where that is in another dtype; see ``Numeric``."""
         return draft
 
-    def narrowed_to(self, spec: LeafSpec, recipe: Recipe, path: LeafPath) -> Recipe:
-        """What was made of a leaf that is computed in another dtype, in its own."""
-        raise NotImplementedError
-
     def partnered(
         self, named: Selection, draft: Draft, scene: Scene
     ) -> tuple[Selection, list[Consequence]]:
@@ -296,16 +294,7 @@ class LeafOperation(ValueOperation):
                 seen = wide.leaves[path]
                 recipe = make(path, seen.recipe)
                 effect = self.effect_on(recipe, seen.spec)
-                if seen is not output:
-                    recipe = self.narrowed_to(output.spec, recipe, path)
+                recipe = with_dtype(recipe, output.spec, seen.spec, path)
                 changed[path] = output.then(recipe, Edited(self.name, effect))
         gathering.raise_if_any()
         return scene.carried(draft.with_leaves(changed), self, selected, draft).noting(*notes)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{old} → {new}" for old, new in value.items())
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)

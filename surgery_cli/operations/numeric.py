@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from surgery_cli.draft.effect import Means
 from surgery_cli.draft.expression import Made, Recipe
-from surgery_cli.draft.kernels.integers import FromIntegers, ToIntegers
+from surgery_cli.draft.kernels.integers import FromIntegers
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.operations.base import LeafOperation
@@ -57,9 +57,6 @@ class Numeric(LeafOperation, kw_only=True, frozen=True):
             if is_integers(leaf.spec)
         }
         return draft.with_leaves(wide) if wide else draft
-
-    def narrowed_to(self, spec: LeafSpec, recipe: Recipe, path: LeafPath) -> Recipe:
-        return Made(ToIntegers(), (recipe,), spec, path)
 
 
 def _drives_slots(path: LeafPath, draft: Draft) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 def byte_text(count: int) -> str:
@@ -63,3 +64,12 @@ def array_text(dtype: object, shape: Iterable[int]) -> str:
 
 def nodes_text(count: int) -> str:
     return counted(count, "node")
+
+
+def setting_text(value: Any) -> str:
+    """A setting of an edit in a line: mappings with arrows, lists with commas, numbers as they are read."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{old} → {new}" for old, new in value.items())
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)

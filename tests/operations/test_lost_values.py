@@ -289,5 +289,5 @@ def test_a_cast_goes_to_dtypes_that_a_store_holds(name: str, driver: str) -> Non
 @pytest.mark.parametrize("name", ["float8_e4m3", "uint4", "float8", "bf16"])
 def test_a_dtype_that_no_store_holds_is_refused_from_metadata_with_the_nearest(name: str) -> None:
     with pytest.raises(PlanError, match="no dtype that a leaf can be cast to") as caught:
-        edited(Cast(to=name), np.ones(2, np.float32))
+        Cast(at="w", to=name).rewrite(draft_of({"w": np.ones(2, np.float32)}), ArrayScene())
     assert any(known in caught.value.problems[0].fix for known in STORABLE)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Kernel, Kit, Place
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.tree.dtypes import integer_range
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 
 LARGEST_EXACT: Final = 2**53
@@ -60,3 +63,8 @@ def _refuse(beyond: Any, at: Place, where: str) -> None:
             ),
             path=str(at.path),
         )
+
+
+def with_dtype(recipe: Recipe, spec: LeafSpec, seen: LeafSpec, path: LeafPath) -> Recipe:
+    """What an edit made of a leaf like ``spec`` that it saw as ``seen``: integers that were computed as floats."""
+    return recipe if seen is spec else Made(ToIntegers(), (recipe,), spec, path)
