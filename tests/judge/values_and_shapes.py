@@ -180,6 +180,28 @@ def _split(target: Target, state: Any) -> Any:
     return with_keys(state, change)
 
 
+def _met(target: Target, state: Any) -> Any:
+    return _changed(target, state, {("Dense_2", "bias"): lambda x: MEMBER})
+
+
+def _in_both(target: Target, state: Any) -> Any:
+    def change(mapping: dict[Any, Any]) -> dict[Any, Any]:
+        if "Dense_2" not in mapping:
+            return mapping
+        layer = mapping["Dense_2"]
+        is_hole = not isinstance(layer, Mapping)
+        return {"Dense_2": layer if is_hole else type(layer)({"bias": layer["bias"]})}
+
+    return with_keys(state, change)
+
+
+def _flat_and_back(target: Target, donors: Mapping[str, str]) -> Steps:
+    if target.name == "groups":  # a layer that a state leaves out as a whole cannot be taken apart
+        return []
+    both = {"at": target.params, "separator": "--"}
+    return [("flatten", both), ("unflatten", both)]
+
+
 VALUES_AND_SHAPES = [
     Edit("more-values", _values, _values_changed),
     Edit("shapes", _shapes, _shapes_changed),
@@ -239,5 +261,22 @@ VALUES_AND_SHAPES = [
             ),
         ],
         _split,
+    ),
+    Edit(
+        "merge",
+        lambda target, donors: [
+            ("merge", {"at": target.params, "with": donors["members"], "both": "theirs"})
+        ],
+        _met,
+    ),
+    Edit(
+        "intersect",
+        lambda target, donors: [("intersect", {"at": target.params, "with": donors["members"]})],
+        _in_both,
+    ),
+    Edit(
+        "flatten-and-back",
+        _flat_and_back,
+        lambda target, state: state,
     ),
 ]
