@@ -176,6 +176,8 @@ def split(state: State, edit: Fields, world: World, words: Words) -> None:
     def apart(value: np.ndarray, count: int) -> list[np.ndarray]:
         if not -value.ndim <= axis < value.ndim:
             raise Refused(2, "no such axis")
+        if count == 1 and not edit.get("sizes"):
+            raise Refused(2, "one part is no split")
         there = value.shape[axis]
         sizes = edit.get("sizes") or [there // count] * count
         if len(sizes) != count or sum(sizes) != there:
