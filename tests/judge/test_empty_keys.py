@@ -53,7 +53,7 @@ EDITS: dict[str, tuple[Operation, Callable[[Tree], Tree]]] = {
 
 
 @pytest.mark.parametrize("tree", [ALONE, BESIDE, AS_CHUNKS], ids=["alone", "beside", "as chunks"])
-@pytest.mark.parametrize("layout", LAYOUTS.keys() - {"v1"})
+@pytest.mark.parametrize("layout", sorted(LAYOUTS.keys() - {"v1"}))
 def test_orbax_restores_every_edit_of_it(layout: str, tree: Tree, tmp_path: Path) -> None:
     save, restore = LAYOUTS[layout]
     save(tmp_path / "x", tree)
@@ -68,7 +68,7 @@ def test_orbax_restores_every_edit_of_it(layout: str, tree: Tree, tmp_path: Path
             np.testing.assert_array_equal(restored[key], leaf, err_msg=name)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS.keys() - {"v1"})
+@pytest.mark.parametrize("layout", sorted(LAYOUTS.keys() - {"v1"}))
 def test_it_is_taken_from_a_donor_that_has_it(layout: str, tmp_path: Path) -> None:
     save, restore = LAYOUTS[layout]
     save(tmp_path / "x", AS_CHUNKS)
