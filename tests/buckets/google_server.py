@@ -304,10 +304,15 @@ class GoogleServer:
     def _upload_piece(self, request, bucket):
         number = request.query["upload_id"]
         name, query, data = self._uploads[number]
-        said = re.match(r"bytes (\d+)-(\d+)/(\d+|\*)", request.headers.get("content-range", ""))
+        if request.method == "DELETE":
+            del self._uploads[number]
+            return 499, {}, b""
+        place = request.headers.get("content-range", "")
+        said = re.match(r"bytes (\d+)-(\d+)/(\d+|\*)", place)
         if said and int(said[1]) > len(data):
             raise Answer(400, "gap")
-        data = data[: int(said[1])] + request.body if said else request.body
+        if said or not place:  # else it says how long all is that was sent
+            data = data[: int(said[1])] + request.body if said else request.body
         self._uploads[number] = (name, query, data)
         if said and said[3] == "*":
             return 308, {"Range": f"bytes=0-{len(data) - 1}"}, b""
@@ -387,10 +392,7 @@ def _json(document):
 def _second_part(body, kind):
     """The bytes of the second part of a message, which a parser of mails would take for text."""
     boundary = b"--" + re.search(r"boundary=[\"']?([^\"';]+)", kind)[1].encode()
-    content = (
-        body.split(boundary)[2].partition(b"\r\n\r\n")[2]
-        or body.split(boundary)[2].partition(b"\n\n")[2]
-    )
-    return (
-        content.removesuffix(b"\r\n") if content.endswith(b"\r\n") else content.removesuffix(b"\n")
-    )
+    line = b"\r\n" if body.startswith(boundary + b"\r\n") else b"\n"
+    start = body.index(boundary, len(boundary))
+    start = body.index(line + line, start) + 2 * len(line)
+    return body[start : body.rindex(line + boundary)]

@@ -13,6 +13,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.orbax import contexts
 from surgery_cli.tree.paths import LeafPath
 from tests.buckets import google_server
 from tests.buckets.checkpoints import MARK, RESCALED, SAMPLES, TREE, mark, saved, uploaded
@@ -219,3 +220,17 @@ def test_many_small_leaves_are_read_in_few_requests_and_a_few_cost_little(bucket
     np.testing.assert_array_equal(opened.read(LeafPath(("layer_7",))), tree["layer_7"])
     assert [r.kind for r in bucket.log] == ["read"]
     assert sum(r.sent for r in bucket.log) <= 64 << 10
+
+
+def test_a_service_that_fails_is_not_taken_for_damage(bucket, tmp_path, monkeypatch):
+    tree = {"w": np.random.default_rng(0).standard_normal((700, 1000)).astype(np.float32)}
+    there = uploaded(bucket, saved(tmp_path / "ck", tree), "gs://bkt/ck")
+    monkeypatch.setitem(contexts._RETRIES, "max_retries", 1)
+    opened = open_checkpoint(there)
+    (path,) = opened.tree
+    bucket.faults = Faults("503", every=1)
+    with pytest.raises(CheckpointError) as refused:
+        opened.read(path)
+    (problem,) = refused.value.problems
+    assert problem.what == "'gs://bkt/ck' cannot be read"
+    assert "the service fails, or says no, after several tries" in problem.why

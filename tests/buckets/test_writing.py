@@ -13,8 +13,10 @@ from etils import epath
 
 from surgery_cli import surgery
 from surgery_cli.errors import DestinationError, SurgeryError, WriteError
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.settings.run import Options
+from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 from tests.buckets.checkpoints import MARK, RESCALED, SAMPLES, TREE, saved, uploaded
@@ -229,3 +231,22 @@ def test_a_run_that_is_told_to_end_leaves_nothing(bucket, tmp_path, number):
     assert run.returncode == 128 + number
     assert "nothing was left behind" in said
     assert names(bucket) == before
+
+
+@pytest.mark.parametrize("end", [b"", b"\r", b"\n", b"\r\n", b"--==0=="])
+@pytest.mark.parametrize("size", [0, 3, 9 << 20])
+def test_every_byte_is_written(bucket, end, size):
+    content = bytes(size) + end
+    filesystem.write(path_at("gs://bkt/x"), content)
+    assert bucket.buckets["bkt"]["x"].data == content
+    with pytest.raises(FileExistsError), filesystem.create(path_at("gs://bkt/x")) as file:
+        file.write(b"other")
+    assert bucket.buckets["bkt"]["x"].data == content
+
+
+def test_what_fails_while_it_is_written_is_not_there(bucket):
+    for size in (3, 9 << 20):
+        pieces = (bytes(size) if number < 2 else 1 // 0 for number in range(3))
+        with pytest.raises(ZeroDivisionError):
+            filesystem.write(path_at("gs://bkt/x"), pieces)
+        assert names(bucket) == []

@@ -8,7 +8,7 @@ from typing import Annotated
 from surgery_cli.console.arguments import OptionalPlanFile, Output, Source
 from surgery_cli.console.printing import print_document, print_json, print_text, saying
 from surgery_cli.errors import PlanError
-from surgery_cli.inputs.addresses import written_address
+from surgery_cli.inputs.addresses import destination_address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import Variables
@@ -25,7 +25,7 @@ def plan(
             "Check, too, that DST can be written.",
             Group.WRITE,
             "DST",
-            written_address,
+            destination_address,
             option="--to",
         ),
     ] = None,

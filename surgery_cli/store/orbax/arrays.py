@@ -19,6 +19,7 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store.filesystem.boundary import linked
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.orbax.btree import Extent
+from surgery_cli.store.orbax.contexts import POOLS, VALUES_POOL, failure_of_service, new_context
 from surgery_cli.store.orbax.declared_sizes import check_claim
 from surgery_cli.store.orbax.stored_values import StoredValue
 from surgery_cli.store.orbax.zarr import ArrayDocument
@@ -31,13 +32,7 @@ if TYPE_CHECKING:
 Window = tuple[slice, ...]
 """A block of an array: one slice for each axis, steps of one."""
 
-CACHE_BYTES = 64 << 20
-"""Bound of TensorStore's own cache, in bytes, for the tree nodes of a store; tensor bytes are not cached."""
-
 MEMORY = {"driver": "memory"}
-
-VALUES_POOL = "cache_pool#values"
-"""The cache of decoded chunks, which keeps nothing: a block is read once, and its bytes count against a budget."""
 
 
 class StoredArray(msgspec.Struct, frozen=True, gc=False):
@@ -166,23 +161,11 @@ class ArrayStore(ABC):
         """Equal for two arrays, of any two stores, if and only if they refer to the same stored bytes."""
 
 
-def new_context() -> ts.Context:
-    """A TensorStore context of its own: one that outlives a replaced path would serve stale nodes."""
-    import tensorstore as ts
-
-    return ts.Context(
-        {
-            "cache_pool": {"total_bytes_limit": CACHE_BYTES},
-            VALUES_POOL: {"total_bytes_limit": 0},
-        }
-    )
-
-
 def _in_memory(encoded: dict[str, bytes]) -> ts.Context:
     """A context of its own, in which these values are all that the memory holds."""
     import tensorstore as ts
 
-    context = new_context()
+    context = ts.Context(POOLS)
     memory = ts.KvStore.open(MEMORY, context=context).result()
     for key, value in encoded.items():
         memory.write(key, value).result()
@@ -262,6 +245,8 @@ def damaged(store: ArrayStore, name: str, error: Exception) -> CheckpointError:
     refused = _refusal_of_system(error)
     if refused is not None:
         return unreadable(path_at(os.fsdecode(refused.filename)), refused)
+    if failed := failure_of_service(store.directory, error):
+        return failed
     return CheckpointError(
         f"the stored array '{name}' in '{store.directory}' cannot be read",
         why=str(error).split("\n", 1)[0][:300],

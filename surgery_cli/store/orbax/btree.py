@@ -15,6 +15,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.local_disk import check_link
+from surgery_cli.store.orbax.contexts import failure_of_service, new_context
 from surgery_cli.store.orbax.stored_values import truncated
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 
@@ -66,7 +67,7 @@ class Survey:
         import tensorstore as ts
 
         self.directory = directory
-        base = ts.KvStore.open(filesystem.kvstore(directory)).result()
+        base = ts.KvStore.open(filesystem.kvstore(directory), context=new_context()).result()
         self.values: Values = {}
         self.nodes: list[Extent] = []
         self._leaf_nodes: dict[tuple[str, bytes], Values] = {}
@@ -98,7 +99,7 @@ class Survey:
                 else:
                     self._add(location, prefix, _values(content["entries"], prefix))
         except (ValueError, KeyError, IndexError, OSError) as error:
-            raise CheckpointError(
+            raise failure_of_service(directory, error) or CheckpointError(
                 f"the store in '{directory}' cannot be read",
                 why=_first_line(error),
                 fix="a file is missing, truncated or damaged; copy the checkpoint again from where it was whole",

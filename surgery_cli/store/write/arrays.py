@@ -6,7 +6,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from surgery_cli.store.filesystem.write_failures import write_errors
-from surgery_cli.store.orbax.arrays import VALUES_POOL, Window
+from surgery_cli.store.orbax.arrays import Window
+from surgery_cli.store.orbax.contexts import VALUES_POOL
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf
 
 if TYPE_CHECKING:

@@ -74,8 +74,11 @@ def already_there(destination: Path) -> DestinationError:
 
 def _being_written(destination: Path) -> DestinationError | None:
     """The error for a destination in a bucket that another run has locked."""
+    if not isinstance(destination, BucketPath):
+        return None
     lock = lock_of(destination)
-    if not isinstance(destination, BucketPath) or not filesystem.exists(lock):
+    filesystem.forget(lock)
+    if not filesystem.exists(lock):
         return None
     return DestinationError(
         f"'{destination}' is being written, or was left by a run that was killed",

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.write_failures import write_errors
-from surgery_cli.store.orbax.arrays import StoredArray, Window, below, new_context
+from surgery_cli.store.orbax.arrays import StoredArray, Window, below
 from surgery_cli.store.orbax.btree import MANIFEST, Survey, database_folders
+from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.stored_values import StoredValue, whole
 from surgery_cli.store.write.arrays import open_for_writing, store_block

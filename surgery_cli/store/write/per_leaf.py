@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.write_failures import write_errors
-from surgery_cli.store.orbax.arrays import Window, new_context
+from surgery_cli.store.orbax.arrays import Window
+from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.stored_values import pieces
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 from surgery_cli.store.write.arrays import open_for_writing

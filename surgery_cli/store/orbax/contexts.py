@@ -1,0 +1,49 @@
+"""In which contexts TensorStore reads and writes, and what it says where a service fails and no byte is damaged."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.buckets import BucketPath
+
+if TYPE_CHECKING:
+    import tensorstore as ts
+
+CACHE_BYTES: Final = 64 << 20
+"""Bound of TensorStore's own cache, in bytes, for the tree nodes of a store; tensor bytes are not cached."""
+
+VALUES_POOL: Final = "cache_pool#values"
+"""The cache of decoded chunks, which keeps nothing: a block is read once, and its bytes count against a budget."""
+
+POOLS: Final = {
+    "cache_pool": {"total_bytes_limit": CACHE_BYTES},
+    VALUES_POOL: {"total_bytes_limit": 0},
+}
+_RETRIES: Final = {"max_retries": 8, "initial_delay": "250ms", "max_delay": "16s"}
+"""A service that fails for most of a minute is said to fail; by itself TensorStore tries for a quarter of an hour."""
+
+_OF_SERVICE: Final = re.compile(
+    r"(ABORTED|UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|PERMISSION_DENIED|UNAUTHENTICATED)\b"
+)
+
+
+def new_context() -> ts.Context:
+    """A TensorStore context of its own: one that outlives a replaced path would serve stale nodes."""
+    import tensorstore as ts
+
+    return ts.Context({**POOLS, "gcs_request_retries": _RETRIES, "s3_request_retries": _RETRIES})
+
+
+def failure_of_service(directory: Path, error: Exception) -> CheckpointError | None:
+    """The error for a store in a bucket whose service does not answer, or says no; None where it is another."""
+    said = str(error).split("\n", 1)[0]
+    if not isinstance(directory, BucketPath) or not _OF_SERVICE.match(said):
+        return None
+    return CheckpointError(
+        f"'{directory}' cannot be read",
+        why=f"the service fails, or says no, after several tries: {said[:300]}",
+        fix="run the command again later, or with other credentials; nothing of it was taken for an answer",
+    )
