@@ -14,6 +14,7 @@ import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.parser import BytesParser
+from functools import cached_property
 from urllib.parse import parse_qsl, unquote
 
 import google_crc32c
@@ -46,11 +47,15 @@ class Stored:
             "timeCreated": self.changed,
             "updated": self.changed,
             "etag": str(self.generation),
-            "md5Hash": base64.b64encode(hashlib.md5(self.data).digest()).decode(),
+            "md5Hash": self.md5,
             "crc32c": self.crc,
         }
 
-    @property
+    @cached_property
+    def md5(self):
+        return base64.b64encode(hashlib.md5(self.data).digest()).decode()
+
+    @cached_property
     def crc(self):
         return base64.b64encode(google_crc32c.Checksum(self.data).digest()).decode()
 
