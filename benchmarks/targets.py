@@ -60,6 +60,7 @@ def targets(leaf_bytes: int) -> list[Target]:
         Target("one leaf: peak memory", _peak("leaf"), 250, "MB"),
         Target("one leaf: new bytes over the leaf's", written, 1.05),
         Target("rename: new bytes over a leaf's", tensor_bytes("rename"), 0.05),
+        Target("stack: new bytes over a leaf's", tensor_bytes("stack"), 0.05),
         Target("rename: over the same, a tenth the size", _slower("rename", ON_TENTH), 1.3),
         Target("graft: over the same, a tenth the size", _slower("graft", ON_TENTH), 1.3),
         Target(
