@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from surgery_cli.draft.expression import Made, Stored, parts
+from surgery_cli.draft.expression import Made, Stored, is_computed, parts
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.operations.initializing import Draw
 from surgery_cli.operations.table import operations
@@ -26,7 +26,7 @@ def repeated_draws(checkpoint: Checkpoint, draft: Draft) -> list[Consequence]:
     for path, output in draft.leaves.items():
         if isinstance(output.recipe, Stored) or path in draft.slots:
             continue
-        inside = parts(output.recipe)
+        inside = parts(output.recipe, beyond=is_computed)
         draws = [
             (part.kernel.seed, part.path)
             for part in inside
