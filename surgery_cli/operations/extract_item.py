@@ -91,9 +91,13 @@ as: weights
         made = [name for name in after.items.made if name not in before.items.made]
         if not made or self.keep:
             return found
-        (moved,) = found.moves.values()
+        # copies in the item may be told to go back in each other's place; the node above them is one
+        nodes = {LeafPath(new[: len(new) - len(old) + 1]) for old, new in found.moves.items()}
+        if len(nodes) != 1:
+            return found
+        (node,) = nodes
         return found._replace(
-            edits=({"op": "insert-item", "at": moved.exact_pattern, "from": made[0]},)
+            edits=({"op": "insert-item", "at": node.exact_pattern, "from": made[0]},)
         )
 
     def _node(self, draft: Draft, scene: Scene) -> LeafPath:
