@@ -62,9 +62,9 @@ class Intersect(PlaceOperation, tag="intersect", kw_only=True, frozen=True):
             )
         scene.name(gone)
         kept = nodes_above(path for path in draft.leaves if path not in set(gone))
-        whole = {path: _topmost(path, kept) for path in gone}
-        after = rekey(draft, dict.fromkeys(gone, ()), named=whole, is_literal=self.follows_nothing)
-        texts = quoted(folded(str(node) for node in dict.fromkeys(whole.values())), _MOST_NAMED)
+        whole = dict.fromkeys(str(_topmost(path, kept)) for path in gone)
+        after = rekey(draft, dict.fromkeys(gone, ()), is_literal=self.follows_nothing)
+        texts = quoted(folded(whole), _MOST_NAMED)
         return after.noting(
             *([Consequence(f"not in '{self.with_}', and gone: {texts}")] * bool(gone))
         )

@@ -233,6 +233,8 @@ def intersect(state: State, edit: Fields, world: World, words: Words) -> None:
         if below and all(path in gone for path in below) and slot.path in state.leaves:
             gone.add(slot.path)
     left = {path: leaf for path, leaf in state.leaves.items() if path not in gone}
+    if not left:
+        raise Refused(2, "nothing would be left, twins included")
     places._keep_only(state, left)
     places._closed(state, places._lists_of(gone), ())
 

@@ -156,13 +156,19 @@ def _rearrange(state: State, edit: Fields, world: World, words: Words) -> None:
         state.may[2] = "a twin alone need not mirror its param any more"
     usual = "warm" if edit["op"] == "interpolate-positions" else "transform"
     policy = edit.get("optimizer") or edit.get("_plan_optimizer") or usual
-    slots = twins.slots_of(state, selected) + _placeholders(state, selected)
+    moved = [path for path in selected if not _is_left_alone(before.leaves[path], edit)]
+    slots = twins.slots_of(state, moved) + _placeholders(state, moved)
     if policy == "keep" and usual == "warm":
         state.may[2] = "slots cannot keep their shape"
         if slots:
             raise Refused(2, "slots cannot keep their shape")
     for slot in slots:
         _follow(state, before, slot, edit, policy, words)
+
+
+def _is_left_alone(leaf: Leaf, edit: Fields) -> bool:
+    """A squeeze of a leaf without axes of size 1 is no edit of it, so that nothing follows, whatever the policy."""
+    return edit["op"] == "squeeze" and "axis" not in edit and 1 not in leaf.shape
 
 
 def _moved(leaf: Leaf, path: Path, edit: Fields, **fields: Any) -> np.ndarray:
