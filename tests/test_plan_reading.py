@@ -147,8 +147,9 @@ def test_an_origin_locates_a_later_problem_by_its_field():
 
 @pytest.mark.parametrize("name", ["p.yaml", "p.toml", "p.json"])
 @pytest.mark.parametrize("text", ["", "  \n\n", "\ufeff"])
-def test_an_empty_file_is_a_plan_without_edits(write, name, text):
-    assert read_plan(write(text, name), kinds=KINDS).edits == ()
+def test_an_empty_file_is_what_a_failed_command_left(write, name, text):
+    with pytest.raises(PlanError, match="it holds no plan"):
+        read_plan(write(text, name), kinds=KINDS)
 
 
 @pytest.mark.parametrize("text", ["# only this\n", "edits:\n", "edits: []\n", "seed: 3\n", "{}\n"])

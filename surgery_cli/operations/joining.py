@@ -125,6 +125,7 @@ def _groups(
     raise_all(_doubtful(series, families))
     numbers = {node: series.number(node, families[node.goal]) for node in nodes.values()}
     expected = series.expected(numbers.values())
+    raise_all(_same_numbers(numbers))
     found: dict[LeafPath, dict[int, LeafPath]] = {}
     for leaf, match in matches.items():
         node = nodes[match.node]
@@ -231,6 +232,24 @@ def _leaves_missing(
         for number, node in families[nodes[match.node].goal].items():
             if number not in leaves:
                 yield str(node.match.node / match.tail)
+
+
+def _same_numbers(numbers: Mapping[_Node, int]) -> Iterator[Problem]:
+    """Nodes for which there is one place, as for `1` and `01`."""
+    first: dict[tuple[LeafPath, int], LeafPath] = {}
+    for node, number in numbers.items():
+        path = node.match.node
+        there = first.setdefault((node.goal, number), path)
+        if there != path:
+            yield Problem(
+                f"'{there}' and '{path}' both have the number {number}",
+                why=f"only one of them could become part {number} of '{node.goal}'",
+                fix=worded(
+                    r"name one series in {at}, or say in {to} what tells two apart: `\1` for the first wildcard"
+                ),
+                path=str(path),
+                field="at",
+            )
 
 
 def _gap(missing: Iterable[str]) -> Iterator[Problem]:

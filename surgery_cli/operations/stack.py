@@ -20,8 +20,9 @@ from surgery_cli.tree.specs import LeafSpec
 class Stack(Joining, tag="stack", kw_only=True, frozen=True):
     """Make one scanned leaf of the leaves of numbered layers, as `nn.scan` keeps them; `unstack` takes them apart.
 
-    Their twins in the optimizer state are stacked with them. The layers have the order of their numbers; those that a
-    list of patterns names, that of the list.
+    Their twins in the optimizer state are stacked with them. The layers have the order of their numbers, whatever
+    the order in braces such as `{1,0}`; those of a range, that of the range, which may run down; those that a list of
+    patterns names, that of the list.
     """
 
     axis: Annotated[

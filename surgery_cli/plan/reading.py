@@ -51,17 +51,10 @@ def read_plan(
 
     Raises:
         PlanError: the file cannot be read, or says something that a plan cannot mean; all problems at once.
-            Standard input that is empty: an empty file may be meant, an empty pipe has failed.
+            A text without any character of its own: what wrote it has failed. A copy without edits is `edits: []`.
     """
     if path_or_dash == "-":
         given = standard_input(stdin or sys.stdin)
-        if not given.strip():
-            raise PlanError(
-                "it holds no plan",
-                why="it is empty: what should have written the plan has failed",
-                fix="look at the command before the pipe; a copy without edits is `{edits: []}`",
-                file="standard input",
-            )
         raw, text = given, parse(given, "YAML", "standard input")
         directory = str(Path.cwd())
     else:
@@ -71,6 +64,13 @@ def read_plan(
         directory = str(path.parent.absolute())
     if is_record(text.value):
         return _recorded(text, raw, settings, kinds or operations())
+    if not raw.strip("\ufeff \t\r\n"):
+        raise PlanError(
+            "it holds no plan",
+            why="nothing stands in it: the command that should have written it may have failed",
+            fix="look at that command; a plan without edits, which only copies, is `edits: []`",
+            file=text.file,
+        )
     if text.value is None:
         text = msgspec.structs.replace(text, value={})
     if not isinstance(text.value, dict):

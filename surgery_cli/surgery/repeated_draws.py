@@ -61,8 +61,14 @@ def _notes(leaves: dict[LeafPath, int], when: str) -> list[Consequence]:
     by_seed: dict[int, list[LeafPath]] = {}
     for path, seed in leaves.items():
         by_seed.setdefault(seed, []).append(path)
-    text = "random values of {}, seed {}, are drawn {}: the same ones, and no further ones; say another {seed}"
     return [
-        Consequence(worded(text, quoted(paths, _SHOWN), seed, when))
+        Consequence(
+            worded(
+                "random values of {}, seed {}, are drawn {}: the same ones, and no further ones; say another {seed}",
+                quoted(paths, _SHOWN),
+                seed,
+                when,
+            )
+        )
         for seed, paths in by_seed.items()
     ]

@@ -418,8 +418,14 @@ def test_an_empty_pipe_is_no_plan_and_nothing_is_written(
     assert not (tmp_path / "new").exists()
 
 
-def test_an_empty_plan_file_is_a_copy_without_edits(surgery, checkpoint, tmp_path):
+def test_an_empty_plan_file_is_what_a_failed_command_left(surgery, checkpoint, tmp_path):
+    """As `plan OUT --inverse > undo.yaml` leaves it where it is refused."""
     (tmp_path / "empty.yaml").write_text("")
+    ended = surgery("apply", checkpoint, tmp_path / "new", tmp_path / "empty.yaml")
+    assert ended.code == 2
+    assert "empty.yaml: it holds no plan" in ended.err
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "empty.yaml").write_text("edits: []\n")
     assert surgery("plan", checkpoint, tmp_path / "empty.yaml").code == 0
 
 

@@ -259,6 +259,30 @@ def test_no_value_is_written_where_layers_have_chunks_of_their_own(tmp_path: Pat
         np.testing.assert_array_equal(layers["w"], np.moveaxis(numbers, 0, axis))
 
 
+@pytest.mark.parametrize("op", ["stack", "concat"])
+@pytest.mark.parametrize("seed", range(12))
+def test_every_leaf_that_is_named_is_in_the_result_or_all_are_refused(
+    op: str, seed: int, tmp_path: Path
+) -> None:
+    """Names draw their digits, so that numbers come twice (`1` and `01`, `enc_0` and `dec_0`)."""
+    draw = np.random.default_rng(seed)
+    names = {
+        f"{draw.choice(['enc', 'dec'])}_{draw.choice(['0', '1', '2', '01', '02'])}" for _ in "abc"
+    }
+    params = {name: {"w": np.full((2, 2), n)} for n, name in enumerate(sorted(names))}
+    ocp.PyTreeCheckpointer().save(tmp_path / "a", {"params": params})
+    edit = {"op": op, "at": r"re:params/(?:enc|dec)_(\d+)/w", "to": "params/all", "axis": 0}
+    numbers = [int(name[4:]) for name in names]
+    document = plan_from_document({"edits": [edit]})
+    if sorted(numbers) != [*range(min(numbers), min(numbers) + len(numbers))]:
+        with pytest.raises(PlanError, match=r"both have the number|not there"):
+            surgery.plan(str(tmp_path / "a"), document)
+        return
+    surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), document)
+    restored = ocp.PyTreeCheckpointer().restore(tmp_path / "b")["params"]["all"]
+    assert sorted({*np.asarray(restored).flat}) == [*range(len(names))]
+
+
 def test_slots_that_were_reset_come_back_from_the_source(tmp_path: Path) -> None:
     tx = optax.adam(1e-2)
     model = Unrolled()
