@@ -60,6 +60,7 @@ class Regrouping(ValueOperation):
         if not selected:
             return draft
         origins = self.origins(selected, draft)
+        self._refuse_lost(selected, origins)
         self._refuse_standing(origins, draft)
         if self.twins == "carried":
             self._refuse_clocks(selected, draft)
@@ -80,6 +81,21 @@ class Regrouping(ValueOperation):
         after = after.with_leaves(changed)
         edited = [new for new, origin in origins.items() if origin.map is not None]
         return scene.carried(after, self, edited, draft, {**slots, **origins})
+
+    def _refuse_lost(self, selected: Selection, origins: Origins) -> None:
+        """Whatever a subclass does: no leaf that is named may be in no leaf of the result."""
+        kept = {path for origin in origins.values() for path in origin.paths}
+        raise_all(
+            Problem(
+                f"'{path}' would be lost",
+                why=f"`{self.name}` makes it a part of no leaf",
+                fix=worded("name the leaves one by one, or leave it out with {except}"),
+                path=str(path),
+                field="at",
+            )
+            for path in selected
+            if path not in kept
+        )
 
     def _refuse_standing(self, origins: Origins, draft: Draft) -> None:
         leaving = {path for origin in origins.values() for path in origin.paths}
