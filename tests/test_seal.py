@@ -219,7 +219,9 @@ def test_a_manager_deletes_steps_while_they_are_sealed(tmp_path):
         for step in range(7):
             try:
                 manager.delete(step)
-            except OSError:  # the record came, or went again, after the manager had listed the files
+            except (
+                OSError
+            ):  # the record came, or went again, after the manager had listed the files
                 thread.join()
                 manager.delete(step)
         thread.join()
