@@ -44,7 +44,7 @@ class Concat(Joining, tag="concat", kw_only=True, frozen=True):
     )
 
     @property
-    def free_axis(self) -> int:
+    def along(self) -> int:
         return self.axis
 
     def map(self, specs: Sequence[LeafSpec]) -> Arrangement:

@@ -11,12 +11,14 @@ from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
 from surgery_cli.operations.regrouping import Regrouping, check_joinable, differences
+from surgery_cli.operations.series_notes import series_notes
 from surgery_cli.optimizer.follow.origins import Origin
 from surgery_cli.tree.paths import LeafPath, Match, PathPattern, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.tree.targets import Places, Target
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Note
 from surgery_cli.words.series import folded
 
 
@@ -34,11 +36,6 @@ class Joining(Regrouping):
     why_alike: ClassVar[str] = ""
     """Why the parts must be alike, in words."""
 
-    @property
-    def free_axis(self) -> int | None:
-        """The axis along which the parts may be of different sizes."""
-        return None
-
     def map(self, specs: Sequence[LeafSpec]) -> Arrangement:
         """How leaves become one that are alike.
 
@@ -52,7 +49,7 @@ class Joining(Regrouping):
         gathering = Gathering()
         for new, paths in groups_of(selected, self.to, draft).items():
             specs = [draft.leaves[path].spec for path in paths]
-            unlike = list(differences(paths, specs, self.why_alike, self.free_axis))
+            unlike = list(differences(paths, specs, self.why_alike, self.along))
             gathering.problems += unlike
             is_empty = bool(unlike) or specs[0].kind is LeafKind.EMPTY
             with gathering.catching(path=str(paths[0])):
@@ -61,6 +58,10 @@ class Joining(Regrouping):
                 found[new] = Origin(paths, None if is_empty else self.map(specs))
         gathering.raise_if_any()
         return found
+
+    def notes(self, selected: Selection, draft: Draft) -> Iterator[Note]:
+        yield from super().notes(selected, draft)
+        yield from series_notes(selected, self.to, draft.leaves)
 
 
 class _Node(NamedTuple):

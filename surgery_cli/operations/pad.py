@@ -42,6 +42,10 @@ class Pad(Rearranging, tag="pad", kw_only=True, frozen=True):
     def filling(self) -> Effect:
         return Sets(self.value)
 
+    @property
+    def along(self) -> int:
+        return self.axis
+
     def map(self, leaf: LeafSpec) -> Arrangement:
         (axis,) = resolve_axes(self.axis, len(leaf.shape), "axis")
         if not self.before + self.after:

@@ -43,6 +43,10 @@ class Permute(Rearranging, tag="permute", kw_only=True, frozen=True):
     path_fields: ClassVar[tuple[str, ...]] = ("index",)
     local_fields = path_fields
 
+    @property
+    def along(self) -> int:
+        return self.axis
+
     def map(self, leaf: LeafSpec) -> Arrangement:
         (axis,) = resolve_axes(self.axis, len(leaf.shape), "axis")
         index = order_in(self.index) if isinstance(self.index, str) else self.index

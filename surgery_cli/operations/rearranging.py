@@ -13,7 +13,8 @@ from surgery_cli.draft.kernel import Kernel
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.undo import Homes, Undo, difference
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.base import LeafOperation
+from surgery_cli.operations.axis_notes import axis_notes
+from surgery_cli.operations.base import LeafOperation, Scene
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -65,6 +66,11 @@ class Rearranging(ShapeEdit):
         raise NotImplementedError
 
     @property
+    def along(self) -> int | None:
+        """The axis whose places get other neighbours, or more or fewer of them; None if there is none."""
+        return None
+
+    @property
     def filling(self) -> Effect | None:
         """What happens to values in new places, of operations that make some."""
         return None
@@ -75,6 +81,12 @@ class Rearranging(ShapeEdit):
 
     def effect_on(self, recipe: Recipe, before: LeafSpec) -> Effect:
         return Rearranges(self.map(before), self.filling)
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        after = super().rewrite(draft, scene)
+        if self.along is None:
+            return after
+        return after.noting(*axis_notes(self.along, scene.select(self, draft), draft))
 
     def undoing(self, leaf: LeafSpec) -> Rearranging | None:
         """The edit that makes of such a leaf what it was, once this one has rearranged it; None if there is none."""

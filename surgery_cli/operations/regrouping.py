@@ -15,6 +15,7 @@ from surgery_cli.draft.kernels.join import Concat
 from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.draft.undo import Homes, Undo, difference
 from surgery_cli.errors import PlanError, Problem, raise_all
+from surgery_cli.operations.axis_notes import axis_notes
 from surgery_cli.operations.base import Scene, ValueOperation
 from surgery_cli.operations.rekey import rekey
 from surgery_cli.optimizer.follow.clocks import filled_with
@@ -23,6 +24,7 @@ from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
+from surgery_cli.words.notes import Note
 
 JOINED_KINDS: Final = (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.KEY)
 """The kinds of leaves whose elements can be a part of another leaf."""
@@ -47,6 +49,15 @@ class Regrouping(ValueOperation):
         ``sizes``: of the parts along the axis, where they may be of different ones.
         """
         raise NotImplementedError
+
+    @property
+    def along(self) -> int | None:
+        """The axis of the leaves as they are along which they are joined or cut; None if there is none."""
+        return None
+
+    def notes(self, selected: Selection, draft: Draft) -> Iterator[Note]:
+        """What the preview says of what was named, and of what was not."""
+        return iter(()) if self.along is None else axis_notes(self.along, selected, draft)
 
     @property
     def effect(self) -> Effect:
@@ -80,7 +91,8 @@ class Regrouping(ValueOperation):
             changed[new] = after.leaves[new].then(recipe, edit)
         after = after.with_leaves(changed)
         edited = [new for new, origin in origins.items() if origin.map is not None]
-        return scene.carried(after, self, edited, draft, {**slots, **origins})
+        carried = scene.carried(after, self, edited, draft, {**slots, **origins})
+        return carried.noting(*self.notes(selected, draft))
 
     def _refuse_lost(self, selected: Selection, origins: Origins) -> None:
         """Whatever a subclass does: no leaf that is named may be in no leaf of the result."""

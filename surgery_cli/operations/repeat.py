@@ -50,6 +50,10 @@ class Repeat(Rearranging, tag="repeat", kw_only=True, frozen=True):
         "- op: repeat\n  at: params/Dense_0/kernel\n  axis: 0\n  times: 2\n  new_axis: true\n"
     )
 
+    @property
+    def along(self) -> int | None:
+        return None if self.new_axis else self.axis
+
     def map(self, leaf: LeafSpec) -> Arrangement:
         (axis,) = resolve_axes(self.axis, len(leaf.shape) + self.new_axis, "axis")
         if self.new_axis:

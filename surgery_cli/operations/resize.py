@@ -70,6 +70,10 @@ class Resize(Filling, tag="resize", kw_only=True, frozen=True):
         after = super().rewrite(draft, scene)
         return self.noting_fans_of(self.fill, after, draft).noting(*_dropped(draft, after))
 
+    @property
+    def along(self) -> int | None:
+        return self.axis
+
     def map(self, leaf: LeafSpec) -> Arrangement:
         axis, sizes = self._axis(leaf), leaf.shape
         more = self.size - sizes[axis]

@@ -56,6 +56,10 @@ class Split(Parting, tag="split", kw_only=True, frozen=True):
     def series(self) -> Series:
         return Series(self.to)
 
+    @property
+    def along(self) -> int:
+        return self.axis
+
     def maps(self, leaf: LeafSpec, count: int) -> Sequence[Arrangement]:
         (axis,) = resolve_axes(self.axis, axes_of(leaf), "axis")
         sizes = self._sizes(leaf, axis, count)

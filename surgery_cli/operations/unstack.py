@@ -50,6 +50,10 @@ class Unstack(Parting, tag="unstack", kw_only=True, frozen=True):
     def series(self) -> Series:
         return Series(self.to, is_list=self.is_list)
 
+    @property
+    def along(self) -> int:
+        return self.axis
+
     def maps(self, leaf: LeafSpec, count: int) -> Sequence[Arrangement]:
         (axis,) = resolve_axes(self.axis, axes_of(leaf), "axis")
         if leaf.shape[axis] != count:
