@@ -65,6 +65,17 @@ class ServiceRefusal(OSError):
         self.fix = fix
 
 
+class Replaced(ServiceRefusal):
+    """An object is no longer the one that was found under its name: nothing of the new one was read."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            "it was replaced or removed while it was read",
+            address,
+            "wait until whatever writes to it has ended, then run the command again",
+        )
+
+
 def removal(path: Path) -> str:
     """The command that removes what stands at a path."""
     if not isinstance(path, BucketPath):

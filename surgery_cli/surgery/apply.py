@@ -29,8 +29,8 @@ from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import costs, preview_notes, previewed
 from surgery_cli.surgery.source_and_destination import (
+    check_standing,
     check_target,
-    check_there,
     path_of,
     restore_set_aside,
     with_aftermath,
@@ -67,7 +67,7 @@ def apply(
             staging.commit()
     except (OSError, SurgeryError) as error:
         # what is gone may have been taken for damage, or a chunk of it for zeros
-        check_there(run.prepared)
+        check_standing(run.prepared)
         if isinstance(error, OSError):
             raise with_aftermath(_of_system(error, target, run.prepared)) from error
         with_aftermath(error)

@@ -14,7 +14,7 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.proof.structure import compare
 from surgery_cli.proof.values import value_difference
 from surgery_cli.store.filesystem.listing import reads
-from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint, as_opened, open_checkpoint
 from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
@@ -58,9 +58,9 @@ def diff(
     ]
     shared = set() if structure else {path for path in both if _is_same_bytes(path, left, right)}
     unread = [] if structure else [path for path in both if path not in shared]
-    changed += _changed_values(
-        left, right, {path: names[path] for path in unread}, listener, rtol, atol
-    )
+    with as_opened(left, right):
+        compared = {path: names[path] for path in unread}
+        changed += _changed_values(left, right, compared, listener, rtol, atol)
     order = {names[path]: n for n, path in enumerate(in_listed_order(left.tree))}
     changed.sort(key=lambda change: order[change.path])
     return reports.Difference(

@@ -15,7 +15,7 @@ from surgery_cli.errors import SurgeryError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.proof.statistics import statistics
 from surgery_cli.store.filesystem.listing import reads
-from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint, as_opened, open_checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.item import foreign_folders
 from surgery_cli.surgery.leaf_names import Names, containers_of, document_names, named_leaves
@@ -56,7 +56,8 @@ def inspect(
     names = document_names(tree.texts)
     rows = [_row(checkpoint, path, surveyed, names) for path in chosen]
     if stats or digests:
-        _add_values(dict(zip(chosen, rows, strict=True)), checkpoint, stats, digests, listener)
+        with as_opened(checkpoint):
+            _add_values(dict(zip(chosen, rows, strict=True)), checkpoint, stats, digests, listener)
     if optimizer:
         for row, path in zip(rows, chosen, strict=True):
             if path in surveyed.clocks or path in surveyed.hyperparams:

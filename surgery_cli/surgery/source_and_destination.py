@@ -12,6 +12,7 @@ from surgery_cli.inputs.addresses import destination_address
 from surgery_cli.inputs.buckets import BucketPath, path_at, removal
 from surgery_cli.script.user_code import Say
 from surgery_cli.store import filesystem
+from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.destination import check_destination
@@ -150,9 +151,25 @@ def check_unchanged(prepared: Prepared) -> None:
     check_there(prepared)
     prepared.functions.check_unchanged()
     for source in prepared.sources.values():
-        if not source.is_unchanged():
-            raise CheckpointError(
-                f"'{source.place_on_disk}' changed while it was read",
-                why="its metadata or data files are not what they were at the start",
-                fix="wait until whatever writes to it has ended, then run the command again",
-            )
+        _check_source(source)
+
+
+def check_standing(prepared: Prepared) -> None:
+    """Of a run that failed: what is gone, or in a bucket another object by now, may have been taken for damage.
+
+    Raises:
+        CheckpointError: a source is not what it was when the draft was made.
+    """
+    check_there(prepared)
+    for source in prepared.sources.values():
+        if isinstance(source.place_on_disk, BucketPath):
+            _check_source(source)
+
+
+def _check_source(source: Checkpoint | ArrayFile) -> None:
+    if not source.is_unchanged():
+        raise CheckpointError(
+            f"'{source.place_on_disk}' changed while it was read",
+            why="its metadata or data files are not what they were at the start",
+            fix="wait until whatever writes to it has ended, then run the command again",
+        )

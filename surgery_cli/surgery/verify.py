@@ -10,7 +10,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.proof.structure import compare
 from surgery_cli.script.user_code import Say
 from surgery_cli.store.filesystem.listing import reads
-from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint, as_opened, open_checkpoint
 from surgery_cli.surgery.byte_checks import check_bytes
 from surgery_cli.surgery.expected_digests import manifest, on_record
 from surgery_cli.words.lists import listed
@@ -57,7 +57,10 @@ def verify(
     expected = (
         on_record(checkpoint) if like_manifest is None else manifest(checkpoint, like_manifest)
     )
-    return check_bytes(checkpoint, expected, allow_non_finite=allow_non_finite, listener=listener)
+    with as_opened(checkpoint):
+        return check_bytes(
+            checkpoint, expected, allow_non_finite=allow_non_finite, listener=listener
+        )
 
 
 def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:

@@ -18,7 +18,7 @@ MARK = "commit_success.txt"
 
 
 def mark(server, address):
-    server.put("bkt", f"{address.removeprefix('gs://bkt/')}/{MARK}", b"")
+    server.put("bkt", f"{address.removeprefix(f'{server.root}/')}/{MARK}", b"")
 
 
 def uploaded(server, folder, address):

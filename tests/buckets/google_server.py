@@ -1,23 +1,21 @@
 """A small Google Cloud Storage on the loopback, strict where it matters: preconditions, ranges, offsets of lists,
-generations, copies by the service. It keeps a log of requests, and can be slow or fail in the ways that services do.
+generations, copies by the service.
 """
 
-import asyncio
 import base64
 import hashlib
 import itertools
 import json
 import re
-import socket
-import struct
-import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.parser import BytesParser
 from functools import cached_property
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 import google_crc32c
+
+from tests.buckets.server import Server
 
 ROOTS = (
     "/resumable/upload/storage/v1",
@@ -60,39 +58,6 @@ class Stored:
         return base64.b64encode(google_crc32c.Checksum(self.data).digest()).decode()
 
 
-@dataclass
-class Request:
-    method: str
-    path: str
-    query: dict
-    headers: dict
-    body: bytes
-    status: object = None
-    sent: int = 0
-
-    @property
-    def kind(self):
-        """What was asked for, in a word."""
-        if "rewriteTo" in self.path:
-            return "copy"
-        if self.path.startswith(ROOTS[:2]):
-            return "write"
-        if self.method == "DELETE":
-            return "delete"
-        if self.path.endswith("/o"):
-            return "list"
-        return "read" if self.query.get("alt") == "media" else "look up"
-
-
-@dataclass
-class Faults:
-    """``every``: one request in so many fails as ``kind`` says; 0 for none. ``latency``: seconds before an answer."""
-
-    kind: str = ""
-    every: int = 0
-    latency: float = 0.0
-
-
 class Answer(Exception):
     """An answer that ends a request early."""
 
@@ -102,31 +67,20 @@ class Answer(Exception):
         self.answer = (status, {}, b"" if status == 304 else body.encode())
 
 
-@dataclass
-class GoogleServer:
+class GoogleServer(Server):
     """``with GoogleServer() as server``: it serves until the block ends, or the process does."""
 
-    buckets: dict = field(default_factory=lambda: {"bkt": {}})
-    log: list = field(default_factory=list)
-    faults: Faults = field(default_factory=Faults)
+    scheme = "gs"
 
-    def __enter__(self):
+    def __init__(self):
+        super().__init__()
+        self.buckets = {"bkt": {}}
         self._generations = itertools.count(1_700_000_000_000_000)
         self._uploads = {}
-        self._served = itertools.count(1)
-        started = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
-        self._thread.start()
-        assert started.wait(10)
-        return self
 
-    def __exit__(self, *_):
-        self._loop.call_soon_threadsafe(self._stopped.set)
-        self._thread.join(10)
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.port}"
+    def reset(self):
+        super().reset()
+        self.buckets = {"bkt": {}}
 
     @property
     def environment(self):
@@ -144,119 +98,34 @@ class GoogleServer:
         self.buckets[bucket][name] = Stored(data, next(self._generations), kind, changed)
         return self.buckets[bucket][name].described(bucket, name)
 
-    def upload(self, folder, address):
-        """Put a file, or all files below a folder, into a bucket, as `gcloud storage cp -r` does."""
-        bucket, _, key = address.removeprefix("gs://").partition("/")
-        if folder.is_file():
-            self.put(bucket, key, folder.read_bytes())
-        for file in sorted(folder.rglob("*")):
-            if file.is_file():
-                self.put(bucket, f"{key}/{file.relative_to(folder)}", file.read_bytes())
+    def names(self, begin=""):
+        return sorted(name for name in self.buckets["bkt"] if name.startswith(begin))
 
-    def kinds(self):
-        """How many requests of each kind came."""
-        counted = {}
-        for request in self.log:
-            counted[request.kind] = counted.get(request.kind, 0) + 1
-        return counted
+    def content(self, name):
+        return self.buckets["bkt"][name].data
 
-    def _run(self, started):
-        self._loop = asyncio.new_event_loop()
+    def remove(self, name):
+        del self.buckets["bkt"][name]
+
+    def kind_of(self, request):
+        if "rewriteTo" in request.path:
+            return "copy"
+        if request.path.startswith(ROOTS[:2]):
+            return "write"
+        if request.method == "DELETE":
+            return "delete"
+        if request.path.endswith("/o"):
+            return "list"
+        return "read" if request.query.get("alt") == "media" else "look up"
+
+    async def answer(self, request):
         try:
-            self._loop.run_until_complete(self._serve(started))
-        finally:
-            self._loop.close()
-
-    async def _serve(self, started):
-        self._stopped = asyncio.Event()
-        server = await asyncio.start_server(self._talk, "127.0.0.1", 0, limit=1 << 26, backlog=256)
-        self.port = server.sockets[0].getsockname()[1]
-        started.set()
-        await self._stopped.wait()
-        server.close()
-        talks = asyncio.all_tasks() - {asyncio.current_task()}
-        for talk in talks:
-            talk.cancel()
-        await asyncio.gather(*talks, return_exceptions=True)
-        await asyncio.sleep(0)  # what was closed is told so
-
-    async def _talk(self, reader, writer):
-        try:
-            while True:
-                request = await self._received(reader, writer)
-                self.log.append(request)
-                if not await self._answered(request, writer):
-                    break
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
-
-    async def _received(self, reader, writer):
-        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin1").split("\r\n")
-        method, target, _ = first.split(" ")
-        headers = {}
-        for line in filter(None, lines):
-            name, _, value = line.partition(":")
-            headers[name.strip().lower()] = value.strip()
-        if headers.get("expect", "").lower() == "100-continue":
-            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        body = b""
-        if "chunked" in headers.get("transfer-encoding", ""):
-            while size := int((await reader.readline()).split(b";")[0], 16):
-                body += await reader.readexactly(size)
-                await reader.readline()
-            await reader.readline()
-        elif "content-length" in headers:
-            body = await reader.readexactly(int(headers["content-length"]))
-        path, _, query = target.partition("?")
-        return Request(method, path, dict(parse_qsl(query, keep_blank_values=True)), headers, body)
-
-    async def _answered(self, request, writer):
-        """False where the connection is at its end."""
-        if self.faults.latency:
-            await asyncio.sleep(self.faults.latency)
-        every = self.faults.every
-        fault = self.faults.kind if every and next(self._served) % every == 0 else ""
-        if fault == "503":
-            request.status = 503
-            self._send(writer, request, Answer(503, "injected").answer)
-            return True
-        if fault == "401":
-            request.status = 401
-            self._send(writer, request, Answer(401, "Anonymous caller has no access").answer)
-            return True
-        if fault == "reset":
-            request.status = "reset"
-            return self._reset(writer)
-        try:
-            answer = self._done(request)
+            return self._done(request)
         except Answer as early:
-            answer = early.answer
-        request.status = answer[0]
-        if fault == "lost":
-            request.status = f"lost({answer[0]})"
-            return self._reset(writer)
-        is_cut = fault == "cut" and len(answer[2]) > 10
-        self._send(writer, request, answer, is_cut=is_cut)
-        await writer.drain()
-        return not is_cut
+            return early.answer
 
-    def _reset(self, writer):
-        linger = struct.pack("ii", 1, 0)
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        writer.transport.abort()
-        return False
-
-    def _send(self, writer, request, answer, *, is_cut=False):
-        status, headers, body = answer
-        if status not in (204, 304):
-            headers = {**headers, "Content-Length": len(body)}
-        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        writer.write(f"HTTP/1.1 {status} X\r\n{head}\r\n".encode())
-        sent = b"" if request.method == "HEAD" else body[: len(body) // 2] if is_cut else body
-        request.sent = len(sent)
-        writer.write(sent)
+    def refusal(self, status, said):
+        return Answer(status, said).answer
 
     def _done(self, request):
         root = next(root for root in ROOTS if request.path.startswith(f"{root}/b"))
@@ -357,6 +226,8 @@ class GoogleServer:
         query = request.query
         if query.get("sourceGeneration", str(found.generation)) != str(found.generation):
             raise Answer(404)
+        if query.get("ifSourceGenerationMatch", str(found.generation)) != str(found.generation):
+            raise Answer(412)
         self._check(into, target, query)
         made = self.put(into, target, found.data, found.kind)
         return _json({"done": True, "objectSize": made["size"], "resource": made})

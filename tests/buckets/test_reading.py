@@ -17,7 +17,7 @@ from surgery_cli.store.orbax import contexts
 from surgery_cli.tree.paths import LeafPath
 from tests.buckets import google_server
 from tests.buckets.checkpoints import MARK, RESCALED, SAMPLES, TREE, mark, saved, uploaded
-from tests.buckets.google_server import Faults
+from tests.buckets.server import Faults
 from tests.fixture_truths import FIXTURES, finished
 
 

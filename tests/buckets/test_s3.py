@@ -12,9 +12,6 @@ from surgery_cli.store.open.checkpoint import open_checkpoint
 from tests.buckets.checkpoints import RESCALED, SAMPLES, TREE, saved
 from tests.fixture_truths import FIXTURES
 
-boto3 = pytest.importorskip("boto3", reason="installed by `make`, as all of `dev`")
-moto = pytest.importorskip("moto.server")
-
 LAYOUTS = [
     "orbax-0.12.8/nnx_optimizer",
     "orbax-0.8.0/sharded4_zarr3",
@@ -22,41 +19,10 @@ LAYOUTS = [
 ]
 
 
-class S3:
-    """A bucket, `s3://bkt`, on the loopback."""
-
-    def __init__(self):
-        self.client = boto3.client("s3")
-
-    def upload(self, folder, address):
-        key = address.removeprefix("s3://bkt/")
-        files = [folder] if folder.is_file() else filter(lambda f: f.is_file(), folder.rglob("*"))
-        for file in files:
-            name = key if file == folder else f"{key}/{file.relative_to(folder)}"
-            self.client.put_object(Bucket="bkt", Key=name, Body=file.read_bytes())
-        return address
-
-
-@pytest.fixture(scope="session")
-def service():
-    server = moto.ThreadedMotoServer(port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        patch.setenv("AWS_ACCESS_KEY_ID", "key")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        made = S3()
-        made.client.create_bucket(Bucket="bkt")
-        yield made
-    server.stop()
-
-
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_checkpoint_is_there_what_it_is_here(service, name):
+def test_a_checkpoint_is_there_what_it_is_here(s3, name):
     here = FIXTURES / name
-    there = service.upload(here, f"s3://bkt/runs/{name.replace('/', '_')}")
+    there = s3.upload(here, f"s3://bkt/runs/{name.replace('/', '_')}")
     opened, local = open_checkpoint(there), open_checkpoint(str(here))
     assert opened.tree == local.tree
     assert opened.layout == local.layout
@@ -65,11 +31,11 @@ def test_a_checkpoint_is_there_what_it_is_here(service, name):
     assert surgery.diff(there, str(here)).equal
 
 
-def test_a_result_on_this_disk_is_restored_by_orbax(service, tmp_path):
-    there = service.upload(saved(tmp_path / "ck"), "s3://bkt/ck")
+def test_a_result_on_this_disk_is_restored_by_orbax(s3, tmp_path):
+    there = s3.upload(saved(tmp_path / "ck"), "s3://bkt/ck")
     large = np.random.default_rng(0).standard_normal((600, 1000)).astype(np.float32)
     save_file({"b": np.full((3, 2), 7, np.float32), "large": large}, tmp_path / "b.safetensors")
-    file = service.upload(tmp_path / "b.safetensors", "s3://bkt/b.safetensors")
+    file = s3.upload(tmp_path / "b.safetensors", "s3://bkt/b.safetensors")
     replace = operation_from_options("replace", {"at": "params/b", "with": f"{file}:b"})
     plan = plan_of([*RESCALED.edits, replace])
     surgery.apply(there, str(tmp_path / "new"), plan)
@@ -80,24 +46,24 @@ def test_a_result_on_this_disk_is_restored_by_orbax(service, tmp_path):
     assert restored["opt_state"]["count"] == 3
 
 
-def test_a_large_leaf_is_read_by_tensorstore_from_there(service, tmp_path):
+def test_a_large_leaf_is_read_by_tensorstore_from_there(s3, tmp_path):
     tree = {"w": np.random.default_rng(0).standard_normal((700, 1000)).astype(np.float32)}
-    there = service.upload(saved(tmp_path / "ck", tree), "s3://bkt/large")
+    there = s3.upload(saved(tmp_path / "ck", tree), "s3://bkt/large")
     opened = open_checkpoint(there)
     (path,) = opened.tree
     np.testing.assert_array_equal(opened.read(path), tree["w"])
 
 
-def test_a_step_is_finished_by_its_name(service):
-    there = service.upload(SAMPLES / "digits_manager", "s3://bkt/runs/digits")
-    service.upload(SAMPLES / "digits_manager" / "500", f"{there}/600.orbax-checkpoint-tmp-1")
+def test_a_step_is_finished_by_its_name(s3):
+    there = s3.upload(SAMPLES / "digits_manager", "s3://bkt/runs/digits")
+    s3.upload(SAMPLES / "digits_manager" / "500", f"{there}/600.orbax-checkpoint-tmp-1")
     assert open_checkpoint(there).step == 500
     assert open_checkpoint(f"{there}@250").step == 250
     with pytest.raises(CheckpointError, match="is an unfinished save"):
         open_checkpoint(f"{there}/600.orbax-checkpoint-tmp-1")
 
 
-def test_what_is_not_there_is_said(service):
+def test_what_is_not_there_is_said(s3):
     with pytest.raises(CheckpointError) as refused:
         open_checkpoint("s3://no-such-bucket/ck")
     assert "there is no bucket 'no-such-bucket'" in refused.value.problems[0].why

@@ -20,7 +20,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 from tests.buckets.checkpoints import MARK, RESCALED, SAMPLES, TREE, saved, uploaded
-from tests.buckets.google_server import Faults
+from tests.buckets.server import Faults
 
 
 def restored(address):

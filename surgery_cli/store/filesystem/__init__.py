@@ -66,6 +66,13 @@ def below(folder: Place) -> Iterator[tuple[str, list[Entry]]]:
     return system_of(folder).below(folder)
 
 
+def files_below(place: Place) -> list[str]:
+    """A file itself, or all files in a folder and below it."""
+    if is_file(place):
+        return [os.fspath(place)]
+    return [entry.place for _, inside in below(place) for entry in inside if entry.is_file]
+
+
 def status(place: Place) -> Status:
     """What is known of a file without reading it. Raises FileNotFoundError."""
     return system_of(place).status(place)

@@ -2,73 +2,88 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from functools import cached_property
+import time
 from typing import Any, Final
 
-from surgery_cli.store.filesystem.object_service import (
-    STREAMED_BYTES,
-    Page,
-    ServiceWords,
-    StoredObject,
-    asking,
-)
+from surgery_cli.store.filesystem.fsspec_service import FsspecService
+from surgery_cli.store.filesystem.object_service import Page, ServiceWords, StoredObject
 
-_WORDS: Final = ServiceWords(
-    scheme="s3",
-    extra="s3",
-    name="S3",
-    credentials="give credentials: `aws configure`, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-)
 _PER_PAGE: Final = 1000
+_TRIES: Final = 5
+_CONDITION_FAILED: Final = ("412", "PreconditionFailed")
 
 
-class AmazonS3:
-    """See ``ObjectService``. s3fs finds credentials as Amazon's own tools do, and tries again with growing pauses.
+class AmazonS3(FsspecService):
+    """See ``ObjectService``; by s3fs.
 
     Orbax neither saves nor restores there, so that nothing but a save's name says whether it is finished.
     """
 
-    scheme = "s3"
+    words = ServiceWords(
+        scheme="s3",
+        extra="s3",
+        name="S3",
+        credentials="give credentials: `aws configure`, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    )
     needs_commit_mark = False
 
     def page(self, bucket: str, prefix: str, delimiter: str, token: str | None) -> Page:
         asked = {"Prefix": prefix, "Delimiter": delimiter, "ContinuationToken": token}
         asked = {name: value for name, value in asked.items() if value}
-        with asking(_WORDS, bucket):
-            got = self._client.call_s3("list_objects_v2", Bucket=bucket, MaxKeys=_PER_PAGE, **asked)
+        with self._asking(bucket):
+            got = self._call("list_objects_v2", Bucket=bucket, MaxKeys=_PER_PAGE, **asked)
         objects = [_object(one["Key"], one["Size"], one) for one in got.get("Contents", ())]
         prefixes = [one["Prefix"] for one in got.get("CommonPrefixes", ())]
         return Page(objects, prefixes, got.get("NextContinuationToken"))
 
     def look_up(self, bucket: str, key: str) -> StoredObject:
-        with asking(_WORDS, bucket, key):
-            got = self._client.call_s3("head_object", Bucket=bucket, Key=key)
+        with self._asking(bucket, key):
+            got = self._call("head_object", Bucket=bucket, Key=key)
         return _object(key, got["ContentLength"], got)
 
     def read(self, bucket: str, found: StoredObject, start: int, stop: int) -> bytes:
-        with asking(_WORDS, bucket, found.key):
-            content: bytes = self._client.cat_file(f"{bucket}/{found.key}", start=start, end=stop)
+        with self._asking(bucket, found.key, is_of_version=True):
+            for number in range(_TRIES):
+                content = self._range(bucket, found, start, stop)
+                if len(content) == min(stop, found.size) - start:
+                    return content
+                time.sleep(0.1 * 2**number)
+            raise OSError(errno.EIO, "its answers end before they are whole")
+
+    def _range(self, bucket: str, found: StoredObject, start: int, stop: int) -> bytes:
+        """As much of a range as came before the answer was cut off."""
+        from fsspec.asyn import sync
+        from s3fs.core import S3_RETRYABLE_ERRORS
+
+        asked = {"Range": f"bytes={start}-{stop - 1}", "IfMatch": found.version}
+        got = self._call("get_object", Bucket=bucket, Key=found.key, **asked)
+        try:
+            content: bytes = sync(self._client.loop, got["Body"].read)
+        except S3_RETRYABLE_ERRORS:
+            return b""
         return content
 
     def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> None:
-        mode = "create" if exclusively else "overwrite"
-        with asking(_WORDS, bucket, key):
-            self._client.pipe_file(f"{bucket}/{key}", content, mode=mode)
+        asked = {"IfNoneMatch": "*"} if exclusively else {}
+        with self._asking(bucket, key):
+            self._call("put_object", Bucket=bucket, Key=key, Body=content, **asked)
 
-    def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
-        with asking(_WORDS, bucket, key):
-            return self._client.open(
-                f"{bucket}/{key}", "xb" if exclusively else "wb", block_size=STREAMED_BYTES
+    def copy(self, bucket: str, found: StoredObject, to_bucket: str, to_key: str) -> None:
+        origin = {"Bucket": bucket, "Key": found.key}
+        with self._asking(bucket, found.key, is_of_version=True):
+            self._call(
+                "copy_object",
+                Bucket=to_bucket,
+                Key=to_key,
+                CopySource=origin,
+                CopySourceIfMatch=found.version,
             )
 
-    def copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
-        with asking(_WORDS, bucket, key):
-            self._client.cp_file(f"{bucket}/{key}", f"{to_bucket}/{to_key}")
-
     def delete(self, bucket: str, key: str) -> None:
-        with asking(_WORDS, bucket, key):
-            self._client.call_s3("delete_object", Bucket=bucket, Key=key)
+        with self._asking(bucket, key):
+            self._call("delete_object", Bucket=bucket, Key=key)
 
     def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
         spec: dict[str, Any] = {"driver": "s3", "bucket": bucket, "path": folder}
@@ -80,16 +95,31 @@ class AmazonS3:
             spec["aws_region"] = region
         return spec
 
-    @cached_property
-    def _client(self) -> Any:
+    def _call(self, method: str, **asked: Any) -> dict[str, Any]:
+        """A request; FileExistsError where its condition does not hold, whoever speaks S3 there."""
+        try:
+            got: dict[str, Any] = self._client.call_s3(method, **asked)
+        except OSError as error:
+            if _code(error) in _CONDITION_FAILED:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
+            raise
+        return got
+
+    def _connected(self) -> Any:
         from s3fs import S3FileSystem
 
         return S3FileSystem(skip_instance_cache=True)
 
 
+def _code(error: OSError) -> str:
+    """What the service calls the error, if it comes from there."""
+    said = getattr(error.__cause__, "response", None) or {}
+    return str(said.get("Error", {}).get("Code", ""))
+
+
 def _object(key: str, size: int, found: dict[str, Any]) -> StoredObject:
     nanoseconds = int(found["LastModified"].timestamp() * 1_000_000) * 1000
-    return StoredObject(key, size, nanoseconds, f"{found['ETag']} {nanoseconds}")
+    return StoredObject(key, size, nanoseconds, found["ETag"])
 
 
 def _first_set(*names: str) -> str | None:

@@ -100,10 +100,7 @@ class Buckets:
 
     def open(self, place: Place) -> BufferedReader:
         path = BucketPath(place)
-        found = self._find(path)
-        if found is None:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        return BufferedReader(ObjectReader(self._service, self._ahead, path, found))
+        return BufferedReader(ObjectReader(self._service, self._ahead, path, self._object(path)))
 
     def kvstore(self, folder: Place) -> dict[str, Any]:
         path = BucketPath(folder)
@@ -120,7 +117,7 @@ class Buckets:
 
     def copy(self, source: Place, target: Place) -> None:
         origin, path = BucketPath(source), BucketPath(target)
-        self._service.copy(origin.bucket, origin.key, path.bucket, path.key)
+        self._service.copy(origin.bucket, self._object(origin), path.bucket, path.key)
         self.changed(path)
 
     def clone(self, source: Place, target: Place) -> None:
@@ -160,6 +157,13 @@ class Buckets:
             if path.bucket not in self._listings:
                 self._listings[path.bucket] = Listings(self._service, path.bucket)
             return self._listings[path.bucket]
+
+    def _object(self, path: BucketPath) -> StoredObject:
+        """As ``_find``, of an object."""
+        found = self._find(path)
+        if found is None:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        return found
 
     def _find(self, path: BucketPath) -> StoredObject | None:
         """The object at a path; None for a folder.

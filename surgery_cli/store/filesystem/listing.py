@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 from surgery_cli.errors import CheckpointError, NotPermittedError
-from surgery_cli.inputs.buckets import ServiceRefusal, path_at
+from surgery_cli.inputs.buckets import Replaced, ServiceRefusal, path_at
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.permissions import barrier_before, who_may
@@ -240,6 +240,10 @@ def unreadable(path: Path, error: OSError) -> CheckpointError:
             f"'{path}' is gone",
             why="it was removed or moved while it was read",
             fix="wait until whatever changes it has ended, or name another checkpoint or step",
+        )
+    if isinstance(error, Replaced):
+        return CheckpointError(
+            f"'{path}' changed while it was read", why=error.strerror, fix=error.fix
         )
     if isinstance(error, ServiceRefusal):
         return CheckpointError(f"'{path}' cannot be read", why=error.strerror, fix=error.fix)

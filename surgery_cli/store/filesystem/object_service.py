@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from surgery_cli.inputs.buckets import ServiceRefusal
+from surgery_cli.inputs.buckets import Replaced, ServiceRefusal
 
 STREAMED_BYTES: Final = 8 << 20
 """What is larger is written piece by piece."""
@@ -55,7 +55,7 @@ class ObjectService(Protocol):
         """What is known of one object, in one request."""
 
     def read(self, bucket: str, found: StoredObject, start: int, stop: int) -> bytes:
-        """Bytes of an object as it was when it was found; FileNotFoundError if another one is in its place."""
+        """Bytes of an object as it was when it was found; ``Replaced`` if another one is in its place."""
 
     def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> None:
         """Make an object; ``exclusively``: FileExistsError where one stands, also if it is from a lost answer."""
@@ -63,8 +63,10 @@ class ObjectService(Protocol):
     def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
         """As ``put``, of a file that is written piece by piece, and is there once it is closed."""
 
-    def copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
-        """Copy an object within the service, without its bytes passing through this machine."""
+    def copy(self, bucket: str, found: StoredObject, to_bucket: str, to_key: str) -> None:
+        """Copy an object as it was when it was found, without its bytes passing through this machine; ``Replaced`` if
+        another one is in its place.
+        """
 
     def delete(self, bucket: str, key: str) -> None:
         """Delete an object."""
@@ -83,10 +85,13 @@ class ServiceWords(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def asking(words: ServiceWords, bucket: str, key: str | None = None) -> Iterator[None]:
-    """What a service and the libraries that speak with it say, as one of the two errors of ``ObjectService``.
+def asking(
+    words: ServiceWords, bucket: str, key: str | None = None, *, is_of_version: bool = False
+) -> Iterator[None]:
+    """What a service and the libraries that speak with it say, as one of the errors of ``ObjectService``.
 
-    Without ``key``, the bucket itself is asked for.
+    Without ``key``, the bucket itself is asked for. FileExistsError is a condition that does not hold: with
+    ``is_of_version`` that the object is still the one that was found, else that there is none.
     """
     address = f"{words.scheme}://{bucket}" + (f"/{key}" if key else "")
     try:
@@ -99,6 +104,8 @@ def asking(words: ServiceWords, bucket: str, key: str | None = None) -> Iterator
             f"`pip install 'surgery-cli[{words.extra}]'`",
         ) from None
     except FileExistsError:
+        if is_of_version:
+            raise Replaced(address) from None
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), address) from None
     except FileNotFoundError:
         if key is not None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from surgery_cli.errors import CheckpointError
-from surgery_cli.inputs.buckets import path_at
+from surgery_cli.errors import CheckpointError, SurgeryError
+from surgery_cli.inputs.buckets import BucketPath, Replaced, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.files.safetensors import SafetensorsFile
@@ -37,6 +38,7 @@ class Checkpoint:
         self.items: dict[str, Item] = {
             name: open_item(path, known.get(name)) for name, path in location.items.items()
         }
+        self._versions = self._versions_now()
 
     @cached_property
     def tree(self) -> TreeSpec:
@@ -122,9 +124,36 @@ class Checkpoint:
         """True if the metadata and the data files are still what they were when the fingerprint was taken."""
         try:
             filesystem.forget(self.place_on_disk)
-            return self._fingerprint_now() == self.fingerprint
+            return self._holds_what_was_found() and self._fingerprint_now() == self.fingerprint
         except (OSError, CheckpointError):
             return False
+
+    def check_as_opened(self) -> None:
+        """In a bucket, every object must still be the one that was found when this was opened.
+
+        What is read of objects one by one is asked for by its version; TensorStore's driver asks for what is there.
+
+        Raises:
+            CheckpointError: one of them was replaced or removed.
+        """
+        if not self._versions:
+            return
+        with reading(self.location.root):
+            filesystem.forget(self.place_on_disk)
+            if not self._holds_what_was_found():
+                raise Replaced(str(self.location.root))
+
+    def _holds_what_was_found(self) -> bool:
+        return self._versions.items() <= self._versions_now().items()
+
+    def _versions_now(self) -> dict[str, int]:
+        """The version of every object of the items, by address; nothing on a disk, where files are held open."""
+        places = [path for path in self.location.items.values() if isinstance(path, BucketPath)]
+        return {
+            place: filesystem.status(place).st_ino
+            for item in places
+            for place in filesystem.files_below(item)
+        }
 
     def _fingerprint_now(self) -> str:
         record = hashlib.sha256()
@@ -183,6 +212,23 @@ class Checkpoint:
         if location.shape == "item" and location.step_directory is not None:
             return location.step_directory
         return location.root
+
+
+@contextmanager
+def as_opened(*checkpoints: Checkpoint) -> Iterator[None]:
+    """What is read inside is of the checkpoints as they were when they were opened.
+
+    Raises:
+        CheckpointError: one of them, in a bucket, was not that any more; what was read may have looked damaged.
+    """
+    try:
+        yield
+    except (OSError, SurgeryError):
+        for checkpoint in checkpoints:
+            checkpoint.check_as_opened()
+        raise
+    for checkpoint in checkpoints:
+        checkpoint.check_as_opened()
 
 
 def open_checkpoint(text: str, *, step: int | None = None, item: str | None = None) -> Checkpoint:

@@ -14,7 +14,7 @@ from typing import Self
 import msgspec
 
 from surgery_cli.errors import DestinationError, SurgeryError, WriteError
-from surgery_cli.inputs.buckets import BucketPath, removal
+from surgery_cli.inputs.buckets import BucketPath, path_at, removal
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
@@ -193,12 +193,7 @@ def _companion(destination: Path) -> Path:
 def _objects(place: Path) -> list[Path]:
     """The objects at and below a place."""
     filesystem.forget(place)
-    if filesystem.is_file(place):
-        return [place]
-    found = filesystem.below(place)
-    return [
-        place / prefix / entry.name for prefix, inside in found for entry in inside if entry.is_file
-    ]
+    return [path_at(found) for found in filesystem.files_below(place)]
 
 
 def _each(request: Callable[..., None], arguments: Iterable[tuple[Path, ...]]) -> None:

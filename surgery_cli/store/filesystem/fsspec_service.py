@@ -1,0 +1,45 @@
+"""What services have in common that are spoken with by fsspec's clients."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any, ClassVar
+
+from surgery_cli.store.filesystem.object_service import (
+    STREAMED_BYTES,
+    ServiceWords,
+    asking,
+)
+
+
+class FsspecService(ABC):
+    """See ``ObjectService``. The clients find credentials as the services' own tools do, and try again with growing
+    pauses what may go better then.
+    """
+
+    words: ClassVar[ServiceWords]
+
+    @property
+    def scheme(self) -> str:
+        return self.words.scheme
+
+    def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
+        with self._asking(bucket, key):
+            return self._client.open(
+                f"{bucket}/{key}", "xb" if exclusively else "wb", block_size=STREAMED_BYTES
+            )
+
+    def _asking(
+        self, bucket: str, key: str | None = None, *, is_of_version: bool = False
+    ) -> AbstractContextManager[None]:
+        return asking(self.words, bucket, key, is_of_version=is_of_version)
+
+    @cached_property
+    def _client(self) -> Any:
+        return self._connected()
+
+    @abstractmethod
+    def _connected(self) -> Any:
+        """fsspec's file system for the service."""

@@ -1,0 +1,129 @@
+"""An S3 on the loopback: moto's answers, behind a server that keeps a log, and can be slow or fail as services do."""
+
+import asyncio
+import http.client
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import unquote
+
+import pytest
+
+from tests.buckets.server import Server
+
+_OWN_HEADERS = ("connection", "transfer-encoding", "content-length", "keep-alive", "expect")
+
+_CODES = {
+    401: "AccessDenied",
+    403: "InvalidAccessKeyId",
+    412: "PreconditionFailed",
+    503: "SlowDown",
+}
+
+
+class S3Server(Server):
+    """``with S3Server() as server``: it serves until the block ends, or the process does."""
+
+    scheme = "s3"
+
+    def __enter__(self):
+        boto3 = pytest.importorskip("boto3", reason="installed by `make`, as all of `dev`")
+        moto = pytest.importorskip("moto.server")
+        self._moto = moto.ThreadedMotoServer(port=0)
+        self._moto.start()
+        self._host, self._moto_port = self._moto.get_host_and_port()
+        self._threads = ThreadPoolExecutor(32)
+        self._connections = threading.local()
+        self.client = boto3.client(
+            "s3",
+            endpoint_url=f"http://{self._host}:{self._moto_port}",
+            aws_access_key_id="key",
+            aws_secret_access_key="secret",
+            region_name="us-east-1",
+        )
+        self.client.create_bucket(Bucket="bkt")
+        return super().__enter__()
+
+    def __exit__(self, *how):
+        super().__exit__(*how)
+        self._threads.shutdown()
+        self._moto.stop()
+
+    @property
+    def environment(self):
+        """What tells s3fs and us to come here."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def reset(self):
+        super().reset()
+        for name in self.names():
+            self.remove(name)
+
+    def put(self, bucket, name, data):
+        self.client.put_object(Bucket=bucket, Key=name, Body=data)
+
+    def names(self, begin=""):
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket="bkt", Prefix=begin)
+        return sorted(one["Key"] for page in pages for one in page.get("Contents", ()))
+
+    def content(self, name):
+        return self.client.get_object(Bucket="bkt", Key=name)["Body"].read()
+
+    def remove(self, name):
+        self.client.delete_object(Bucket="bkt", Key=name)
+
+    def kind_of(self, request):
+        is_object = request.path.count("/") > 1 and not request.path.endswith("/bkt/")
+        if "x-amz-copy-source" in request.headers:
+            return "copy"
+        if request.method == "GET" and not is_object:
+            return "list"
+        words = {"PUT": "write", "POST": "write", "HEAD": "look up", "GET": "read"}
+        return words.get(request.method, "delete")
+
+    async def answer(self, request):
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._answered_by_moto, request)
+
+    def _answered_by_moto(self, request):
+        wanted = request.headers.get("x-amz-copy-source-if-match")
+        if wanted is not None:  # which moto does not look at
+            bucket, _, key = (
+                unquote(request.headers["x-amz-copy-source"]).lstrip("/").partition("/")
+            )
+            if self.client.head_object(Bucket=bucket, Key=key)["ETag"] != wanted:
+                return self.refusal(
+                    412, "At least one of the pre-conditions you specified did not hold"
+                )
+        return self._sent_on(request)
+
+    def _sent_on(self, request):
+        connection = getattr(self._connections, "one", None)
+        if connection is None:
+            connection = http.client.HTTPConnection(self._host, self._moto_port)
+            self._connections.one = connection
+        headers = {k: v for k, v in request.headers.items() if k not in _OWN_HEADERS}
+        for is_last in (False, True):
+            try:
+                connection.request(request.method, request.target, request.body, headers)
+                got = connection.getresponse()
+                body = got.read()
+                break
+            except (http.client.HTTPException, OSError):  # it was closed meanwhile
+                connection.close()
+                if is_last:
+                    raise
+        kept = {k: v for k, v in got.getheaders() if k.lower() not in _OWN_HEADERS}
+        if request.method == "HEAD":
+            kept["Content-Length"] = got.getheader("Content-Length", "0")
+        return got.status, kept, body
+
+    def refusal(self, status, said):
+        code = _CODES[status]
+        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{said}</Message></Error>"
+        return status, {"Content-Type": "application/xml"}, body.encode()

@@ -1,0 +1,214 @@
+"""What servers on the loopback have in common that stand for services: a log of requests, delays, and faults as they
+happen on the way to a service.
+"""
+
+import asyncio
+import itertools
+import socket
+import struct
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+
+@dataclass
+class Request:
+    method: str
+    path: str
+    query: dict
+    headers: dict
+    body: bytes
+    status: object = None
+    sent: int = 0
+    kind: str = ""
+    target: str = ""
+
+
+@dataclass
+class Faults:
+    """``every``: one request in so many fails as ``kind`` says; 0 for none. ``latency``: seconds before an answer."""
+
+    kind: str = ""
+    every: int = 0
+    latency: float = 0.0
+
+
+class Server(ABC):
+    """Serves from ``__enter__`` on, in a thread of its own; answers come from its children."""
+
+    scheme = ""
+
+    def __init__(self):
+        self.log = []
+        self.faults = Faults()
+        self.before = lambda request: None
+        """Called with every request before it is answered: what others do meanwhile."""
+        self._served = itertools.count(1)
+
+    def reset(self):
+        """Empty buckets, no faults."""
+        self.log.clear()
+        self.faults = Faults()
+        self.before = lambda request: None
+
+    def __enter__(self):
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
+        self._thread.start()
+        assert started.wait(10)
+        return self
+
+    def __exit__(self, *_):
+        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join(10)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def root(self):
+        """The address of the bucket of the tests."""
+        return f"{self.scheme}://bkt"
+
+    @abstractmethod
+    def put(self, bucket, name, data):
+        """Make or replace an object."""
+
+    @abstractmethod
+    def names(self, begin=""):
+        """The objects in the bucket of the tests, sorted."""
+
+    @abstractmethod
+    def content(self, name):
+        """What an object in the bucket of the tests holds."""
+
+    @abstractmethod
+    def remove(self, name):
+        """Delete an object in the bucket of the tests."""
+
+    @abstractmethod
+    def kind_of(self, request):
+        """What is asked for, in a word."""
+
+    @abstractmethod
+    async def answer(self, request):
+        """Status, headers and body."""
+
+    @abstractmethod
+    def refusal(self, status, said):
+        """As ``answer``, where the service fails or says no."""
+
+    def upload(self, folder, address):
+        """Put a file, or all files below a folder, into a bucket, as the services' own tools do; gives the address."""
+        bucket, _, key = address.removeprefix(f"{self.scheme}://").partition("/")
+        if folder.is_file():
+            self.put(bucket, key, folder.read_bytes())
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                self.put(bucket, f"{key}/{file.relative_to(folder)}", file.read_bytes())
+        return address
+
+    def kinds(self):
+        """How many requests of each kind came."""
+        counted = {}
+        for request in self.log:
+            counted[request.kind] = counted.get(request.kind, 0) + 1
+        return counted
+
+    def _run(self, started):
+        self._loop = asyncio.new_event_loop()
+        try:
+            self._loop.run_until_complete(self._serve(started))
+        finally:
+            self._loop.close()
+
+    async def _serve(self, started):
+        self._stopped = asyncio.Event()
+        server = await asyncio.start_server(self._talk, "127.0.0.1", 0, limit=1 << 26, backlog=256)
+        self.port = server.sockets[0].getsockname()[1]
+        started.set()
+        await self._stopped.wait()
+        server.close()
+        talks = asyncio.all_tasks() - {asyncio.current_task()}
+        for talk in talks:
+            talk.cancel()
+        await asyncio.gather(*talks, return_exceptions=True)
+        await asyncio.sleep(0)  # what was closed is told so
+
+    async def _talk(self, reader, writer):
+        try:
+            while True:
+                request = await self._received(reader, writer)
+                self.log.append(request)
+                if not await self._answered(request, writer):
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def _received(self, reader, writer):
+        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin1").split("\r\n")
+        method, target, _ = first.split(" ")
+        headers = {}
+        for line in filter(None, lines):
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        if headers.get("expect", "").lower() == "100-continue":
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = b""
+        if "chunked" in headers.get("transfer-encoding", ""):
+            while size := int((await reader.readline()).split(b";")[0], 16):
+                body += await reader.readexactly(size)
+                await reader.readline()
+            await reader.readline()
+        elif "content-length" in headers:
+            body = await reader.readexactly(int(headers["content-length"]))
+        path, _, query = target.partition("?")
+        asked = dict(parse_qsl(query, keep_blank_values=True))
+        request = Request(method, path, asked, headers, body, target=target)
+        request.kind = self.kind_of(request)
+        return request
+
+    async def _answered(self, request, writer):
+        """False where the connection is at its end."""
+        if self.faults.latency:
+            await asyncio.sleep(self.faults.latency)
+        every = self.faults.every
+        fault = self.faults.kind if every and next(self._served) % every == 0 else ""
+        if fault.isdigit():
+            request.status = int(fault)
+            said = {"401": "Anonymous caller has no access"}.get(fault, "injected")
+            self._send(writer, request, self.refusal(int(fault), said))
+            return True
+        if fault == "reset":
+            request.status = "reset"
+            return self._reset(writer)
+        self.before(request)
+        answer = await self.answer(request)
+        request.status = answer[0]
+        if fault == "lost":
+            request.status = f"lost({answer[0]})"
+            return self._reset(writer)
+        is_cut = fault == "cut" and len(answer[2]) > 10
+        self._send(writer, request, answer, is_cut=is_cut)
+        await writer.drain()
+        return not is_cut
+
+    def _reset(self, writer):
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+        return False
+
+    def _send(self, writer, request, answer, *, is_cut=False):
+        status, headers, body = answer
+        if status not in (204, 304):
+            headers = {"Content-Length": len(body), **headers}
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        writer.write(f"HTTP/1.1 {status} X\r\n{head}\r\n".encode())
+        sent = b"" if request.method == "HEAD" else body[: len(body) // 2] if is_cut else body
+        request.sent = len(sent)
+        writer.write(sent)

@@ -1,0 +1,83 @@
+"""Nothing is read of an object that came into the place of the one that was found."""
+
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+
+from surgery_cli import surgery as library
+from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.buckets import Replaced, path_at
+from surgery_cli.store import filesystem
+from tests.buckets.checkpoints import RESCALED, saved, uploaded
+
+LAYOUTS = [{}, {"use_ocdbt": False}]
+LARGE = {"params": {"w": np.random.default_rng(0).standard_normal((1200, 1000)).astype(np.float32)}}
+
+
+@pytest.mark.parametrize("how", ["read", "copy"])
+@pytest.mark.parametrize("size", [5, 9 << 20])
+def test_a_file_that_is_replaced_after_it_was_found_is_not_read(service, how, size):
+    service.put("bkt", "x", b"a" * size)
+    place, target = path_at(f"{service.root}/x"), path_at(f"{service.root}/y")
+    filesystem.forget(place)
+    assert filesystem.size(place) == size
+    service.put("bkt", "x", b"b" * size)
+    with pytest.raises(Replaced, match="it was replaced or removed while it was read"):
+        filesystem.read(place) if how == "read" else filesystem.copy(place, target)
+    assert service.names() == ["x"]
+    filesystem.forget(place)
+    filesystem.copy(place, target)
+    assert filesystem.read(target) == b"b" * size
+
+
+def replaced_at_the_first_read(service, name, content):
+    """Another program replaces an object right before it is read for the first time."""
+    waiting = [content]
+
+    def replace(request):
+        if request.kind == "read" and unquote(request.path).endswith(f"/{name}"):
+            while waiting:
+                service.put("bkt", name, waiting.pop())
+
+    service.before = replace
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("use_case", ["diff", "digests", "verify", "apply"])
+def test_an_array_that_is_replaced_while_it_is_read_is_an_error(
+    service, tmp_path, layout, use_case
+):
+    """TensorStore's own reads ask for what is there: the versions are compared afterwards."""
+    here = saved(tmp_path / "ck", LARGE, **layout)
+    there = uploaded(service, here, f"{service.root}/ck")
+    data = max(service.names("ck/"), key=lambda name: len(service.content(name)))
+    other = {"params": {"w": -LARGE["params"]["w"]}}
+    files = [
+        file for file in saved(tmp_path / "other", other, **layout).rglob("*") if file.is_file()
+    ]
+    largest = max(files, key=lambda file: file.stat().st_size)
+    replaced_at_the_first_read(service, data, largest.read_bytes())
+    run = {
+        "diff": lambda: library.diff(there, str(here)),
+        "digests": lambda: library.inspect(there, digests=True),
+        "verify": lambda: library.verify(there),
+        "apply": lambda: library.apply(there, str(tmp_path / "new"), RESCALED),
+    }[use_case]
+    with pytest.raises(CheckpointError) as refused:
+        run()
+    assert "changed while it was read" in refused.value.problems[0].what
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_command_says_so_and_exits_with_3(service, tmp_path, surgery):
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/said")
+    name = "said/_METADATA"
+    replaced_at_the_first_read(service, name, service.content(name).replace(b"w", b"v"))
+    done = surgery("inspect", there)
+    assert done.code == 3
+    assert done.err.splitlines() == [
+        f"error: '{there}/_METADATA' changed while it was read",
+        "  it was replaced or removed while it was read",
+        "  wait until whatever writes to it has ended, then run the command again",
+    ]
