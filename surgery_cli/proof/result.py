@@ -116,6 +116,7 @@ def _read_back(
     written: Checkpoint, done: Executed, memory_bytes: int, listener: Listener | None
 ) -> None:
     tasks = list(_tasks(written, done))
+    written.expect(task.path for task in tasks)
     meter = Meter(listener, "verifying", sum(task.bytes for task in tasks))
     agreed = in_order(
         lambda task: task.agrees(), ((task, task.held) for task in tasks), memory_bytes

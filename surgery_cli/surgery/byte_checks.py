@@ -87,6 +87,7 @@ class _Leaves:
         """Read every leaf, and compare those with a known digest."""
         tree, digests = self._checkpoint.tree, self._expected.digests
         meter = Meter(listener, "verifying", tree.bytes)
+        self._checkpoint.expect(tree)
         present: set[str] = set()
         costs = ((path, reading_bytes(spec)) for path, spec in tree.items())
         for path, found in zip(tree, in_order(self._digest, costs), strict=True):

@@ -98,6 +98,8 @@ def _changed_values(
 ) -> Iterator[reports.Change]:
     """The leaves of ``names`` whose values differ; all are read, on both sides."""
     meter = Meter(listener, "comparing", sum(left.tree[path].bytes for path in names))
+    for side in (left, right):
+        side.expect(names)
     grids = {p: block_shape(left.tree[p], left.tree[p].write_shape) for p in names}
     held = (
         (path, sum(reading_bytes(side.tree[path], grids[path]) for side in (left, right)))

@@ -143,6 +143,7 @@ def _add_values(
 ) -> None:
     """Read every leaf of the rows for statistics, digests, or both."""
     meter = Meter(listener, "reading", sum(row.bytes for row in rows.values()))
+    checkpoint.expect(rows)
 
     def add(path: LeafPath) -> None:
         if stats:

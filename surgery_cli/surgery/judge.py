@@ -16,6 +16,7 @@ from surgery_cli.proof.records import recorded_in
 from surgery_cli.rules.equality import Unchanged
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
+from surgery_cli.surgery.expected_reads import expect_reads
 from surgery_cli.surgery.judged_checks import judged_checks
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import effective, prepare
@@ -50,6 +51,7 @@ def judge(
         checks=checks,
         is_alone=len(prepared.functions) > 0,
     )
+    expect_reads(prepared)
     execution.run([])
     sources_checked = execution.check_sources()
     check_unchanged(prepared)

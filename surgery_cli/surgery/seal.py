@@ -172,6 +172,7 @@ def _leaf_digests(
     """The digests of leaves, over the grids on record where there are any, by record key."""
     tree = checkpoint.tree
     chosen = list(tree) if paths is None else list(paths)
+    checkpoint.expect(chosen)
 
     def digest_of(path: LeafPath) -> LeafDigest:
         expected = known.get(record_key(checkpoint, path))

@@ -33,6 +33,7 @@ from surgery_cli.store.filesystem.modes import follow_modes
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.bucket_staging import commit_marks
 from surgery_cli.store.write.step import StepWriter
+from surgery_cli.surgery.expected_reads import expect_reads
 from surgery_cli.surgery.gate import Gate, Passed
 from surgery_cli.surgery.inverse import address_of
 from surgery_cli.surgery.judged_checks import judged_checks
@@ -77,6 +78,7 @@ def write(run: Run, directory: Path, listener: Listener | None) -> reports.Repor
         made=draft.items.made,
         as_step=options.as_step,
     )
+    expect_reads(prepared)
     writer.begin()
     execution = Execution(
         prepared.sources,

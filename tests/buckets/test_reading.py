@@ -20,6 +20,8 @@ from tests.buckets.checkpoints import MARK, RESCALED, SAMPLES, TREE, mark, saved
 from tests.buckets.server import Faults
 from tests.fixture_truths import FIXTURES, finished
 
+CAST = plan_of([operation_from_options("cast", {"to": "bfloat16"})])
+
 
 @pytest.mark.parametrize("name", finished())
 def test_every_fixture_is_there_what_it_is_here(bucket, name):
@@ -234,3 +236,38 @@ def test_a_service_that_fails_is_not_taken_for_damage(bucket, tmp_path, monkeypa
     (problem,) = refused.value.problems
     assert problem.what == "'gs://bkt/ck' cannot be read"
     assert "the service fails, or says no, after several tries" in problem.why
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda there, _: surgery.inspect(there, stats=True),
+        lambda there, _: surgery.inspect(there, digests=True),
+        lambda there, _: surgery.verify(there),
+        surgery.diff,
+        lambda there, here: surgery.apply(there, f"{here}-cast", CAST),
+    ],
+    ids=["stats", "digests", "verify", "diff", "cast"],
+)
+def test_what_is_read_whole_is_read_once_and_in_few_requests(bucket, tmp_path, look):
+    rng = np.random.default_rng(0)
+    tree = {f"layer_{n}": rng.standard_normal(4096).astype(np.float32) for n in range(600)}
+    here = saved(tmp_path / "ck", tree)
+    there = uploaded(bucket, here, f"gs://bkt/{tmp_path.name}")
+    stored = sum(len(one.data) for one in bucket.buckets["bkt"].values())
+    bucket.log.clear()
+    look(there, str(here))
+    assert sum(r.sent for r in bucket.log if r.kind == "read") < 1.1 * stored
+    assert len(bucket.log) < 40
+
+
+def test_a_selection_does_not_read_what_lies_between(bucket, tmp_path):
+    rng = np.random.default_rng(0)
+    tree = {f"layer_{n}": rng.standard_normal(32 << 10).astype(np.float32) for n in range(100)}
+    there = uploaded(bucket, saved(tmp_path / "ck", tree), "gs://bkt/sparse")
+    opened = open_checkpoint(there)
+    few = [path for path in opened.tree if str(path).endswith("7")]
+    bucket.log.clear()
+    surgery.inspect(there, ["layer_*7"], stats=True)
+    read = sum(r.sent for r in bucket.log if r.kind == "read")
+    assert read < 1.2 * sum(opened.tree[path].bytes for path in few)

@@ -142,6 +142,11 @@ def read(place: Place, start: int = 0, count: int = -1) -> bytes:
         return file.read(count)
 
 
+def expect(place: Place, ranges: Iterable[tuple[int, int]]) -> None:
+    """These ranges of a file will be read, in any order; where reads are requests, neighbours come in one."""
+    system_of(place).expect(place, ranges)
+
+
 def read_anew(place: Place) -> bytes:
     """As ``read`` of all, of what stands there now."""
     forget(place)

@@ -7,7 +7,7 @@ import hashlib
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from io import BufferedReader
@@ -18,10 +18,10 @@ import msgspec
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store.filesystem.bucket_listings import Folder, Listings
-from surgery_cli.store.filesystem.object_files import NewObject, ObjectReader
+from surgery_cli.store.filesystem.object_files import NewObject, ObjectReader, read_name
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
 from surgery_cli.store.filesystem.protocol import Entry, Place
-from surgery_cli.store.filesystem.read_ahead import ReadAhead
+from surgery_cli.store.filesystem.read_ahead import Range, ReadAhead
 
 
 class BucketStatus(msgspec.Struct, frozen=True):
@@ -101,6 +101,12 @@ class Buckets:
     def open(self, place: Place) -> BufferedReader:
         path = BucketPath(place)
         return BufferedReader(ObjectReader(self._service, self._ahead, path, self._object(path)))
+
+    def expect(self, place: Place, ranges: Iterable[Range]) -> None:
+        path = BucketPath(place)
+        found = self._find(path)
+        if found is not None:
+            self._ahead.expect(read_name(path, found), ranges)
 
     def kvstore(self, folder: Place) -> dict[str, Any]:
         path = BucketPath(folder)

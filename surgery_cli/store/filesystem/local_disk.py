@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from stat import S_ISREG
@@ -59,6 +59,9 @@ class LocalDisk:
         if not S_ISREG(os.stat(place).st_mode):
             refuse_special(Path(place))
         return open(place, "rb")
+
+    def expect(self, place: Place, ranges: Iterable[tuple[int, int]]) -> None:
+        """Nothing: a read is no request."""
 
     def create(self, place: Place) -> BinaryIO:
         return open(place, "xb")

@@ -22,6 +22,11 @@ _PIECE_BYTES: Final = 8 << 20
 """What a reader asks for at most at once."""
 
 
+def read_name(path: BucketPath, found: StoredObject) -> str:
+    """What ``ReadAhead`` calls this version of an object."""
+    return f"{path}\0{found.version}"
+
+
 class ObjectReader(RawIOBase):
     """Reads ranges of an object."""
 
@@ -57,7 +62,7 @@ class ObjectReader(RawIOBase):
         if stop <= self._at:
             return 0
         try:
-            name = f"{self._path}\0{self._found.version}"
+            name = read_name(self._path, self._found)
             got = self._ahead.read(name, self._found.size, self._at, stop, self._fetch)
         except FileNotFoundError:
             raise FileNotFoundError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeAlias
@@ -81,6 +81,11 @@ class FileSystem(Protocol):
 
         Raises:
             CheckpointError: it is no regular file.
+        """
+
+    def expect(self, place: Place, ranges: Iterable[tuple[int, int]]) -> None:
+        """These ranges of a file (from one offset to another) will be read, and no others: where reads are requests,
+        neighbours are read in one.
         """
 
     @property

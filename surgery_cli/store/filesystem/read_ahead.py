@@ -1,19 +1,24 @@
 """What is read of an object beyond what was asked for: more while reads follow each other, else next to nothing.
 
 A request takes as long as some hundred kilobytes. Many small leaves that lie beside each other are read in few requests
-so, and a few that lie far apart cost little more than themselves.
+so, and a few that lie far apart cost little more than themselves. Where it is known what will be read (``expect``),
+neighbours are read together in whatever order they are asked for, and nothing twice.
 """
 
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Final, NamedTuple, TypeAlias
 
 Fetch: TypeAlias = Callable[[int, int], bytes]
 """Gives the bytes of an object from one offset to another."""
+
+Range: TypeAlias = tuple[int, int]
+"""From one offset to another."""
 
 _LEAST: Final = 64 << 10
 _MOST: Final = 4 << 20
@@ -28,6 +33,21 @@ class _Window(NamedTuple):
     content: Future[bytes]
 
 
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    """What is read at once so that all these ranges are: neighbours, with the little that is between them.
+
+    >>> merged([(100, 200), (0, 100), (70_000, 70_001), (9 << 20, 10 << 20)])
+    [(0, 200), (70000, 70001), (9437184, 10485760)]
+    """
+    found: list[Range] = []
+    for start, stop in sorted(ranges):
+        if found and start - found[-1][1] <= _LEAST and stop - found[-1][0] <= _MOST:
+            found[-1] = (found[-1][0], max(stop, found[-1][1]))
+        else:
+            found.append((start, stop))
+    return found
+
+
 class ReadAhead:
     """Windows of objects that were read lately, 64 MiB of them at most. May be used from threads."""
 
@@ -36,13 +56,23 @@ class ReadAhead:
         self._windows: OrderedDict[tuple[str, int, int], _Window] = OrderedDict()
         self._reads: dict[tuple[str, int], int] = {}
         """How often each part of an object was read, parts being of ``_MOST`` bytes."""
+        self._expected: dict[str, list[Range]] = {}
+
+    def expect(self, name: str, ranges: Iterable[Range]) -> None:
+        """These ranges of an object will be read, in any order, and no others of it."""
+        with self._lock:
+            self._expected[name] = merged(ranges)
 
     def read(self, name: str, size: int, start: int, stop: int, fetch: Fetch) -> bytes:
-        """Bytes of the object of that name (one version of it) and size; ``fetch`` gets what is not there."""
+        """Bytes of the object of that name (one version of it) and size; ``fetch`` gets what is not there.
+
+        At least one byte; fewer than asked for, where the rest is not in the same window: buffers ask for more than
+        whoever reads.
+        """
         if stop - start >= _MOST:
             return fetch(start, stop)
         with self._lock:
-            window = self._around(name, start, stop)
+            window = self._around(name, start)
             is_new = window is None
             if window is None:
                 window = _Window(*self._wanted(name, size, start, stop), Future())
@@ -58,17 +88,21 @@ class ReadAhead:
         at = start - window.start
         return window.content.result()[at : at + stop - start]
 
-    def _around(self, name: str, start: int, stop: int) -> _Window | None:
+    def _around(self, name: str, start: int) -> _Window | None:
         for key, window in self._windows.items():
-            if key[0] == name and window.start <= start and stop <= window.stop:
+            if key[0] == name and window.start <= start < window.stop:
                 self._windows.move_to_end(key)
                 return window
         return None
 
     def _wanted(self, name: str, size: int, start: int, stop: int) -> tuple[int, int]:
-        """From where to where to read: a whole part of a small object that is read again and again; of what follows
-        on what was read, twice as much as that; else a little.
+        """From where to where to read: what is expected to be read with it. Else a whole part of a small object that is
+        read again and again; of what follows on what was read, twice as much as that; else a little.
         """
+        expected = self._expected.get(name, [])
+        at = bisect_right(expected, (start, size)) - 1
+        if at >= 0 and start < expected[at][1]:
+            return expected[at]
         part = start // _MOST
         if size <= _KEPT_BYTES and stop <= (part + 1) * _MOST:
             self._reads[name, part] = self._reads.get((name, part), 0) + 1

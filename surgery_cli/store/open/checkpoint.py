@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from surgery_cli.store.files.safetensors import SafetensorsFile
 from surgery_cli.store.filesystem.listing import is_tree, reading
 from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.open.item import FileItem, Item, PytreeItem, ReadBefore
-from surgery_cli.store.orbax.arrays import Window
+from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window
 from surgery_cli.store.orbax.sidecars import METADATA
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
@@ -109,6 +109,24 @@ class Checkpoint:
         item, inner = self.item_of(path)
         with reading(item.directory):
             return item.read(inner, window)
+
+    def expect(self, paths: Iterable[LeafPath]) -> None:
+        """These leaves will be read, in any order: where reads are requests, small neighbours come in one."""
+        if filesystem.requests_at_once(self.location.root) == 1:
+            return
+        wanted: dict[int, tuple[ArrayStore, list[str]]] = {}
+        for store, array in filter(None, map(self.array_of, paths)):
+            wanted.setdefault(id(store), (store, []))[1].append(array.name)
+        for store, names in wanted.values():
+            store.expect(names)
+
+    def array_of(self, path: LeafPath) -> tuple[ArrayStore, StoredArray] | None:
+        """The stored array of a leaf, where it has one."""
+        item, inner = self.item_of(path)
+        if not isinstance(item, PytreeItem) or item.store is None:
+            return None
+        array = item.leaves[inner].array
+        return None if array is None else (item.store, array)
 
     def identity(self, path: LeafPath) -> Hashable | None:
         item, inner = self.item_of(path)

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -146,6 +146,12 @@ class ArrayStore(ABC):
 
         Raises:
             OSError: it is not there.
+        """
+
+    @abstractmethod
+    def expect(self, names: Iterable[str], encoded: Iterable[str] = ()) -> None:
+        """These arrays will be read, in any order, and the stored values of those: where reads are requests,
+        neighbours come in one.
         """
 
     @abstractmethod

@@ -168,6 +168,22 @@ class OcdbtStore(ArrayStore):
             return None
         return self.survey.read_all(dict(zip(array.keys, array.values, strict=True)))
 
+    def expect(self, names: Iterable[str], encoded: Iterable[str] = ()) -> None:
+        for file, ranges in self.ranges_read(names, encoded).items():
+            filesystem.expect(self.directory / file, ranges)
+
+    def ranges_read(
+        self, names: Iterable[str], encoded: Iterable[str] = ()
+    ) -> dict[str, list[tuple[int, int]]]:
+        """Where values lie that are read past TensorStore, by data file: those of small arrays, or as ``encoded``."""
+        small = (a for a in map(self.arrays.__getitem__, names) if a.stored_bytes <= SMALL_BYTES)
+        found: dict[str, list[tuple[int, int]]] = {}
+        for array in (*small, *map(self.arrays.__getitem__, encoded)):
+            for extent in array.extents:
+                place = (extent.offset, extent.offset + extent.length)
+                found.setdefault(extent.file, []).append(place)
+        return found
+
     def stored_values(self, name: str) -> dict[str, StoredValue]:
         array = self.arrays[name]
         return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,9 @@ class PerLeafStore(ArrayStore):
     def encoded(self, name: str) -> dict[str, bytes] | None:
         """None: a look-up is opening a file."""
         return None
+
+    def expect(self, names: Iterable[str], encoded: Iterable[str] = ()) -> None:
+        """Nothing: every value has a file of its own."""
 
     def stored_values(self, name: str) -> dict[str, StoredValue]:
         files = {key: self.directory / name / key for key in sorted(self.arrays[name].keys)}

@@ -88,11 +88,8 @@ class _Sources(NamedTuple):
         return holder.item_of(ref.path) if isinstance(holder, Checkpoint) else (None, None)
 
     def array_of(self, ref: LeafRef) -> tuple[ArrayStore, StoredArray] | None:
-        item, path = self.item_of(ref)
-        if not isinstance(item, PytreeItem) or item.store is None or path is None:
-            return None
-        array = item.leaves[path].array
-        return None if array is None else (item.store, array)
+        holder = self.checkpoint if ref.source == SOURCE else self.donors[ref.source]
+        return holder.array_of(ref.path) if isinstance(holder, Checkpoint) else None
 
 
 def _refuse_damaged_step(location: Location) -> None:

@@ -1,0 +1,171 @@
+"""How often services that keep buckets were asked, and how many bytes went either way: by us, and by TensorStore."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any, Final
+
+import msgspec
+
+from surgery_cli.inputs.buckets import SCHEMES
+from surgery_cli.store.filesystem.object_service import (
+    STREAMED_BYTES,
+    ObjectService,
+    Page,
+    StoredObject,
+)
+
+_TENSORSTORE_NAMES: Final = {"gs": "gcs", "s3": "s3"}
+"""What TensorStore calls the services in its own counts."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """Requests of one kind, and the bytes of objects that they were about."""
+
+    requests: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Asked) -> Asked:
+        return Asked(self.requests + other.requests, self.bytes + other.bytes)
+
+    def __sub__(self, other: Asked) -> Asked:
+        return Asked(self.requests - other.requests, self.bytes - other.bytes)
+
+
+class Requests(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests by kind. What a service refused, and was asked for again, counts once."""
+
+    read: Asked = Asked()
+    """Objects, or ranges of them."""
+    written: Asked = Asked()
+    copied: Asked = Asked()
+    """By the service itself: no byte of them passes through this machine."""
+    other: int = 0
+    """Lists, look-ups and deletions, which are about no bytes."""
+
+    def __add__(self, other: Requests) -> Requests:
+        return Requests(
+            read=self.read + other.read,
+            written=self.written + other.written,
+            copied=self.copied + other.copied,
+            other=self.other + other.other,
+        )
+
+    def __sub__(self, other: Requests) -> Requests:
+        return Requests(
+            read=self.read - other.read,
+            written=self.written - other.written,
+            copied=self.copied - other.copied,
+            other=self.other - other.other,
+        )
+
+    @property
+    def total(self) -> int:
+        return self.read.requests + self.written.requests + self.copied.requests + self.other
+
+
+class _Counts:
+    """What this process has asked for so far. May be used from threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.so_far = Requests()
+
+    def add(self, **kinds: Any) -> None:
+        with self._lock:
+            self.so_far += Requests(**kinds)
+
+
+_COUNTS: Final = _Counts()
+
+
+def requests_so_far() -> Requests:
+    """All requests of this process, those of TensorStore's drivers among them."""
+    found = _COUNTS.so_far
+    tensorstore = sys.modules.get("tensorstore")
+    if tensorstore is None:
+        return found
+    for scheme in SCHEMES:
+        place = f"/tensorstore/kvstore/{_TENSORSTORE_NAMES[scheme]}/"
+        counted = {
+            metric["name"].removeprefix(place): metric["values"][0].get("value", 0)
+            for metric in tensorstore.experimental_collect_matching_metrics(place)
+        }
+        found += Requests(
+            read=Asked(counted.get("batch_read", 0), counted.get("bytes_read", 0)),
+            written=Asked(counted.get("write", 0), counted.get("bytes_written", 0)),
+            other=counted.get("delete_range", 0) + counted.get("list", 0),
+        )
+    return found
+
+
+def count_copy(count: int) -> None:
+    """A service was asked to copy an object of so many bytes."""
+    _COUNTS.add(copied=Asked(1, count))
+
+
+class CountedService:
+    """A service whose requests are counted; see ``ObjectService``."""
+
+    def __init__(self, service: ObjectService) -> None:
+        """Copies are counted by who knows how large they are: ``count_copy``."""
+        self._service = service
+        self.scheme = service.scheme
+        self.needs_commit_mark = service.needs_commit_mark
+
+    def page(self, bucket: str, prefix: str, delimiter: str, token: str | None) -> Page:
+        _COUNTS.add(other=1)
+        return self._service.page(bucket, prefix, delimiter, token)
+
+    def look_up(self, bucket: str, key: str) -> StoredObject:
+        _COUNTS.add(other=1)
+        return self._service.look_up(bucket, key)
+
+    def read(self, bucket: str, found: StoredObject, start: int, stop: int) -> bytes:
+        content = self._service.read(bucket, found, start, stop)
+        _COUNTS.add(read=Asked(1, len(content)))
+        return content
+
+    def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> None:
+        _COUNTS.add(written=Asked(1, len(content)))
+        self._service.put(bucket, key, content, exclusively=exclusively)
+
+    def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
+        _COUNTS.add(written=Asked(1, 0))  # which names the object; pieces follow
+        return _CountedStream(self._service.stream(bucket, key, exclusively=exclusively))
+
+    def copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
+        self._service.copy(bucket, key, to_bucket, to_key)
+
+    def delete(self, bucket: str, key: str) -> None:
+        _COUNTS.add(other=1)
+        self._service.delete(bucket, key)
+
+    def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
+        return self._service.kvstore(bucket, folder)
+
+
+class _CountedStream:
+    """A file that is written piece by piece: one request for each that is full, and one that ends it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._held = 0
+
+    def write(self, content: bytes) -> None:
+        self._stream.write(content)
+        self._held += len(content)
+        if self._held >= STREAMED_BYTES:
+            self._count()
+
+    def _count(self) -> None:
+        _COUNTS.add(written=Asked(1, self._held))
+        self._held = 0
+
+    def close(self) -> None:
+        self._stream.close()
+        self._count()
+
+    def discard(self) -> None:
+        self._stream.discard()
