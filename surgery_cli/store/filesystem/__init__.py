@@ -21,11 +21,12 @@ from surgery_cli.store.filesystem.bucket import Buckets
 from surgery_cli.store.filesystem.google_storage import GoogleStorage
 from surgery_cli.store.filesystem.local_disk import LocalDisk
 from surgery_cli.store.filesystem.protocol import Entry, FileSystem, Place, Status
+from surgery_cli.store.filesystem.request_counts import CountedService
 
 _DISK: Final = LocalDisk()
 _SERVICES: Final[dict[str, FileSystem]] = {
-    "gs://": Buckets(GoogleStorage()),
-    "s3://": Buckets(AmazonS3()),
+    "gs://": Buckets(CountedService(GoogleStorage())),
+    "s3://": Buckets(CountedService(AmazonS3())),
 }
 """By the begin of their paths, which is one of ``inputs.buckets.STARTS``."""
 

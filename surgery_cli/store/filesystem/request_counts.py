@@ -100,16 +100,10 @@ def requests_so_far() -> Requests:
     return found
 
 
-def count_copy(count: int) -> None:
-    """A service was asked to copy an object of so many bytes."""
-    _COUNTS.add(copied=Asked(1, count))
-
-
 class CountedService:
     """A service whose requests are counted; see ``ObjectService``."""
 
     def __init__(self, service: ObjectService) -> None:
-        """Copies are counted by who knows how large they are: ``count_copy``."""
         self._service = service
         self.scheme = service.scheme
         self.needs_commit_mark = service.needs_commit_mark
@@ -135,8 +129,9 @@ class CountedService:
         _COUNTS.add(written=Asked(1, 0))  # which names the object; pieces follow
         return _CountedStream(self._service.stream(bucket, key, exclusively=exclusively))
 
-    def copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
-        self._service.copy(bucket, key, to_bucket, to_key)
+    def copy(self, bucket: str, found: StoredObject, to_bucket: str, to_key: str) -> None:
+        _COUNTS.add(copied=Asked(1, found.size))
+        self._service.copy(bucket, found, to_bucket, to_key)
 
     def delete(self, bucket: str, key: str) -> None:
         _COUNTS.add(other=1)
