@@ -1,6 +1,7 @@
 """What all tests share: eight CPU devices for JAX and what it compiled, stated before anything imports it."""
 
 import os
+import signal
 import tempfile
 
 import pytest
@@ -16,6 +17,11 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+
+
+# A shell that starts the tests in the background has their interrupts ignored, and so had all that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -20,6 +20,7 @@ def params():
     return {name: {"w": jnp.linspace(-1.0, 1.0, 12).reshape(3, 4)} for name in ("a", "b")}
 
 
+@jax.jit
 def gradients(key):
     noise = [jax.random.normal(k, (3, 4)) for k in jax.random.split(key, 2)]
     return {name: {"w": 0.003 + 0.01 * one} for name, one in zip(("a", "b"), noise, strict=True)}
@@ -310,15 +311,16 @@ LOOK_ALIKE = ("adabelief", "adam", "adamax", "yogi")
 """Factories whose states have the same names and shapes, and hold other things."""
 
 
+@functools.cache
 def grown(name, steps, seed):
     """A state after steps with gradients most of which is their mean, and the step that comes next."""
     tx, made = getattr(optax, name)(LR), params()
-    state = tx.init(made)
+    state, update = tx.init(made), jax.jit(tx.update)
     for n in range(steps + 1):
         key = jax.random.fold_in(jax.random.key(seed), n)
         grads = jax.tree.map(lambda g: 1e-3 + 0.005 * g, gradients(key))
         before = {"params": made, "opt_state": state}
-        updates, state = tx.update(grads, state, made)
+        updates, state = update(grads, state, made)
     return before, np.asarray(updates["b"]["w"])
 
 
@@ -467,10 +469,10 @@ def clipped(seed):
     transformation = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
     draws = np.random.default_rng(seed)
     params = {name: draws.normal(size=(4, 3)).astype("f4") for name in "ab"}
-    state = transformation.init(params)
+    state, update = transformation.init(params), jax.jit(transformation.update)
     for _ in range(20):
         gradients = {name: draws.normal(size=(4, 3)).astype("f4") for name in "ab"}
-        _, state = transformation.update(gradients, state, params)
+        _, state = update(gradients, state, params)
     return {"params": params, "opt_state": state}
 
 
@@ -489,9 +491,9 @@ def searched(steps, seed):
     draws = np.random.default_rng(seed)
     transformation = optax.scale_by_lbfgs(memory_size=3)
     params = {"a": draws.normal(size=(4, 3)).astype("f4")}
-    state = transformation.init(params)
+    state, update = transformation.init(params), jax.jit(transformation.update)
     for _ in range(steps):
         gradients = jax.tree.map(lambda p: np.asarray(p) - 1, params)
-        updates, state = transformation.update(gradients, state, params)
+        updates, state = update(gradients, state, params)
         params = jax.tree.map(lambda p, u: np.asarray(p - 0.1 * u), params, updates)
     return {"params": params, "opt_state": state}

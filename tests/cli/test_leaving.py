@@ -10,7 +10,6 @@ import atexit, sys, threading
 from surgery_cli.cli.process import leave
 
 atexit.register(print, "tidied up")
-stop = threading.Event()
 {before}
 sys.stdout.write("x" * 100_000 + " all printed ")
 leave(3)
@@ -22,7 +21,7 @@ leave(3)
     [
         ("", False),
         ("sys.modules['jax'] = sys", True),
-        ("threading.Timer(0.2, print, ['thread done']).start()", True),
+        ("threading.Thread(target=threading.main_thread().join).start()", True),
     ],
     ids=["alone", "with JAX", "with a thread"],
 )

@@ -52,7 +52,7 @@ def slips(name, step=1):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_one_slip_in_any_name_is_understood(family):
     names = FAMILIES[family]
-    step = 1 + len(names) // 40  # looking up one name takes as long as there are names
+    step = 1 + len(names) // 20  # looking up one name takes as long as there are names
     lost = [
         (name, typed)
         for name in names

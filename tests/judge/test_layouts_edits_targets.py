@@ -1,6 +1,6 @@
 """Orbax is the judge: the result of every edit, in every layout, restores into the original training state."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,26 @@ def test_every_operation_of_the_table_is_judged() -> None:
     judged = {name for name, _ in steps}
     assert judged.isdisjoint(TREE_EDITS)
     assert judged | TREE_EDITS == set(operations())
+
+
+@pytest.mark.parametrize("chosen", [combinations, plain_combinations])
+def test_every_two_of_layout_state_and_edit_meet(
+    chosen: Callable[..., Iterable[Combination]],
+) -> None:
+    def pairs(found: Iterable[Combination]) -> set[tuple[str, ...]]:
+        return {
+            names
+            for layout, target, edit in found
+            for names in (
+                (layout.name, target.name),
+                (layout.name, edit.name),
+                (target.name, edit.name),
+            )
+        }
+
+    some = list(chosen(every=False))
+    edits = {edit.name for _, _, edit in some}
+    assert pairs(some) == pairs(one for one in chosen(every=True) if one[2].name in edits)
 
 
 def test_the_original_target_restores_what_was_edited(

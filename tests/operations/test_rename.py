@@ -428,10 +428,10 @@ def test_every_target_that_cannot_be_read_is_reported():
     assert r"'y\1'" in said
 
 
-def test_a_hundred_thousand_leaves_move_by_one_pattern():
-    tree = {f"layer_{i}": {f"w{j}": W for j in range(100)} for i in range(1000)}
+def test_many_leaves_move_by_one_pattern():
+    tree = {f"layer_{i}": {f"w{j}": W for j in range(100)} for i in range(200)}
     draft = resolved(HandBuilt(tree), Rename(at="layer_*/*", to=r"blocks/\1/\2"))
-    assert len(draft.leaves) == 100_000
+    assert len(draft.leaves) == 20_000
     assert str(draft.leaves[next(iter(draft.leaves))].home.path) == "layer_0/w0"
 
 
