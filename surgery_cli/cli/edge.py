@@ -19,6 +19,7 @@ from surgery_cli.cli import signals
 from surgery_cli.cli.process import reuse_blocks
 from surgery_cli.errors import PlanError, Problem, SurgeryError
 from surgery_cli.inputs.buckets import path_at
+from surgery_cli.words.invocation import remember
 from surgery_cli.words.lists import listed
 from surgery_cli.words.tasks import recipe_for
 
@@ -48,6 +49,7 @@ _MOST_ADDRESSES: Final = 2 << 30
 def run_command(command: Command, arguments: Sequence[str]) -> int:
     """Run ``command`` and return the exit code; whatever goes wrong has been said by then."""
     _open_standard_streams()
+    remember(arguments)
     is_json = _asks_for_json(arguments)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -14,7 +14,7 @@ struck: Final[list[BaseException]] = []
 """The signal that asked this command to end."""
 
 _PATIENCE_SECONDS: Final = 1.0
-_STOPPING: Final = "stopping: what is in work now is finished first; nothing will be left behind"
+_STOPPING: Final = "stopping: what is in work now is finished first"
 
 
 class Terminated(BaseException):

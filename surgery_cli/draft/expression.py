@@ -139,6 +139,11 @@ def moves_elements(recipe: Recipe) -> bool:
     return any(isinstance(p, Made) and not p.kernel.keeps_places for p in computed)
 
 
+def is_repeatable(recipe: Recipe) -> bool:
+    """True if the same values come out whenever they are made anew."""
+    return all(part.kernel.is_repeatable for part in parts(recipe) if isinstance(part, Made))
+
+
 def stored_in(*recipes: Recipe, beyond: Callable[[Made], bool] = lambda _: True) -> list[Stored]:
     """The stored leaves that values are made of, each once; see ``parts`` of what is ``beyond``."""
     known: set[int] = set()

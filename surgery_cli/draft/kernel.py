@@ -133,6 +133,11 @@ class Kernel(msgspec.Struct, frozen=True, tag_field="kernel", omit_defaults=True
         """True if the leaf cannot be made in blocks."""
         return False
 
+    @property
+    def is_repeatable(self) -> bool:
+        """True if it gives the same again whenever it is asked, whatever was asked before."""
+        return True
+
     def temporary_bytes(self, leaf: LeafSpec) -> int | None:
         """For ``is_whole``: the most that it holds at once beside the block of ``leaf`` that it is given.
 

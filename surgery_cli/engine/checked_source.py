@@ -59,6 +59,10 @@ class CheckedSource:
             check.add(value, window)
         return value
 
+    def expect(self, path: LeafPath) -> None:
+        """A leaf of which an earlier run has read something: it is checked as a whole by ``complete``."""
+        self._check_of(path)
+
     def complete(self, limit_bytes: int) -> int:
         """Read what is missing of the leaves that were read in part; how many leaves agree with their digests.
 

@@ -33,9 +33,15 @@ class Digester:
         self.grid = grid
         self._blocks: dict[tuple[int, ...], bytes] = {}
 
-    def add(self, window: Window, values: np.ndarray[Any, Any]) -> None:
-        """A block of the grid, C-contiguous."""
-        self._blocks[tuple(s.start for s in window)] = block_digest(values)
+    def add(self, window: Window, values: np.ndarray[Any, Any]) -> bytes:
+        """A block of the grid, C-contiguous; its own digest."""
+        found = block_digest(values)
+        self.put(window, found)
+        return found
+
+    def put(self, window: Window, digest: bytes) -> None:
+        """As ``add``, of a block of which the digest is known."""
+        self._blocks[tuple(s.start for s in window)] = digest
 
     def is_complete(self, count: int) -> bool:
         """True once ``count`` blocks have come."""

@@ -3,70 +3,36 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from surgery_cli.draft.check import Check
-from surgery_cli.draft.expression import Recipe
+from surgery_cli.draft.expression import Recipe, is_repeatable, stored_in
 from surgery_cli.draft.kernel import Kit, Window
 from surgery_cli.engine.checked_source import CheckedSource, Recorded
 from surgery_cli.engine.checks import Checks, Watched, refuse_breaches
 from surgery_cli.engine.composition import Composition
 from surgery_cli.engine.decoding import held_bytes, is_read_once
-from surgery_cli.engine.digests import Digester, LeafDigest, block_digest
+from surgery_cli.engine.digests import Digester, block_digest
 from surgery_cli.engine.evaluation import Evaluation
-from surgery_cli.engine.forecast import pending_bytes, working_bytes
-from surgery_cli.engine.grid import block_shape, is_inside, relative, windows
+from surgery_cli.engine.executed import Executed
+from surgery_cli.engine.forecast import reading_bytes, working_bytes
+from surgery_cli.engine.grid import block_shape, relative, start_of, windows
 from surgery_cli.engine.guard import FiniteGuard
-from surgery_cli.engine.measurements import Block, Measurements, Taking
+from surgery_cli.engine.leaf_in_work import LeafInWork, Transaction
+from surgery_cli.engine.measurements import Measurements
 from surgery_cli.engine.progress import Meter
 from surgery_cli.engine.reading import CountedSource, Readable
 from surgery_cli.engine.stream import Stream
-from surgery_cli.store.write.item_plan import PlannedLeaf, Way
+from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.item_writer import ItemWriter
+from surgery_cli.store.write.journal import Journal
 from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.tree.paths import LeafPath
-
-
-class Executed(msgspec.Struct):
-    """What a run did: digests of the leaves whose values were written, and bytes of these values."""
-
-    digests: dict[LeafPath, LeafDigest] = {}
-    parts: dict[LeafPath, list[tuple[Window, bytes]]] = {}
-    """Of leaves whose other chunks are taken as they are: what was written, with the digest of each block."""
-    written_bytes: int = 0
-
-
-class _Leaf:
-    """A leaf being written."""
-
-    def __init__(
-        self,
-        planned: PlannedLeaf,
-        evaluation: Evaluation,
-        tiles: int | None,
-        watched: Watched | None,
-    ) -> None:
-        self.planned = planned
-        self.evaluation = evaluation
-        self.watched = watched
-        self.windows = evaluation.windows
-        if planned.referred is not None and not planned.referred.is_read:
-            self.windows = list(planned.referred.written)
-        block = evaluation.block_shape
-        self.digester = Digester(planned.spec, block)
-        self.working_bytes = working_bytes(evaluation.composition, block, tiles)
-        if watched is not None:
-            self.working_bytes += watched.working_bytes(block, tiles)
-        self.pending_bytes = pending_bytes(planned, block)
-        self.left = len(self.windows)
-        """Blocks that are not written yet."""
-        self.kept_bytes = 0
-        """What is kept of stored leaves until then."""
 
 
 class Execution:
@@ -83,10 +49,12 @@ class Execution:
         recorded: Mapping[str, Recorded] | None = None,
         checks: Sequence[Check] = (),
         is_alone: bool = False,
+        journal: Journal | None = None,
     ) -> None:
         """Nothing is read yet; ``recorded``: the digests on record that what is read must agree with, by source.
 
         ``checks``: what must hold; ``checks.findings`` say what was found. ``is_alone``: see ``Stream``.
+        ``journal``: what an earlier run has written, and where to write down what this one does.
         """
         known = recorded or {}
         self._counted = {name: CountedSource(source) for name, source in sources.items()}
@@ -100,6 +68,9 @@ class Execution:
         self._guard = None if allow_non_finite else FiniteGuard(self._counted)
         self._stream = Stream(memory_bytes, is_alone=is_alone)
         self._lock = threading.Lock()
+        self._journal = journal
+        self._taken_up: dict[LeafPath, LeafInWork | None] = {}
+        """What an earlier run has begun; None for leaves that are done."""
         self.executed = Executed()
 
     def run(self, writers: Sequence[ItemWriter]) -> Executed:
@@ -110,12 +81,14 @@ class Execution:
             CheckpointError: a source cannot be read.
             WriteError: the new checkpoint cannot be written.
         """
+        made = [recipe for writer in writers for recipe in writer.plan.made]
         with self._stream as stream:
             try:
-                self._judge(self.checks.left(_written(writers)))
+                self._judge(self.checks.left(made))
                 for writer in writers:
-                    for leaf in _inline(writer):  # computed when its turn to be written comes
+                    for leaf in writer.plan.packed:  # computed when its turn to be written comes
                         writer.keep_value(leaf, partial(self._whole_value, leaf))
+                    self._take_up(writer)
                     for leaf in writer.plan.computed:
                         self._write_leaf(writer, leaf)
                     stream.finish()
@@ -170,7 +143,8 @@ class Execution:
         evaluation = self._evaluation(leaf.output.recipe, shape)
         window = tuple(slice(0, n) for n in shape)
         watched = self.checks.of(leaf.output.recipe)
-        values = self._checked_block(leaf, evaluation, window, watched)
+        values = evaluation.block(window)
+        self._look(leaf, window, values, watched)
         grid = block_shape(leaf.spec, leaf.spec.write_shape)
         digester = Digester(leaf.spec, grid)
         for part in windows(shape, grid):
@@ -180,31 +154,84 @@ class Execution:
             self.executed.digests[leaf.draft_path] = digester.result()
         return values
 
-    def _write_leaf(self, writer: ItemWriter, planned: PlannedLeaf) -> None:
-        """Submit every block of a leaf, as the budget lets it."""
-        recipe = planned.output.recipe
-        is_whole = planned.is_read_whole
+    def _leaf(self, planned: PlannedLeaf) -> LeafInWork:
+        recipe, is_whole = planned.output.recipe, planned.is_read_whole
         unit = write_shape(planned)
         block = block_shape(planned.spec, unit, *(() if is_whole else (1,)))
         watched = self.checks.of(recipe) if is_whole else None
-        leaf = _Leaf(planned, self._evaluation(recipe, block), self._kit.tile_elements, watched)
+        return LeafInWork(
+            planned, self._evaluation(recipe, block), self._kit.tile_elements, watched
+        )
+
+    def _take_up(self, writer: ItemWriter) -> None:
+        """Read back what an earlier run has written; a block that is not what was recorded is made anew.
+
+        What a function of the user's makes is made anew in any case: what it gives may depend on earlier calls.
+        """
+        if self._journal is None:
+            return
+        for planned in writer.plan.computed:
+            recorded = self._journal.blocks_of(planned.draft_path)
+            if not recorded or not is_repeatable(planned.output.recipe):
+                continue
+            for stored in stored_in(planned.output.recipe):
+                self._sources[stored.ref.source].expect(stored.ref.path)
+            leaf = self._taken_up[planned.draft_path] = self._leaf(planned)
+            held = reading_bytes(planned.spec, leaf.evaluation.block_shape)
+            if leaf.watched is not None:
+                held += leaf.working_bytes
+            for window in leaf.windows:
+                digest = recorded.get(start_of(window))
+                if digest is not None:
+                    self._stream.start(held, self._take_up_block, writer, leaf, window, digest)
+        self._stream.finish()
+
+    def _take_up_block(
+        self, writer: ItemWriter, leaf: LeafInWork, window: Window, digest: bytes
+    ) -> None:
+        values = writer.read_back(leaf.planned, window)
+        if values is None or block_digest(values) != digest:
+            return
+        self._look(leaf.planned, window, values, leaf.watched)
+        is_last = self._end_block(leaf, window, digest)
+        with self._lock:
+            leaf.standing.add(start_of(window))
+            self.executed.taken_up_bytes += values.nbytes
+            if is_last:
+                self._taken_up[leaf.planned.draft_path] = None
+
+    def _write_leaf(self, writer: ItemWriter, planned: PlannedLeaf) -> None:
+        """Submit every block of a leaf that does not stand, as the budget lets it."""
+        if planned.draft_path in self._taken_up and self._taken_up[planned.draft_path] is None:
+            return
+        leaf = self._taken_up.get(planned.draft_path) or self._leaf(planned)
         self._measure(leaf)
         if is_read_once(planned, self._stream.budget.limit):
             leaf.kept_bytes = held_bytes(planned)
             self._stream.hold(leaf.kept_bytes)
             leaf.evaluation.keep_all()
-        for number, window in enumerate(leaf.windows):
+        for number, window in enumerate(leaf.missing):
             self._stream.fill(
                 leaf.working_bytes,
                 leaf.pending_bytes,
-                writer.batch,
+                partial(self._transaction, writer),
                 self._write_block,
                 leaf,
                 window,
-                begin=None if number else lambda batch: batch.begin(planned),
+                begin=None if number or leaf.standing else lambda batch: batch.begin(planned),
             )
 
-    def _measure(self, leaf: _Leaf) -> None:
+    @contextmanager
+    def _transaction(self, writer: ItemWriter) -> Iterator[Transaction]:
+        """A transaction, and what is written down of it once it is committed."""
+        with writer.batch() as batch:
+            transaction = Transaction(batch)
+            yield transaction
+        if self._journal is not None:
+            writer.settle(leaf for leaf, _, _ in transaction.blocks)
+            self._journal.written(transaction.done)
+
+    def _measure(self, leaf: LeafInWork) -> None:
         """The passes before a leaf of several blocks is written; others are measured when a block first needs it."""
         for part in leaf.evaluation.unmeasured:
             taking = self._measurements.assign(part, leaf.evaluation)
@@ -213,76 +240,52 @@ class Execution:
             taking.is_begun = True
             for blocks in taking.passes():
                 shares = [
-                    self._stream.start(leaf.working_bytes, self._share, leaf, taking, block)
+                    self._stream.start(leaf.working_bytes, leaf.share, taking, block)
                     for block in blocks
                 ]
                 for share in shares:
                     share.result()
 
-    def _share(self, leaf: _Leaf, taking: Taking, block: Block) -> None:
-        taking.add(block, leaf.evaluation.share(taking, block))
-
-    def _write_block(self, batch: Any, leaf: _Leaf, window: Window) -> None:
-        values = self._checked_block(leaf.planned, leaf.evaluation, window, leaf.watched)
-        planned, executed = leaf.planned, self.executed
-        written = 0
-        for part in _parts_to_write(planned, window):
+    def _write_block(self, into: Transaction, leaf: LeafInWork, window: Window) -> None:
+        values = leaf.evaluation.block(window)
+        self._look(leaf.planned, window, values, leaf.watched)
+        planned, written = leaf.planned, 0
+        for part in leaf.parts_to_write(window):
             chunk = values if part == window else values[relative(part, window)]
-            batch.write(planned, part, chunk)
+            into.write(planned, part, chunk)
             written += chunk.nbytes
-        if planned.is_read_whole:
-            leaf.digester.add(window, values)
+        digest = block_digest(values)
+        is_last = self._end_block(leaf, window, digest)
         with self._lock:
-            executed.written_bytes += written
-            leaf.left -= 1
-            if not planned.is_read_whole:
-                parts = executed.parts.setdefault(planned.draft_path, [])
-                parts.append((window, block_digest(values)))
-            elif not leaf.left:
-                executed.digests[planned.draft_path] = leaf.digester.result()
-        if not leaf.left and leaf.kept_bytes:
+            self.executed.written_bytes += written
+            into.blocks.append((planned, window, digest))
+        if is_last and leaf.kept_bytes:
             leaf.evaluation.let_go()
             self._stream.budget.give(leaf.kept_bytes)
 
-    def _checked_block(
+    def _end_block(self, leaf: LeafInWork, window: Window, digest: bytes) -> bool:
+        """A block is written, or stands already; True if it was the last of its leaf."""
+        path, executed = leaf.planned.draft_path, self.executed
+        leaf.digester.put(window, digest)
+        with self._lock:
+            leaf.left -= 1
+            if not leaf.planned.is_read_whole:
+                executed.parts.setdefault(path, []).append((window, digest))
+            elif not leaf.left:
+                executed.digests[path] = leaf.digester.result()
+            return not leaf.left
+
+    def _look(
         self,
         leaf: PlannedLeaf,
-        evaluation: Evaluation,
         window: Window,
+        values: np.ndarray[Any, Any],
         watched: Watched | None,
-    ) -> np.ndarray[Any, Any]:
-        values = evaluation.block(window)
+    ) -> None:
+        """Judge a block, and count it."""
         if self._guard is not None:
             self._guard.check(leaf, window, values)
         if watched is not None:
             watched.add(window, values)
         with self._lock:
             self._meter.advance(values.nbytes, str(leaf.draft_path))
-        return values
-
-
-def _parts_to_write(leaf: PlannedLeaf, window: Window) -> list[Window]:
-    """What is written of a block: all of it, or the chunks in it that are not taken as they are."""
-    if leaf.referred is None or not leaf.referred.is_read:
-        return [window]
-    return [part for part in leaf.referred.written if is_inside(part, window)]
-
-
-def _inline(writer: ItemWriter) -> list[PlannedLeaf]:
-    """The leaves whose values are packed into a file, as far as they are not taken as they stand there."""
-    return [
-        leaf
-        for leaf in writer.plan.of(Way.NONE)
-        if leaf.spec.has_array
-        and not (leaf.output.is_by_reference and leaf.origin is writer.plan.item)
-    ]
-
-
-def _written(writers: Sequence[ItemWriter]) -> list[Recipe]:
-    """What is computed or read, all of it, in order to write it."""
-    return [
-        leaf.output.recipe
-        for writer in writers
-        for leaf in (*writer.plan.computed, *_inline(writer))
-        if leaf.is_read_whole
-    ]

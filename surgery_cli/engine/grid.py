@@ -82,5 +82,14 @@ def inside(places: tuple[Any, ...], window: Window) -> tuple[Any, ...]:
     )
 
 
+def block_bytes(spec: LeafSpec, window: Window) -> int:
+    """Bytes of the values in a window of a leaf."""
+    return math.prod(window_shape(window)) * item_bytes(spec.dtype)
+
+
+def start_of(window: Window) -> tuple[int, ...]:
+    return tuple([part.start for part in window])
+
+
 def window_shape(window: Window) -> tuple[int, ...]:
     return tuple([s.stop - s.start for s in window])

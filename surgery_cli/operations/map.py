@@ -149,6 +149,10 @@ class Called(Kernel, frozen=True, tag="called"):
         return True
 
     @property
+    def is_repeatable(self) -> bool:
+        return False
+
+    @property
     def author(self) -> str:
         return f"'{self.function.text}'"
 

@@ -14,7 +14,7 @@ from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.digests import LeafDigest, block_digest, leaf_digest
-from surgery_cli.engine.execution import Executed
+from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.forecast import reading_bytes
 from surgery_cli.engine.grid import window_shape
 from surgery_cli.engine.progress import Listener, Meter

@@ -75,6 +75,8 @@ class Report(Preview, kw_only=True, frozen=True):
     """Edited leaves that were read back and compared."""
     sources_checked: int = 0
     """Leaves of the source and of donors that were read, have a digest on record, and agree with it."""
+    taken_up_bytes: int = 0
+    """Of values that an earlier run had written, with ``--resume``: read back, and not made again."""
     sealed_files: int = 0
     """Files of the result that are on record with their SHA-256, with ``--seal``."""
 

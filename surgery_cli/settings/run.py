@@ -22,6 +22,21 @@ class Options(AbovePlan, frozen=True, kw_only=True):
     as_step: Annotated[
         int | None, setting("Write the step under the number N.", Group.WRITE, "N")
     ] = None
+    resume: Annotated[
+        bool,
+        setting(
+            "Keep what is done if the run is cut short; the same command then goes on from there.",
+            Group.WRITE,
+        ),
+    ] = False
+    stale: Annotated[
+        bool,
+        setting(
+            "Go on also from what a run on another machine has kept, if you know that it is over.",
+            Group.WRITE,
+            needs="resume",
+        ),
+    ] = False
     memory_bytes: Memory = 4 << 30
     link: Annotated[
         Literal["auto", "reflink", "hard", "never"],

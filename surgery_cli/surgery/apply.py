@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
-from surgery_cli.errors import SurgeryError, WriteError
+from surgery_cli.errors import CheckpointError, SurgeryError, WriteError
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.plan import Plan
 from surgery_cli.proof.records import recorded_in
@@ -22,12 +22,14 @@ from surgery_cli.store.filesystem.listing import reading, unreadable
 from surgery_cli.store.filesystem.write_failures import is_of_writing, write_failed
 from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.leftovers import remove_dead
+from surgery_cli.store.write.resumable_staging import ResumableStaging
 from surgery_cli.store.write.staging import Staging, remaining_notes
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.gate import OpenGate, check_probe
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import costs, preview_notes, previewed
+from surgery_cli.surgery.resumption import find_kept, head_of
 from surgery_cli.surgery.source_and_destination import (
     check_standing,
     check_target,
@@ -63,11 +65,14 @@ def apply(
     check_sealed_files(run.prepared.checkpoint)
     try:
         with _staging(target, run) as staging:
-            report = write(run, staging.new, listener)
+            report = write(run, staging, listener)
             staging.commit()
     except (OSError, SurgeryError) as error:
         # what is gone may have been taken for damage, or a chunk of it for zeros
-        check_standing(run.prepared)
+        try:
+            check_standing(run.prepared)
+        except CheckpointError as gone:
+            raise with_aftermath(gone) from error
         if isinstance(error, OSError):
             raise with_aftermath(_of_system(error, target, run.prepared)) from error
         with_aftermath(error)
@@ -92,6 +97,9 @@ def _staging(target: Path, run: Run) -> Staging | BucketStaging:
     force = run.options.force
     if isinstance(target, BucketPath):
         return BucketStaging(target, run.linker, force=force)
+    if run.head is not None:
+        leaves = list(run.prepared.draft.leaves)
+        return ResumableStaging(target, run.head, leaves, run.left, force=force)
     return Staging(target, force=force)
 
 
@@ -114,9 +122,16 @@ def _ready(
     check_expected(prepared, options)
     restored = restore_set_aside(target, prepared, say)
     check_target(target, prepared, force=options.force)
+    head, left = None, None
+    if options.resume:
+        head = head_of(target, prepared, options)
+        left = find_kept(target, prepared, head, stale=options.stale)
     with reading(path_at(source)):
         estimate = costs(prepared, options, target)
-    check_space(target, estimate.bytes_written + estimate.bytes_copied, prepared.plans)
+    there = 0 if left is None else left.bytes
+    check_space(
+        target, max(estimate.bytes_written + estimate.bytes_copied - there, 0), prepared.plans
+    )
     kit = open_kit(options.device, options.mesh)
     above = replace(options, seed=plan.seed, params=plan.params)
     gate = None if options.probe is None else open_gate(prepared.checkpoint, above, say)
@@ -136,6 +151,8 @@ def _ready(
         linker=Linker(LinkMode(options.link), prepared.boundary),
         memory_bytes=bytes_to_use(options.memory_bytes),
         recorded=recorded_in(prepared.sources),
+        head=head,
+        left=left,
     )
 
 

@@ -159,7 +159,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         target = path_at(destination)
         notes += parent_notes(target)
         notes += replaced_notes(target, force=options.force)
-        notes += leftover_notes(target, force=options.force)
+        notes += leftover_notes(target, force=options.force, resume=options.resume)
     return notes
 
 

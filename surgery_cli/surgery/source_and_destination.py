@@ -19,6 +19,7 @@ from surgery_cli.store.write.destination import check_destination
 from surgery_cli.store.write.staging import (
     aftermath,
     completed,
+    kept,
     recover_old,
     remaining,
     set_aside_of,
@@ -109,7 +110,7 @@ def with_aftermath(error: SurgeryError) -> SurgeryError:
     """The error of a run that had begun to write, saying what stands now."""
     if completed:
         error.problems = tuple(msgspec.structs.replace(p, fix=aftermath()) for p in error.problems)
-    elif remaining:
+    elif remaining or kept:
         error.problems = tuple(
             msgspec.structs.replace(p, fix=_with_what_is_left(p.fix)) for p in error.problems
         )

@@ -15,8 +15,10 @@ from surgery_cli.draft.recipe import SOURCE
 from surgery_cli.engine.checked_source import Recorded
 from surgery_cli.engine.checks import judged_recipes, refuse_breaches
 from surgery_cli.engine.digests import LeafDigest
-from surgery_cli.engine.execution import Executed, Execution
+from surgery_cli.engine.executed import Executed
+from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.errors import SurgeryError, WriteError
 from surgery_cli.plan import Plan
 from surgery_cli.proof.records import (
     digests_after,
@@ -31,7 +33,10 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.modes import follow_modes
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.store.write.bucket_staging import commit_marks
+from surgery_cli.store.write.bucket_staging import BucketStaging, commit_marks
+from surgery_cli.store.write.journal import Head, Journal, withdrawing
+from surgery_cli.store.write.leftovers import Leftover
+from surgery_cli.store.write.staging import Staging
 from surgery_cli.store.write.step import StepWriter
 from surgery_cli.surgery.expected_reads import expect_reads
 from surgery_cli.surgery.gate import Gate, Passed
@@ -60,26 +65,31 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     linker: Linker
     memory_bytes: int
     recorded: dict[str, Recorded]
+    head: Head | None = None
+    """What a run must make that goes on from this one; None if none is to."""
+    left: Leftover | None = None
+    """What this one goes on from."""
 
 
-def write(run: Run, directory: Path, listener: Listener | None) -> reports.Report:
-    """Write the result into ``directory`` and prove it; it may appear then.
+def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None) -> reports.Report:
+    """Write the result into its staging place and prove it; it may appear then.
 
     Raises:
         SurgeryError: it is not what the draft says, a source has changed meanwhile, or the gate does not let it pass.
     """
     prepared, options, draft = run.prepared, run.options, run.prepared.draft
+    journal = staging.journal
     writer = StepWriter(
         prepared.checkpoint,
         prepared.plans,
-        directory,
+        staging.new,
         run.linker,
         compact=prepared.compact,
         made=draft.items.made,
         as_step=options.as_step,
     )
     expect_reads(prepared)
-    writer.begin()
+    _place(writer, staging)
     execution = Execution(
         prepared.sources,
         run.kit,
@@ -89,24 +99,14 @@ def write(run: Run, directory: Path, listener: Listener | None) -> reports.Repor
         recorded=run.recorded,
         checks=draft.checks,
         is_alone=len(prepared.functions) > 0,
+        journal=journal,
     )
     done = execution.run(list(writer.items.values()))
     writer.finish()
     findings = execution.checks.findings()
     refuse_breaches(findings)
     sources_checked = execution.check_sources()
-    check_unchanged(prepared)
-    written = verify_result(
-        directory,
-        draft,
-        done,
-        prepared.plans,
-        item=None if draft.items.made else options.item,
-        prefix_items=draft.items.is_prefixed,
-        memory_bytes=run.memory_bytes,
-        listener=listener,
-        before=writer.read_before,
-    )
+    written = _proved(run, writer, done, journal, listener)
     probed = run.gate.check(written) if run.gate is not None else None
     report = _report(run, writer, done, execution.read_bytes, sources_checked, probed)
     report = replace(report, checks=judged_checks(draft, findings) or UNSET)
@@ -119,6 +119,44 @@ def write(run: Run, directory: Path, listener: Listener | None) -> reports.Repor
     _follow_modes(prepared, writer, place)
     run.linker.check_standing()
     return report
+
+
+def _place(writer: StepWriter, staging: Staging | BucketStaging) -> None:
+    """Put in its place what is not computed, or go on from where an earlier run has done that."""
+    journal = staging.journal
+    if journal is None:
+        writer.begin()
+    elif journal.placed is None:
+        writer.begin()
+        staging.begun(writer.placed)
+    else:
+        with withdrawing(journal, WriteError):
+            writer.go_on(journal.placed)
+
+
+def _proved(
+    run: Run,
+    writer: StepWriter,
+    done: Executed,
+    journal: Journal | None,
+    listener: Listener | None,
+) -> Checkpoint:
+    """What was written, as opened, held against the draft; and the sources against what they were."""
+    draft = run.prepared.draft
+    with withdrawing(journal, SurgeryError):
+        check_unchanged(run.prepared)
+    with withdrawing(journal, WriteError):
+        return verify_result(
+            writer.new,
+            draft,
+            done,
+            run.prepared.plans,
+            item=None if draft.items.made else run.options.item,
+            prefix_items=draft.items.is_prefixed,
+            memory_bytes=run.memory_bytes,
+            listener=listener,
+            before=writer.read_before,
+        )
 
 
 def _sealed(
@@ -173,6 +211,7 @@ def _report(
         bytes_written=done.written_bytes + raw_bytes,
         bytes_linked=linker.carried.linked_bytes,
         bytes_copied=linker.carried.copied_bytes,
+        taken_up_bytes=done.taken_up_bytes,
         verified=True,
         digests=digests,
         seconds=0.0,

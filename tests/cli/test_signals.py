@@ -70,7 +70,7 @@ def test_an_end_that_has_to_wait_for_what_is_in_work_is_announced(
     ended = surgery("inspect", checkpoint)
     assert ended.code == 128 + number
     first, last = ended.err.splitlines()
-    assert first == "stopping: what is in work now is finished first; nothing will be left behind"
+    assert first == "stopping: what is in work now is finished first"
     assert last.endswith("; nothing was left behind")
 
 

@@ -125,6 +125,9 @@ def _render_outcome(report: Report, page: Page, *, verbose: bool) -> None:
             "`--link never` makes it independent:"
         )
         page.names(report.shared, most=None if verbose else _MOST_SHARED, indent=2)
+    if report.taken_up_bytes:
+        size = byte_text(report.taken_up_bytes)
+        page.line(f"took up {size} that an earlier run had written, and that read back as recorded")
     checked = (
         f"{leaves_text(report.checked)} read back" if report.checked else "nothing to read back"
     )

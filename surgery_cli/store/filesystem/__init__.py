@@ -166,6 +166,19 @@ def write(place: Place, content: bytes | Iterable[bytes]) -> None:
             file.write(piece)
 
 
+def replace_whole(place: Path, content: bytes) -> None:
+    """As ``write``; on a disk whoever looks, after a cut too, finds the old content or the new."""
+    if system_of(place) is not _DISK:
+        write(place, content)
+        return
+    from surgery_cli.store.filesystem.durability import put_durably, rename  # only to write
+
+    draft = place.with_name(f"{place.name}.new")
+    delete(draft)
+    put_durably(draft, content)
+    rename(draft, place)
+
+
 def copy(source: Place, target: Place) -> None:
     """Copy a file; within one service by itself."""
     system = system_of(source)

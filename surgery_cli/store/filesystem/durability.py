@@ -68,6 +68,14 @@ def put_durably(path: Path, content: bytes) -> None:
         os.fsync(stream.fileno())
 
 
+def append_durably(path: Path, content: bytes) -> None:
+    """Add to a file; the whole of it lasts once this returns."""
+    with path.open("ab") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
 def sync_tree(path: Path) -> None:
     """fsync every file and directory at and below ``path``."""
     if not path.is_dir():

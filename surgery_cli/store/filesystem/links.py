@@ -50,9 +50,9 @@ class Linker:
         self.carried = Carried()
         self.marks: list[Path] = []
         """Marks of the source that say that something is whole: they come last, where readers ask for them."""
-        self._lock = threading.Lock()
-        self._small: list[Path] = []
+        self.small: list[Path] = []
         """Where files stand that were copied beside the data: nothing else would miss them."""
+        self._lock = threading.Lock()
         self._without_reflinks: set[int] = set()
         """Filesystems of sources that were asked for a reflink into the new checkpoint and have none."""
 
@@ -123,12 +123,12 @@ class Linker:
         else:
             self.copy(source, target)
             if target not in self.marks:
-                self._small.append(target)
+                self.small.append(target)
 
     def drop(self, target: Path) -> None:
         """Delete what was copied and is not needed after all."""
         filesystem.delete(target)
-        self._small = [path for path in self._small if path != target]
+        self.small = [path for path in self.small if path != target]
 
     def check_standing(self) -> None:
         """What was copied beside the data must stand where it was put; of the data, more is proved than that.
@@ -138,9 +138,9 @@ class Linker:
         Raises:
             WriteError: another program has removed some of it.
         """
-        for folder in {path.parent for path in self._small}:
+        for folder in {path.parent for path in self.small}:
             filesystem.forget(folder)
-        for path in self._small:
+        for path in self.small:
             if not filesystem.exists(path):
                 raise WriteError(
                     f"'{path}' was removed while the new checkpoint was built",

@@ -21,6 +21,15 @@ def umask() -> int:
     return mask
 
 
+def let_owner_write(folder: Path) -> None:
+    """See that the owner may make and remove names in a folder, and in all below it."""
+    for prefix, _ in filesystem.below(folder):
+        place = folder / prefix
+        mode = stat.S_IMODE(place.stat().st_mode)
+        if mode & stat.S_IRWXU != stat.S_IRWXU:
+            place.chmod(mode | stat.S_IRWXU)
+
+
 def follow_modes(
     new: Path,
     origin: Path,

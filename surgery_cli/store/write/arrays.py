@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,15 +34,23 @@ class ArrayWriter(Protocol):
     def place(self, plan: ItemPlan) -> None:
         """Everything that is taken by reference or raw."""
 
+    def go_on(self) -> None:
+        """In the place of ``place``: an earlier run has done that, and has perhaps written some blocks."""
+
     def batch(self) -> Any:
         """A context manager that gives a ``Batch`` and commits it at its end."""
+
+    def settle(self, names: Collection[str]) -> None:
+        """See that what was committed of these arrays lasts, where that takes more than the commit."""
+
+    def read_back(self, leaf: PlannedLeaf, window: Window) -> np.ndarray[Any, Any] | None:
+        """A block that was committed, by an earlier run perhaps; None if it is not there, or does not decode."""
 
     def finish(self) -> None:
         """Drop what nothing refers to."""
 
-    @property
-    def raw_bytes(self) -> int:
-        """Encoded bytes that were copied without decoding."""
+    raw_bytes: int
+    """Encoded bytes that were copied without decoding."""
 
 
 class NoArrays:
@@ -52,8 +61,17 @@ class NoArrays:
     def place(self, plan: ItemPlan) -> None:
         """Nothing is stored."""
 
+    def go_on(self) -> None:
+        """Nothing is stored."""
+
     def batch(self) -> Any:
         return nullcontext()
+
+    def settle(self, names: Collection[str]) -> None:
+        """Nothing is stored."""
+
+    def read_back(self, leaf: PlannedLeaf, window: Window) -> np.ndarray[Any, Any] | None:
+        return None
 
     def finish(self) -> None:
         """Nothing was stored."""
@@ -84,6 +102,27 @@ def open_for_writing(
         # an array of several transactions: the one that makes it may still be on its way to the disk
         options["assume_metadata"] = not create
     return ts.open(spec, open=not create, create=create, context=context, **options).result()
+
+
+def read_block(
+    zarr: int, kvstore: dict[str, Any], leaf: PlannedLeaf, context: Any, window: Window
+) -> np.ndarray[Any, Any] | None:
+    """A block of an array that is being built; None if it, or the array, is not there, or damaged."""
+    import numpy as np
+    import tensorstore as ts
+
+    spec = {
+        "driver": "zarr" if zarr == 2 else "zarr3",
+        "cache_pool": VALUES_POOL,
+        "kvstore": kvstore,
+        "metadata": leaf.document,
+        "fill_missing_data_reads": False,
+    }
+    try:
+        array = ts.open(spec, open=True, read=True, context=context).result()
+        return np.asarray(array[window].read(order="C").result())
+    except (ValueError, OSError):
+        return None
 
 
 def store_block(array: Any, window: Window, values: np.ndarray[Any, Any]) -> None:

@@ -20,8 +20,9 @@ from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.write.destination import already_there, lock_of
+from surgery_cli.store.write.journal import Journal, Placed
 from surgery_cli.store.write.owners import Owner
-from surgery_cli.store.write.staging import completed, remaining, uninterrupted
+from surgery_cli.store.write.staging import begin_anew, completed, remaining, uninterrupted
 
 
 class BucketStaging:
@@ -31,6 +32,8 @@ class BucketStaging:
     for unfinished until ``commit_success.txt`` is there, and that is written last. What ``force`` replaces stands
     until the new checkpoint is whole beside it.
     """
+
+    journal: Journal | None = None
 
     def __init__(self, destination: BucketPath, linker: Linker, *, force: bool = False) -> None:
         self.destination = destination
@@ -49,8 +52,7 @@ class BucketStaging:
         return self._beside / self.destination.name if self._replaces else self.destination
 
     def __enter__(self) -> Self:
-        completed.clear()
-        remaining.clear()
+        begin_anew()
         self._take_lock()
         try:
             filesystem.forget(self.destination)
@@ -124,6 +126,9 @@ class BucketStaging:
         filesystem.forget(place)
         if filesystem.exists(place):
             remaining.append(place)
+
+    def begun(self, placed: Placed) -> None:
+        """Everything stands in its place that is not computed: said only where there is a journal."""
 
     def commit(self) -> None:
         """Write what says that the new checkpoint is whole, last, and innermost first.

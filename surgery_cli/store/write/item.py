@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import Listing
@@ -16,7 +17,7 @@ from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.orbax.sidecars import AGGREGATE, ARRAY_METADATAS, PROCESS_FILE
 from surgery_cli.store.write.arrays import ArrayWriter, NoArrays
 from surgery_cli.store.write.files import ConvertingWriter, MsgpackWriter, write_aggregate
-from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way, planned
 from surgery_cli.store.write.item_writer import ItemWriter
 from surgery_cli.store.write.ocdbt import OcdbtWriter
 from surgery_cli.store.write.per_leaf import PerLeafWriter
@@ -31,6 +32,20 @@ def open_writer(plan: ItemPlan, target: Path, linker: Linker, *, compact: bool) 
     if plan.item.layout == "flax msgpack":
         return MsgpackWriter(plan, target)
     return ConvertingWriter(plan, target, linker)
+
+
+def carry_item(item: PytreeItem, target: Path, linker: Linker) -> None:
+    """Take over a whole pytree item that no edit can touch (it was not chosen): data by link, the rest by copy."""
+    plan = ItemPlan(
+        item,
+        [
+            planned(item, path, path, recipe, item, path)
+            for path, recipe in Draft.of(item.tree, "").leaves.items()
+        ],
+    )
+    writer = open_writer(plan, target, linker, compact=False)
+    writer.begin()
+    writer.finish()
 
 
 def copied_leaves(plan: ItemPlan, *, compact: bool) -> Sequence[PlannedLeaf]:

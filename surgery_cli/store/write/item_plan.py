@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from surgery_cli.draft.expression import moves_elements
+from surgery_cli.draft.expression import Recipe, moves_elements
 from surgery_cli.draft.recipe import Output
 from surgery_cli.store.open.item import Item, PytreeItem, StoredLeaf
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
@@ -150,6 +150,22 @@ class ItemPlan(msgspec.Struct, frozen=True, dict=True):
         ways = self.of(Way.ARRANGE, Way.ENCODE)
         return [leaf for leaf in ways if leaf.way is Way.ENCODE or leaf.is_read_whole]
 
+    @cached_property
+    def packed(self) -> list[PlannedLeaf]:
+        """The leaves whose values are packed into a file, as far as they are not taken as they stand there."""
+        return [
+            leaf
+            for leaf in self.of(Way.NONE)
+            if leaf.spec.has_array
+            and not (leaf.output.is_by_reference and leaf.origin is self.item)
+        ]
+
+    @property
+    def made(self) -> list[Recipe]:
+        """What is computed or read, all of it, in order to be written."""
+        leaves = (*self.computed, *self.packed)
+        return [leaf.output.recipe for leaf in leaves if leaf.is_read_whole]
+
     @property
     def by_reference(self) -> list[PlannedLeaf]:
         """The leaves of which anything is taken by reference."""
@@ -218,6 +234,14 @@ def _way(
     if item.store is None or origin.store.zarr != item.store.zarr:
         return Way.ENCODE
     return Way.GRAFT if type(origin.store) is type(item.store) else Way.RAW
+
+
+def is_packed(plan: ItemPlan) -> bool:
+    """True if all values of an item stand in one file, and that is written anew."""
+    item = plan.item
+    if isinstance(item, PytreeItem):
+        return item.store is None and bool(plan.packed)
+    return not is_converted(item)
 
 
 def is_converted(item: Item) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from surgery_cli.draft.kernel import Window
 from surgery_cli.store import filesystem
 from surgery_cli.store.write.arrays import ArrayWriter, Batch
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf
 from surgery_cli.tree.paths import LeafPath
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Produce = Callable[[], Any]
 """Computes a leaf's values when they are written."""
@@ -31,6 +35,11 @@ class ItemWriter:
         self._carry_along()
         self._arrays.place(self.plan)
 
+    def go_on(self, raw_bytes: int) -> None:
+        """In the place of ``begin``, where an earlier run has done that."""
+        self._arrays.raw_bytes = raw_bytes
+        self._arrays.go_on()
+
     def _carry_along(self) -> None:
         """Copy what stands beside the arrays of the source, if that may stay."""
 
@@ -38,6 +47,14 @@ class ItemWriter:
         """A batch of arrays that are written together."""
         found: AbstractContextManager[Batch] = self._arrays.batch()
         return found
+
+    def settle(self, leaves: Iterable[PlannedLeaf]) -> None:
+        """See that what was committed of these leaves lasts."""
+        self._arrays.settle({leaf.name for leaf in leaves})
+
+    def read_back(self, leaf: PlannedLeaf, window: Window) -> np.ndarray[Any, Any] | None:
+        """A block of an array that was committed; None if it is not there, or damaged."""
+        return self._arrays.read_back(leaf, window)
 
     def keep_value(self, leaf: PlannedLeaf, produce: Produce) -> None:
         """Take what computes a value that is packed into a file; it is called when the file is written."""

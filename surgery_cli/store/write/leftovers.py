@@ -10,7 +10,8 @@ from surgery_cli.errors import WriteError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import bytes_held_alone
 from surgery_cli.store.filesystem.listing import STAGING_MARK, unreadable
-from surgery_cli.store.write.owners import Owner, State, is_staging, owner_of
+from surgery_cli.store.write.journal import Journal, journal_in
+from surgery_cli.store.write.owners import Owner, State, is_staging, owner_of, take_over
 
 
 class Leftover(msgspec.Struct, frozen=True):
@@ -28,14 +29,21 @@ class Leftover(msgspec.Struct, frozen=True):
         """Bytes of the files in it that have no other name: what its removal gives back."""
         return bytes_held_alone(self.path)
 
+    @property
+    def journal(self) -> Journal | None:
+        """What has been done in it, if a run may go on from there."""
+        return journal_in(self.path)
+
     def remove(self) -> None:
-        """Remove it.
+        """Remove it, unless a run has just gone on from there.
 
         Raises:
             WriteError: something in it cannot be removed.
         """
         try:
-            filesystem.delete_below(self.path)
+            filesystem.delete_below(self.path if self.journal is None else take_over(self.path))
+        except FileNotFoundError:
+            return
         except OSError as error:
             raise WriteError(
                 f"'{self.path}' cannot be removed",
@@ -72,8 +80,12 @@ def _found(directory: Path, begin: str) -> list[Leftover]:
 
 
 def remove_dead(destination: Path) -> list[Path]:
-    """Remove what runs to ``destination`` have left that are known to be dead; returns what was removed."""
-    dead = [left for left in leftovers_of(destination) if left.state is State.DEAD]
+    """Remove what runs to ``destination`` have left that are known to be dead; returns what was removed.
+
+    What a run has kept that may be taken up again goes only if that is asked for.
+    """
+    found = leftovers_of(destination)
+    dead = [left for left in found if left.state is State.DEAD and left.journal is None]
     for left in dead:
         left.remove()
     return [left.path for left in dead]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.durability import sync_directory
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import StoredArray, Window, below
@@ -16,7 +18,7 @@ from surgery_cli.store.orbax.btree import MANIFEST, Survey, database_folders
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.stored_values import StoredValue, whole
-from surgery_cli.store.write.arrays import open_for_writing, store_block
+from surgery_cli.store.write.arrays import open_for_writing, read_block, store_block
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.ocdbt_references import (
     References,
@@ -72,6 +74,7 @@ class OcdbtWriter:
         """What was read back once everything was written."""
         self.context = new_context()
         self._is_new = compact or not store.recognises(store.directory)
+        self._goes_on = False
         self._references = References(target, store, linker, self.context, is_new=self._is_new)
 
     def place(self, plan: ItemPlan) -> None:
@@ -84,24 +87,17 @@ class OcdbtWriter:
             self._references.place(plan)
             self._copy_raw(plan.of(Way.RAW))
 
+    def go_on(self) -> None:
+        """The database is there; what it has of an array whose first blocks do not hold goes with its next ones."""
+        self._goes_on = True
+
     def _clone(self, arrays: Iterable[StoredArray]) -> None:
         survey = self.store.survey
         files = sorted(self.store.files_of(arrays))
         for file in files:
             filesystem.make_folders((self.target / file).parent)
         self.linker.carry_all((self.store.directory / file, self.target / file) for file in files)
-        self._write_manifest(survey)
-
-    def _write_manifest(self, survey: Survey) -> None:
-        """A manifest of the newest version alone, so that files of older versions need not exist."""
-        import tensorstore as ts
-
-        newest = {
-            **survey.manifest,
-            "versions": survey.manifest["versions"][-1:],
-            "version_tree_nodes": [],
-        }
-        filesystem.write(self.target / MANIFEST, ts.ocdbt.undump_manifest(newest))
+        filesystem.write(self.target / MANIFEST, _newest(survey))
 
     def _copy_raw(self, leaves: Sequence[PlannedLeaf]) -> None:
         """Copy encoded bytes, in transactions of bounded size."""
@@ -129,16 +125,21 @@ class OcdbtWriter:
             spec["config"] = config
         return spec
 
-    def clear(self, name: str, transaction: Any) -> None:
+    def clear(self, leaf: PlannedLeaf, transaction: Any) -> None:
         """Delete in a transaction what the clone has under a name; other arrays may lie below its prefix."""
         import tensorstore as ts
 
-        if self._is_new or name not in self.store.arrays:
+        name, keys = leaf.name, set[str]()
+        if not self._is_new and name in self.store.arrays:
+            keys.update(self.store.arrays[name].keys)
+        if self._goes_on:
+            keys.add(leaf.stored_document[0])
+        if not keys:
             return
         with write_errors(name):
             database = ts.KvStore.open(database_spec(self.target), context=self.context).result()
             inside = database.with_transaction(transaction)
-            wait([inside.write(below(name) + key, None) for key in self.store.arrays[name].keys])
+            wait([inside.write(below(name) + key, None) for key in keys])
 
     @contextmanager
     def batch(self) -> Iterator[_OcdbtBatch]:
@@ -154,6 +155,15 @@ class OcdbtWriter:
         with write_errors(self.target.name):
             transaction.commit_async().result()
 
+    def settle(self, names: Collection[str]) -> None:
+        """TensorStore sees to files and their folders, and not to a folder that it has made."""
+        if not isinstance(self.target, BucketPath):
+            sync_directory(self.target)
+
+    def read_back(self, leaf: PlannedLeaf, window: Window) -> np.ndarray[Any, Any] | None:
+        kvstore = {**database_spec(self.target), "path": below(leaf.name)}
+        return read_block(self.zarr, kvstore, leaf, self.context, window)
+
     def finish(self) -> None:
         """Drop the history that our own commits made, and the files that nothing refers to any more."""
         filesystem.forget(self.target)  # TensorStore wrote past us
@@ -161,7 +171,7 @@ class OcdbtWriter:
             return  # no array at all
         known = None if self._is_new else self.store.survey
         survey = self.survey = Survey(self.target, known)
-        self._write_manifest(survey)
+        filesystem.replace_whole(self.target / MANIFEST, _newest(survey))
         needed = set(survey.files)
         for file in survey.all_files():
             if file not in needed:
@@ -183,7 +193,7 @@ class _OcdbtBatch:
     def begin(self, leaf: PlannedLeaf) -> None:
         if leaf.referred is not None:  # it is there, with the chunks that are not written
             return
-        self._writer.clear(leaf.name, self._transaction)
+        self._writer.clear(leaf, self._transaction)
         self._begun.add(leaf.name)
 
     def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
@@ -205,6 +215,19 @@ class _OcdbtBatch:
                 create=leaf.name in self._begun,
                 transaction=self._transaction,
             )
+
+
+def _newest(survey: Survey) -> bytes:
+    """A manifest of the newest version alone, so that files of older versions need not exist."""
+    import tensorstore as ts
+
+    newest = {
+        **survey.manifest,
+        "versions": survey.manifest["versions"][-1:],
+        "version_tree_nodes": [],
+    }
+    found: bytes = ts.ocdbt.undump_manifest(newest)
+    return found
 
 
 def _remove_empty(folder: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import platform
 import re
+import secrets
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -64,6 +65,25 @@ class Owner(msgspec.Struct, frozen=True):
         return State.LIVING if is_same else State.DEAD
 
 
+def take_over(directory: Path) -> Path:
+    """Make this process the owner of what another has left; where it stands now.
+
+    One rename decides who gets it, and nobody finds it under its old name any more: neither who came second, nor who
+    looked before and is about to remove it.
+
+    Raises:
+        FileNotFoundError: it is not there any more.
+    """
+    owner = Owner.here()
+    begin = directory.name[: directory.name.rindex(STAGING_MARK) + len(STAGING_MARK)]
+    taken = directory.with_name(f"{begin}{secrets.token_hex(4)}")
+    born = name_before(taken, owner)
+    rename(directory, born)
+    filesystem.write(born / OWNER_FILE, msgspec.json.encode(owner))
+    rename(born, taken)
+    return taken
+
+
 def make_owned(directory: Path) -> None:
     """Make a staging directory that holds its owner's file as soon as it has its name; nobody else may enter.
 
@@ -88,12 +108,13 @@ def is_staging(name: str) -> bool:
 
 def owner_of(directory: Path) -> Owner | None:
     """Whose staging directory it is; None if that cannot be told (an earlier release, a damaged file)."""
-    try:
-        return decode_json(filesystem.read(directory / OWNER_FILE), type=Owner)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        named = _STAGING.fullmatch(directory.name)
+    named = _STAGING.fullmatch(directory.name)
     if named is None or named["pid"] is None:
-        return None
+        try:
+            return decode_json(filesystem.read(directory / OWNER_FILE), type=Owner)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+    # being made, or taken over: the file is not there yet, or names who had it before
     host = platform.node() if named["machine"] == _machine() else ""
     return Owner(host, named["machine"], int(named["pid"]), named["started"])
 

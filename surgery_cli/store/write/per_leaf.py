@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.durability import sync_directory
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.stored_values import pieces
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
-from surgery_cli.store.write.arrays import open_for_writing
+from surgery_cli.store.write.arrays import open_for_writing, read_block
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class PerLeafWriter:
         self._context = new_context()
         self._opened: dict[str, Any] = {}
         self._lock = threading.Lock()
+        self._goes_on = False
         self._folder = target
         """The last folder that was made."""
 
@@ -53,6 +56,10 @@ class PerLeafWriter:
                 filesystem.write(self._place_of(leaf, key), pieces(value))
                 self.raw_bytes += len(value)
 
+    def go_on(self) -> None:
+        """What is by reference is there; an array whose first blocks do not hold is made anew."""
+        self._goes_on = True
+
     def _place_of(self, leaf: PlannedLeaf, key: str) -> Path:
         """Where a new file goes; its folder is there."""
         target = self.target / leaf.name / key
@@ -69,7 +76,24 @@ class PerLeafWriter:
         self._opened.clear()
 
     def begin(self, leaf: PlannedLeaf) -> None:
-        """Nothing stands there: arrays that are written were not linked."""
+        """Nothing stands there, as arrays that are written were not linked; but for what an earlier run began."""
+        if self._goes_on and leaf.referred is None:
+            filesystem.delete(self.target / leaf.name / leaf.stored_document[0])
+
+    def settle(self, names: Collection[str]) -> None:
+        """TensorStore sees to files and their folders, and not to the folders that it has made."""
+        if isinstance(self.target, BucketPath):
+            return
+        for name in names:
+            folder = self.target / name
+            for prefix, _ in filesystem.below(folder):
+                sync_directory(folder / prefix)
+            for above in folder.relative_to(self.target).parents:
+                sync_directory(self.target / above)
+
+    def read_back(self, leaf: PlannedLeaf, window: Window) -> np.ndarray[Any, Any] | None:
+        kvstore = filesystem.kvstore(self.target / leaf.name)
+        return read_block(self.zarr, kvstore, leaf, self._context, window)
 
     def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
         with self._lock:

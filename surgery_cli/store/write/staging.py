@@ -23,6 +23,7 @@ from surgery_cli.store.filesystem.durability import (
 )
 from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, STAGING_MARK
 from surgery_cli.store.write.destination import already_there, real_path
+from surgery_cli.store.write.journal import Journal, Placed
 from surgery_cli.store.write.owners import OWNER_FILE, Owner, make_owned, name_before
 from surgery_cli.words.advice import NOTHING_LEFT
 from surgery_cli.words.notes import Consequence
@@ -33,11 +34,20 @@ completed: Final[list[Path]] = []
 remaining: Final[list[Path]] = []
 """What the last run in this process built, and could not remove."""
 
+kept: Final[list[str]] = []
+"""What the last run in this process has left so that another one goes on from there, in a sentence."""
+
+
+def begin_anew() -> None:
+    """A run begins: nothing is to be said of an earlier one."""
+    for known in (completed, remaining, kept):
+        known.clear()
+
 
 def aftermath() -> str:
     """What stands now that the last run in this process has ended before its report."""
     said = [f"'{path}' is complete, only its report is missing" for path in completed]
-    return "; ".join([*said, *remaining_notes()]) or str(NOTHING_LEFT)
+    return "; ".join([*said, *kept, *remaining_notes()]) or str(NOTHING_LEFT)
 
 
 def remaining_notes() -> list[Consequence]:
@@ -57,6 +67,9 @@ class Staging:
     recognise as unfinished.
     """
 
+    journal: Journal | None = None
+    """Where what is done is written down, if another run may go on from there."""
+
     def __init__(self, destination: Path, *, force: bool = False) -> None:
         self.destination = real_path(destination)
         self.force = force
@@ -72,8 +85,7 @@ class Staging:
         return self.directory / self.destination.name
 
     def __enter__(self) -> Self:
-        completed.clear()
-        remaining.clear()
+        begin_anew()
         missing = []
         parent = self.destination.parent
         while not filesystem.exists(parent):
@@ -119,6 +131,9 @@ class Staging:
                 filesystem.delete_folder(folder)
             except OSError:
                 break  # somebody else has put something there
+
+    def begun(self, placed: Placed) -> None:
+        """Everything stands in its place that is not computed: said only where there is a journal."""
 
     def commit(self) -> None:
         """Make everything durable, then let the destination appear, whole.

@@ -18,9 +18,10 @@ from surgery_cli.store.locate.location import Location
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import Item, PytreeItem, ReadBefore
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
-from surgery_cli.store.write.item import PytreeWriter, open_writer
+from surgery_cli.store.write.item import PytreeWriter, carry_item, open_writer
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, planned
 from surgery_cli.store.write.item_writer import ItemWriter
+from surgery_cli.store.write.journal import Placed
 from surgery_cli.store.write.sidecars import refuse_damaged_sidecars
 from surgery_cli.tree.paths import LeafPath
 
@@ -172,16 +173,44 @@ class StepWriter:
 
     def begin(self) -> None:
         """Make the directories, carry along what no edit touches, place everything that is by reference."""
-        location = self.checkpoint.location
-        step_directory = self._carry_around(location)
+        step_directory = self._step_directory
+        self._carry_around(self.checkpoint.location, step_directory)
         if self.dropped or self._made:
             self._record_items(step_directory)
+        self._open_items()
+        for writer in self.items.values():
+            writer.begin()
+
+    def go_on(self, placed: Placed) -> None:
+        """In the place of ``begin``, where an earlier run has done that.
+
+        Raises:
+            WriteError: some of it has been removed since.
+        """
+        placed.tell(self.linker, self.new)
+        self.linker.check_standing()
+        self._open_items()
+        for name, writer in self.items.items():
+            writer.go_on(placed.raw_bytes[name])
+
+    @property
+    def placed(self) -> Placed:
+        """What ``begin`` has done."""
+        raw_bytes = {name: writer.raw_bytes for name, writer in self.items.items()}
+        return Placed.of(self.linker, self.new, raw_bytes)
+
+    def _open_items(self) -> None:
         for name, plan in self.plans.items():
-            if name in self.dropped:
-                continue
-            target = self._item_target(location, step_directory, name)
-            self.items[name] = open_writer(plan, target, self.linker, compact=self.compact[name])
-            self.items[name].begin()
+            if name not in self.dropped:
+                target = self._item_target(self.checkpoint.location, self._step_directory, name)
+                compact = self.compact[name]
+                self.items[name] = open_writer(plan, target, self.linker, compact=compact)
+
+    @property
+    def _step_directory(self) -> Path:
+        """The new step, or flat, or item directory or file."""
+        location = self.checkpoint.location
+        return self.new / self._step_name(location) if location.shape == "root" else self.new
 
     @property
     def dropped(self) -> list[str]:
@@ -224,8 +253,8 @@ class StepWriter:
             if isinstance(writer, PytreeWriter)
         }
 
-    def _carry_around(self, location: Location) -> Path:
-        """Copy what stands beside the edited items; returns the new step (or flat, or item) directory or file."""
+    def _carry_around(self, location: Location, step: Path) -> None:
+        """Copy what stands beside the edited items."""
         if location.shape == "root":
             filesystem.make_folder(self.new)
             # plain files beside the steps may be needed to resume (a config); directories there are logs of their own
@@ -238,9 +267,6 @@ class StepWriter:
             ]
             for path in [*location.root_files, *strangers]:
                 self.linker.copy_tree(path, self.new / path.name)
-            step = self.new / self._step_name(location)
-        else:
-            step = self.new
         folder = location.folder_of_items
         if folder is not None:
             filesystem.make_folder(step)
@@ -253,7 +279,6 @@ class StepWriter:
                     carry_item(tree, step / name, self.linker)
                 else:  # no tree, or one that cannot be read: byte for byte
                     self.linker.copy_tree(folder / name, step / name)
-        return step
 
     def _step_name(self, location: Location) -> str:
         name = location.step_name or ""
@@ -269,17 +294,3 @@ class StepWriter:
         if location.folder_of_items is not None:
             return step / (location.items[name].name if name in location.items else name)
         return step
-
-
-def carry_item(item: PytreeItem, target: Path, linker: Linker) -> None:
-    """Take over a whole pytree item that no edit can touch (it was not chosen): data by link, the rest by copy."""
-    plan = ItemPlan(
-        item,
-        [
-            planned(item, path, path, recipe, item, path)
-            for path, recipe in Draft.of(item.tree, "").leaves.items()
-        ],
-    )
-    writer = open_writer(plan, target, linker, compact=False)
-    writer.begin()
-    writer.finish()

@@ -1,0 +1,89 @@
+"""One leaf while it is written, and the transaction that takes its blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from surgery_cli.draft.expression import is_repeatable
+from surgery_cli.draft.kernel import Window
+from surgery_cli.engine.checks import Watched
+from surgery_cli.engine.digests import Digester
+from surgery_cli.engine.evaluation import Evaluation
+from surgery_cli.engine.forecast import pending_bytes, working_bytes
+from surgery_cli.engine.grid import block_bytes, is_inside, start_of
+from surgery_cli.engine.measurements import Block, Taking
+from surgery_cli.store.write.arrays import Batch
+from surgery_cli.store.write.item_plan import PlannedLeaf
+from surgery_cli.store.write.journal import Done
+
+
+class LeafInWork:
+    """A leaf being written."""
+
+    def __init__(
+        self,
+        planned: PlannedLeaf,
+        evaluation: Evaluation,
+        tiles: int | None,
+        watched: Watched | None,
+    ) -> None:
+        self.planned = planned
+        self.evaluation = evaluation
+        self.watched = watched
+        self.windows = evaluation.windows
+        if planned.referred is not None and not planned.referred.is_read:
+            self.windows = list(planned.referred.written)
+        block = evaluation.block_shape
+        self.digester = Digester(planned.spec, block)
+        self.working_bytes = working_bytes(evaluation.composition, block, tiles)
+        if watched is not None:
+            self.working_bytes += watched.working_bytes(block, tiles)
+        self.pending_bytes = pending_bytes(planned, block)
+        self.left = len(self.windows)
+        """Blocks that are not written yet."""
+        self.standing: set[tuple[int, ...]] = set()
+        """Where those start that an earlier run has written, and that are what it recorded."""
+        self.kept_bytes = 0
+        """What is kept of stored leaves until then."""
+
+    @property
+    def missing(self) -> list[Window]:
+        """The blocks that are to be written."""
+        return [window for window in self.windows if start_of(window) not in self.standing]
+
+    def share(self, taking: Taking, block: Block) -> None:
+        """Add what a block gives to a measurement."""
+        taking.add(block, self.evaluation.share(taking, block))
+
+    def parts_to_write(self, window: Window) -> list[Window]:
+        """What is written of a block: all of it, or the chunks in it that are not taken as they are."""
+        referred = self.planned.referred
+        if referred is None or not referred.is_read:
+            return [window]
+        return [part for part in referred.written if is_inside(part, window)]
+
+
+class Transaction:
+    """A batch, and what was written in it: it is put on record once that is committed."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.blocks: list[tuple[PlannedLeaf, Window, bytes]] = []
+        """What was written, and the digest of each."""
+
+    @property
+    def done(self) -> list[Done]:
+        """Of what was written, what need not be made again."""
+        return [
+            Done(leaf.draft_path, start_of(window), block_bytes(leaf.spec, window), digest)
+            for leaf, window, digest in self.blocks
+            if is_repeatable(leaf.output.recipe)
+        ]
+
+    def begin(self, leaf: PlannedLeaf) -> None:
+        self.batch.begin(leaf)
+
+    def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
+        self.batch.write(leaf, window, values)

@@ -1,0 +1,140 @@
+"""The new checkpoint before it has its name, kept if the run is cut short: another one goes on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
+from types import TracebackType
+from typing import Self
+
+from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError, WriteError
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.durability import sync_directory, sync_tree
+from surgery_cli.store.filesystem.modes import let_owner_write
+from surgery_cli.store.write.journal import Head, Journal, Placed, Whole, journal_in, new_journal
+from surgery_cli.store.write.leftovers import Leftover, leftovers_of
+from surgery_cli.store.write.owners import State, take_over
+from surgery_cli.store.write.staging import Staging, begin_anew, kept, uninterrupted
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.invocation import the_same
+from surgery_cli.words.quantities import byte_text
+
+_LOCK: str = ".__lock"
+"""How TensorStore calls what it is about to rename to a chunk or a manifest."""
+
+
+class ResumableStaging(Staging):
+    """As ``Staging``; what is done is written down, and stays where the run is cut short."""
+
+    journal: Journal
+
+    def __init__(
+        self,
+        destination: Path,
+        head: Head,
+        leaves: Sequence[LeafPath],
+        left: Leftover | None,
+        *,
+        force: bool = False,
+    ) -> None:
+        """``left``: what an earlier run has kept, of the same ``head``; ``leaves``: those of the draft."""
+        super().__init__(destination, force=force)
+        self._head = head
+        self._leaves = leaves
+        self._left = left
+
+    def __enter__(self) -> Self:
+        if self._left is None:
+            super().__enter__()
+            try:
+                self.journal = new_journal(self.directory, self._head)
+                self._refuse_others()
+            except BaseException:
+                self._remove()
+                raise
+        else:
+            begin_anew()
+            self._go_on(self._left)
+        self.journal.of(self._leaves)
+        return self
+
+    def _go_on(self, left: Leftover) -> None:
+        try:
+            self.directory = take_over(left.path)
+        except FileNotFoundError:
+            raise being_written(left) from None
+        journal = journal_in(self.directory)
+        assert journal is not None
+        self.journal = journal
+        let_owner_write(self.directory)
+        if journal.placed is None:  # it was cut short before anything was computed
+            filesystem.delete_below(self.new)
+            return
+        for prefix, entries in filesystem.below(self.new):
+            for entry in entries:
+                if entry.is_file and entry.name.endswith(_LOCK):
+                    filesystem.delete(self.new / prefix / entry.name)
+
+    def _refuse_others(self) -> None:
+        """Of two runs that begin at once, none may write what the other will take for its own."""
+        for left in leftovers_of(self.destination):
+            if left.path != self.directory and left.state is State.LIVING and left.journal:
+                raise being_written(left)
+
+    def begun(self, placed: Placed) -> None:
+        """Everything that is not computed stands in its place."""
+        sync_tree(self.directory)
+        sync_directory(self.directory.parent)
+        self.journal.note(placed)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._is_committed or error is None or not self._can_go_on(error):
+            super().__exit__(kind, error, traceback)
+            return
+        with uninterrupted():
+            note = kept_note(self.directory, self.destination, self.journal, the_same())
+            kept.append(note)
+
+    def _can_go_on(self, error: BaseException) -> bool:
+        """True unless the same command would come to the same end."""
+        if self.journal.placed is None or self.journal.is_withdrawn:
+            return False
+        passing = (CheckpointError, WriteError, DestinationError)
+        return not isinstance(error, SurgeryError) or isinstance(error, passing)
+
+    def _give_name(self) -> None:
+        self.journal.note(Whole(filesystem.status(self.new).st_ino))
+        super()._give_name()
+
+
+def kept_note(place: Path, destination: Path, journal: Journal, command: str) -> str:
+    """What a run has kept, and the commands that go on from there, and that remove it."""
+    return (
+        f"'{place}' keeps {amount_of(journal)}: {command} goes on from there,"
+        f" `surgery clean {quote(str(destination))}` removes it"
+    )
+
+
+def amount_of(journal: Journal) -> str:
+    """How much of the values is done."""
+    assert journal.head is not None
+    total = journal.head.bytes
+    if not total:
+        return "what is done"
+    return f"what is done, {byte_text(journal.done_bytes)} of {byte_text(total)}"
+
+
+def being_written(left: Leftover) -> DestinationError:
+    """The error for what another run is building."""
+    number = f" (process {left.owner.pid})" if left.owner else ""
+    return DestinationError(
+        f"another run{number} is writing to the same destination, in '{left.path}'",
+        why="what it has done can be gone on from once it has ended",
+        fix="wait for it, or end it",
+    )

@@ -1,0 +1,161 @@
+"""`--resume`: what an earlier run of the same command has kept, and whether this one may go on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import quote
+from typing import Final
+
+from surgery_cli import __version__
+from surgery_cli.draft.digest import DigestPart
+from surgery_cli.draft.expression import is_repeatable
+from surgery_cli.errors import CheckpointError, DestinationError, PlanError, SurgeryError
+from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.proof.surgery_json import versions
+from surgery_cli.settings.run import Options
+from surgery_cli.store import filesystem
+from surgery_cli.store.write.item_plan import is_packed
+from surgery_cli.store.write.journal import Head, Journal
+from surgery_cli.store.write.leftovers import Leftover, leftovers_of
+from surgery_cli.store.write.owners import State
+from surgery_cli.store.write.resumable_staging import being_written
+from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.words.invocation import the_same
+from surgery_cli.words.lists import listed
+
+_PART: Final = DigestPart()
+
+
+def head_of(target: Path, prepared: Prepared, options: Options) -> Head:
+    """What this run makes, and by what.
+
+    Raises:
+        PlanError: nothing of it could be kept.
+    """
+    if isinstance(target, BucketPath):
+        raise PlanError(
+            "`--resume` keeps what is done on a disk only",
+            why=f"'{target}' is in a bucket",
+            fix="leave `--resume` out, or name a directory on a disk",
+        )
+    packed = [name for name, plan in prepared.plans.items() if is_packed(plan)]
+    if packed:
+        raise PlanError(
+            f"`--resume` can keep nothing of {listed(packed, word='and')}"
+            if any(packed)
+            else "`--resume` can keep nothing of this",
+            why="its values stand in one file, which is written in one go at the end",
+            fix="leave `--resume` out",
+        )
+    location = prepared.checkpoint.location
+    compact = [name for name, chosen in prepared.compact.items() if chosen]
+    settings = {
+        "which checkpoint": f"{location.shape} {location.step_name} {sorted(location.items)}",
+        "--item": str(options.item),
+        "--as-step": str(options.as_step),
+        "--link": options.link,
+        "--compact": f"{options.compact} {compact}",
+        "--device": options.device,
+        "--mesh": str(options.mesh),
+    }
+    count = sum(
+        leaf.spec.bytes if leaf.is_read_whole else leaf.written_bytes
+        for plan in prepared.plans.values()
+        for leaf in plan.computed
+        if is_repeatable(leaf.output.recipe)
+    )
+    programs = {"surgery": __version__, **versions()}
+    return Head(prepared.draft.digest, programs, settings, the_same(), count)
+
+
+def find_kept(target: Path, prepared: Prepared, head: Head, *, stale: bool) -> Leftover | None:
+    """What an earlier run of the same command has kept beside the destination; None if there is nothing.
+
+    ``stale``: what is of another machine is of a run that is over.
+
+    Raises:
+        DestinationError: the run that keeps it may be at work.
+        PlanError: it was made by another version of the program, or under other settings.
+        CheckpointError: it is of another draft, or of sources that have changed.
+    """
+    found = None
+    for left in leftovers_of(target):
+        journal = left.journal
+        if journal is None or journal.head is None or _is_in_place(left, journal, target):
+            continue
+        _refuse_living(left, target, stale=stale)
+        _refuse_another(left, journal.head, head, prepared, target)
+        found = left
+    return found
+
+
+def _is_in_place(left: Leftover, journal: Journal, target: Path) -> bool:
+    """True if the result got its name, and the run was ended before the rest was removed."""
+    if journal.whole is None or not filesystem.is_taken(target):
+        return False
+    new = left.path / target.name
+    return not filesystem.exists(new) or filesystem.status(new).st_ino != journal.whole.inode
+
+
+def _refuse_living(left: Leftover, target: Path, *, stale: bool) -> None:
+    state = left.state
+    if state is State.LIVING:
+        raise being_written(left)
+    if state is State.DEAD or stale:
+        return
+    of = f" of '{left.owner.host}'" if left.owner and left.owner.host else ""
+    raise DestinationError(
+        f"a run{of} that cannot be looked at from here has '{left.path}'",
+        why="it may still be writing: another machine, or this one before it was started anew",
+        fix=f"if it is over, add `--stale` to go on from there; `surgery clean {quote(str(target))} --stale`"
+        " removes it",
+    )
+
+
+def _refuse_another(
+    left: Leftover, kept: Head, head: Head, prepared: Prepared, target: Path
+) -> None:
+    """See that what was kept is of this very draft, this program and these settings."""
+    remedy = f"{kept.command} goes on with what was kept; `surgery clean {quote(str(target))}` removes it"
+    if kept.draft != head.draft:
+        raise _of_another_draft(left, kept.draft, head.draft, prepared, remedy)
+    for what, ours, theirs in (
+        ("version", head.programs, kept.programs),
+        ("setting", head.settings, kept.settings),
+    ):
+        other = _differing(ours, theirs)
+        if other:
+            raise PlanError(
+                f"what is kept in '{left.path}' was made by another {what}",
+                why="; ".join(
+                    f"{name}: {theirs.get(name, 'none')}, and {ours.get(name, 'none')} now"
+                    for name in other
+                ),
+                fix=f"blocks of both would stand in one result: {remedy}",
+            )
+
+
+def _differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+    return [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+
+
+def _of_another_draft(
+    left: Leftover, kept: str, draft: str, prepared: Prepared, remedy: str
+) -> SurgeryError:
+    why = f"it was {kept}, and is {draft} now"
+    if kept[_PART.source] != draft[_PART.source]:
+        root = prepared.checkpoint.location.root
+        return CheckpointError(
+            f"'{root}' is not what it was when '{left.path}' was begun", why=why, fix=remedy
+        )
+    same_names = kept[_PART.donor_names] == draft[_PART.donor_names]
+    if same_names and kept[_PART.donors] != draft[_PART.donors]:
+        return CheckpointError(
+            f"a donor is not what it was when '{left.path}' was begun", why=why, fix=remedy
+        )
+    return CheckpointError(
+        f"what is kept in '{left.path}' is of another draft",
+        why=f"{why}: the plan, or an option, is another",
+        fix=remedy,
+    )

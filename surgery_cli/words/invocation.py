@@ -1,0 +1,23 @@
+"""The command that is running, as it was typed: what an interrupted run names as the one that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+_typed: Final[list[str]] = []
+
+
+def remember(arguments: Sequence[str]) -> None:
+    """What was typed behind the name of the program."""
+    _typed[:] = arguments
+
+
+def the_same() -> str:
+    """How to do the same again: the command, to be pasted; where none was typed, the call."""
+    import shlex  # not to print help
+
+    if not _typed:
+        return "the same call"
+    command = f"`surgery {shlex.join(_typed)}`"
+    return f"{command}, with the same plan on standard input," if "-" in _typed else command

@@ -1,0 +1,96 @@
+"""Run in a process of its own: commands, each in a fork, struck at a moment that is counted and not waited for.
+
+Takes a JSON line for each: `args`, and perhaps `cut`, [what is counted, at which of them, which signal]. `entry` counts
+what is written down in a journal, and strikes before it is; `entry+` strikes after; `file` counts what Python does to
+files in the destination's folder. Writes a JSON line for each: exit code, output, and how many were counted.
+"""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import tensorstore  # noqa: F401  (before the forks, so that each of them is quick)
+
+from surgery_cli.cli.main import run
+from surgery_cli.engine import grid, stream
+from surgery_cli.store.write import journal
+
+EVENTS = (
+    "open",
+    "os.mkdir",
+    "os.rename",
+    "os.link",
+    "os.remove",
+    "os.rmdir",
+    "os.chmod",
+    "shutil.",
+)
+# so that small leaves have several blocks, and every block is a transaction
+grid.block_shape.__defaults__ = (4096,)
+stream.BATCH_BYTES = 1
+
+
+def _count(cut, folder):
+    """Count moments of one sort, and strike this process at one of them."""
+    what, moment, name = cut
+    seen = [0]
+
+    def one_more():
+        seen[0] += 1
+        if seen[0] == moment:
+            os.kill(os.getpid(), signal.Signals[name])
+
+    def listen(event, arguments):
+        if event.startswith(EVENTS) and (event != "open" or str(arguments[0]).startswith(folder)):
+            one_more()
+
+    note = journal.Journal.note
+
+    def noted(self, entry):
+        if what == "entry":
+            one_more()
+        note(self, entry)
+        if what == "entry+":
+            one_more()
+
+    if what == "file":
+        sys.addaudithook(listen)
+    else:
+        journal.Journal.note = noted
+    return seen
+
+
+def _run(args, cut):
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as counted:
+        child = os.fork()
+        if child == 0:
+            os.dup2(out.fileno(), 1)
+            os.dup2(out.fileno(), 2)
+            seen = _count(cut, str(Path(args[2]).parent)) if cut else [0]
+            code = 70
+            try:
+                run(args)
+            except SystemExit as end:
+                code = int(end.code or 0)
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os.write(counted.fileno(), str(seen[0]).encode())
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        out.seek(0)
+        counted.seek(0)
+        return {
+            "code": os.waitstatus_to_exitcode(status),
+            "said": out.read().decode(errors="replace"),
+            "counted": int(counted.read() or 0),
+        }
+
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    sys.stdout.write(json.dumps(_run(asked["args"], asked.get("cut"))) + "\n")
+    sys.stdout.flush()
