@@ -13,7 +13,7 @@ from surgery_cli.console.arguments import Output
 from surgery_cli.probe import ProbeOptions
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import Group
-from surgery_cli.settings.run import Options
+from surgery_cli.settings.run import Options, WritingOptions
 from surgery_cli.settings.shared import AbovePlan
 
 PAGE = Path(__file__).with_name("options.md")
@@ -27,7 +27,7 @@ made of; `surgery COMMAND --help` shows the same. The fields of edits stand in [
 ## Every command that plans or writes
 
 `plan`, `apply`, `compact` and every edit take these. In Python they are fields of `surgery.Options`. A plan file says
-those that have a key, beside `edits`, `sources`, `slots` and `vars`; what a command says stands above it."""
+those that have a key, beside `edits`, `sources`, `slots`, `reshard` and `vars`; what a command says stands above it."""
 
 OUTPUT = """\
 ## How a command speaks
@@ -53,9 +53,11 @@ def page() -> str:
             head = ("option", "key of a plan", "in Python", "meaning")
             lines += [f"### {group.value}", "", *_table(head, rows)]
     for name in COMMANDS:
-        is_run = _of(Options) <= {option.name for option in _options(name)}
-        shared = _of(Output) | (_of(Options) if is_run else set())
-        own = {option.name for option in _options(name)} - shared
+        there = {option.name for option in _options(name)}
+        shared = _of(Output)
+        for of_runs in (WritingOptions, Options):
+            shared |= _of(of_runs) if _of(of_runs) <= there else set()
+        own = there - shared
         rows = [(_typed(o), _keyword(name, o), _meaning(o)) for o in _options(name, own)]
         if rows:
             lines += [f"## {name}", "", *_table(("option", "in Python", "meaning"), rows)]

@@ -48,25 +48,6 @@ def default_device(text: str) -> Iterator[None]:
         yield
 
 
-def parse_mesh(text: str) -> MeshAxes:
-    """``data=4,model=2`` as axis sizes by name.
-
-    Raises:
-        SurgeryError: the text is not a list of name=size.
-    """
-    axes: MeshAxes = {}
-    for part in text.split(","):
-        name, _, size = (side.strip() for side in part.partition("="))
-        if not name.isidentifier() or not size.isdecimal() or int(size) < 1 or name in axes:
-            raise SurgeryError(
-                f"'{text}' is not a mesh",
-                why=f"'{part}' is not a new name with a size of at least 1",
-                fix="write axes with their sizes: `--mesh data=4,model=2`",
-            )
-        axes[name] = int(size)
-    return axes
-
-
 def find_devices(platform: str) -> list[Any]:
     """The JAX devices of a platform on this machine.
 

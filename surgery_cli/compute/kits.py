@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from surgery_cli.draft.kernel import Kit
 from surgery_cli.errors import SurgeryError
+from surgery_cli.tree.sharding import parse_mesh
 
 
 def open_kit(device: str = "host", mesh: str | None = None) -> Kit:
@@ -31,7 +32,7 @@ def open_kit(device: str = "host", mesh: str | None = None) -> Kit:
             why="a mesh takes the first devices of a kind, not a single one",
             fix=f"leave out the index: `--device {platform} --mesh {mesh}`",
         )
-    axes = devices.parse_mesh(mesh) if mesh else None
+    axes = parse_mesh(mesh) if mesh else None
     from surgery_cli.compute.jax_kit import JaxKit
 
     if axes:

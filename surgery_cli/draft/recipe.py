@@ -41,7 +41,8 @@ class Output(msgspec.Struct, frozen=True, gc=False):
     ``home`` is that leaf, where it stood; None for a leaf without any. What becomes of slots and clocks goes by it, and
     it is what documents say that the leaf comes from, though its values may come from elsewhere (a fill, a donor's).
     ``policy`` says how a twin in the optimizer state came to its recipe, ``edits`` what was done, in order. ``others``
-    are further leaves that it continues, where several were joined to one.
+    are further leaves that it continues, where several were joined to one. ``is_resharded``: its chunks and sharding
+    are what its spec says, whatever they were.
     """
 
     recipe: Recipe
@@ -49,6 +50,7 @@ class Output(msgspec.Struct, frozen=True, gc=False):
     policy: str = ""
     edits: tuple[Edited, ...] = ()
     others: tuple[LeafRef, ...] = ()
+    is_resharded: bool = False
 
     @classmethod
     def of(cls, ref: LeafRef, spec: LeafSpec, policy: str = "") -> Output:
@@ -241,7 +243,8 @@ class Draft(msgspec.Struct, frozen=True, dict=True):
         """True if the leaf stands where it stood, as it was."""
         output = self.leaves[path]
         home = output.home
-        if not output.is_by_reference or home is None or home.source != SOURCE:
+        is_kept = output.is_by_reference and not output.is_resharded
+        if not is_kept or home is None or home.source != SOURCE:
             return False
         return self.standing(home.path) == path
 

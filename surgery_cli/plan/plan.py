@@ -17,6 +17,7 @@ from surgery_cli.operations.base import Operation
 from surgery_cli.plan.edits import Misfit, converted, selection_problems
 from surgery_cli.plan.fields import fields_of, takes_numbers
 from surgery_cli.plan.numbers import number_or_path
+from surgery_cli.settings.reshard import Reshard
 from surgery_cli.settings.shared import AbovePlan
 from surgery_cli.tree.nested import mapped
 
@@ -58,6 +59,10 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
             description="What trees of slots are, by path (`opt_state/1/0/mu`) or pattern, where nothing else tells."
         ),
     ] = {}
+    reshard: Annotated[
+        Reshard | None,
+        Meta(description="For which topology the result is laid out, once all edits are done."),
+    ] = None
     origins: tuple[Origin, ...] = ()
     recorded: dict[str, str] = {}
     """Of a plan from a record: the fingerprints that other checkpoints had, by their names in it."""
@@ -65,13 +70,14 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
     def document(self) -> dict[str, Any]:
         """The plan as plain values, defaults left out: what `surgery.json` records. Paths in it are absolute."""
         shared = {name: getattr(self, name) for name in SHARED}
+        shared["reshard"] = self.reshard and self.reshard.document()
         return {
             **{name: mapped(value) for name, value in shared.items() if value not in (None, {})},
             "edits": [mapped(msgspec.to_builtins(edit)) for edit in self.edits],
         }
 
 
-SHARED: Final = ("sources", *AbovePlan.__struct_fields__, "slots")
+SHARED: Final = ("sources", *AbovePlan.__struct_fields__, "slots", "reshard")
 """The fields of a plan beside its edits."""
 
 
@@ -85,6 +91,8 @@ def plan_of(edits: Sequence[Operation], **shared: Any) -> Plan:
     raise_all(problems)
     here = str(Path.cwd())
     sources = {name: absolute(text, here) for name, text in shared.pop("sources", {}).items()}
+    if isinstance(shared.get("reshard"), Reshard):
+        shared["reshard"] = with_absolute_places(shared["reshard"], here, sources)
     return Plan(
         edits=tuple(_with_absolute_paths(edit, here, sources) for edit in edits),
         sources=sources,
@@ -108,6 +116,16 @@ def replaced(plan: Plan, **shared: Any) -> Plan:
             problems.append(misfit.problem)
     raise_all(problems)
     return msgspec.structs.replace(plan, **values)
+
+
+def with_absolute_places(request: Reshard, directory: str, sources: Collection[str]) -> Reshard:
+    """The request with the paths in it made absolute. Raises as ``absolute``."""
+    like, script = request.like, request.like_init
+    if like is not None and like not in sources:
+        like = absolute(like, directory)
+    if script is not None:
+        script = absolute(script, directory, is_local=True)
+    return msgspec.structs.replace(request, like=like, like_init=script)
 
 
 def _with_absolute_paths(edit: Operation, directory: str, sources: Collection[str]) -> Operation:

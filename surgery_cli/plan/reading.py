@@ -16,11 +16,19 @@ from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.plan.edits import Fault, Misfit, build, converted
 from surgery_cli.plan.fields import fields_of
-from surgery_cli.plan.plan import SHARED, Origin, Plan, absolute, path_value
+from surgery_cli.plan.plan import (
+    SHARED,
+    Origin,
+    Plan,
+    absolute,
+    path_value,
+    with_absolute_places,
+)
 from surgery_cli.plan.plan_files import file_text, format_of, parse, standard_input
 from surgery_cli.plan.recorded_plans import donors_in_record, is_record, plan_in_record
 from surgery_cli.plan.text import PlanText, nearest_fix, shown
 from surgery_cli.plan.variables import Variables
+from surgery_cli.settings.reshard import Reshard
 from surgery_cli.tree.nested import Position
 from surgery_cli.words.tasks import recipe_for
 
@@ -134,6 +142,8 @@ class _Reader:
                 self.refuse((key,), f"a plan has no key `{key}`", fix=self._key_fix(key))
         shared = {name: self._shared(name, document[name]) for name in SHARED if name in document}
         sources = self._sources(shared.pop("sources", {}))
+        if shared.get("reshard") is not None:
+            shared["reshard"] = self._placed(shared["reshard"], sources)
         given = document.get("edits")
         if given is not None and not isinstance(given, list):
             self.refuse(
@@ -194,6 +204,15 @@ class _Reader:
             for problem in error.problems:
                 self.refuse(position, problem.what, why=problem.why, fix=problem.fix)
             return value
+
+    def _placed(self, request: Reshard, sources: Mapping[str, str]) -> Reshard:
+        """The layout that is asked for, with its paths made absolute; addresses of elsewhere are problems."""
+        try:
+            return with_absolute_places(request, self.directory, sources)
+        except PlanError as error:
+            for problem in error.problems:
+                self.refuse(("reshard",), problem.what, why=problem.why, fix=problem.fix)
+            return request
 
     def _edit(self, at: int, values: Any, sources: Mapping[str, str]) -> Operation | None:
         here: Position = ("edits", at)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,8 @@ from surgery_cli.store.open.item import ReadBefore
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.sharding import NamedSharding
+from surgery_cli.tree.specs import LeafSpec, TreeSpec
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 MOST_SHOWN = 10
@@ -73,11 +75,24 @@ def verify_result(
                 *(_problem(d.path, f"is {d.b}, not {d.a}") for d in comparison.changed),
             ][:MOST_SHOWN]
         )
+    if wrong := _laid_out_otherwise(draft, written.tree):
+        what = "has other chunks or another sharding than was asked for"
+        raise WriteError.of([_problem(path, what) for path in wrong[:MOST_SHOWN]])
     _read_back(written, done, memory_bytes, listener)
     if wrong := other_than_planned(written, plans, memory_bytes):
         what = "is not the stored values that were meant"
         raise WriteError.of([_problem(path, what) for path in wrong[:MOST_SHOWN]])
     return written
+
+
+def _laid_out_otherwise(draft: Draft, written: TreeSpec) -> list[LeafPath]:
+    """The leaves of which the draft says the layout, and that are stored in another one."""
+
+    def layout(spec: LeafSpec) -> tuple[Any, ...]:
+        return spec.chunk_shape, spec.write_shape, NamedSharding.of_text(spec.sharding)
+
+    resharded = (path for path, leaf in draft.leaves.items() if leaf.is_resharded)
+    return [path for path in resharded if layout(draft.tree[path]) != layout(written[path])]
 
 
 class _Task(NamedTuple):

@@ -14,6 +14,7 @@ from surgery_cli.reports.checkpoints import (
 )
 from surgery_cli.reports.cleaning import Cleaning, LeftoverRow
 from surgery_cli.reports.edits import EditLine, InversePlan, Judgement, Preview, Report
+from surgery_cli.reports.layout import HostReads, ReadLeaf, Resharded
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -27,6 +28,7 @@ __all__ = [
     "EditLine",
     "Failure",
     "Finding",
+    "HostReads",
     "Inspection",
     "InversePlan",
     "Judgement",
@@ -34,7 +36,9 @@ __all__ = [
     "LeftoverRow",
     "OptimizerState",
     "Preview",
+    "ReadLeaf",
     "Report",
+    "Resharded",
     "Seal",
     "Verdict",
     "as_builtins",

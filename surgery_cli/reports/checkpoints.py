@@ -8,6 +8,7 @@ import msgspec
 
 from surgery_cli.document import Document
 from surgery_cli.proof.statistics import LeafStatistics
+from surgery_cli.reports.layout import HostReads
 
 
 class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -86,6 +87,8 @@ class Inspection(Document, kw_only=True, frozen=True):
     """The states of the optimizer, with ``--optimizer``."""
     containers: dict[str, str] | None = None
     """The nodes above leaves that are no dicts, by their unambiguous paths (the root is ''), with ``--digests``."""
+    hosts: HostReads | None = None
+    """What the hosts of a mesh would read, with ``--layout``."""
     notes: list[str] = []
 
 

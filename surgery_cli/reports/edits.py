@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Document
 from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf, CheckedRule
+from surgery_cli.reports.layout import Resharded
 from surgery_cli.words.notes import Consequence, Note
 
 
@@ -58,6 +59,8 @@ class Preview(Document, kw_only=True, frozen=True):
     """What twins follow by without proof; named in the record, too."""
     checks: list[CheckedRule] | UnsetType = UNSET
     """What the plan says must hold; left out where it says nothing."""
+    reshard: Resharded | UnsetType = UNSET
+    """What becomes of chunks and shardings; left out where the plan asks for no layout."""
     chosen: str = ""
 
 

@@ -21,6 +21,7 @@ class Group(Enum):
     REMOVE = "What to remove"
     SHOW = "What to show"
     COMPARE = "What to compare"
+    LAYOUT = "How it is laid out"
     CHECKPOINT = "Which checkpoint"
     OPTIMIZER = "Optimizer state"
     WRITE = "Writing"

@@ -11,8 +11,8 @@ from surgery_cli.settings.shared import AbovePlan, Item, LikeInit, Memory, Step
 from surgery_cli.settings.values import INPUT, TOLERANCE
 
 
-class Options(AbovePlan, frozen=True, kw_only=True):
-    """What every command that plans or writes may be told, beside the plan and above it."""
+class WritingOptions(AbovePlan, frozen=True, kw_only=True):
+    """What a command that writes may be told, beside the plan and above it, wherever it computes."""
 
     step: Step = None
     item: Item = None
@@ -52,13 +52,6 @@ class Options(AbovePlan, frozen=True, kw_only=True):
             Group.WRITE,
         ),
     ] = "auto"
-    device: Annotated[
-        str, setting("Where to compute: host, cpu, gpu, tpu, or gpu:1.", Group.WRITE, "NAME")
-    ] = "host"
-    mesh: Annotated[
-        str | None,
-        setting("Spread leaves over devices, as `data=4,model=2`.", Group.WRITE, "AXIS=N,..."),
-    ] = None
     like_init: LikeInit = None
     allow_non_finite: Annotated[
         bool, setting("Accept NaN and infinities that SRC did not have.", Group.CHECK)
@@ -105,3 +98,15 @@ class Options(AbovePlan, frozen=True, kw_only=True):
     ] = None
     probe_options: CallOptions = CallOptions()
     """How the probe calls the model; ``model_b`` is the result's."""
+
+
+class Options(WritingOptions, frozen=True, kw_only=True):
+    """What every command that plans or writes may be told, beside the plan and above it."""
+
+    device: Annotated[
+        str, setting("Where to compute: host, cpu, gpu, tpu, or gpu:1.", Group.WRITE, "NAME")
+    ] = "host"
+    mesh: Annotated[
+        str | None,
+        setting("Spread leaves over devices, as `data=4,model=2`.", Group.WRITE, "AXIS=N,..."),
+    ] = None

@@ -14,10 +14,12 @@ from surgery_cli.engine.reading import read_scalar, read_values, value_blocks
 from surgery_cli.errors import SurgeryError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.proof.statistics import statistics
+from surgery_cli.settings.reshard import Reshard
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, as_opened, open_checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.item import foreign_folders
+from surgery_cli.surgery.layout import layout_reads
 from surgery_cli.surgery.leaf_names import Names, containers_of, document_names, named_leaves
 from surgery_cli.surgery.notes import damage_notes, inference_notes, link_notes
 from surgery_cli.tree.dtypes import is_complex, is_floating
@@ -37,11 +39,14 @@ def inspect(
     stats: bool = False,
     digests: bool = False,
     optimizer: bool = False,
+    layout: Reshard | None = None,
+    hosts: int | None = None,
     listener: Listener | None = None,
 ) -> reports.Inspection:
     """What is in a checkpoint; from metadata alone unless ``stats`` or ``digests`` ask for values.
 
-    ``argument`` names it as on the command line: a path, or ``ROOT@N``.
+    ``argument`` names it as on the command line: a path, or ``ROOT@N``. With a ``layout``, its mesh (or the shardings
+    on disk) tells what each of ``hosts`` would read to restore.
 
     Raises:
         PlanError: nothing stands there, or a pattern names nothing.
@@ -80,6 +85,7 @@ def inspect(
         parameters=_parameters(checkpoint, surveyed, named),
         by_dtype=_by_dtype(rows),
         optimizer=_states(surveyed, named) if optimizer else None,
+        hosts=None if layout is None else layout_reads(checkpoint, chosen, surveyed, layout, hosts),
         containers=containers_of(checkpoint, chosen) if digests else None,
         notes=_notes(checkpoint) + (_questions(surveyed) if optimizer else []),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -35,7 +35,11 @@ from surgery_cli.surgery.optimizers import (
     look_at_restarts,
     survey_state,
 )
+from surgery_cli.surgery.resharding import laid_out
 from surgery_cli.surgery.states_apart import Comparison
+
+if TYPE_CHECKING:
+    from surgery_cli.script.function import Script
 
 
 def effective(plan: Plan, options: Options) -> Plan:
@@ -89,13 +93,9 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     checkpoint = open_checkpoint(source, step=options.step, item=options.item)
     if options.as_step is not None:
         _check_step(options.as_step, checkpoint, source)
-    open_by_path = cache(open_source)
-    script = None
-    if options.like_init is not None:
-        from surgery_cli.script.function import read_script
-
-        script = read_script(options.like_init, say=say, device=options.device)
-    surveyed, looked = survey_state(checkpoint, plan, script) if plan.edits else (None, [])
+    open_by_path, script = cache(open_source), _script(options, say)
+    has_work = plan.edits or plan.reshard is not None
+    surveyed, looked = survey_state(checkpoint, plan, script) if has_work else (None, [])
 
     apart, functions = Comparison(checkpoint, plan, script), UserFunctions(say)
 
@@ -123,6 +123,8 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
 
         looked += [Look(note) for note in check_draft(script, draft, plan, checkpoint, drafted)]
     looked += apart.looks_at(draft, sources)
+    if plan.reshard is not None:  # what an edit does to values is looked at before
+        draft = laid_out(draft, plan, checkpoint, sources, open_by_path, script, say)
     recorded = cache(partial(recorded_in, sources))
     plans = plan_items(checkpoint, draft, sources, lambda ref: has_digest(recorded(), ref))
     boundary = Boundary(opened.place_on_disk for opened in sources.values())
@@ -137,6 +139,15 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     written = (plans, references, compact, reason)
     told = (looked, need, functions, inverse)
     return Prepared(checkpoint, draft, sources, boundary, *written, *told)
+
+
+def _script(options: Options, say: Say) -> Script | None:
+    """The function of the user's with which the result is to agree."""
+    if options.like_init is None:
+        return None
+    from surgery_cli.script.function import read_script
+
+    return read_script(options.like_init, say=say, device=options.device)
 
 
 def _main_reason(choices: Collection[tuple[bool, str]]) -> str:

@@ -23,6 +23,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.write.carried_bytes import carried_bytes, unchosen_bytes
 from surgery_cli.store.write.item_plan import Way
 from surgery_cli.surgery.judged_checks import judged_checks
+from surgery_cli.surgery.layout import reshard_document
 from surgery_cli.surgery.leaf_names import Names, document_names
 from surgery_cli.surgery.memory import bytes_to_use, decoding_notes, memory_notes
 from surgery_cli.surgery.notes import (
@@ -131,6 +132,7 @@ def previewed(
         consequences=[note for note in notes if isinstance(note, Consequence)],
         assumptions=assumed(draft),
         checks=judged_checks(draft) or UNSET,
+        reshard=UNSET if plan.reshard is None else reshard_document(prepared.checkpoint, draft),
         chosen=prepared.checkpoint.location.chosen,
         **msgspec.structs.asdict(estimate),
     )

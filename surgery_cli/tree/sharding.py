@@ -1,15 +1,197 @@
-"""Orbax's own text for how an array is spread over devices, as far as axes are concerned."""
+"""How arrays are spread over the devices of a mesh, and Orbax's own text for it."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
+from surgery_cli.errors import PlanError
+
 _NAMED = "NamedSharding"
+
+Axes: TypeAlias = tuple[str, ...]
+"""The mesh axes over which one axis of an array is split, major first; none if it is not."""
+
+Partition: TypeAlias = tuple[Axes, ...]
+"""For the axes of an array, from the first: over which mesh axes each is split; those behind are not."""
+
+
+class Mesh(msgspec.Struct, frozen=True):
+    """Devices in a grid: its axes, and the ids of the devices in C order (0, 1, … if none are said)."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    ids: tuple[int, ...] = ()
+    axis_types: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, axes: dict[str, int]) -> Mesh:
+        """The mesh of these axes."""
+        return cls(tuple(axes), tuple(axes.values()))
+
+    @property
+    def size(self) -> int:
+        """How many devices there are."""
+        return math.prod(self.sizes)
+
+    def count(self, axes: Axes) -> int:
+        """Over how many devices something is split that is split over these axes."""
+        return math.prod(self.sizes[self.names.index(name)] for name in axes)
+
+    @property
+    def text(self) -> str:
+        """The axes as they are typed: ``fsdp=16,expert=2``."""
+        return ",".join(f"{name}={size}" for name, size in zip(self.names, self.sizes, strict=True))
+
+
+class NamedSharding(msgspec.Struct, frozen=True):
+    """An array spread over a mesh, as in ``jax.sharding.NamedSharding``."""
+
+    mesh: Mesh
+    partition: Partition = ()
+
+    @classmethod
+    def of_text(cls, text: str | None) -> NamedSharding | None:
+        """The sharding that Orbax's JSON says; None if it is of another kind, or nothing that can be understood."""
+        try:
+            fields: dict[str, Any] = msgspec.json.decode(text or "")
+            if fields["sharding_type"] != _NAMED:
+                return None
+            sizes, names = tuple(map(int, fields["shape"])), tuple(map(str, fields["axis_names"]))
+            grid = (fields.get("device_mesh") or {}).get("mesh") or []
+            mesh = Mesh(names, sizes, tuple(_ids(grid)), tuple(fields.get("axis_types") or ()))
+            partition = trimmed(map(_names, fields["partition_spec"]))
+            used = [name for axes in partition for name in axes]
+            is_whole = len(names) == len(sizes) and len(mesh.ids) in (0, mesh.size)
+        except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError):
+            return None
+        return cls(mesh, partition) if is_whole and set(used) <= set(names) else None
+
+    @property
+    def text(self) -> str:
+        """Orbax's JSON for it."""
+        mesh = self.mesh
+        ids = mesh.ids or tuple(range(mesh.size))
+        fields = {
+            "sharding_type": _NAMED,
+            "shape": list(mesh.sizes),
+            "axis_names": list(mesh.names),
+            "axis_types": list(mesh.axis_types) or ["AxisType.Auto"] * len(mesh.names),
+            "partition_spec": [_element(axes) for axes in self.partition],
+            "device_mesh": {"mesh": _grid([{"id": one} for one in ids], mesh.sizes)},
+        }
+        return json.dumps(fields)
+
+    def counts(self, ndim: int) -> tuple[int, ...]:
+        """Into how many parts each of ``ndim`` axes is split."""
+        every = (*self.partition, *[()] * ndim)
+        return tuple(self.mesh.count(axes) for axes in every[:ndim])
+
+    def shard_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """What one device holds of an array that all parts share evenly."""
+        return tuple(n // count for n, count in zip(shape, self.counts(len(shape)), strict=True))
+
+    def parts(self, ndim: int) -> Iterator[tuple[int, ...]]:
+        """For every device, in the order of the mesh, which part of each of ``ndim`` axes it holds."""
+        every = (*self.partition, *[()] * ndim)[:ndim]
+        places = [[self.mesh.names.index(name) for name in axes] for axes in every]
+        for at in itertools.product(*map(range, self.mesh.sizes)):
+            yield tuple(self._number(at, axes) for axes in places)
+
+    def _number(self, at: tuple[int, ...], axes: Sequence[int]) -> int:
+        number = 0
+        for axis in axes:
+            number = number * self.mesh.sizes[axis] + at[axis]
+        return number
+
+
+def parse_mesh(text: str) -> dict[str, int]:
+    """``data=4,model=2`` as axis sizes by name.
+
+    Raises:
+        PlanError: the text is not a list of name=size.
+    """
+    axes: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, size = (side.strip() for side in part.partition("="))
+        if not name.isidentifier() or not size.isdecimal() or int(size) < 1 or name in axes:
+            raise PlanError(
+                f"'{text}' is not a mesh",
+                why=f"'{part}' is not a new name with a size of at least 1",
+                fix="write axes with their sizes: `--mesh data=4,model=2`",
+                field="mesh",
+            )
+        axes[name] = int(size)
+    return axes
+
+
+def parse_partition(text: str) -> Partition:
+    """A PartitionSpec as it is typed: an axis of the mesh for each axis of the array, None, or several in brackets.
+
+    >>> parse_partition("fsdp,None"), parse_partition("None,(data,fsdp)"), parse_partition("P('x', None)")
+    ((('fsdp',),), ((), ('data', 'fsdp')), (('x',),))
+
+    Raises:
+        PlanError: its brackets do not match, or a name is missing.
+    """
+    inner = text.strip()
+    for front in ("PartitionSpec(", "P("):
+        if inner.startswith(front) and inner.endswith(")"):
+            inner = inner[len(front) : -1]
+    found: list[Axes] = []
+    group: list[str] | None = None
+    for raw in inner.replace("(", " ( ").replace(")", " ) ").split(",") if inner.strip() else ():
+        word = raw.strip()
+        opens, closes = word.startswith("("), word.endswith(")")
+        name = word.removeprefix("(").removesuffix(")").strip().strip("'\"")
+        if (opens and group is not None) or (closes and not opens and group is None):
+            raise _no_partition(text)
+        if opens:
+            group = []
+        if group is not None:
+            group += [name] if name else []
+        elif not name or any(sign in name for sign in "()= "):
+            raise _no_partition(text)
+        else:
+            found.append(() if name in ("None", "none", "null") else (name,))
+        if closes and group is not None:
+            found.append(tuple(group))
+            group = None
+    if group is not None:
+        raise _no_partition(text)
+    return trimmed(found)
+
+
+def _no_partition(text: str) -> PlanError:
+    return PlanError(
+        f"'{text}' is not a partition",
+        why="it says for each axis of an array over which axis of the mesh it is split",
+        fix="e.g. `fsdp,None`, or `None,(data,fsdp)` for an axis over two",
+        field="spec",
+    )
+
+
+def trimmed(partition: Iterator[Axes] | Sequence[Axes]) -> Partition:
+    """A partition without axes at its end that are not split: two that mean the same are equal."""
+    found = list(partition)
+    while found and not found[-1]:
+        found.pop()
+    return tuple(found)
+
+
+def partition_text(partition: Partition) -> str:
+    """A partition as it is typed.
+
+    >>> partition_text((("fsdp",), (), ("data", "model")))
+    'fsdp,None,(data,model)'
+    """
+    words = ["None" if not a else a[0] if len(a) == 1 else f"({','.join(a)})" for a in partition]
+    return ",".join(words) or "None"
 
 
 def of_rearranged(text: str, origins: Sequence[int | None], shape: Sequence[int]) -> str:
@@ -39,6 +221,26 @@ def of_rearranged(text: str, origins: Sequence[int | None], shape: Sequence[int]
     return json.dumps(fields)
 
 
-def _names(part: Any) -> list[str]:
+def _names(part: Any) -> Axes:
     """The mesh axes over which one axis of an array is split."""
-    return list(part) if isinstance(part, list) else [] if part is None else [part]
+    return tuple(part) if isinstance(part, list) else () if part is None else (part,)
+
+
+def _element(axes: Axes) -> Any:
+    return None if not axes else axes[0] if len(axes) == 1 else list(axes)
+
+
+def _ids(grid: Any) -> Iterator[int]:
+    """The ids of devices in a mesh of lists, in C order."""
+    if isinstance(grid, dict):
+        yield int(grid["id"])
+        return
+    for part in grid:
+        yield from _ids(part)
+
+
+def _grid(flat: list[Any], sizes: Sequence[int]) -> Any:
+    """What stands one after the other as nested lists of these sizes."""
+    for size in reversed(sizes[1:]):
+        flat = [flat[n : n + size] for n in range(0, len(flat), size)]
+    return flat

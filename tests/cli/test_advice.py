@@ -15,6 +15,7 @@ from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of
 from surgery_cli.store.write import staging
 from surgery_cli.surgery import source_and_destination
+from surgery_cli.settings.reshard import Reshard
 from surgery_cli.words.advice import NOTHING_LEFT, Aside, FieldName, InPlan, joined, worded
 from surgery_cli.words.notes import Remark
 
@@ -233,6 +234,7 @@ def templates():
 
 def test_every_template_gets_its_values_and_names_fields_that_there_are():
     known = NAMES | {"set", "optimizer_kind", "params", "seed"}
+    known |= {f.name for f in fields_of(Reshard)}
     found = list(templates())
     assert len(found) > 100
     for place, template, count in found:

@@ -6,9 +6,11 @@ from functools import partial
 from typing import Annotated
 
 from surgery_cli.cli.options.patterns import Patterns
+from surgery_cli.cli.rendering.spelling import said_in_options
 from surgery_cli.console.arguments import Checkpoint, Output
 from surgery_cli.console.printing import print_document, progress
 from surgery_cli.settings.declaration import Group, setting
+from surgery_cli.settings.reshard import HostReading, Reshard
 from surgery_cli.settings.shared import Item, Params, Step
 
 
@@ -31,6 +33,7 @@ def inspect(
     step: Step = None,
     item: Item = None,
     params: Params = None,
+    reads: HostReading,
     output: Output,
 ) -> int:
     """Show what is in a checkpoint: its tree, with shapes, dtypes and bytes.
@@ -40,7 +43,7 @@ def inspect(
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import inspection
 
-    with progress(output) as listener:
+    with progress(output) as listener, said_in_options(Reshard):
         found = surgery.inspect(
             checkpoint,
             tuple(at or ()),
@@ -50,6 +53,8 @@ def inspect(
             stats=stats,
             digests=digests,
             optimizer=optimizer,
+            layout=reads.request,
+            hosts=reads.hosts,
             listener=listener,
         )
     print_document(found, output, partial(inspection.render, depth=depth))

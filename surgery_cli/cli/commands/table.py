@@ -13,6 +13,7 @@ from surgery_cli.cli.commands.inspect import inspect
 from surgery_cli.cli.commands.operations import operations as show_operations
 from surgery_cli.cli.commands.operations import schema
 from surgery_cli.cli.commands.plan import plan
+from surgery_cli.cli.commands.reshard import reshard
 from surgery_cli.cli.commands.seal import seal
 from surgery_cli.cli.commands.verify import verify
 from surgery_cli.cli.options.parameters import Command, with_options
@@ -29,6 +30,10 @@ COMMANDS: Final[dict[str, tuple[Command, str]]] = {
     "probe": (
         probe,
         "surgery probe runs/mnist --model train.py:CNN --input 'float32[8,28,28,1]'",
+    ),
+    "reshard": (
+        reshard,
+        "surgery reshard runs/big runs/big-16 --mesh fsdp=16 --spec 'params/**/kernel=fsdp,None'",
     ),
     "compact": (compact, "surgery compact runs/edited runs/small"),
     "clean": (clean, "surgery clean runs/mnist-edited"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from surgery_cli.cli.rendering import statistics, tree
+from surgery_cli.cli.rendering import layout, statistics, tree
 from surgery_cli.console.page import Cell, Page
 from surgery_cli.console.printable import shown_path
 from surgery_cli.optimizer.follow.clocks import DRIVES
@@ -23,6 +23,9 @@ def render(document: Inspection, page: Page, *, depth: int | None = None) -> Non
         _render_tree(document, page, depth)
     else:
         _render_paths(document, page, depth)
+    if document.hosts is not None:
+        page.line()
+        layout.render_reads(document.hosts, page)
     if document.optimizer is not None:
         _render_optimizer(document, document.optimizer, page)
 

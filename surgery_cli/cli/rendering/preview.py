@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from surgery_cli.cli.rendering import layout
 from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
 from surgery_cli.optimizer.follow.answers import meaning
@@ -21,6 +22,9 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
     if document.edits:
         page.line()
         page.table(_edit_rows(document), indent=2)
+    if document.reshard:
+        page.line()
+        layout.render_resharded(document.reshard, page)
     if document.assumptions or document.notes:
         page.line()
         page.remarks("assumed", (taken.sentence for taken in document.assumptions), indent=2)
@@ -46,7 +50,8 @@ def _render_way(document: Preview, page: Page) -> None:
     if document.chosen:
         page.line(document.chosen, indent=2)
     if not document.edits:
-        page.line("no edits: a plain copy", indent=2)
+        is_copy = not document.reshard
+        page.line("no edits: a plain copy" if is_copy else "no edits: another layout", indent=2)
 
 
 def _meaning(policy: str, effect: str, taken_for: Sequence[str]) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from surgery_cli.errors import PlanError, SurgeryError
-from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.words.advice import Aside, FieldName, InPlan, Span, Text
 
@@ -27,8 +26,8 @@ _SHARED: Final = ("optimizer", "optimizer_kind", "params", "seed")
 """Fields of plans that are options of every writing command."""
 
 
-def in_options(text: str, kind: type[Operation]) -> str:
-    """What is said to users of plans, as said to one who typed the operation as a command.
+def in_options(text: str, kind: type[msgspec.Struct]) -> str:
+    """What is said to users of plans, as said to one who typed the operation, or `reshard`, as a command.
 
     `cast: true` is `--cast` there, `at: params` is `params`, `except` is `--except`. What only a plan can hold stays.
 
@@ -42,7 +41,7 @@ def in_options(text: str, kind: type[Operation]) -> str:
     return "".join(part if isinstance(part, str) else _spelled(part, kind) for part in text.parts)
 
 
-def _spelled(span: Span, kind: type[Operation]) -> str:
+def _spelled(span: Span, kind: type[msgspec.Struct]) -> str:
     """The span as it is typed behind a command."""
     from surgery_cli.plan import fields_of
 
@@ -107,7 +106,7 @@ def _quoted(word: Any) -> str:
 
 
 @contextlib.contextmanager
-def said_in_options(kind: type[Operation]) -> Iterator[None]:
+def said_in_options(kind: type[msgspec.Struct]) -> Iterator[None]:
     """Let errors that arise in the block advise options of the operation's command instead of fields of a plan."""
     try:
         yield

@@ -176,6 +176,7 @@ class ItemPlan(msgspec.Struct, frozen=True, dict=True):
         """True if every leaf stays where and as it was, and none is gone."""
         same = all(
             leaf.output.is_by_reference
+            and not leaf.output.is_resharded
             and leaf.origin is self.item
             and leaf.origin_path == leaf.path
             for leaf in self.leaves

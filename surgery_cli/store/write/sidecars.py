@@ -80,7 +80,7 @@ def write_sidecars(plan: ItemPlan, target: Path, linker: Linker) -> None:
 def _stands_as_it_was(item: PytreeItem, leaf: PlannedLeaf) -> bool:
     """True if no sidecar says anything else of the leaf than before."""
     old = item.tree.get(leaf.path)
-    if old is None or not old.agrees_with(leaf.spec):
+    if old is None or leaf.output.is_resharded or not old.agrees_with(leaf.spec):
         return False
     if leaf.way is Way.GRAFT or leaf.way is Way.RAW or leaf.way is Way.MOVE:
         return False
@@ -176,6 +176,8 @@ def _write_sharding(item: PytreeItem, plan: ItemPlan, target: Path) -> None:
 
 def _sharding(item: PytreeItem, leaf: PlannedLeaf) -> str | None:
     """The leaf's sharding: its own, its origin's, or a replicated one of the kind that others have."""
+    if leaf.output.is_resharded and leaf.spec.sharding is not None:
+        return leaf.spec.sharding
     own = item.sidecars.sharding_of(leaf.name) if leaf.origin is not item else None
     for text in (own, leaf.spec.sharding, item.sidecars.sharding_of(leaf.name)):
         if text is not None and fits(text, leaf.spec):

@@ -1,0 +1,169 @@
+"""What every host of a mesh would read to restore: a part of a stored chunk costs all of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from surgery_cli.store import filesystem
+from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
+from surgery_cli.tree.dtypes import item_bytes
+from surgery_cli.tree.sharding import NamedSharding
+from surgery_cli.tree.specs import LeafSpec
+
+_Sizes: TypeAlias = np.ndarray[Any, Any]
+"""Bytes of stored chunks: [the grid of chunks]."""
+
+
+class Chunks(NamedTuple):
+    """The chunks of an array: their shape, how many bytes each has as stored, and how many stored values they are.
+
+    ``is_exact``: these bytes are known, not told from others.
+    """
+
+    shape: tuple[int, ...]
+    sizes: _Sizes
+    number: int
+    is_exact: bool = True
+
+
+class Spread(NamedTuple):
+    """A leaf as it is read: its shape, its chunks, and how it is spread (None: every host reads all of it)."""
+
+    name: str
+    shape: tuple[int, ...]
+    chunks: Chunks
+    sharding: NamedSharding | None
+
+
+class Reads(NamedTuple):
+    """What hosts read of a leaf, in bytes of stored chunks.
+
+    ``by_host``: of each. ``stored``: of all chunks that any host reads, once. ``used``: what of ``by_host`` is of
+    elements that the host needs, in all.
+    """
+
+    spread: Spread
+    by_host: _Sizes
+    stored: int
+    used: float
+
+    @property
+    def read(self) -> int:
+        return int(self.by_host.sum())
+
+    @property
+    def unused(self) -> int:
+        """Bytes that are read for nothing: of elements in the same chunks that the host does not need."""
+        return max(round(self.read - self.used), 0)
+
+    @property
+    def again(self) -> int:
+        """Bytes that are read by more than one host, beyond the first."""
+        return max(self.read - self.stored, 0)
+
+
+def bytes_by_host(reads: Iterable[Reads], hosts: int) -> list[int]:
+    """What each host reads of all leaves."""
+    total = np.zeros(hosts, np.int64)
+    for one in reads:
+        total += one.by_host
+    return [int(count) for count in total]
+
+
+def stored_chunks(store: ArrayStore, array: StoredArray) -> Chunks:
+    """The chunks of a stored array, their sizes as the database's tree or the directory says them.
+
+    Of the chunks inside a shard of zarr 3 only the shard's index has the sizes: they are taken for equal.
+    """
+    document = array.document
+    values = dict(zip(array.keys, array.values, strict=False))
+    files = frozenset(array.keys) if not values else frozenset()
+    sizes = np.zeros(document.grid, np.int64)
+    for index in itertools.product(*map(range, document.grid)):
+        key = document.key_of(index)
+        if key in values:
+            sizes[index] = len(values[key])
+        elif key in files:
+            sizes[index] = filesystem.size(store.directory / (below(array.name) + key))
+    inner = document.chunk_shape
+    if inner == document.write_shape or not all(inner):
+        return Chunks(document.write_shape, sizes, sizes.size)
+    steps = zip(document.write_shape, inner, strict=True)
+    per = tuple(-(-whole // part) for whole, part in steps)
+    grid = tuple(-(-n // part) for n, part in zip(document.shape, inner, strict=True))
+    spread = sizes / math.prod(per)
+    for axis, count in enumerate(per):
+        spread = spread.repeat(count, axis)
+    return Chunks(inner, spread[tuple(map(slice, grid))], sizes.size, is_exact=False)
+
+
+def expected_chunks(spec: LeafSpec, ratio: float) -> Chunks:
+    """The chunks that a leaf will have, compressed to ``ratio`` of their bytes in memory."""
+    shape = spec.write_shape or spec.shape
+    grid = tuple(-(-n // max(part, 1)) for n, part in zip(spec.shape, shape, strict=True))
+    width = item_bytes(spec.dtype)
+    sizes = np.full(grid, round(math.prod(shape) * width * ratio), np.int64)
+    return Chunks(shape, sizes, sizes.size, is_exact=False)
+
+
+def host_reads(leaves: Iterable[Spread], hosts: int) -> Iterator[Reads]:
+    """What each of ``hosts`` reads of each leaf; the devices of a mesh belong to the hosts in the order of the mesh.
+
+    A host reads a chunk once, whichever of its devices needs a part of it. A leaf whose mesh these hosts do not share
+    evenly is read whole by each.
+    """
+    for leaf in leaves:
+        sizes = leaf.chunks.sizes
+        total = float(sizes.sum())
+        sharding = leaf.sharding
+        if sharding is None or sharding.mesh.size % hosts or not sizes.size:
+            yield Reads(leaf, np.full(hosts, round(total)), round(total), total * hosts)
+            continue
+        by_host, used = np.zeros(hosts, np.int64), 0.0
+        is_read = np.zeros(sizes.shape, bool)
+        for touched, needed, of in _shares(sharding, hosts, leaf.shape, leaf.chunks.shape):
+            by_host[list(of)] = round(float(sizes[touched].sum()))
+            used += float((sizes * needed).sum()) * len(of)
+            is_read |= touched
+        yield Reads(leaf, by_host, round(float(sizes[is_read].sum())), used)
+
+
+_Share: TypeAlias = tuple[_Sizes, _Sizes, tuple[int, ...]]
+"""Which chunks are read, which part of each is needed, and by which hosts."""
+
+
+@lru_cache(maxsize=256)
+def _shares(
+    sharding: NamedSharding, hosts: int, shape: tuple[int, ...], chunk: tuple[int, ...]
+) -> list[_Share]:
+    """What hosts touch of a grid of chunks; hosts that need the same are one."""
+    each = sharding.mesh.size // hosts
+    parts = list(sharding.parts(len(shape)))
+    wanted: dict[frozenset[tuple[int, ...]], list[int]] = {}
+    for host in range(hosts):
+        wanted.setdefault(frozenset(parts[host * each : (host + 1) * each]), []).append(host)
+    shard = sharding.shard_shape(shape)
+    found = []
+    for own, of in wanted.items():
+        needed = np.asarray(sum(_covered(part, shard, shape, chunk) for part in own))
+        found.append((np.asarray(needed > 0), needed, tuple(of)))
+    return found
+
+
+def _covered(
+    part: tuple[int, ...], shard: tuple[int, ...], shape: tuple[int, ...], chunk: tuple[int, ...]
+) -> _Sizes:
+    """Which part of each chunk lies in a shard: [the grid of chunks], from 0 to 1."""
+    whole: _Sizes = np.ones((), np.float64)
+    for number, length, size, step in zip(part, shard, shape, chunk, strict=True):
+        starts = np.arange(0, size, max(step, 1))
+        stops = np.minimum(starts + step, size)
+        inside = np.minimum(stops, (number + 1) * length) - np.maximum(starts, number * length)
+        whole = np.multiply.outer(whole, np.maximum(inside, 0) / (stops - starts))
+    return whole

@@ -1,0 +1,51 @@
+"""Shapes of stored chunks: even parts of what one device holds."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Final
+
+SMALLEST_BYTES: Final = 1 << 20
+"""Chunks of less are worth joining: each of them is a read, whatever it holds."""
+
+_FAR_BELOW: Final = 16
+"""Where even parts are so many times smaller than what is asked for, the next larger ones are taken."""
+
+
+@lru_cache(maxsize=4096)
+def even_parts(unit: tuple[int, ...], item_bytes: int, limit_bytes: int) -> tuple[int, ...]:
+    """The largest chunk within ``limit_bytes`` of which a whole number makes up ``unit``, cut along the first axes.
+
+    Where that would be a small part of what is allowed, because an axis has no such divisor, it is the next larger one:
+    chunks of a few kilobytes cost more than large ones.
+
+    >>> even_parts((8192, 8192), 4, 64 << 20), even_parts((50257, 768), 4, 64 << 20), even_parts((1009, 1013), 4, 99999)
+    ((2048, 8192), (50257, 192), (1009, 1013))
+    """
+    size = math.prod(unit) * item_bytes
+    if size <= limit_bytes or not size:
+        return unit
+    cuts: dict[int, tuple[int, ...]] = {1: ()}
+    for length in unit:
+        longer: dict[int, tuple[int, ...]] = {}
+        for count, cut in cuts.items():
+            for part in _divisors(length):
+                one = (*cut, part)
+                longer[count * part] = max(longer.get(count * part, one), one)
+        cuts = longer
+    enough = min(count for count in cuts if size // count <= limit_bytes or count == max(cuts))
+    if size // enough * _FAR_BELOW < limit_bytes:
+        enough = max(count for count in cuts if count < enough)
+    return tuple(n // part for n, part in zip(unit, cuts[enough], strict=True))
+
+
+@lru_cache(maxsize=4096)
+def _divisors(number: int) -> tuple[int, ...]:
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return tuple(dict.fromkeys([*small, *(number // n for n in reversed(small))]))
+
+
+def divides(chunk: tuple[int, ...], unit: tuple[int, ...]) -> bool:
+    """True if a whole number of chunks makes up ``unit``, along every axis."""
+    return all(c and n % c == 0 for c, n in zip(chunk, unit, strict=True))

@@ -1,0 +1,161 @@
+"""Over which axes of a mesh each leaf is split, as specs by pattern say it: the first that matches counts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
+from surgery_cli.resolution.no_match import no_match, zeros_missed
+from surgery_cli.settings.reshard import Reshard, partition_of
+from surgery_cli.tree.nearness import nearest
+from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.tree.sharding import Mesh, NamedSharding, Partition, partition_text
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import worded
+from surgery_cli.words.lists import listed, quoted
+from surgery_cli.words.quantities import counted
+
+
+def is_spread(spec: LeafSpec) -> bool:
+    """True for leaves that may be split over devices; a typed key is small, and every device has all of it."""
+    return spec.kind is LeafKind.ARRAY
+
+
+def stated_shardings(draft: Draft, request: Reshard, mesh: Mesh) -> dict[LeafPath, NamedSharding]:
+    """The sharding of every array: by the specs, by that of the param whose twin it is, else replicated.
+
+    Raises:
+        PlanError: all that is wrong with the specs, as far as JAX would refuse it as well.
+    """
+    gathering = Gathering()
+    named: dict[LeafPath, tuple[str, Partition]] = {}
+    partitions = {}
+    for text, spec in (request.spec or {}).items():
+        with gathering.catching(field="spec"):
+            partitions[text] = _checked(text, partition_of(spec), mesh)
+    gathering.raise_if_any()
+    for text, partition in partitions.items():
+        with gathering.catching(field="spec"):
+            for path in _named(text, draft, named):
+                named[path] = (text, partition)
+    gathering.raise_if_any()
+    arrays = [path for path, leaf in draft.leaves.items() if is_spread(leaf.spec)]
+    found = {path: named[path][1] for path in arrays if path in named}
+    for path in arrays:
+        if path not in found:
+            found[path] = _of_param(path, draft, named)
+    stated = {path: NamedSharding(mesh, partition) for path, partition in found.items()}
+    refuse_unfit(stated, {path: leaf.spec for path, leaf in draft.leaves.items()})
+    return stated
+
+
+def _checked(text: str, partition: Partition, mesh: Mesh) -> Partition:
+    """A partition whose axes are those of the mesh, each once.
+
+    Raises:
+        PlanError: one is not there, or stands twice.
+    """
+    said = f"{text}={partition_text(partition)}"
+    used = [name for axes in partition for name in axes]
+    problems = []
+    for name in dict.fromkeys(used):
+        if name not in mesh.names:
+            close = nearest(name, mesh.names, 1)
+            problems.append(
+                Problem(
+                    f"the mesh has no axis '{name}'",
+                    why=f"'{said}' splits over it, and the mesh is {mesh.text}",
+                    fix=f"the nearest is '{close[0]}'"
+                    if close
+                    else f"its axes are {listed(mesh.names)}",
+                    field="spec",
+                )
+            )
+        elif used.count(name) > 1:
+            problems.append(
+                Problem(
+                    f"'{said}' splits over '{name}' twice",
+                    why="an axis of the mesh can split one axis of an array only",
+                    fix="leave one of them out",
+                    field="spec",
+                )
+            )
+    if problems:
+        raise PlanError.of(problems)
+    return partition
+
+
+def _named(text: str, draft: Draft, taken: Collection[LeafPath]) -> Iterator[LeafPath]:
+    """The leaves that a pattern names and no earlier one does.
+
+    Raises:
+        PlanError: there are none.
+    """
+    pattern = PathPattern(text)
+    found = pattern.named(draft.texts)
+    if missed := zeros_missed(pattern, found, draft.texts, "spec"):
+        raise PlanError(missed)
+    if not found:
+        raise PlanError(no_match(pattern, draft.texts, draft.tree.nodes, "spec"))
+    arrays = [path for path in found if is_spread(draft.leaves[path].spec)]
+    if not arrays:
+        raise PlanError(
+            f"'{text}' names nothing that is split over devices",
+            why=f"it names {quoted(map(str, found), 4)}, and only arrays of JAX are",
+            fix="name arrays; `surgery inspect` lists the leaves with their kinds",
+            field="spec",
+        )
+    left = [path for path in arrays if path not in taken]
+    if not left:
+        raise PlanError(
+            f"'{text}' counts for no leaf",
+            why="the first pattern that matches counts, and an earlier one names every leaf that this one names",
+            fix="put it in front of that, or leave it out",
+            field="spec",
+        )
+    yield from left
+
+
+def _of_param(
+    path: LeafPath, draft: Draft, named: Mapping[LeafPath, tuple[str, Partition]]
+) -> Partition:
+    """The partition of a twin: its param's, where both have the same shape; else it is replicated."""
+    slot = draft.slots.get(path)
+    if slot is None or slot.param not in named or slot.param not in draft.leaves:
+        return ()
+    is_alike = draft.leaves[slot.param].spec.shape == draft.leaves[path].spec.shape
+    return named[slot.param][1] if is_alike else ()
+
+
+def refuse_unfit(
+    shardings: Mapping[LeafPath, NamedSharding], specs: Mapping[LeafPath, LeafSpec]
+) -> None:
+    """Refuse what JAX would refuse: more axes than an array has, and parts that are not even.
+
+    Raises:
+        PlanError: every leaf by name.
+    """
+    raise_all(
+        problem
+        for path, sharding in shardings.items()
+        for problem in _misfits(path, sharding, specs[path])
+    )
+
+
+def _misfits(path: LeafPath, sharding: NamedSharding, spec: LeafSpec) -> Iterator[Problem]:
+    partition, shape = sharding.partition, spec.shape
+    said = partition_text(partition)
+    what = f"'{path}' is {spec.type_text}, and cannot be split as `{said}`"
+    fix = worded("put a {spec} that fits it in front: the first that matches counts")
+    if len(partition) > len(shape):
+        axes = counted(len(partition), "axis", "axes")
+        why = f"that speaks of {axes}, and the array has {len(shape)}"
+        yield Problem(what, why, fix, path=str(path), field="spec")
+        return
+    for axis, (axes_of, size) in enumerate(zip(partition, shape, strict=False)):
+        count = sharding.mesh.count(axes_of)
+        if size % count:
+            over = listed(axes_of, word="and")
+            why = f"axis {axis} goes over {over}, and {size} is no multiple of {count}"
+            yield Problem(what, why, fix, path=str(path), field="spec")

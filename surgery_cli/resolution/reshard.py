@@ -1,0 +1,263 @@
+"""The layout of another topology: in which chunks leaves are stored, and over which mesh they are spread."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from surgery_cli.draft.effect import Rearranges
+from surgery_cli.draft.expression import Made
+from surgery_cli.draft.kernels.rechunk import Rechunk
+from surgery_cli.draft.recipe import Draft, Edited, Output
+from surgery_cli.errors import PlanError, Problem, raise_all
+from surgery_cli.resolution.chunk_shapes import SMALLEST_BYTES, divides, even_parts
+from surgery_cli.resolution.partitions import is_spread, refuse_unfit, stated_shardings
+from surgery_cli.settings.reshard import Reshard
+from surgery_cli.tree.dtypes import item_bytes
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.sharding import Mesh, NamedSharding
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.words.advice import worded
+
+Shardings = Callable[[str], Mapping[LeafPath, NamedSharding | None]]
+"""What the function of a script says of the leaves of its state; None of those that it does not spread."""
+
+RESHARD = "reshard"
+
+
+class Goal(NamedTuple):
+    """How a leaf is to be laid out: its sharding, and the unit of which chunks are even parts; None of what stays."""
+
+    sharding: str | None
+    unit: tuple[int, ...] | None
+    is_exact: bool = False
+    """True if chunks must be the unit, not parts of it."""
+
+
+def resharded(
+    draft: Draft,
+    request: Reshard,
+    open_tree: Callable[[str], TreeSpec],
+    shardings: Shardings,
+) -> Draft:
+    """The draft with every leaf laid out as ``request`` says; leaves that are so already stay as they are.
+
+    Raises:
+        PlanError: everything that is wrong with the request, or that JAX would refuse.
+    """
+    _check(request)
+    if request.like is not None:
+        goals = _goals_like(draft, request.like, open_tree(request.like))
+    else:
+        goals = _goals_of_mesh(draft, request, shardings)
+    limit = request.chunk_limit
+    changed = {
+        path: new
+        for path, goal in goals.items()
+        if (new := _laid_out(path, draft.leaves[path], goal, limit)) is not None
+    }
+    return draft.with_leaves(changed)
+
+
+def _check(request: Reshard) -> None:
+    """See that a request says one thing.
+
+    Raises:
+        PlanError: it says nothing, or two things that exclude each other.
+    """
+    ways = [name for name in ("mesh", "like", "like_init") if getattr(request, name) is not None]
+    problems = []
+    if len(ways) > 1:
+        problems.append(
+            Problem(
+                worded("`reshard` takes one of {mesh}, {like} and {like_init}"),
+                why="each of them says how every leaf is laid out",
+                fix="keep one of them",
+                field=ways[-1],
+            )
+        )
+    if not ways and request.chunk_bytes is None:
+        problems.append(
+            Problem(
+                "`reshard` is not told for what",
+                why=worded("it takes {mesh} with {spec}, {like}, {like_init} or {chunk_bytes}"),
+                fix=worded("e.g. {mesh: fsdp=16} and {spec: params/**/kernel=fsdp,None}"),
+                field="mesh",
+            )
+        )
+    if request.spec and request.mesh is None:
+        problems.append(
+            Problem(
+                worded("{spec} needs a {mesh}"),
+                why="it names axes of one",
+                fix=worded("add {mesh: fsdp=16}"),
+                field="mesh",
+            )
+        )
+    if request.mesh is not None and not request.spec:
+        problems.append(
+            Problem(
+                worded("{mesh} says nothing of leaves without {spec}"),
+                why="leaves that no spec names are replicated: it would be all of them",
+                fix=worded("add {spec: params/**/kernel=fsdp,None}, or {spec: **=None} for that"),
+                field="spec",
+            )
+        )
+    raise_all(problems)
+
+
+def _goals_of_mesh(draft: Draft, request: Reshard, shardings: Shardings) -> dict[LeafPath, Goal]:
+    specs = {path: leaf.spec for path, leaf in draft.leaves.items()}
+    if request.mesh is not None:
+        mesh = _with_ids(Mesh.of(request.mesh_axes), draft.source_tree)
+        stated: Mapping[LeafPath, NamedSharding] = stated_shardings(draft, request, mesh)
+    elif request.like_init is not None:
+        stated = _of_script(draft, request.like_init, shardings(request.like_init))
+        refuse_unfit(stated, specs)
+    else:
+        stated = {}
+    is_new = bool(stated)
+    goals = {}
+    for path, spec in specs.items():
+        if not spec.has_array or spec.kind is LeafKind.SCALAR:
+            continue
+        sharding = stated.get(path)
+        if sharding is None and is_new and spec.kind is LeafKind.KEY:
+            sharding = NamedSharding(next(iter(stated.values())).mesh)
+        of = sharding or NamedSharding.of_text(spec.sharding)
+        is_split = of is not None and is_spread(spec) and _fits(of, spec)
+        unit = of.shard_shape(spec.shape) if of is not None and is_split else spec.shape
+        keeps_chunks = request.chunk_bytes is None and unit == spec.shape
+        text = None if sharding is None else sharding.text
+        goals[path] = Goal(text, None if keeps_chunks else unit)
+    return goals
+
+
+def _fits(sharding: NamedSharding, spec: LeafSpec) -> bool:
+    counts = sharding.counts(len(spec.shape))
+    is_short = len(sharding.partition) <= len(spec.shape)
+    return is_short and all(n % count == 0 for n, count in zip(spec.shape, counts, strict=True))
+
+
+def _with_ids(mesh: Mesh, source: TreeSpec) -> Mesh:
+    """The mesh over the devices of the source, where there are as many; on several hosts their ids have gaps."""
+    texts = dict.fromkeys(spec.sharding for spec in source.values() if spec.sharding)
+    for text in texts:
+        known = NamedSharding.of_text(text)
+        if known is not None and known.mesh.size == mesh.size and known.mesh.ids:
+            return msgspec.structs.replace(mesh, ids=known.mesh.ids)
+    return mesh
+
+
+def _of_script(
+    draft: Draft, name: str, said: Mapping[LeafPath, NamedSharding | None]
+) -> dict[LeafPath, NamedSharding]:
+    """The shardings of a script's state; what it does not spread is replicated over the same mesh.
+
+    Raises:
+        PlanError: it says none, or has leaves of other paths.
+    """
+    mesh = next((one.mesh for one in said.values() if one is not None), None)
+    if mesh is None:
+        raise PlanError(
+            f"the state of '{name}' says no sharding",
+            why="none of its leaves is a jax.ShapeDtypeStruct or an array with a NamedSharding",
+            fix=worded(
+                "let it return `jax.ShapeDtypeStruct(shape, dtype, sharding=…)`, or give {mesh}"
+            ),
+            field="like_init",
+        )
+    arrays = [path for path, leaf in draft.leaves.items() if is_spread(leaf.spec)]
+    _refuse_missing(arrays, said, f"the state of '{name}'", "like_init")
+    return {path: said[path] or NamedSharding(mesh) for path in arrays}
+
+
+def _goals_like(draft: Draft, name: str, tree: TreeSpec) -> dict[LeafPath, Goal]:
+    """The layout of another checkpoint, path by path; a twin that it lacks is laid out as its param.
+
+    Raises:
+        PlanError: a leaf is not there, or has another shape.
+    """
+    arrays = {
+        path: leaf.spec
+        for path, leaf in draft.leaves.items()
+        if leaf.spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
+    }
+    models = {path: path for path in arrays}
+    for path, spec in arrays.items():
+        slot = draft.slots.get(path)
+        if path not in tree and slot is not None and slot.param in tree:
+            models[path] = slot.param if tree[slot.param].shape == spec.shape else path
+    _refuse_missing(models.values(), tree, f"'{name}'", "like")
+    raise_all(
+        Problem(
+            f"'{path}' is {spec.type_text}, and {tree[models[path]].type_text} in '{name}'",
+            why="chunks and shardings belong to a shape",
+            fix=worded("name a checkpoint of the same model, or give {mesh} and {spec}"),
+            path=str(path),
+            field="like",
+        )
+        for path, spec in arrays.items()
+        if tree[models[path]].shape != spec.shape
+    )
+    goals = {}
+    for path in arrays:
+        other = tree[models[path]]
+        goals[path] = Goal(other.sharding, other.chunk_shape, is_exact=True)
+    return goals
+
+
+def _refuse_missing(
+    paths: Iterable[LeafPath], there: Mapping[LeafPath, object], where: str, field: str
+) -> None:
+    raise_all(
+        Problem(
+            f"'{path}' is not in {where}",
+            why="what says the layout of every leaf must have them all",
+            fix=worded("name one of the same tree, or give {mesh} and {spec}"),
+            path=str(path),
+            field=field,
+        )
+        for path in paths
+        if path not in there
+    )
+
+
+def _laid_out(path: LeafPath, leaf: Output, goal: Goal, limit: int | None) -> Output | None:
+    """The leaf laid out anew; None if it is so already."""
+    spec = leaf.spec
+    grid = _grid(spec, goal, limit)
+    old, sharding = NamedSharding.of_text(spec.sharding), spec.sharding
+    if goal.sharding is not None and (old is None or old != NamedSharding.of_text(goal.sharding)):
+        sharding = goal.sharding
+    if grid is None and sharding == spec.sharding:
+        return None
+    if grid is None:
+        new = msgspec.structs.replace(spec, sharding=sharding)
+        return msgspec.structs.replace(leaf.with_spec(new), is_resharded=True)
+    new = msgspec.structs.replace(
+        spec, sharding=sharding, chunk_shape=grid, write_shape=grid, stored_bytes=None
+    )
+    made = Made(Rechunk(), (leaf.recipe,), new, path)
+    after = leaf.then(made, Edited(RESHARD, Rearranges(), is_named=False))
+    return msgspec.structs.replace(after, is_resharded=True)
+
+
+def _grid(spec: LeafSpec, goal: Goal, limit: int | None) -> tuple[int, ...] | None:
+    """The chunks of a leaf; None if it keeps those that it has."""
+    if goal.unit is None or not spec.size:
+        return None
+    width = item_bytes(spec.dtype)
+    grid = goal.unit if limit is None else even_parts(goal.unit, width, limit)
+    stored = spec.write_shape
+    if stored is None:
+        return grid
+    if stored == grid and spec.chunk_shape == grid:
+        return None
+    is_inside = limit is None and not goal.is_exact and divides(stored, grid)
+    if is_inside and math.prod(spec.chunk_shape or stored) * width >= SMALLEST_BYTES:
+        return None  # every chunk lies in one part, and is worth a read
+    return grid

@@ -1,0 +1,172 @@
+"""What `reshard` may be told, on the command line and in a plan: for which topology a checkpoint is laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+from surgery_cli.errors import PlanError
+from surgery_cli.inputs.addresses import address
+from surgery_cli.settings.declaration import Group, setting
+from surgery_cli.settings.values import bytes_of
+from surgery_cli.tree.sharding import Partition, parse_mesh, parse_partition, trimmed
+
+PartitionSpec: TypeAlias = str | tuple[str | tuple[str, ...] | None, ...]
+"""A partition as plans say it: text as it is typed, or a list as in ``jax.sharding.PartitionSpec``."""
+
+
+def specs_of(texts: Sequence[str]) -> dict[str, str]:
+    """What `--spec` was given, as partitions by pattern, in order.
+
+    >>> specs_of(["params/**/kernel=fsdp,None", "**=None"])
+    {'params/**/kernel': 'fsdp,None', '**': 'None'}
+
+    Raises:
+        PlanError: a text has no `=`, or a pattern stands twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        pattern, equals, partition = text.rpartition("=")
+        if not equals or not pattern:
+            raise PlanError(
+                f"`--spec` takes PATTERN=PARTITION, not '{text}'",
+                fix="e.g. `--spec 'params/**/kernel=fsdp,None'`",
+                field="spec",
+            )
+        if pattern in found:
+            raise PlanError(
+                f"`--spec` gives '{pattern}' twice",
+                why=f"'{found[pattern]}' and '{partition}'",
+                fix="keep one of them",
+                field="spec",
+            )
+        parse_partition(partition)
+        found[pattern] = partition
+    return found
+
+
+def mesh_of(texts: Sequence[str]) -> dict[str, int]:
+    """What `--mesh` was given, once or for each axis. Raises as `parse_mesh`."""
+    return parse_mesh(",".join(texts))
+
+
+def partition_of(spec: PartitionSpec) -> Partition:
+    """The partition that a plan says. Raises as `parse_partition`."""
+    if isinstance(spec, str):
+        return parse_partition(spec)
+    return trimmed([() if a is None else (a,) if isinstance(a, str) else tuple(a) for a in spec])
+
+
+MeshAxes = Annotated[
+    dict[str, Annotated[int, msgspec.Meta(ge=1)]] | str | None,
+    setting(
+        "The mesh of the other topology: its axes with their sizes.",
+        Group.LAYOUT,
+        "AXIS=N,...",
+        option="--mesh",
+        read=mesh_of,
+    ),
+]
+Specs = Annotated[
+    dict[str, PartitionSpec] | None,
+    setting(
+        "Over which axes of the mesh leaves are split, as `params/**/kernel=fsdp,None`; the first that matches"
+        " counts; repeatable.",
+        Group.LAYOUT,
+        "PATTERN=PARTITION",
+        option="--spec",
+        read=specs_of,
+        needs="mesh",
+    ),
+]
+
+
+class Reshard(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """For which topology the result is laid out: a mesh with partitions, another checkpoint, or sizes of chunks."""
+
+    mesh: MeshAxes = None
+    spec: Specs = None
+    like: Annotated[
+        str | None,
+        setting(
+            "A checkpoint whose chunks and sharding the leaves get, path by path.",
+            Group.LAYOUT,
+            "CKPT",
+            address,
+        ),
+    ] = None
+    like_init: Annotated[
+        str | None,
+        msgspec.Meta(
+            description="The function of a script, `FILE.py:FUNCTION`, whose abstract state says the shardings."
+        ),
+    ] = None
+    chunk_bytes: Annotated[
+        int | str | None,
+        setting(
+            "The most that a chunk has: stored chunks are the largest even parts within it.",
+            Group.LAYOUT,
+            "SIZE",
+            option="--chunk-bytes",
+            read=bytes_of,
+        ),
+    ] = None
+
+    @property
+    def mesh_axes(self) -> dict[str, int]:
+        """The axes of the mesh with their sizes; none if there is no mesh. Raises as `parse_mesh`."""
+        return parse_mesh(self.mesh) if isinstance(self.mesh, str) else self.mesh or {}
+
+    @property
+    def chunk_limit(self) -> int | None:
+        """The most bytes of a chunk. Raises as `bytes_of`."""
+        return bytes_of(self.chunk_bytes) if isinstance(self.chunk_bytes, str) else self.chunk_bytes
+
+    def document(self) -> dict[str, Any]:
+        """As plain values, defaults left out."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+
+class HostReading(msgspec.Struct, frozen=True, kw_only=True):
+    """Of what hosts the reads are counted."""
+
+    layout: Annotated[
+        bool,
+        setting(
+            "Count what each host would read to restore, on the mesh of `--mesh` or on that on disk.",
+            Group.SHOW,
+        ),
+    ] = False
+    mesh: MeshAxes = None
+    spec: Specs = None
+    hosts: Annotated[
+        int | None,
+        setting(
+            "How many hosts share the devices of the mesh; by default each device has its own.",
+            Group.LAYOUT,
+            "N",
+            least=1,
+        ),
+    ] = None
+
+    @property
+    def request(self) -> Reshard | None:
+        """The mesh of which the reads are counted; None if they are not.
+
+        Raises:
+            PlanError: a mesh is given, and nobody asks for reads.
+        """
+        if self.layout:
+            return Reshard(mesh=self.mesh, spec=self.spec)
+        if self.mesh or self.spec or self.hosts:
+            raise PlanError(
+                "a mesh says nothing here without `--layout`",
+                why="`--mesh`, `--spec` and `--hosts` are for what each host would read",
+                fix="add `--layout`",
+            )
+        return None

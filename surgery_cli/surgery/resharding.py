@@ -1,0 +1,68 @@
+"""What `reshard` asks of the outside: another checkpoint, or what a script says of its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.errors import PlanError
+from surgery_cli.plan import Plan
+from surgery_cli.resolution.reshard import resharded
+from surgery_cli.script.function import Script, read_script
+from surgery_cli.script.items import aligned
+from surgery_cli.script.user_code import Say
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.surgery.like_init import items_of
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.sharding import NamedSharding
+from surgery_cli.tree.specs import TreeSpec
+
+
+def laid_out(
+    draft: Draft,
+    plan: Plan,
+    checkpoint: Checkpoint,
+    sources: dict[str, Any],
+    open_source: Callable[[str], Any],
+    script: Script | None,
+    say: Say,
+) -> Draft:
+    """The draft with the layout that the plan asks for; a checkpoint whose layout that is becomes one of ``sources``.
+
+    Raises:
+        PlanError: the layout cannot be had, or nothing says which.
+    """
+    assert plan.reshard is not None
+    _refuse_without_chunks(checkpoint)
+
+    def open_tree(name: str) -> TreeSpec:
+        sources[name] = open_source(plan.sources.get(name, name))
+        tree: TreeSpec = sources[name].tree
+        return tree
+
+    def shardings(name: str) -> Mapping[LeafPath, NamedSharding | None]:
+        read = script if script is not None and script.name == name else read_script(name, say=say)
+        found = aligned(read.name, read.abstract, draft.tree, items_of(checkpoint, draft))
+        return {path: NamedSharding.of_text(spec.sharding) for path, spec in found.wanted.items()}
+
+    draft = resharded(draft, plan.reshard, open_tree, shardings)
+    opened = {name: source.fingerprint for name, source in sources.items()}
+    return draft.replaced(fingerprints={**draft.fingerprints, **opened})
+
+
+def _refuse_without_chunks(checkpoint: Checkpoint) -> None:
+    """Refuse formats that have neither chunks nor shardings.
+
+    Raises:
+        PlanError: a tree is not stored in arrays of TensorStore.
+    """
+    for item in checkpoint.items.values():
+        if not isinstance(item, PytreeItem) or item.store is None:
+            raise PlanError(
+                f"'{checkpoint.location.root}' cannot be laid out anew",
+                why=f"it is stored as {item.layout}, which has neither chunks nor shardings",
+                fix="restore and save it with Orbax once, then reshard that",
+                field="reshard",
+            )
