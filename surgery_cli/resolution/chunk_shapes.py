@@ -15,13 +15,14 @@ _FAR_BELOW: Final = 16
 
 @lru_cache(maxsize=4096)
 def even_parts(unit: tuple[int, ...], item_bytes: int, limit_bytes: int) -> tuple[int, ...]:
-    """The largest chunk within ``limit_bytes`` of which a whole number makes up ``unit``, cut along the first axes.
+    """A large chunk within ``limit_bytes`` of which a whole number makes up ``unit``.
 
-    Where that would be a small part of what is allowed, because an axis has no such divisor, it is the next larger one:
+    It is cut along the first axes, whose parts lie together, as long as it is no smaller than half of the largest one
+    for that. Where all within the limit are small, because axes have no such divisors, it is the next larger one:
     chunks of a few kilobytes cost more than large ones.
 
     >>> even_parts((8192, 8192), 4, 64 << 20), even_parts((50257, 768), 4, 64 << 20), even_parts((1009, 1013), 4, 99999)
-    ((2048, 8192), (50257, 192), (1009, 1013))
+    ((2048, 8192), (50257, 256), (1009, 1013))
     """
     size = math.prod(unit) * item_bytes
     if size <= limit_bytes or not size:
@@ -37,7 +38,10 @@ def even_parts(unit: tuple[int, ...], item_bytes: int, limit_bytes: int) -> tupl
     enough = min(count for count in cuts if size // count <= limit_bytes or count == max(cuts))
     if size // enough * _FAR_BELOW < limit_bytes:
         enough = max(count for count in cuts if count < enough)
-    return tuple(n // part for n, part in zip(unit, cuts[enough], strict=True))
+        return tuple(n // part for n, part in zip(unit, cuts[enough], strict=True))
+    near = [cut for count, cut in cuts.items() if enough <= count <= 2 * enough]
+    best = min(near, key=lambda cut: (cut[::-1], math.prod(cut)))
+    return tuple(n // part for n, part in zip(unit, best, strict=True))
 
 
 @lru_cache(maxsize=4096)

@@ -12,6 +12,7 @@ import msgspec
 from surgery_cli.script.optimizers import Holders, Optimizer, is_transformation
 from surgery_cli.script.pytrees import children_of
 from surgery_cli.tree.paths import Key, LeafPath
+from surgery_cli.tree.sharding import Mesh, NamedSharding, trimmed
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
 Named = TypeVar("Named")
@@ -167,7 +168,27 @@ def _leaf(value: Any) -> LeafSpec:
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         return _key(jax.ShapeDtypeStruct(value.shape, value.dtype))
     kind = LeafKind.NUMPY if isinstance(value, np.ndarray) else LeafKind.ARRAY
-    return LeafSpec(kind=kind, shape=tuple(value.shape), dtype=np.dtype(value.dtype).name)
+    return LeafSpec(
+        kind=kind,
+        shape=tuple(value.shape),
+        dtype=np.dtype(value.dtype).name,
+        sharding=_sharding(value),
+    )
+
+
+def _sharding(value: Any) -> str | None:
+    """How a leaf is spread over a mesh, as Orbax says it on disk; None if it is not, or nobody says."""
+    import jax
+
+    try:  # of a tracer, what is spread is a part of its type
+        sharding = getattr(value, "sharding", None) or jax.typeof(value).sharding
+    except (AttributeError, TypeError, ValueError):
+        return None
+    if not isinstance(sharding, jax.sharding.NamedSharding) or not sharding.mesh.axis_names:
+        return None
+    parts = [part if isinstance(part, tuple) else (part,) for part in sharding.spec if part != ()]
+    partition = trimmed(tuple(name for name in part if isinstance(name, str)) for part in parts)
+    return NamedSharding(Mesh.of(dict(sharding.mesh.shape)), partition).text
 
 
 def _key(abstract: Any) -> LeafSpec:

@@ -108,7 +108,7 @@ class Reshard(
     chunk_bytes: Annotated[
         int | str | None,
         setting(
-            "The most that a chunk has: stored chunks are the largest even parts within it.",
+            "About how large chunks are, at most: even parts of what one device holds.",
             Group.LAYOUT,
             "SIZE",
             option="--chunk-bytes",

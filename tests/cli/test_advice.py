@@ -13,9 +13,9 @@ from surgery_cli.cli.rendering.spelling import in_options
 from surgery_cli.errors import WriteError
 from surgery_cli.operations.table import operations
 from surgery_cli.plan import fields_of
+from surgery_cli.settings.reshard import Reshard
 from surgery_cli.store.write import staging
 from surgery_cli.surgery import source_and_destination
-from surgery_cli.settings.reshard import Reshard
 from surgery_cli.words.advice import NOTHING_LEFT, Aside, FieldName, InPlan, joined, worded
 from surgery_cli.words.notes import Remark
 

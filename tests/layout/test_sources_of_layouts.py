@@ -1,0 +1,138 @@
+"""Where a layout comes from: another checkpoint, a script's state, a size of chunks; and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from surgery_cli import surgery
+from surgery_cli.errors import PlanError
+from surgery_cli.plan import read_plan
+from tests.layout.states import over, restored, save, state, values
+from tests.layout.test_reshard import reshard, shapes
+
+SCRIPT = """
+import jax, optax
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec as P
+
+def made():
+    zeros = jax.numpy.zeros
+    params = {"dense": {"kernel": zeros((64, 96)), "bias": zeros(96)}, "embed": zeros((40, 16), "bfloat16")}
+    opt_state = optax.adamw(1e-3).init(params)
+    return {"params": params, "opt_state": opt_state, "step": jax.numpy.asarray(3), "rng": jax.random.key(3)}
+
+def state():
+    mesh = AbstractMesh((32,), ("fsdp",))
+    def spread(a):
+        spec = P(None, "fsdp") if a.ndim == 2 and a.shape[1] % 32 == 0 else P()
+        return jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=NamedSharding(mesh, spec))
+    return jax.tree.map(spread, jax.eval_shape(made))
+"""
+
+
+def test_another_checkpoint_says_the_layout_across_zarr_versions_and_kinds_of_store(
+    tmp_path: Path,
+) -> None:
+    mesh = jax.make_mesh((4, 2), ("fsdp", "tensor"))
+    model = save(
+        tmp_path / "model", over(mesh, state(), P("tensor", "fsdp")), ocdbt=False, zarr3=True
+    )
+    source = save(tmp_path / "source", state())
+    report = reshard(source, tmp_path / "target", like=str(model))
+    assert shapes(tmp_path / "target", "params.dense.kernel") == (32, 24)
+    plain = restored(tmp_path / "target")
+    assert plain["params"]["dense"]["kernel"].sharding.spec == P("tensor", "fsdp")
+    assert values(plain) == values(restored(source))
+    again = reshard(tmp_path / "target", tmp_path / "again", like=str(model))
+    assert (report.reshard.rewritten > 0, again.bytes_written, again.reshard.relabelled) == (
+        True,
+        0,
+        0,
+    )
+
+
+def test_a_scripts_state_says_shardings_for_more_devices_than_there_are(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    source = save(tmp_path / "source", state())
+    reshard(source, tmp_path / "target", like_init=f"{script}:state")
+    assert shapes(tmp_path / "target", "params.dense.kernel") == (64, 3)
+    assert shapes(tmp_path / "target", "opt_state.0.nu.dense.kernel") == (64, 3)
+    found = restored(tmp_path / "target", state())
+    assert values(found) == values(state())
+    with pytest.raises(PlanError, match="says no sharding"):
+        reshard(source, tmp_path / "other", like_init=f"{script}:made")
+
+
+@pytest.mark.parametrize("zarr3", [False, True])
+def test_chunks_are_the_largest_even_parts_within_a_size(tmp_path: Path, zarr3: bool) -> None:
+    source = save(tmp_path / "source", state(), zarr3=zarr3)
+    reshard(source, tmp_path / "target", chunk_bytes="8KiB")
+    assert shapes(tmp_path / "target", "params.dense.kernel") == (16, 96)
+    assert shapes(tmp_path / "target", "params.embed") == (40, 16)
+    assert values(restored(tmp_path / "target")) == values(restored(source))
+    whole = tmp_path / "whole"
+    assert reshard(tmp_path / "target", whole, chunk_bytes=1 << 20).reshard.rewritten == 3
+    assert shapes(whole, "params.dense.kernel") == (64, 96)
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ({"mesh": {"fsdp": 16}, "spec": {"params/**/kernel": "fdsp"}}, "no axis 'fdsp'"),
+        ({"mesh": {"fsdp": 16}, "spec": {"params/**/kernels": "fsdp"}}, "matches nothing"),
+        ({"mesh": {"fsdp": 16}, "spec": {"params/**/bias": "None,fsdp"}}, "the array has 1"),
+        ({"mesh": {"fsdp": 16}, "spec": {"params/embed": "fsdp"}}, "40 is no multiple of 16"),
+        ({"mesh": {"fsdp": 16}, "spec": {"**/embed": "fsdp"}}, "opt_state/0/nu/embed"),
+        ({"mesh": {"fsdp": 2}, "spec": {"params": "None", "params/embed": "fsdp"}}, "counts for no leaf"),
+        ({"mesh": {"fsdp": 2}, "spec": {"rng": "fsdp"}}, "names nothing that is split"),
+        ({"mesh": {"x": 2}, "spec": {"params/embed": "x,x"}}, "over 'x' twice"),
+        ({"mesh": {"fsdp": 2}}, "says nothing of leaves"),
+        ({"spec": {"**": "fsdp"}}, "needs a `mesh`"),
+        ({}, "not told for what"),
+        ({"mesh": {"x": 2}, "spec": {"**": "None"}, "like": "other"}, "takes one of"),
+    ],
+)  # fmt: skip
+def test_what_jax_would_refuse_or_says_nothing_is_refused(
+    tmp_path: Path, request_: dict[str, Any], said: str
+) -> None:
+    source = save(tmp_path / "source", state())
+    with pytest.raises(PlanError) as caught:
+        reshard(source, tmp_path / "target", **request_)
+    assert said in str(caught.value)
+    assert not (tmp_path / "target").exists()
+
+
+def test_a_file_without_chunks_is_refused(tmp_path: Path) -> None:
+    from flax import serialization
+
+    file = tmp_path / "checkpoint_3"
+    file.write_bytes(serialization.msgpack_serialize({"params": {"w": state()["params"]["embed"]}}))
+    with pytest.raises(PlanError, match="cannot be laid out anew"):
+        reshard(file, tmp_path / "target", chunk_bytes=1000)
+
+
+def test_a_plan_says_it_after_its_edits_and_the_record_says_it_again(tmp_path: Path) -> None:
+    source = save(tmp_path / "source", state())
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        "edits:\n- op: rescale\n  at: params/dense/kernel\n  by: 2.0\n"
+        "- op: rename\n  at: params/embed\n  to: params/table\n"
+        "reshard:\n  mesh: {fsdp: 4, tensor: 2}\n  spec:\n    params/table: [[fsdp, tensor], null]\n"
+        "    params/**/kernel: fsdp,tensor\n"
+    )
+    done = surgery.apply(str(source), str(tmp_path / "target"), read_plan(str(plan)))
+    assert shapes(tmp_path / "target", "params.table") == (5, 16)
+    assert shapes(tmp_path / "target", "params.dense.kernel") == (16, 48)
+    before, after = restored(source), restored(tmp_path / "target")
+    kernel = np.asarray(before["params"]["dense"]["kernel"]) * 2
+    assert (np.asarray(after["params"]["dense"]["kernel"]) == kernel).all()
+    record = str(tmp_path / "target" / "surgery.json")
+    again = surgery.apply(str(source), str(tmp_path / "again"), read_plan(record))
+    assert again.draft == done.draft
+    plan.write_text(plan.read_text().replace("[[fsdp, tensor], null]", "[null, fsdp]"))
+    other = surgery.plan(str(source), read_plan(str(plan)))
+    assert other.draft != done.draft
