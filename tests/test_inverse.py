@@ -62,6 +62,11 @@ def _applied(source: Path, new: Path, *edits: dict[str, Any], **shared: Any) -> 
 
 
 PLACES: list[list[dict[str, Any]]] = [
+    [
+        {"op": "add", "at": "params/new", "like": "params/head", "init": "zeros"},
+        {"op": "rename", "at": "params/head", "to": "params/out"},
+        {"op": "delete", "at": "params/new"},
+    ],
     [{"op": "rename", "at": "params/head", "to": "params/out"}],
     [{"op": "rename", "at": "params/layers", "to": "params/blocks"}],
     [{"op": "rename", "at": "params/layers/{0..2}", "to": "params/layers/{2..0}"}],
@@ -77,7 +82,16 @@ PLACES: list[list[dict[str, Any]]] = [
     [{"op": "cast", "at": "ids", "to": "int32", "where_dtype": "int*"}],
     [],
 ]
+STACK = {"op": "stack", "at": "params/layers/{0..2}", "to": "params/scanned"}
+SPLIT = {"op": "split", "at": "params/head/w", "axis": 0, "to": "params/head/{q,k}"}
 SHAPES: list[list[dict[str, Any]]] = [
+    [STACK, {"op": "repeat", "at": "params/scanned", "axis": 0, "times": 2}],
+    [
+        STACK,
+        {"op": "repeat", "at": "params/scanned", "axis": 0, "times": 2, "order": "tiled"},
+        {"op": "unstack", "at": "params/scanned", "to": "params/block_{0..5}"},
+    ],
+    [SPLIT, {"op": "pad", "at": "params/head", "axis": 0, "after": 2}],
     [{"op": "transpose", "at": "params/**/w"}],
     [{"op": "reshape", "at": "params/**/w", "shape": [2, -1]}],
     [{"op": "expand", "at": ["params/head", "ids"], "axis": [0, 1]}],
@@ -98,6 +112,23 @@ SHAPES: list[list[dict[str, Any]]] = [
     ],
 ]
 VALUES: list[list[dict[str, Any]]] = [
+    [SPLIT, {"op": "delete", "at": "params/head/k"}],
+    [SPLIT, {"op": "slice", "at": "params/head/q", "slices": "0:1"}],
+    [
+        SPLIT,
+        {"op": "delete", "at": "params/head/q"},
+        {"op": "add", "at": "params/head/q", "like": "params/head/k", "init": "zeros"},
+        {"op": "concat", "at": ["params/head/k", "params/head/q"], "axis": 0, "to": "params/head/w"},
+    ],
+    [
+        {"op": "rename", "at": "params/head", "to": "params/out"},
+        STACK,
+        {"op": "slice", "at": "params/scanned", "slices": "1:"},
+        {"op": "unstack", "at": "params/scanned", "to": "params/layers/{0..1}", "list": True},
+    ],
+    [{"op": "repeat", "at": "params/layers", "axis": 0, "times": 2, "new_axis": True}],
+    [{"op": "extract-item", "at": "params/layers"}],
+    [{"op": "delete", "at": "params/layers/0/w"}],
     [{"op": "rescale", "at": "params/head", "by": 3}],
     [{"op": "reinit", "at": "params/head", "init": "zeros", "optimizer": "reset"}],
     [{"op": "cast", "to": "bfloat16"}],
@@ -213,3 +244,22 @@ def test_an_operation_may_say_its_own_inverse(source: Path, tmp_path: Path) -> N
     )
     (edit,) = surgery.inverse(str(tmp_path / "new")).plan["edits"]
     assert (edit["op"], edit["to"]) == ("cast", "int16")
+
+
+def test_without_an_inverse_on_record_all_is_taken_from_the_source(
+    source: Path, tmp_path: Path
+) -> None:
+    """A record of an earlier version, or of a run of several hosts; what stayed is not taken from there."""
+    moved = {"op": "rename", "at": "params/head", "to": "params/out"}
+    _applied(source, tmp_path / "new", moved, {"op": "transpose", "at": "params/x_12/w"})
+    path = tmp_path / "new" / "surgery.json"
+    record = json.loads(path.read_text())
+    path.write_text(
+        json.dumps({k: v for k, v in record.items() if k not in ("inverse", "content")})
+    )
+    found = surgery.inverse(str(tmp_path / "new"))
+    surgery.apply(str(tmp_path / "new"), str(tmp_path / "back"), plan_from_document(found.plan))
+    _same(tmp_path / "back", source)
+    assert [edit["op"] for edit in found.plan["edits"]].count("rename") == 1
+    assert "params/x_12/w" in yaml_of(found.plan)
+    assert "params/x_12/b" not in yaml_of(found.plan)

@@ -72,6 +72,10 @@ class Arrangement(ShapeMap, frozen=True):
         """The number of the input that another map takes out of the whole again; None if it takes something else."""
         return None
 
+    def followed_by(self, outer: Kernel) -> Kernel | None:
+        """The one map that does this one and then ``outer``, where this one knows it; see ``Kernel.after``."""
+        return None
+
     def on_each(self) -> Arrangement:
         return OnEach(self)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.tree.paths import Key, LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.specs import LeafKind, LeafSpec, lists_in
 
 _Node: TypeAlias = tuple[Key, ...]
 
@@ -21,9 +21,10 @@ class Undo(NamedTuple):
 
     Nodes that are ``gone`` are deleted, then ``moves`` are done at once (from where something stands to where it
     stood), then ``missing`` nodes are put in from the source (where they stood, and where the source has them).
-    ``edits``, entries of a plan, do all that instead where the operation says them. ``lost`` are leaves, by where they
-    stood, whose values only the source has. ``parts``: of which leaves others are made now, or a part, by where these
-    stand.
+    ``edits``, entries of a plan, come before all that where the operation says them; ``instead`` is in its place.
+    ``lost`` are leaves, by where they stood, whose values only the source has. ``parts``: of which leaves others are
+    made now, or a part, by where these stand. ``owed`` are leaves, by where they stood, that nothing brings back: they
+    are gone, and were no leaves of the source.
     """
 
     gone: tuple[LeafPath, ...] = ()
@@ -31,41 +32,83 @@ class Undo(NamedTuple):
     missing: Mapping[LeafPath, LeafPath] = {}
     lost: tuple[LeafPath, ...] = ()
     edits: tuple[dict[str, Any], ...] = ()
+    instead: tuple[dict[str, Any], ...] = ()
     parts: Mapping[LeafPath, tuple[LeafPath, ...]] = {}
+    owed: tuple[LeafPath, ...] = ()
 
 
 def difference(before: Draft, after: Draft, home: Homes) -> Undo:
     """What leads from one draft back to another: leaves are told by what they are made of."""
     old, new = before.leaves, after.leaves
-    left = {path: output for path, output in old.items() if new.get(path) is not output}
-    came = {path: output for path, output in new.items() if old.get(path) is not output}
-    origin = {id(output): path for path, output in left.items()}
+    left = {path for path, output in old.items() if new.get(path) is not output}
+    came = {path for path, output in new.items() if old.get(path) is not output}
+    moves = _moves(left, came, before, after)
+    anew: set[_Node] = set()
+    while True:
+        back = set(moves.values())
+        lost = {
+            path
+            for path in left & came
+            if path not in back
+            and path not in moves
+            and _alike(old[path], new[path])
+            and not _is_in(path, anew)
+        }
+        gone = dict.fromkeys(p for p in new if p in came and p not in moves and p not in lost)
+        missing = dict.fromkeys(p for p in old if p in left and p not in back and p not in lost)
+        torn = _torn_lists(gone, new)
+        if not torn:
+            break
+        anew |= torn
+        left.update(path for path in old if _is_in(path, torn))
+        came.update(path for path in new if _is_in(path, torn))
+        kept = (pair for pair in moves.items() if not any(_is_in(path, torn) for path in pair))
+        moves = dict(kept)
+    staying = _spare_containers(missing, gone, old, new)
+    homes = {path: place for path in missing if (place := home(path)) is not None}
+    blocked = _nodes_over(path for path in new if path not in gone) if homes else set()
+    nodes = _paired(homes, old, before.source_tree, blocked)
+    owed = tuple(path for path in missing if path not in homes)
+    above = _nodes_over([*(node.parent for node in nodes), *staying, *owed])
+    return Undo(
+        tuple(nodes_of(gone, new, apart=above)),
+        _paired(moves, new),
+        nodes,
+        tuple(path for path in old if path in lost),
+        owed=owed,
+    )
+
+
+def _moves(
+    left: Collection[LeafPath], came: Collection[LeafPath], before: Draft, after: Draft
+) -> dict[LeafPath, LeafPath]:
+    """Where the leaves that came stood, of those that are nothing but others at another place."""
+    origin = {id(before.leaves[path]): path for path in before.leaves if path in left}
     moves: dict[LeafPath, LeafPath] = {}
-    for path, output in came.items():
-        if (was := origin.pop(id(output), None)) is not None:
+    for path, output in after.leaves.items():
+        if path in came and (was := origin.pop(id(output), None)) is not None:
             moves[path] = was
-    found = _paired(moves, new)
+    found = _paired(moves, after.leaves)
     unable = [pair for pair in found.items() if not _has_lists(pair[1], after)]
     for node, _ in unable:  # nothing but the source says that these were lists
         for path in [path for path in moves if path.is_below(node)]:
             del moves[path]
-    back = set(moves.values())
-    lost = {
-        path
-        for path in left.keys() & came.keys()
-        if path not in back and path not in moves and _alike(old[path], new[path])
-    }
-    gone = dict.fromkeys(path for path in came if path not in moves and path not in lost)
-    missing = dict.fromkeys(path for path in left if path not in back and path not in lost)
-    staying = _spare_containers(missing, gone, old, new)
-    homes = {path: place for path in missing if (place := home(path)) is not None}
-    blocked = _nodes_over(path for path in new if path not in gone) if homes else set()
-    return Undo(
-        tuple(nodes_of(gone, new, apart=_nodes_over([*missing, *staying]))),
-        _paired(moves, new),
-        _paired(homes, old, before.source_tree, blocked),
-        tuple(path for path in old if path in lost),
-    )
+    return moves
+
+
+def _torn_lists(gone: Collection[LeafPath], leaves: Iterable[LeafPath]) -> set[_Node]:
+    """Lists that lose an element before others: these are made anew, as a list has no holes."""
+    lists = lists_in(gone)
+    left: dict[_Node, set[int]] = {node: set() for node in lists}
+    for leaf in leaves if lists else ():
+        for depth, key in enumerate(leaf):
+            if isinstance(key, int) and leaf not in gone and leaf[:depth] in left:
+                left[leaf[:depth]].add(key)
+    return {node for node, there in left.items() if there and max(there) >= len(there)}
+
+
+def _is_in(path: LeafPath, nodes: Collection[_Node]) -> bool:
+    return bool(nodes) and any(path[:depth] in nodes for depth in range(len(path)))
 
 
 def _has_lists(goal: LeafPath, draft: Draft) -> bool:

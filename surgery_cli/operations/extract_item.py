@@ -97,7 +97,7 @@ as: weights
             return found
         (node,) = nodes
         return found._replace(
-            edits=({"op": "insert-item", "at": node.exact_pattern, "from": made[0]},)
+            instead=({"op": "insert-item", "at": node.exact_pattern, "from": made[0]},)
         )
 
     def _node(self, draft: Draft, scene: Scene) -> LeafPath:

@@ -59,7 +59,7 @@ class Flatten(PlaceOperation, tag="flatten", kw_only=True, frozen=True):
         if not nodes or holds or self.follows_nothing:
             return found
         at = [node.exact_pattern for node in nodes]
-        return found._replace(edits=({"op": "unflatten", "at": at, "separator": self.separator},))
+        return found._replace(instead=({"op": "unflatten", "at": at, "separator": self.separator},))
 
     def _joined(self, path: LeafPath, node: LeafPath) -> LeafPath:
         keys = path[len(node) :]

@@ -85,7 +85,7 @@ with: runs/weights
             entry = {"op": "extract-item", "at": stands.exact_pattern}
         else:
             entry = {"op": "extract-item", "at": stands.exact_pattern, "as": self.from_}
-        return found._replace(edits=(entry,))
+        return found._replace(instead=(entry,))
 
     def _place(self, draft: Draft) -> LeafPath:
         """The one place that `at` names, which need not exist."""

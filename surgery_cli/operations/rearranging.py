@@ -10,7 +10,7 @@ from surgery_cli.draft.arrangement import Arrangement, ShapeMap
 from surgery_cli.draft.effect import Effect, Rearranges
 from surgery_cli.draft.expression import Recipe, Stored, made
 from surgery_cli.draft.kernel import Kernel
-from surgery_cli.draft.recipe import Draft
+from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.draft.undo import Homes, Undo, difference
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.axis_notes import axis_notes
@@ -93,25 +93,30 @@ class Rearranging(ShapeEdit):
         return None
 
     def undo(self, before: Draft, after: Draft, home: Homes) -> Undo:
-        """The inverse edit, of every leaf that was rearranged; where its values are others, those of the source."""
+        """The inverse edit, of every leaf that was rearranged; where its values are others, those of the source.
+
+        What has no inverse, such as slots that follow otherwise, is told by comparison.
+        """
         changed = {p: out for p, out in before.leaves.items() if after.leaves.get(p) is not out}
         edits: dict[bytes, tuple[Rearranging, list[str]]] = {}
+        undone: dict[LeafPath, Output] = {}
         lost: list[LeafPath] = []
         for path, old in changed.items():
             edit, recipe = self._undone(old.spec, path, after)
             if edit is None or recipe is None or not recipe.spec.agrees_with(old.spec):
-                return difference(before, after, home)
+                continue
+            undone[path] = old
             if not _is_same(recipe, old.recipe):
                 lost.append(path)
             _, at = edits.setdefault(msgspec.json.encode(edit), (edit, []))
             at.append(path.exact_pattern)
-        if before.leaves.keys() != after.leaves.keys():
-            return difference(before, after, home)
         entries = (
             msgspec.structs.replace(edit, at=tuple(at), twins="literal")
             for edit, at in edits.values()
         )
-        return Undo(lost=tuple(lost), edits=tuple(map(msgspec.to_builtins, entries)))
+        rest = difference(before, after.with_leaves(undone), home)
+        said = tuple(map(msgspec.to_builtins, entries))
+        return rest._replace(lost=(*lost, *rest.lost), edits=said)
 
     def _undone(
         self, old: LeafSpec, path: LeafPath, after: Draft

@@ -12,6 +12,7 @@ from surgery_cli.draft.kernels.take import Take
 from surgery_cli.draft.settings import resolve_axes
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.rearranging import Rearranging
+from surgery_cli.operations.slice import Slice
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
 
@@ -69,3 +70,10 @@ class Repeat(Rearranging, tag="repeat", kw_only=True, frozen=True):
         count = self.times * size
         by_turns = self.order == "tiled"
         return Take(axis, tuple(n % size if by_turns else n // self.times for n in range(count)))
+
+    def undoing(self, leaf: LeafSpec) -> Rearranging | None:
+        if self.new_axis:
+            return None
+        (axis,) = resolve_axes(self.axis, len(leaf.shape), "axis")
+        places = f":{leaf.shape[axis]}" if self.order == "tiled" else f"::{self.times}"
+        return Slice(slices=", ".join([":"] * axis + [places]))

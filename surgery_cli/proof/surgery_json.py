@@ -99,6 +99,8 @@ class Record(msgspec.Struct, kw_only=True):
     """UTC, ISO 8601."""
     source: str
     source_fingerprint: str
+    address: str | UnsetType = UNSET
+    """How a plan names what was edited, where that is more than ``source``: its step, its item."""
     donors: dict[str, str] = {}
     """Fingerprints of the other sources that leaves were taken from, by name."""
     draft: str

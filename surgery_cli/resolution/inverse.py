@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.draft.undo import Undo, nodes_of
+from surgery_cli.draft.undo import Undo, difference, nodes_of
 from surgery_cli.operations.base import Operation
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
@@ -47,22 +47,32 @@ class Inverse:
     def _edits(self) -> list[dict[str, Any]]:
         if not self._steps:
             return []
-        homes = _Homes(self._steps[0][1].source_tree)
-        undone: list[tuple[Undo, Draft]] = []
+        tree, front = self._steps[0][1].source_tree, self._steps[-1][2].items.front
         lost: set[LeafPath] = set()
-        for edit, before, after in self._steps:
-            homes.stand_behind(before.items.front)
-            undo = edit.undo(before, after, homes.of)
-            lost.update(home for path in undo.lost for home in homes.all_of(path))
-            homes.follow(undo, after)
-            undone.append((undo, after))
-        front = self._steps[-1][2].items.front
         found: list[dict[str, Any]] = []
-        for undo, after in reversed(undone):
-            entries = list(undo.edits) or list(_entries(undo, after))
+        for undo, _, after, homes in reversed(self._undone()):
+            lost.update(home for path in undo.lost for home in homes.all_of(path))
             is_behind = front and not after.items.front
+            entries = entries_of(undo, after)
             found += [_behind(entry, front) for entry in entries] if is_behind else entries
-        return [*found, *_replaced(lost, homes.tree, front)]
+        return [*found, *replaced(lost, tree, front)]
+
+    def _undone(self) -> list[_Undone]:
+        """What undoes the edits from the last to the first, here from the first to the last.
+
+        What nothing brings back for the edits before it, such as a part of a leaf, is not brought back: those edits
+        and this one are undone as one.
+        """
+        found: list[_Undone] = []
+        homes = _Homes(self._steps[0][1].source_tree)
+        for edit, before, after in self._steps:
+            homes = homes.standing_behind(before.items.front)
+            each = _Undone(edit.undo(before, after, homes.of), before, after, homes)
+            while each.undo.owed and found:
+                each = found.pop().joined(after)
+            found.append(each)
+            homes = each.homes.after(each.undo, after)
+        return found
 
 
 def tree_digest(tree: Mapping[LeafPath, LeafSpec]) -> str:
@@ -74,14 +84,34 @@ def tree_digest(tree: Mapping[LeafPath, LeafSpec]) -> str:
     return f"sha256:{sha256(b''.join(lines)).hexdigest()}"
 
 
-class _Homes:
-    """Where the source has what stands at a path now."""
+class _Undone(NamedTuple):
+    """What leads from the draft after an edit, or after several, back to the one before, which has these homes."""
 
-    def __init__(self, tree: TreeSpec) -> None:
-        self.tree = tree
-        self._known: dict[LeafPath, LeafPath | None] = {}
-        self._parts: dict[LeafPath, tuple[LeafPath, ...]] = {}
-        self._front = ""
+    undo: Undo
+    before: Draft
+    after: Draft
+    homes: _Homes
+
+    def joined(self, after: Draft) -> _Undone:
+        """The same from a later draft."""
+        before, homes = self.before, self.homes
+        if after.items.front != before.items.front:
+            before = before.behind(after.items.front)
+            homes = homes.standing_behind(after.items.front)
+        return _Undone(difference(before, after, homes.of), before, after, homes)
+
+
+class _Homes:
+    """Where the source has what stands at a path of a draft."""
+
+    def __init__(
+        self,
+        tree: TreeSpec,
+        known: Mapping[LeafPath, LeafPath | None] = {},
+        parts: Mapping[LeafPath, tuple[LeafPath, ...]] = {},
+        front: str = "",
+    ) -> None:
+        self._tree, self._known, self._parts, self._front = tree, known, parts, front
 
     def all_of(self, path: LeafPath) -> tuple[LeafPath, ...]:
         """The leaves of the source in which the values of one are that was joined of several, or is a part of one."""
@@ -94,17 +124,18 @@ class _Homes:
         if path in self._known:
             return self._known[path]
         own = LeafPath(path[1:]) if self._front and path[:1] == (self._front,) else path
-        return own if own in self.tree else None
+        return own if own in self._tree else None
 
-    def stand_behind(self, front: str) -> None:
-        """From now on the source's paths have the name of their item in front."""
-        if front and not self._front:
-            self._front = front
-            self._known = {LeafPath((front, *path)): home for path, home in self._known.items()}
-            self._parts = {LeafPath((front, *path)): homes for path, homes in self._parts.items()}
+    def standing_behind(self, front: str) -> _Homes:
+        """The same once paths have the name of their item in front."""
+        if not front or self._front:
+            return self
+        known = {LeafPath((front, *path)): home for path, home in self._known.items()}
+        parts = {LeafPath((front, *path)): homes for path, homes in self._parts.items()}
+        return _Homes(self._tree, known, parts, front)
 
-    def follow(self, undo: Undo, after: Draft) -> None:
-        """Go on to the tree after an edit."""
+    def after(self, undo: Undo, after: Draft) -> _Homes:
+        """The same of the draft after an edit."""
         places = [*undo.gone, *undo.moves]
         goals: dict[tuple[Key, ...], LeafPath | None] = {p: undo.moves.get(p) for p in places}
         depths = {len(node) for node in goals}
@@ -118,7 +149,7 @@ class _Homes:
                         parts[leaf] = self._parts[goal / leaf[depth:]]
         for leaf, olds in undo.parts.items():
             parts[leaf] = tuple(dict.fromkeys(home for old in olds for home in self.all_of(old)))
-        self._known, self._parts = known, parts
+        return _Homes(self._tree, known, parts, self._front)
 
 
 def needs_source(edit: Mapping[str, Any]) -> bool:
@@ -126,8 +157,13 @@ def needs_source(edit: Mapping[str, Any]) -> bool:
     return edit.get("with") == ORIGIN
 
 
-def _entries(undo: Undo, after: Draft) -> Iterable[dict[str, Any]]:
+def entries_of(undo: Undo, after: Draft) -> list[dict[str, Any]]:
     """The edits that do what ``undo`` says, from the tree ``after``."""
+    return [*undo.edits, *(undo.instead or _placed(undo, after))]
+
+
+def _placed(undo: Undo, after: Draft) -> Iterator[dict[str, Any]]:
+    """What puts every leaf where it stood."""
     moves = dict(undo.moves)
     if undo.gone:
         yield {"op": "delete", "at": [p.exact_pattern for p in undo.gone], "twins": "literal"}
@@ -147,27 +183,23 @@ def _entries(undo: Undo, after: Draft) -> Iterable[dict[str, Any]]:
         into_lists.append(place)
         if end != place:
             moves[end] = place
-        yield _inserted(end, home)
+        yield inserted(end, home)
     if moves:
         texts = {old.exact_pattern: target_text(new) for old, new in moves.items()}
         yield {"op": "rename", "moves": texts, "twins": "literal"}
     for place, home in undo.missing.items():
         if place not in into_lists:
-            yield _inserted(place, home)
+            yield inserted(place, home)
 
 
-def _inserted(place: LeafPath, home: LeafPath) -> dict[str, Any]:
+def inserted(place: LeafPath, home: LeafPath) -> dict[str, Any]:
+    """The entry that puts a node of the source, or all of it, at a place."""
+    origin = {"from": home.spelling} if home else {}
     said = {"twins": "literal", "note": "only the source has it"}
-    return {
-        "op": "insert-item",
-        "at": place.exact_pattern,
-        "with": ORIGIN,
-        "from": home.spelling,
-        **said,
-    }
+    return {"op": "insert-item", "at": place.exact_pattern, "with": ORIGIN, **origin, **said}
 
 
-def _replaced(lost: set[LeafPath], tree: TreeSpec, front: str) -> list[dict[str, Any]]:
+def replaced(lost: set[LeafPath], tree: TreeSpec, front: str) -> list[dict[str, Any]]:
     """The values that only the source has."""
     leaves = [path for path, spec in tree.items() if spec.kind is not LeafKind.EMPTY]
     nodes = nodes_of([leaf for leaf in leaves if leaf in lost], leaves)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from surgery_cli import reports
 from surgery_cli.draft.recipe import Draft
@@ -14,10 +14,13 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import plan_from_document
 from surgery_cli.proof.records import read_record, record_path
 from surgery_cli.proof.surgery_json import Record
+from surgery_cli.resolution.from_source import Ends
 from surgery_cli.resolution.inverse import needs_source, tree_digest
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.write.step import draft_items
+from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.preparation import prepare
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
@@ -31,12 +34,13 @@ def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan
         UndoError: something cannot be undone; it is named.
         CheckpointError: the checkpoint cannot be read, or carries no record of a run.
     """
+    chosen = Options(step=options.step, item=options.item)  # what else is said here, `apply` is not
     with reading(path_at(source)):
-        checkpoint = open_checkpoint(source, step=options.step, item=options.item)
+        checkpoint = open_checkpoint(source, step=chosen.step, item=chosen.item)
         record = _record_of(checkpoint)
-        document = dict(_inverse_in(record, checkpoint))
-        original = _original(record, document)
-        _check_proved(source, document, options, original or record.original)
+        origin = _origin_of(record)
+        _check_there(record, origin)
+        document = _proved(source, checkpoint, record, origin, chosen)
     return reports.InversePlan(
         checkpoint=str(checkpoint.location.root),
         source=record.source,
@@ -66,42 +70,52 @@ def _record_of(checkpoint: Checkpoint) -> Record:
     return record
 
 
-def _inverse_in(record: Record, checkpoint: Checkpoint) -> Mapping[str, Any]:
-    if isinstance(record.inverse, UnsetType):
-        raise UndoError(
-            f"the record of '{checkpoint.location.root}' does not say how to undo its run",
-            why=f"surgery {record.surgery} wrote it, or the run was one of several hosts",
-            fix=f"its source was '{record.source}'",
-        )
-    return record.inverse
+class _Origin(NamedTuple):
+    """The checkpoint that was edited, if it is there as it was then; else why it is not."""
+
+    address: str
+    checkpoint: Checkpoint | None
+    why: str = ""
 
 
-def _original(record: Record, document: Mapping[str, Any]) -> TreeSpec | None:
-    """The tree of the checkpoint that was edited, as it was then; None if it is gone and nothing is needed of it.
+def _origin_of(record: Record) -> _Origin:
+    document = {} if isinstance(record.inverse, UnsetType) else record.inverse
+    address = document.get("sources", {}).get("source", "")
+    address = address or (record.source if record.address is UNSET else record.address)
+    try:
+        found = open_checkpoint(address)
+    except SurgeryError as error:
+        return _Origin(address, None, error.problems[0].what)
+    if found.fingerprint != record.source_fingerprint:
+        return _Origin(address, None, "it has changed since")
+    return _Origin(address, found)
+
+
+def _check_there(record: Record, origin: _Origin) -> None:
+    """See that the source is there if something is needed of it.
 
     Raises:
-        UndoError: something is needed of it.
+        UndoError: it is not; everything is named that is needed of it.
     """
-    needed = [edit for edit in document["edits"] if needs_source(edit)]
-    address = document.get("sources", {}).get("source", "")
-    try:
-        original = open_checkpoint(address or record.source)
-        why = "" if original.fingerprint == record.source_fingerprint else "it has changed since"
-    except SurgeryError as error:
-        original, why = None, error.problems[0].what
-    if not why:
-        assert original is not None
-        return original.tree
-    if not needed:
-        return None
-    raise UndoError.of(
-        Problem(
-            f"{quoted(_texts(edit), 4)} cannot be undone",
-            why=f"only '{address}' has what stood there, and {why}",
-            fix="put it back where it was; all other edits can be undone without it",
+    if origin.checkpoint is not None:
+        return
+    if isinstance(record.inverse, UnsetType):
+        raise UndoError(
+            "the record does not say how to undo the run",
+            why=f"surgery {record.surgery} wrote it, or the run was one of several hosts; only '{origin.address}' has"
+            f" what stood there, and {origin.why}",
+            fix="put it back where it was",
         )
-        for edit in needed
-    )
+    needed = [edit for edit in record.inverse["edits"] if needs_source(edit)]
+    if needed:
+        raise UndoError.of(
+            Problem(
+                f"{quoted(_texts(edit), 4)} cannot be undone",
+                why=f"only '{origin.address}' has what stood there, and {origin.why}",
+                fix="put it back where it was; all other edits can be undone without it",
+            )
+            for edit in needed
+        )
 
 
 def _texts(edit: Mapping[str, Any]) -> list[str]:
@@ -109,36 +123,77 @@ def _texts(edit: Mapping[str, Any]) -> list[str]:
     return at if isinstance(at, list) else [at]
 
 
-def _check_proved(
-    source: str, document: dict[str, Any], options: Options, original: TreeSpec | str | UnsetType
-) -> None:
-    """Try the plan out on metadata: it must make the tree that there was.
+def _proved(
+    source: str, checkpoint: Checkpoint, record: Record, origin: _Origin, options: Options
+) -> dict[str, Any]:
+    """The first plan that, tried out on metadata, makes the tree that there was.
 
     Raises:
-        UndoError: it does not.
+        UndoError: none does.
     """
-    try:
-        draft = prepare(source, plan_from_document(document), options).draft
-    except PlanError as error:
-        first = error.problems[0]
+    problems: list[Problem] = []
+    wanted = record.original if origin.checkpoint is None else origin.checkpoint.tree
+    for document in _plans(checkpoint, record, origin):
+        try:
+            draft = prepare(source, plan_from_document(document), options).draft
+        except PlanError as error:
+            problems = problems or list(error.problems)
+            continue
+        wrong = _wrong(draft, wanted)
+        if not wrong:
+            return document
+        problems = problems or [Problem(f"{quoted(wrong, 6)} would not be what it was")]
+    if origin.checkpoint is None:
         raise UndoError(
-            f"no plan undoes the run that wrote '{source}'",
-            why=f"{first.what}" + (f": {first.why}" if first.why else ""),
-            fix="go on from its source, which is as it was",
-        ) from error
-    if isinstance(original, UnsetType):
-        return
-    specs = {path: output.spec for path, output in draft.leaves.items()}
-    if isinstance(original, str):
-        wrong = [] if tree_digest(specs) == original else ["the tree"]
-    else:
-        wrong = _differences(draft, original)
-    if wrong:
-        raise UndoError(
-            f"{quoted(wrong, 6)} cannot be undone",
-            why="no edit that there is brings back the keys, or the type, that the source has there",
-            fix="take these from the source by hand, or go on from it",
+            f"the run that wrote '{source}' cannot be undone",
+            why=f"only '{origin.address}' has what stood there, and {origin.why}",
+            fix="put it back where it was",
         )
+    raise UndoError(
+        f"no plan makes '{origin.address}' of '{source}'",
+        why=problems[0].what + (f": {problems[0].why}" if problems[0].why else ""),
+        fix=f"go on from '{origin.address}', which is as it was",
+    )
+
+
+def _plans(checkpoint: Checkpoint, record: Record, origin: _Origin) -> Iterator[dict[str, Any]]:
+    """What may undo the run: the edits on record first, then what takes more from the source."""
+    if not isinstance(record.inverse, UnsetType):
+        yield dict(record.inverse)
+    if origin.checkpoint is not None:
+        yield from _ends(checkpoint, record, origin.checkpoint).plans(origin.address)
+
+
+def _ends(result: Checkpoint, record: Record, origin: Checkpoint) -> Ends:
+    """The two trees, with the leaves of the result that the record says to be leaves of the source as they are."""
+    items, own = draft_items(result), draft_items(origin)
+    front = own.names[0] if items.is_prefixed and not own.is_prefixed and own.names else ""
+    cut = 1 if front else 0
+    said = {leaf.path: leaf for leaf in record.leaves}
+    sources = {text: path for path, text in document_names(origin.tree.texts).items()}
+    kept: dict[LeafPath, LeafPath] = {}
+    for path, text in document_names(result.tree.texts).items():
+        leaf = said.get(text)
+        home: LeafPath | None = LeafPath(path[cut:])
+        if front and path[0] != front:
+            home = None
+        if leaf is not None:
+            is_same = leaf.moved and not leaf.operations and leaf.digest is None
+            home = sources.get(leaf.from_ or "") if is_same else None
+        spec = origin.tree.get(home) if home is not None else None
+        if home is not None and spec is not None and spec.agrees_with(result.tree[path]):
+            kept[path] = home
+    return Ends(result.tree, origin.tree, kept, items, front)
+
+
+def _wrong(draft: Draft, original: TreeSpec | str | UnsetType) -> list[str]:
+    """Where a draft is not what there was, which only a digest may tell."""
+    if isinstance(original, UnsetType):
+        return []
+    if isinstance(original, str):
+        specs = {path: output.spec for path, output in draft.leaves.items()}
+        return [] if tree_digest(specs) == original else ["the tree"]
+    return _differences(draft, original)
 
 
 def _differences(draft: Draft, original: TreeSpec) -> list[str]:

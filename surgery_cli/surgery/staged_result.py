@@ -231,14 +231,16 @@ def _record(
 ) -> Record:
     """What ``surgery.json`` says of this run; the source's own record goes into the history."""
     checkpoint, draft = run.prepared.checkpoint, run.prepared.draft
+    source, address = str(checkpoint.location.root), address_of(checkpoint, run.options.item)
     return new_record(
-        source=str(checkpoint.location.root),
+        source=source,
         source_fingerprint=checkpoint.fingerprint,
+        address=UNSET if address == source else address,
         donors={name: mark for name, mark in draft.fingerprints.items() if name != SOURCE},
         draft=draft.digest,
         plan=run.prepared.functions.pinned(run.plan).document(),
         original=run.prepared.inverse.original or UNSET,
-        inverse=run.prepared.inverse.document(address_of(checkpoint, run.options.item)),
+        inverse=run.prepared.inverse.document(address),
         leaves=report.leaves,
         removed=report.removed,
         notes=list(map(str, draft.notes)),

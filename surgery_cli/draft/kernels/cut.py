@@ -20,6 +20,11 @@ class Steps(NamedTuple):
     step: int = 1
 
     @property
+    def places(self) -> range:
+        """The places one by one."""
+        return range(self.first, self.first + self.step * self.size, self.step)
+
+    @property
     def bounds(self) -> slice:
         """The places from the smallest to the largest."""
         if not self.size:
@@ -74,7 +79,7 @@ class Cut(Arrangement, frozen=True, tag="slice"):
                 axes = list(self.axes)
                 axes[inner.axis] = mine._replace(first=mine.first - inner.before)
                 return Cut(tuple(axes))
-        return None
+        return inner.followed_by(self) if isinstance(inner, Arrangement) else None
 
     def without(self, axis: int, leaf: LeafSpec) -> tuple[Arrangement, int] | None:
         if self.axes[axis] != Steps(0, leaf.shape[axis]):

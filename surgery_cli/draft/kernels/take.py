@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from surgery_cli.draft.arrangement import Arrangement, rearranged
 from surgery_cli.draft.kernel import Kernel, Piece, Window
-from surgery_cli.draft.kernels.cut import Cut
+from surgery_cli.draft.kernels.cut import Cut, Steps
 from surgery_cli.tree.specs import LeafSpec
 
 
@@ -51,6 +51,18 @@ class Take(Arrangement, frozen=True, tag="take"):
         if not isinstance(inner, Take) or inner.axis != self.axis:
             return None
         return Take(self.axis, tuple(inner.index[n] for n in self.index))
+
+    def followed_by(self, outer: Kernel) -> Kernel | None:
+        """A cut, where what is left follows each other in even steps: of repeated places each once."""
+        if not isinstance(outer, Cut):
+            return None
+        left = [self.index[place] for place in outer.axes[self.axis].places]
+        steps = {later - one for one, later in pairwise(left)} or {1}
+        if len(steps) > 1 or 0 in steps or not left:
+            return None
+        axes = [*outer.axes]
+        axes[self.axis] = Steps(left[0], len(left), steps.pop())
+        return Cut(tuple(axes))
 
     def along(self, axis: int, leaf: LeafSpec) -> tuple[Arrangement, int]:
         return Take(0, self.index) if axis == self.axis else Cut.whole(axis, leaf), axis
