@@ -14,9 +14,6 @@ Result = TypeVar("Result")
 WORKERS = 4
 """Blocks in the making at once: two cores, each with one block computing and one waiting for the disk."""
 
-LOOKING_BYTES = 256 << 20
-"""Bytes in flight of commands that only look at values."""
-
 
 class Budget:
     """Bytes in flight across threads. Never more than the limit, unless one request alone is larger than it."""
@@ -47,7 +44,7 @@ class Budget:
 def in_order(
     function: Callable[[Task], Result],
     tasks: Iterable[tuple[Task, int]],
-    limit_bytes: int = LOOKING_BYTES,
+    limit_bytes: int,
     workers: int = WORKERS,
 ) -> Iterator[Result]:
     """Call ``function`` on tasks in threads; results in the tasks' order.

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from surgery_cli.draft.kernel import Window
-from surgery_cli.engine.grid import block_shape, windows
-from surgery_cli.engine.reading import Readable, read_values
+from surgery_cli.engine.bounded_reads import Reading, block_reading, met_by
+from surgery_cli.engine.grid import block_shape, relative
+from surgery_cli.engine.reading import Readable
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
@@ -32,6 +33,7 @@ class Digester:
         self._spec = spec
         self.grid = grid
         self._blocks: dict[tuple[int, ...], bytes] = {}
+        self._begun: dict[tuple[int, ...], hashlib._Hash] = {}
 
     def add(self, window: Window, values: np.ndarray[Any, Any]) -> bytes:
         """A block of the grid, C-contiguous; its own digest."""
@@ -43,6 +45,13 @@ class Digester:
         """As ``add``, of a block of which the digest is known."""
         self._blocks[tuple(s.start for s in window)] = digest
 
+    def add_part(self, window: Window, values: np.ndarray[Any, Any]) -> None:
+        """Of any blocks of the grid what comes next in each of them, in C order."""
+        for part in met_by(window, self.grid):
+            start = tuple(s.start // max(n, 1) * n for s, n in zip(part, self.grid, strict=True))
+            hashed = self._begun.setdefault(start, hashlib.sha256())
+            hashed.update(_bytes(values[relative(part, window)]))
+
     def is_complete(self, count: int) -> bool:
         """True once ``count`` blocks have come."""
         return len(self._blocks) == count
@@ -51,6 +60,7 @@ class Digester:
         """``sha256:…`` over dtype, shape and grid as JSON, then the blocks' digests in C order."""
         head = [self._spec.dtype, self._spec.shape, self.grid]
         record = hashlib.sha256(msgspec.json.encode(head))
+        self._blocks |= {start: hashed.digest() for start, hashed in self._begun.items()}
         for start in sorted(self._blocks):
             record.update(self._blocks[start])
         return LeafDigest(f"sha256:{record.hexdigest()}", self.grid)
@@ -73,26 +83,34 @@ def digest_of_text(text: str | None) -> LeafDigest:
     return LeafDigest(f"sha256:{hashlib.sha256(repr(text).encode()).hexdigest()}")
 
 
+def digest_reading(
+    spec: LeafSpec, limit_bytes: int, grid: tuple[int, ...] | None = None
+) -> Reading:
+    """How a stored leaf is read to be digested over a recorded ``grid``, else over its own."""
+    return block_reading(spec, limit_bytes, grid, is_joint=grid is not None)
+
+
 def leaf_digest(
     source: Readable,
     path: LeafPath,
     spec: LeafSpec,
+    reading: Reading,
     grid: tuple[int, ...] | None = None,
     look: Callable[[np.ndarray[Any, Any]], None] = lambda _: None,
 ) -> LeafDigest:
-    """Read a stored leaf block by block and digest it; ``grid`` is a recorded one, else the leaf's own.
+    """Read a stored leaf as ``reading`` says, which is of the same ``grid``, and digest it.
 
-    ``look`` is given every block, for what else is to be known of the values.
+    ``look`` is given every part, for what else is to be known of the values.
 
     Raises:
         CheckpointError: the leaf cannot be read.
     """
     if not spec.has_array:
         return digest_of_text(source.read(path) if spec.kind is LeafKind.STRING else spec.empty)
-    shape = block_shape(spec, spec.write_shape) if grid is None else grid
-    digester = Digester(spec, shape)
-    for window in windows(spec.shape, shape):
-        values = read_values(source, path, window)
-        look(values)
-        digester.add(window, values)
+    digester = Digester(spec, block_shape(spec, spec.write_shape) if grid is None else grid)
+    for _, parts in reading.windows(spec.shape):
+        for window in parts:
+            values = reading.read(source, path, spec, window)
+            look(values)
+            digester.add_part(window, values)
     return digester.result()

@@ -115,12 +115,20 @@ def kept_bytes(spec: LeafSpec, block: tuple[int, ...]) -> int:
     """
     if spec.chunk_shape is None:
         return 0
-    count = 1
-    for size, part, chunk in zip(spec.shape, block, spec.chunk_shape, strict=True):
-        one = max(chunk, 1)
-        touched = part // one if part % one == 0 else -(-part // one) + 1
-        count *= min(touched * one, size)
+    axes = zip(block, spec.chunk_shape, spec.shape, strict=True)
+    count = math.prod(chunks_around(*axis) for axis in axes)
     return count * item_bytes(spec.dtype) if count > math.prod(block) else 0
+
+
+def chunks_around(part: int, chunk: int, size: int) -> int:
+    """How far the chunks reach along an axis that a part of a block meets, wherever it stands.
+
+    >>> chunks_around(4, 32, 64), chunks_around(4, 32, 100), chunks_around(32, 32, 100)
+    (64, 64, 32)
+    """
+    one = max(chunk, 1)
+    touched = part // one if part % one == 0 else -(-part // one) + 1
+    return min(touched * one, size)
 
 
 def reading_bytes(spec: LeafSpec, block: tuple[int, ...] | None = None) -> int:

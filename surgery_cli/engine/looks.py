@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -14,11 +14,11 @@ from surgery_cli.engine.reading import Values
 TILE_ELEMENTS = 1 << 15
 
 
-def moments_of(values: Values) -> Moments:
-    """The moments of some values; squares that are larger than the largest float64 make them infinite."""
+def moments_of(parts: Iterable[Values]) -> Moments:
+    """The moments of values that come in parts; squares that are larger than the largest float64 make them infinite."""
     found = Moments()
     with np.errstate(over="ignore", invalid="ignore"):
-        for tile in tiles(values):
+        for tile in tiles(parts):
             found = found.joined(_of_tile(tile))
     return found
 
@@ -39,11 +39,26 @@ def _of_tile(tile: Values) -> Moments:
     return Moments(values.size, mean, float(values.sum()), low, high, zeros, bad)
 
 
-def tiles(values: Values) -> Iterator[Values]:
-    """Copies of values in float64, in parts that a core's cache holds with their temporaries."""
-    flat = values.reshape(-1)
-    for start in range(0, flat.size, TILE_ELEMENTS):
-        yield real(flat[start : start + TILE_ELEMENTS])
+def tiles(parts: Iterable[Values]) -> Iterator[Values]:
+    """Copies of values in float64, in tiles that a core's cache holds with their temporaries.
+
+    All but the last are equally long, however long the parts are: sums do not depend on how values were read.
+    """
+    rest = np.empty(0)
+    for values in parts:
+        flat = values.reshape(-1)
+        start = (TILE_ELEMENTS - rest.size) % TILE_ELEMENTS
+        if rest.size:
+            rest = np.concatenate([rest, real(flat[:start])])
+            if rest.size < TILE_ELEMENTS:
+                continue
+            yield rest
+        full = start + (flat.size - start) // TILE_ELEMENTS * TILE_ELEMENTS
+        for at in range(start, full, TILE_ELEMENTS):
+            yield real(flat[at : at + TILE_ELEMENTS])
+        rest = real(flat[full:])
+    if rest.size:
+        yield rest
 
 
 def finite(values: Values) -> Values:
@@ -71,7 +86,7 @@ def differing(values: Values, other: Values) -> Differing:
 
 
 LOOKS: Final[dict[type, Callable[[Values, Any], Seen]]] = {
-    Moments: lambda values, _: moments_of(values),
+    Moments: lambda values, _: moments_of([values]),
     NonFinite: lambda values, _: count_non_finite(values),
     Differing: differing,
 }

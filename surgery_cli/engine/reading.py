@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
 from surgery_cli.draft.kernel import Window
-from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafSpec
 
 Values = np.ndarray[Any, Any]
 
@@ -40,12 +37,6 @@ class CountedSource:
 def read_values(source: Readable, path: LeafPath, window: Window | None = None) -> Values:
     """A stored leaf, or a block of it, as an array; formats that hold Python numbers give arrays without axes."""
     return np.asarray(source.read(path, window))
-
-
-def value_blocks(source: Readable, path: LeafPath, spec: LeafSpec) -> Iterator[Values]:
-    """The values of a stored leaf, block by block, in C order."""
-    for window in windows(spec.shape, block_shape(spec, spec.write_shape)):
-        yield read_values(source, path, window)
 
 
 def read_scalar(source: Readable, path: LeafPath) -> int | float | bool | str | None:

@@ -19,6 +19,9 @@ ITSELF: Final = "."
 _READ_BYTES: Final = 1 << 20
 """What reading a file for its digest holds in memory, roughly."""
 
+_READ_AT_ONCE: Final = 4
+"""So many files are read side by side."""
+
 
 def files_of(place: Path, record: Path | None = None) -> dict[str, Path]:
     """Every file at or below ``place`` but the ``record``, by its path relative to it, sorted.
@@ -58,7 +61,9 @@ def file_digests(
 
     found: dict[str, str | CheckpointError] = {}
     tasks = ((path, _READ_BYTES) for path in files.values())
-    for (key, path), digest in zip(files.items(), in_order(digest_of, tasks), strict=True):
+    for (key, path), digest in zip(
+        files.items(), in_order(digest_of, tasks, _READ_AT_ONCE * _READ_BYTES), strict=True
+    ):
         found[key] = digest
         advance(filesystem.size(path) if filesystem.exists(path) else 0, key)
     return found

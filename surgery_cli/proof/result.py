@@ -12,8 +12,9 @@ import msgspec
 
 from surgery_cli.draft.kernel import Window
 from surgery_cli.draft.recipe import Draft
+from surgery_cli.engine.bounded_reads import Reading
 from surgery_cli.engine.budget import in_order
-from surgery_cli.engine.digests import LeafDigest, block_digest, leaf_digest
+from surgery_cli.engine.digests import LeafDigest, block_digest, digest_reading, leaf_digest
 from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.forecast import reading_bytes
 from surgery_cli.engine.grid import window_shape
@@ -104,12 +105,13 @@ class _Task(NamedTuple):
     agrees: Callable[[], bool]
 
 
-def _tasks(written: Checkpoint, done: Executed) -> Iterator[_Task]:
+def _tasks(written: Checkpoint, done: Executed, memory_bytes: int) -> Iterator[_Task]:
     """Whole leaves, and blocks of leaves of which the rest was taken as it is."""
     for path, digest in done.digests.items():
         spec = written.tree[path]
-        agrees = partial(_is_leaf, written, path, digest)
-        yield _Task(path, spec.bytes, reading_bytes(spec, digest.grid), agrees)
+        reading = digest_reading(spec, memory_bytes, digest.grid)
+        agrees = partial(_is_leaf, written, path, digest, reading)
+        yield _Task(path, spec.bytes, reading.held_bytes, agrees)
     for path, blocks in done.parts.items():
         spec = written.tree[path]
         for window, expected in blocks:
@@ -119,8 +121,9 @@ def _tasks(written: Checkpoint, done: Executed) -> Iterator[_Task]:
             yield _Task(path, count, reading_bytes(spec, shape), agrees)
 
 
-def _is_leaf(written: Checkpoint, path: LeafPath, digest: LeafDigest) -> bool:
-    return leaf_digest(written, path, written.tree[path], digest.grid).digest == digest.digest
+def _is_leaf(written: Checkpoint, path: LeafPath, digest: LeafDigest, reading: Reading) -> bool:
+    found = leaf_digest(written, path, written.tree[path], reading, digest.grid)
+    return found.digest == digest.digest
 
 
 def _is_block(written: Checkpoint, path: LeafPath, window: Window, digest: bytes) -> bool:
@@ -130,7 +133,7 @@ def _is_block(written: Checkpoint, path: LeafPath, window: Window, digest: bytes
 def _read_back(
     written: Checkpoint, done: Executed, memory_bytes: int, listener: Listener | None
 ) -> None:
-    tasks = list(_tasks(written, done))
+    tasks = list(_tasks(written, done, memory_bytes))
     written.expect(task.path for task in tasks)
     meter = Meter(listener, "verifying", sum(task.bytes for task in tasks))
     agreed = in_order(

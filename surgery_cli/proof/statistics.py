@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from surgery_cli.draft.seen import Moments
 from surgery_cli.engine.looks import TILE_ELEMENTS, finite, moments_of, real, tiles
 
 if TYPE_CHECKING:
@@ -37,6 +36,8 @@ class LeafStatistics(msgspec.Struct, frozen=True, kw_only=True):
 def statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
     """Statistics of a real or complex leaf (complex values by their magnitude); ``blocks`` is called twice.
 
+    They depend on the values and on their order alone, not on how many come at once.
+
     ``std`` and ``norm`` are infinite where squares are larger than the largest float64.
     """
     import numpy as np
@@ -48,9 +49,7 @@ def statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
 def _statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
     import numpy as np
 
-    found = Moments()
-    for block in blocks():
-        found = found.joined(moments_of(block))
+    found = moments_of(blocks())
     if not found.size:
         nan = float("nan")
         return LeafStatistics(
@@ -67,7 +66,7 @@ def _statistics(blocks: Callable[[], Iterable[Values]]) -> LeafStatistics:
     low, high = found.low, found.high
     half = high / 2 - low / 2  # a range may be wider than the largest float64
     if half > 0:
-        for tile in (tile for block in blocks() for tile in tiles(block)):
+        for tile in tiles(blocks()):
             values = finite(tile)
             values *= 0.5
             values -= low / 2

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 
-from surgery_cli.engine.grid import block_shape, windows
-from surgery_cli.engine.reading import Readable, Values, read_values
+from surgery_cli.engine.bounded_reads import PairReading
+from surgery_cli.engine.grid import windows
+from surgery_cli.engine.reading import Readable, Values
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.specs import LeafKind, TreeSpec
 
 PART_ELEMENTS = 1 << 16
 """Values are compared in parts of this size: with all that is derived from them they stay in a core's cache."""
@@ -27,23 +28,35 @@ class ValueDifference(msgspec.Struct, frozen=True, kw_only=True):
     where: tuple[int, ...] | None = None
 
 
+class Side(Readable, Protocol):
+    """A checkpoint that is compared with another."""
+
+    @property
+    def tree(self) -> TreeSpec: ...
+
+
 def value_difference(
-    path: LeafPath, spec: LeafSpec, a: Readable, b: Readable, *, rtol: float, atol: float
+    path: LeafPath, a: Side, b: Side, reading: PairReading, *, rtol: float, atol: float
 ) -> ValueDifference | None:
     """Compare a leaf whose specs agree; None if no element is apart by more than ``atol + rtol * magnitude``."""
+    spec = a.tree[path]
     if not spec.has_array:
         if spec.kind is not LeafKind.STRING or (left := a.read(path)) == (right := b.read(path)):
             return None
         return ValueDifference(a=repr(left), b=repr(right))
     tally = _Tally(rtol, atol)
-    for window in windows(spec.shape, block_shape(spec, spec.write_shape)):
+    for window in windows(spec.shape, reading.a.part):
         start = tuple(s.start for s in window)
-        tally.add(read_values(a, path, window), read_values(b, path, window), start)
+        left = reading.a.read(a, path, spec, window)
+        tally.add(left, reading.b.read(b, path, b.tree[path], window), start)
     return tally.result()
 
 
 class _Tally:
-    """Counts elements that differ and keeps the largest difference, block by block."""
+    """Counts elements that differ and keeps the largest difference, block by block.
+
+    Of several that are as large it is the first in C order of the leaf, in whatever order blocks come.
+    """
 
     def __init__(self, rtol: float, atol: float) -> None:
         self._rtol, self._atol = rtol, atol
@@ -57,13 +70,18 @@ class _Tally:
         left, right = a.reshape(-1), b.reshape(-1)
         for first in range(0, left.size, PART_ELEMENTS):
             part = slice(first, first + PART_ELEMENTS)
-            farthest = self._add_part(left[part], right[part])
-            if farthest is not None:
-                place = np.unravel_index(first + farthest, a.shape)
-                self._where = tuple(int(i) + s for i, s in zip(place, start, strict=True))
+            found = self._add_part(left[part], right[part])
+            if found is None:
+                continue
+            distance, at = found
+            place = np.unravel_index(first + at, a.shape)
+            where = tuple(int(i) + s for i, s in zip(place, start, strict=True))
+            if (-distance, where) < (-self._max_abs, self._where):
+                self._max_abs, self._where = distance, where
+                self._pair = (left[first + at], right[first + at])
 
-    def _add_part(self, a: Values, b: Values) -> int | None:
-        """Count what differs; where the largest distance so far is, if it is among these values."""
+    def _add_part(self, a: Values, b: Values) -> tuple[float, int] | None:
+        """Count what differs; the largest distance among these values, and where the first that is as large stands."""
         if a.tobytes() == b.tobytes():
             return None
         x, y = _wide(a), _wide(b)
@@ -82,11 +100,7 @@ class _Tally:
         self._differing += int(apart.sum())
         self._max_rel = max(self._max_rel, float(relative.max()))
         at = int(np.argmax(np.where(apart, distance, -1.0)))
-        if distance[at] <= self._max_abs:
-            return None
-        self._pair = (a[at], b[at])
-        self._max_abs = float(distance[at])
-        return at
+        return float(distance[at]), at
 
     def result(self) -> ValueDifference | None:
         if not self._differing:

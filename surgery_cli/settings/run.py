@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from surgery_cli.inputs.addresses import local_object
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import Group, setting
-from surgery_cli.settings.shared import AbovePlan, Item, LikeInit, Memory, Step
+from surgery_cli.settings.shared import MEMORY_BYTES, AbovePlan, Item, LikeInit, Memory, Step
 from surgery_cli.settings.values import INPUT, TOLERANCE
 
 
@@ -37,7 +37,7 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
             needs="resume",
         ),
     ] = False
-    memory_bytes: Memory = 4 << 30
+    memory_bytes: Memory = MEMORY_BYTES
     link: Annotated[
         Literal["auto", "reflink", "hard", "never"],
         setting(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -41,13 +41,16 @@ Memory = Annotated[
     int,
     setting(
         "Bytes of tensors in memory at once, at most.",
-        Group.WRITE,
+        Group.MEMORY,
         "SIZE",
         option="--memory",
         read=memory_of,
         default="4GiB",
     ),
 ]
+MEMORY_BYTES: Final = 4 << 30
+"""What that is by default."""
+
 DryRun = Annotated[
     bool, setting("Show what would be done, from metadata; nothing is written.", Group.WRITE)
 ]

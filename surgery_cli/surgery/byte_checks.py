@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from surgery_cli import reports
 from surgery_cli.draft.seen import NonFinite
+from surgery_cli.engine.bounded_reads import Reading
 from surgery_cli.engine.budget import in_order
-from surgery_cli.engine.digests import LeafDigest, leaf_digest
+from surgery_cli.engine.digests import LeafDigest, digest_reading, leaf_digest
 from surgery_cli.engine.finite import count_non_finite
-from surgery_cli.engine.forecast import reading_bytes
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError, NotPermittedError
 from surgery_cli.proof.files import file_digests, files_of
@@ -20,10 +21,12 @@ from surgery_cli.proof.records import (
     recorded_place,
 )
 from surgery_cli.proof.sharding_file import device_notes
+from surgery_cli.script.user_code import Say
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.expected_digests import Expected, sort_of
 from surgery_cli.surgery.leaf_names import containers_of
+from surgery_cli.surgery.look_memory import Look, planned_looks
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.lists import listed
@@ -40,11 +43,13 @@ def check_bytes(
     expected: Expected,
     *,
     allow_non_finite: bool,
+    memory_bytes: int,
     listener: Listener | None,
+    say: Say,
 ) -> reports.Verdict:
     """Read every leaf, and every file of a seal, and say what differs and what nothing could be held against."""
     seen = _Leaves(checkpoint, expected)
-    seen.read(listener)
+    seen.read(memory_bytes, listener, say)
     findings = [*expected.damage, *_metadata_findings(checkpoint), *seen.findings]
     findings += _container_findings(checkpoint, expected)
     notes = device_notes(checkpoint)
@@ -83,14 +88,19 @@ class _Leaves:
         self.checked = 0
         self.non_finite: dict[str, NonFinite] = {}
 
-    def read(self, listener: Listener | None) -> None:
+    def read(self, memory_bytes: int, listener: Listener | None, say: Say) -> None:
         """Read every leaf, and compare those with a known digest."""
         tree, digests = self._checkpoint.tree, self._expected.digests
+        looks = planned_looks({path: self._look(path) for path in tree}, memory_bytes, say)
         meter = Meter(listener, "verifying", tree.bytes)
         self._checkpoint.expect(tree)
         present: set[str] = set()
-        costs = ((path, reading_bytes(spec)) for path, spec in tree.items())
-        for path, found in zip(tree, in_order(self._digest, costs), strict=True):
+
+        def digest(path: LeafPath) -> LeafDigest | CheckpointError | None:
+            return self._digest(path, looks.readings[path])
+
+        every = in_order(digest, looks.costs, looks.limit_bytes)
+        for path, found in zip(tree, every, strict=True):
             key = self._expected.key_of(path)
             present.add(key)
             self._judge(path, digests.get(key), found)
@@ -99,11 +109,20 @@ class _Leaves:
         found_in = self.non_finite  # leaves are read side by side, and told in stored order
         self.non_finite = {text: found_in[text] for text in tree.texts.values() if text in found_in}
 
-    def _digest(self, path: LeafPath) -> LeafDigest | CheckpointError | None:
-        """The digest over the recorded grid; None if that is of a leaf of another rank."""
-        spec = self._checkpoint.tree[path]
+    def _grid(self, path: LeafPath) -> tuple[int, ...] | None:
+        """The recorded grid, if there is one."""
         expected = self._expected.digests.get(self._expected.key_of(path))
-        grid = expected.grid if expected is not None and expected.grid else None
+        return expected.grid if expected is not None and expected.grid else None
+
+    def _look(self, path: LeafPath) -> Look[Reading]:
+        spec, grid = self._checkpoint.tree[path], self._grid(path)
+        grid = grid if grid is not None and len(grid) == len(spec.shape) else None
+        text = self._checkpoint.tree.texts[path]
+        return Look(text, (spec,), partial(digest_reading, spec, grid=grid))
+
+    def _digest(self, path: LeafPath, reading: Reading) -> LeafDigest | CheckpointError | None:
+        """The digest over the recorded grid; None if that is of a leaf of another rank."""
+        spec, grid = self._checkpoint.tree[path], self._grid(path)
         if grid is not None and len(grid) != len(spec.shape):
             return None
         counts: list[NonFinite] = []
@@ -112,7 +131,7 @@ class _Leaves:
             counts.append(count_non_finite(values))
 
         try:
-            digest = leaf_digest(self._checkpoint, path, spec, grid, look)
+            digest = leaf_digest(self._checkpoint, path, spec, reading, grid, look)
         except NotPermittedError:
             raise
         except CheckpointError as error:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import msgspec
 
 from surgery_cli import reports
+from surgery_cli.engine.bounded_reads import PairReading, pair_reading
 from surgery_cli.engine.budget import in_order
-from surgery_cli.engine.forecast import reading_bytes
-from surgery_cli.engine.grid import block_shape
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.proof.structure import compare
-from surgery_cli.proof.values import value_difference
+from surgery_cli.proof.values import ValueDifference, value_difference
+from surgery_cli.script.user_code import Say
+from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, as_opened, open_checkpoint
 from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves
+from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
 
@@ -31,15 +34,18 @@ def diff(
     structure: bool = False,
     rtol: float = 0.0,
     atol: float = 0.0,
+    memory_bytes: int = MEMORY_BYTES,
     listener: Listener | None = None,
+    say: Say = lambda _: None,
 ) -> reports.Difference:
     """Structure and values of two checkpoints; NaN equals NaN.
 
-    Values agree that are apart by no more than ``atol + rtol * magnitude``. ``structure`` leaves values out.
+    Values agree that are apart by no more than ``atol + rtol * magnitude``. ``structure`` leaves values out. ``say`` is
+    told, before values are read, what takes more memory than ``memory_bytes``, or more time.
 
     Raises:
         PlanError: nothing stands there, or a pattern names nothing on either side.
-        CheckpointError: what stands there cannot be read.
+        CheckpointError: what stands there cannot be read, or not in the memory that there is.
     """
     left, right = (open_checkpoint(text, step=step, item=item) for text in (a, b))
     wanted = named_leaves(patterns, left.tree, right.tree)
@@ -51,16 +57,13 @@ def diff(
         if d.path in wanted
     ]
     different = {d.path for d in comparison.changed}
-    both = [
-        path
-        for path in left.tree
-        if path in right.tree and path in wanted and path not in different
-    ]
+    common = [path for path in left.tree if path in right.tree and path in wanted]
+    both = [path for path in common if path not in different]
     shared = set() if structure else {path for path in both if _is_same_bytes(path, left, right)}
     unread = [] if structure else [path for path in both if path not in shared]
     with as_opened(left, right):
-        compared = {path: names[path] for path in unread}
-        changed += _changed_values(left, right, compared, listener, rtol, atol)
+        looks = planned_looks(_looks(left, right, names, unread), memory_bytes, say)
+        changed += _changed_values(left, right, names, looks, listener, rtol, atol)
     order = {names[path]: n for n, path in enumerate(in_listed_order(left.tree))}
     changed.sort(key=lambda change: order[change.path])
     return reports.Difference(
@@ -88,29 +91,35 @@ def _is_same_bytes(path: LeafPath, left: Checkpoint, right: Checkpoint) -> bool:
     return identity is not None and identity == right.identity(path)
 
 
+def _looks(
+    left: Checkpoint, right: Checkpoint, names: Names, paths: Sequence[LeafPath]
+) -> dict[LeafPath, Look[PairReading]]:
+    sides = {path: (left.tree[path], right.tree[path]) for path in paths}
+    return {p: Look(names[p], specs, partial(pair_reading, *specs)) for p, specs in sides.items()}
+
+
 def _changed_values(
     left: Checkpoint,
     right: Checkpoint,
     names: Names,
+    looks: Looks[PairReading],
     listener: Listener | None,
     rtol: float,
     atol: float,
 ) -> Iterator[reports.Change]:
-    """The leaves of ``names`` whose values differ; all are read, on both sides."""
-    meter = Meter(listener, "comparing", sum(left.tree[path].bytes for path in names))
+    """The leaves whose values differ; all of ``looks`` are read, on both sides."""
+    paths = list(looks.readings)
+    meter = Meter(listener, "comparing", sum(left.tree[path].bytes for path in paths))
     for side in (left, right):
-        side.expect(names)
-    grids = {p: block_shape(left.tree[p], left.tree[p].write_shape) for p in names}
-    held = (
-        (path, sum(reading_bytes(side.tree[path], grids[path]) for side in (left, right)))
-        for path in names
-    )
-    differences = in_order(
-        lambda path: value_difference(path, left.tree[path], left, right, rtol=rtol, atol=atol),
-        held,
-    )
-    for (path, name), found in zip(names.items(), differences, strict=True):
-        spec = left.tree[path]
+        side.expect(paths)
+
+    def compared(path: LeafPath) -> ValueDifference | None:
+        reading = looks.readings[path]
+        return value_difference(path, left, right, reading, rtol=rtol, atol=atol)
+
+    differences = in_order(compared, looks.costs, looks.limit_bytes)
+    for path, found in zip(paths, differences, strict=True):
+        spec, name = left.tree[path], names[path]
         if found is not None:
             fields = msgspec.structs.asdict(found)
             yield reports.Change(path=name, what="values", size=spec.size, **fields)

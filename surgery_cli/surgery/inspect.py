@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 
 from surgery_cli import reports
+from surgery_cli.engine.bounded_reads import Reading, block_reading
 from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.digests import leaf_digest
-from surgery_cli.engine.forecast import reading_bytes
-from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.progress import Listener, Meter
-from surgery_cli.engine.reading import read_scalar, read_values, value_blocks
+from surgery_cli.engine.reading import Values, read_scalar, read_values
 from surgery_cli.errors import SurgeryError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.proof.statistics import statistics
+from surgery_cli.script.user_code import Say
 from surgery_cli.settings.reshard import Reshard
+from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, as_opened, open_checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.item import foreign_folders
 from surgery_cli.surgery.layout import layout_reads
 from surgery_cli.surgery.leaf_names import Names, containers_of, document_names, named_leaves
+from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.surgery.notes import damage_notes, inference_notes, link_notes
 from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.listing import in_listed_order
@@ -41,28 +44,29 @@ def inspect(
     optimizer: bool = False,
     layout: Reshard | None = None,
     hosts: int | None = None,
+    memory_bytes: int = MEMORY_BYTES,
     listener: Listener | None = None,
+    say: Say = lambda _: None,
 ) -> reports.Inspection:
     """What is in a checkpoint; from metadata alone unless ``stats`` or ``digests`` ask for values.
 
     ``argument`` names it as on the command line: a path, or ``ROOT@N``. With a ``layout``, its mesh (or the shardings
-    on disk) tells what each of ``hosts`` would read to restore.
+    on disk) tells what each of ``hosts`` would read to restore. ``say`` is told what takes more than ``memory_bytes``.
 
     Raises:
         PlanError: nothing stands there, or a pattern names nothing.
-        CheckpointError: what stands there cannot be read.
+        CheckpointError: what stands there cannot be read, or not in the memory that there is.
     """
     checkpoint = open_checkpoint(argument, step=step, item=item)
-    location = checkpoint.location
-    tree = checkpoint.tree
+    location, tree = checkpoint.location, checkpoint.tree
     named = named_leaves(patterns, tree)
     chosen = in_listed_order(path for path in tree if path in named)
     surveyed = survey(checkpoint.tree, params=params)
     names = document_names(tree.texts)
     rows = [_row(checkpoint, path, surveyed, names) for path in chosen]
     if stats or digests:
-        with as_opened(checkpoint):
-            _add_values(dict(zip(chosen, rows, strict=True)), checkpoint, stats, digests, listener)
+        looks = planned_looks(_looks(checkpoint, chosen, names), memory_bytes, say)
+        _add_values(rows, checkpoint, looks, stats, digests, listener)
     if optimizer:
         for row, path in zip(rows, chosen, strict=True):
             if path in surveyed.clocks or path in surveyed.hyperparams:
@@ -140,40 +144,60 @@ def _questions(surveyed: OptimizerSurvey) -> list[str]:
     return [". ".join(filter(None, (p.what, p.why, p.fix))) for p in surveyed.questions]
 
 
+def _looks(
+    checkpoint: Checkpoint, paths: Sequence[LeafPath], names: Names
+) -> dict[LeafPath, Look[Reading]]:
+    specs = {path: checkpoint.tree[path] for path in paths}
+    return {p: Look(names[p], (spec,), partial(block_reading, spec)) for p, spec in specs.items()}
+
+
 def _add_values(
-    rows: dict[LeafPath, reports.LeafRow],
+    listed: Sequence[reports.LeafRow],
     checkpoint: Checkpoint,
+    looks: Looks[Reading],
     stats: bool,
     digests: bool,
     listener: Listener | None,
 ) -> None:
     """Read every leaf of the rows for statistics, digests, or both."""
-    meter = Meter(listener, "reading", sum(row.bytes for row in rows.values()))
+    rows = dict(zip(looks.readings, listed, strict=True))
+    meter = Meter(listener, "reading", sum(row.bytes for row in listed))
     checkpoint.expect(rows)
 
     def add(path: LeafPath) -> None:
+        reading = looks.readings[path]
         if stats:
-            _add_statistics(rows[path], checkpoint, path)
+            _add_statistics(rows[path], checkpoint, path, reading)
         if digests:
-            digest = leaf_digest(checkpoint, path, checkpoint.tree[path])
+            digest = leaf_digest(checkpoint, path, checkpoint.tree[path], reading)
             rows[path].digest, rows[path].grid = digest.digest, digest.grid
 
-    costs = ((path, reading_bytes(checkpoint.tree[path])) for path in rows)
-    for row, _ in zip(rows.values(), in_order(add, costs), strict=True):
-        meter.advance(row.bytes, row.path)
+    with as_opened(checkpoint):
+        added = in_order(add, looks.costs, looks.limit_bytes)
+        for row, _ in zip(rows.values(), added, strict=True):
+            meter.advance(row.bytes, row.path)
 
 
-def _add_statistics(row: reports.LeafRow, checkpoint: Checkpoint, path: LeafPath) -> None:
+def _add_statistics(
+    row: reports.LeafRow, checkpoint: Checkpoint, path: LeafPath, reading: Reading
+) -> None:
     spec = checkpoint.tree[path]
     if spec.kind in (LeafKind.SCALAR, LeafKind.STRING):
         row.value = read_scalar(checkpoint, path)
     if spec.has_array and spec.kind is not LeafKind.KEY and spec.size:
-        if len(list(windows(spec.shape, block_shape(spec, spec.write_shape)))) == 1:
+        if reading.part == spec.shape:
             block = read_values(checkpoint, path)  # both passes look at what was read once
-            found = statistics(lambda: [block])
+            row.statistics = statistics(lambda: [block])
         else:
-            found = statistics(lambda: value_blocks(checkpoint, path, spec))
-        row.statistics = found
+            row.statistics = statistics(lambda: _parts(checkpoint, path, reading))
+
+
+def _parts(checkpoint: Checkpoint, path: LeafPath, reading: Reading) -> Iterator[Values]:
+    """The values of a leaf, part after part."""
+    spec = checkpoint.tree[path]
+    for _, parts in reading.windows(spec.shape):
+        for part in parts:
+            yield reading.read(checkpoint, path, spec, part)
 
 
 def _parameters(

@@ -1,58 +1,36 @@
-"""Whether a plan can be carried out in the memory that it may use, told from metadata alone."""
+"""Whether what a command takes at once fits into the memory that it may use, told before anything is read."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from surgery_cli.compute.host import HostKit
-from surgery_cli.draft.expression import Made, parts, stored_in
-from surgery_cli.engine.decoding import decoded_too_often, needed_bytes
-from surgery_cli.engine.forecast import bytes_in_flight
+from surgery_cli.engine.bounded_reads import chunk_bytes
 from surgery_cli.engine.grid import BLOCK_BYTES
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.filesystem.memory_limits import room
-from surgery_cli.store.write.item import copied_leaves
-from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
-from surgery_cli.store.write.ocdbt import copying_bytes
-from surgery_cli.store.write.sidecars import write_shape
-from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.lists import quoted
-from surgery_cli.words.notes import Consequence, Remark
+from surgery_cli.words.notes import Consequence
 from surgery_cli.words.quantities import byte_text
 
-_MOST_NAMED: Final = 3
+MOST_NAMED: Final = 3
 
 _ALWAYS_TRIED_BYTES: Final = 128 << 20
 """What needs no more than this is not refused by a look at the machine, and no budget is cut to less."""
 
 
+Stored = tuple[LeafSpec, tuple[int, ...] | None]
+"""A leaf, and the shape of the chunks in which it is read or written."""
+
+
 class Need(NamedTuple):
-    """The most bytes that a single leaf takes at once, and the leaf; None if nothing passes through memory."""
+    """The bytes that a leaf takes at once, and why it takes no less; ``path`` as it prints."""
 
     bytes: int
-    leaf: PlannedLeaf | None
-
-
-def check_memory(need: Need) -> None:
-    """Refuse what this process has no memory for, before any of it is asked for.
-
-    Raises:
-        CheckpointError: a leaf, or a stored chunk of one, is declared larger than the memory that can be had.
-    """
-    needed, leaf = need
-    if leaf is None or needed <= _ALWAYS_TRIED_BYTES:
-        return
-    there = room()
-    if needed > there.bytes:
-        raise CheckpointError(
-            f"'{leaf.draft_path}' does not fit into memory",
-            why=f"{leaf.spec.type_text} takes about {byte_text(needed)} at once, {byte_text(there.bytes)}"
-            f" {there.bound}: {_why_at_once(leaf)}",
-            fix="run where there is more memory; if that size is not meant, the metadata is damaged",
-        )
+    path: str
+    type_text: str
+    why: Callable[[], str]
 
 
 def bytes_to_use(memory_bytes: int) -> int:
@@ -60,77 +38,61 @@ def bytes_to_use(memory_bytes: int) -> int:
     return min(memory_bytes, max(room().bytes, _ALWAYS_TRIED_BYTES))
 
 
-def memory_notes(need: Need, memory_bytes: int) -> list[Consequence]:
-    """Where the budget cannot be kept: which leaf takes how much, and why."""
-    needed, leaf = need
-    if leaf is None or needed <= memory_bytes:
-        return []
-    sentence = (
-        f"'{leaf.draft_path}' takes about {byte_text(needed)} at once, more than `--memory` allows"
-    )
-    return [Consequence(f"{sentence}: {_why_at_once(leaf)}; the run goes on with that much")]
+def check_memory(needs: Sequence[Need]) -> None:
+    """Refuse what this process has no memory for, before any of it is asked for; ``needs``: the largest first.
+
+    Raises:
+        CheckpointError: leaves, or stored chunks of them, are declared larger than the memory that can be had.
+    """
+    if not needs or needs[0].bytes <= _ALWAYS_TRIED_BYTES:
+        return
+    there = room()
+    over = [need for need in needs if need.bytes > max(there.bytes, _ALWAYS_TRIED_BYTES)]
+    if over:
+        most = over[0]
+        which = most.type_text if len(over) == 1 else f"'{most.path}', {most.type_text},"
+        raise CheckpointError(
+            f"{_named(over)} {'does' if len(over) == 1 else 'do'} not fit into memory",
+            why=f"{which} takes about {byte_text(most.bytes)} at once, {byte_text(there.bytes)}"
+            f" {there.bound}: {most.why()}",
+            fix="run where there is more memory; if that size is not meant, the metadata is damaged",
+        )
 
 
-def decoding_notes(plans: Mapping[str, ItemPlan], memory_bytes: int) -> list[Remark]:
-    """A note where stored chunks are decoded again and again, as their elements go to places far apart."""
-    found = {
-        leaf.draft_path: (times, needed_bytes(leaf))
-        for plan in plans.values()
-        for leaf in plan.computed
-        if (times := decoded_too_often(leaf)) and needed_bytes(leaf) > memory_bytes
-    }
-    if not found:
+def memory_notes(needs: Sequence[Need], memory_bytes: int) -> list[Consequence]:
+    """Where the budget cannot be kept: which leaves take how much, and why the one does that takes most."""
+    over = [need for need in needs if need.bytes > memory_bytes]
+    if not over:
         return []
-    paths = quoted(list(map(str, found)), _MOST_NAMED)
-    times, needed = map(max, zip(*found.values(), strict=True))
+    most = over[0]
+    takes = "takes about" if len(over) == 1 else "take up to"
+    why = most.why() if len(over) == 1 else f"'{most.path}' since {most.why()}"
     return [
-        Remark(
-            f"the stored chunks of {paths} are decoded up to {times:,} times, as their elements go to places far"
-            f" apart: with `--memory {-(-needed // (1 << 20))}MiB` they are read once"
+        Consequence(
+            f"{_named(over)} {takes} {byte_text(most.bytes)} at once, more than `--memory` allows: {why};"
+            f" the run goes on with that much, which {memory_option(most.bytes)} allows"
         )
     ]
 
 
-def most_at_once(plans: Mapping[str, ItemPlan], compact: Mapping[str, bool], device: str) -> Need:
-    """What the leaf takes that takes most; ``compact`` says which items are."""
-    tile = HostKit.tile_elements if device == "host" else None
-    most = Need(0, None)
-    for name, plan in plans.items():
-        needs = [(leaf, bytes_in_flight(leaf, tile)) for leaf in plan.computed]
-        copied = copied_leaves(plan, compact=compact[name])
-        needs += [(leaf, copying_bytes(leaf)) for leaf in copied]
-        for leaf, needed in needs:
-            if needed > most.bytes:
-                most = Need(needed, leaf)
-    return most
+def memory_option(count: int) -> str:
+    """The option as it is typed to allow so many bytes."""
+    return f"`--memory {-(-count // (1 << 20))}MiB`"
 
 
-def _why_at_once(leaf: PlannedLeaf) -> str:
-    """Why a leaf takes what it takes, in a sentence."""
-    if leaf.way is not Way.ENCODE:
-        return "it is copied as it is stored, one chunk at a time"
-    for part in parts(leaf.output.recipe):
-        if isinstance(part, Made) and part.kernel.is_whole:
-            return f"`{part.kernel.name}` needs the whole leaf at once"
-    stored, chunk = max(_chunks(leaf), key=lambda pair: pair[1])
+def why_chunks(stored: Iterable[Stored], done: str) -> str:
+    """Why leaves that are ``stored`` so take what they take, in a sentence: what is ``done`` to chunks as a whole."""
+    spec, chunk = max(
+        ((spec, chunk_bytes(spec, shape)) for spec, shape in stored), key=lambda pair: pair[1]
+    )
     if chunk <= BLOCK_BYTES:
-        return f"the least that is worked on is a block of {byte_text(min(BLOCK_BYTES, leaf.spec.bytes))}"
-    if chunk >= stored.bytes:
         return (
-            f"it is stored in one chunk of {byte_text(chunk)}, which is decoded and written whole"
+            f"the least that is worked on is a block of {byte_text(min(BLOCK_BYTES, spec.bytes))}"
         )
-    return f"it is stored in chunks of {byte_text(chunk)}, which are decoded and written whole"
+    if chunk >= spec.bytes:
+        return f"it is stored in one chunk of {byte_text(chunk)}, which is {done} whole"
+    return f"it is stored in chunks of {byte_text(chunk)}, which are {done} whole"
 
 
-def _chunks(leaf: PlannedLeaf) -> Iterator[tuple[LeafSpec, int]]:
-    """What is read and written for a leaf, each with the bytes of its chunks."""
-    read = [leaf.output.spec]
-    read += [part.spec for part in stored_in(leaf.output.recipe)]
-    for spec in read:
-        yield spec, _bytes_of(spec.chunk_shape, spec)
-    yield leaf.spec, _bytes_of(write_shape(leaf), leaf.spec)
-
-
-def _bytes_of(chunk: tuple[int, ...] | None, spec: LeafSpec) -> int:
-    """Bytes of a stored chunk; those beyond the leaf's end are decoded as well."""
-    return math.prod(chunk) * item_bytes(spec.dtype) if chunk is not None else 0
+def _named(needs: Sequence[Need]) -> str:
+    return quoted((need.path for need in needs), MOST_NAMED)

@@ -28,13 +28,14 @@ from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.step import draft_items, plan_items
 from surgery_cli.store.write.strategy import Costs, costs_of_references, is_compact
-from surgery_cli.surgery.memory import Need, check_memory, most_at_once
+from surgery_cli.surgery.memory import Need, check_memory
 from surgery_cli.surgery.optimizers import (
     Look,
     look_at_hidden_twins,
     look_at_restarts,
     survey_state,
 )
+from surgery_cli.surgery.planned_memory import planned_needs
 from surgery_cli.surgery.resharding import laid_out
 from surgery_cli.surgery.states_apart import Comparison
 
@@ -78,7 +79,8 @@ class Prepared(msgspec.Struct, frozen=True):
     reason: str
     looked: list[Look]
     """What was read beyond the metadata, and what it told."""
-    need: Need
+    needs: list[Need]
+    """What takes more memory at once than it may, the largest first."""
     functions: UserFunctions
     inverse: Inverse
 
@@ -134,10 +136,10 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     }
     compact = {name: chosen for name, (chosen, _) in choices.items()}
     reason = _main_reason(choices.values())
-    need = most_at_once(plans, compact, options.device)
-    check_memory(need)
+    needs = planned_needs(plans, compact, draft.checks, options.device, options.memory_bytes)
+    check_memory(needs)
     written = (plans, references, compact, reason)
-    told = (looked, need, functions, inverse)
+    told = (looked, needs, functions, inverse)
     return Prepared(checkpoint, draft, sources, boundary, *written, *told)
 
 

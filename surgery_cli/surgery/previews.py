@@ -25,7 +25,7 @@ from surgery_cli.store.write.item_plan import Way
 from surgery_cli.surgery.judged_checks import judged_checks
 from surgery_cli.surgery.layout import reshard_document
 from surgery_cli.surgery.leaf_names import Names, document_names
-from surgery_cli.surgery.memory import bytes_to_use, decoding_notes, memory_notes
+from surgery_cli.surgery.memory import bytes_to_use, memory_notes
 from surgery_cli.surgery.notes import (
     conversion_notes,
     damage_notes,
@@ -40,6 +40,7 @@ from surgery_cli.surgery.notes import (
     unchosen_notes,
     unread_notes,
 )
+from surgery_cli.surgery.planned_memory import decoding_notes
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.repeated_draws import repeated_draws
 from surgery_cli.surgery.space import standing_parent
@@ -152,7 +153,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         *dropped_item_notes(checkpoint, draft),
         *unread_notes(plans),
         *dead_notes(prepared.references, prepared.compact),
-        *memory_notes(prepared.need, options.memory_bytes),
+        *memory_notes(prepared.needs, options.memory_bytes),
         *decoding_notes(plans, bytes_to_use(options.memory_bytes)),
         *conversion_notes(plans),
         *remains_notes(draft, plans, prepared.compact),

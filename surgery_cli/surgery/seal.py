@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from surgery_cli import __version__, reports
+from surgery_cli.engine.bounded_reads import Reading
 from surgery_cli.engine.budget import in_order
-from surgery_cli.engine.digests import LeafDigest, leaf_digest
-from surgery_cli.engine.forecast import reading_bytes
+from surgery_cli.engine.digests import LeafDigest, digest_reading, leaf_digest
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.proof.files import file_digests, files_of
@@ -20,9 +22,12 @@ from surgery_cli.proof.record_files import check_record_target, gone, put_record
 from surgery_cli.proof.records import read_record, record_key, record_path, recorded_place
 from surgery_cli.proof.sealed_files import check_taken_files
 from surgery_cli.proof.surgery_json import Record, encoded, new_record, now
+from surgery_cli.script.user_code import Say
+from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.tree.paths import LeafPath
 
 _Digests = dict[str, LeafDigest]
@@ -38,12 +43,15 @@ def seal(
     item: str | None = None,
     to: Path | None = None,
     anew: bool = False,
+    memory_bytes: int = MEMORY_BYTES,
     listener: Listener | None = None,
+    say: Say = lambda _: None,
 ) -> reports.Seal:
     """Record digests of all leaves, and SHA-256 of every file, of the step or flat checkpoint that ``argument`` names.
 
     One file is added or replaced, by a rename: ``surgery.json``, or the file that ``to`` names. ``anew`` records what
-    is there now also where an earlier digest does not hold.
+    is there now also where an earlier digest does not hold. ``say`` is told, before values are read, what takes more
+    memory than ``memory_bytes``, or more time for that.
 
     Raises:
         DestinationError: the record cannot be written there.
@@ -60,7 +68,8 @@ def seal(
         count = checkpoint.tree.bytes + sum(stamp[1] for stamp in stamps.values())
         meter = Meter(listener, "sealing", count)
         old = read_record(checkpoint)
-        digests = _leaf_digests(checkpoint, old.digests if old is not None else {}, meter)
+        looks = _looks(checkpoint, old.digests if old is not None else {}, memory_bytes, say)
+        digests = _leaf_digests(checkpoint, looks, meter)
         hashes = _file_hashes(files, meter)
         faults = metadata_faults(checkpoint)
         first = old or _first_record(checkpoint)
@@ -120,6 +129,7 @@ def seal_written(
     written: Checkpoint,
     record: Record,
     read_back: Sequence[LeafPath],
+    memory_bytes: int,
     listener: Listener | None,
     *,
     to_come: Sequence[Path] = (),
@@ -139,7 +149,8 @@ def seal_written(
     rest = [path for path in written.tree if path not in left]
     count = sum(written.tree[path].bytes for path in rest)
     meter = Meter(listener, "sealing", count + size)
-    digests = _leaf_digests(written, record.digests, meter, rest)
+    looks = _looks(written, record.digests, memory_bytes, lambda _: None, rest)
+    digests = _leaf_digests(written, looks, meter)
     changed = _changed(record, digests, {})
     if changed:
         raise _does_not_hold(written, changed, source=record.source)
@@ -163,26 +174,47 @@ def _first_record(checkpoint: Checkpoint) -> Record:
     )
 
 
-def _leaf_digests(
+class _Recorded(NamedTuple):
+    """How leaves are read to be digested, and over which grids: those on record where there are any."""
+
+    looks: Looks[Reading]
+    grids: Mapping[LeafPath, tuple[int, ...] | None]
+
+
+def _looks(
     checkpoint: Checkpoint,
     known: Mapping[str, LeafDigest],
-    meter: Meter,
+    memory_bytes: int,
+    say: Say,
     paths: Sequence[LeafPath] | None = None,
-) -> _Digests:
-    """The digests of leaves, over the grids on record where there are any, by record key."""
+) -> _Recorded:
     tree = checkpoint.tree
     chosen = list(tree) if paths is None else list(paths)
     checkpoint.expect(chosen)
 
-    def digest_of(path: LeafPath) -> LeafDigest:
+    def grid_of(path: LeafPath) -> tuple[int, ...] | None:
         expected = known.get(record_key(checkpoint, path))
         has_grid = expected is not None and len(expected.grid) == len(tree[path].shape)
-        grid = expected.grid if expected is not None and expected.grid and has_grid else None
-        return leaf_digest(checkpoint, path, tree[path], grid)
+        return expected.grid if expected is not None and expected.grid and has_grid else None
+
+    grids = {path: grid_of(path) for path in chosen}
+    looks = {
+        path: Look(tree.texts[path], (tree[path],), partial(digest_reading, tree[path], grid=grid))
+        for path, grid in grids.items()
+    }
+    return _Recorded(planned_looks(looks, memory_bytes, say), grids)
+
+
+def _leaf_digests(checkpoint: Checkpoint, recorded: _Recorded, meter: Meter) -> _Digests:
+    """The digests of leaves, by record key."""
+    tree, (looks, grids) = checkpoint.tree, recorded
+
+    def digest_of(path: LeafPath) -> LeafDigest:
+        return leaf_digest(checkpoint, path, tree[path], looks.readings[path], grids[path])
 
     found = {}
-    costs = ((path, reading_bytes(tree[path])) for path in chosen)
-    for path, digest in zip(chosen, in_order(digest_of, costs), strict=True):
+    digests = in_order(digest_of, looks.costs, looks.limit_bytes)
+    for path, digest in zip(grids, digests, strict=True):
         found[record_key(checkpoint, path)] = digest
         meter.advance(tree[path].bytes, tree.texts[path])
     return found

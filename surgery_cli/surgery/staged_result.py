@@ -171,7 +171,13 @@ def _sealed(
     """Report and record of a result with all of its leaves and files on record."""
     marks = commit_marks(writer.new, run.linker)
     record, count = seal_written(
-        run.prepared.checkpoint, written, record, read_back, listener, to_come=marks
+        run.prepared.checkpoint,
+        written,
+        record,
+        read_back,
+        run.memory_bytes,
+        listener,
+        to_come=marks,
     )
     report = replace(report, bytes_read=report.bytes_read + count, sealed_files=len(record.files))
     return report, record

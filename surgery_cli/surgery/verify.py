@@ -9,6 +9,7 @@ from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import PlanError
 from surgery_cli.proof.structure import compare
 from surgery_cli.script.user_code import Say
+from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, as_opened, open_checkpoint
 from surgery_cli.surgery.byte_checks import check_bytes
@@ -26,6 +27,7 @@ def verify(
     like_init: str | None = None,
     like_manifest: Path | None = None,
     allow_non_finite: bool = False,
+    memory_bytes: int = MEMORY_BYTES,
     listener: Listener | None = None,
     say: Say = lambda _: None,
 ) -> reports.Verdict:
@@ -33,7 +35,8 @@ def verify(
 
     ``like_init`` is ``FILE.py:FUNCTION`` of the training script: would a restore into its pytree work, and exactly?
     ``like_manifest`` is what ``seal --to`` wrote, or the document of ``inspect --digests --json``. NaN is a finding
-    unless ``allow_non_finite``. ``say`` is told what code of the user's is about to be imported.
+    unless ``allow_non_finite``. ``say`` is told what code of the user's is about to be imported, and before values are
+    read what takes more memory than ``memory_bytes``, or more time for that.
 
     Raises:
         PlanError: nothing stands there, or more than one thing is given to hold it against.
@@ -59,7 +62,12 @@ def verify(
     )
     with as_opened(checkpoint):
         return check_bytes(
-            checkpoint, expected, allow_non_finite=allow_non_finite, listener=listener
+            checkpoint,
+            expected,
+            allow_non_finite=allow_non_finite,
+            memory_bytes=memory_bytes,
+            listener=listener,
+            say=say,
         )
 
 

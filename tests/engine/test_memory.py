@@ -17,7 +17,7 @@ from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store.filesystem import memory_limits
-from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.orbax import declared_sizes
 from surgery_cli.tree.paths import LeafPath
 
@@ -42,7 +42,7 @@ def test_a_claimed_terabyte_is_refused_before_memory_is_asked_for(claiming: Path
     with pytest.raises(CheckpointError, match="does not fit into memory") as caught:
         surgery.inspect(str(claiming), stats=True)
 
-    assert "a chunk of 1.0 TiB, " in caught.value.problems[0].why
+    assert caught.value.problems[0].why.endswith("in one chunk of 1.0 TiB, which is decoded whole")
 
 
 def test_a_chunk_that_is_kept_is_not_asked_for_again(
@@ -61,6 +61,65 @@ def test_a_chunk_that_is_kept_is_not_asked_for_again(
 
     with pytest.raises(CheckpointError, match="does not fit into memory"):
         checkpoint.read(LeafPath(("w",)), (slice(0, 16),))
+
+
+LOOKS = {
+    "inspect": lambda path, **how: surgery.inspect(path, stats=True, **how),
+    "digests": lambda path, **how: surgery.inspect(path, digests=True, **how),
+    "verify": surgery.verify,
+    "seal": surgery.seal,
+    "diff": lambda path, **how: surgery.diff(path, path, **how),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_what_a_look_takes_beyond_the_memory_is_said_of_all_leaves_before_any_is_read(
+    look: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = np.ones((3 * MIB,), np.float32)
+    params = {
+        "small": np.ones((2, 2), np.float32),
+        "a": large,
+        "b": large,
+        "c": large[: MIB * 5 // 2],
+    }
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", {"params": params})
+    said: list[str] = []
+
+    def read(*_: object) -> None:
+        assert said
+        raise CheckpointError("read")
+
+    monkeypatch.setattr(Checkpoint, "read", read)
+    monkeypatch.setattr(Checkpoint, "identity", lambda *_: None)
+    if look == "verify":
+        assert not LOOKS[look](str(tmp_path / "source"), memory_bytes=MIB, say=said.append).agrees
+    else:
+        with pytest.raises(CheckpointError, match=r"^read$"):
+            LOOKS[look](str(tmp_path / "source"), memory_bytes=MIB, say=said.append)
+    count = 2 if look == "diff" else 1
+    much = f"{24 * count}.0 MiB"
+    (note,) = said
+    assert note == (
+        f"'params/a', 'params/b', 'params/c' take up to {much} at once, more than `--memory` allows: 'params/a' since"
+        " the least that is worked on is a block of 12.0 MiB; the run goes on with that much, which"
+        f" `--memory {24 * count}MiB` allows"
+    )
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_look_for_which_there_is_no_memory_is_refused_before_anything_is_read(
+    look: str, claiming: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Checkpoint, "read", None)
+    monkeypatch.setattr(Checkpoint, "identity", lambda *_: None)
+    with pytest.raises(CheckpointError, match="'params/w' does not fit into memory") as caught:
+        LOOKS[look](str(claiming))
+    times = 4 if look == "diff" else 2
+    why = caught.value.problems[0].why
+    assert why.startswith(f"float32[274877906944] takes about {times}.0 TiB at once, ")
+    assert why.endswith(": it is stored in one chunk of 1.0 TiB, which is decoded whole")
 
 
 def test_an_edit_that_would_make_a_terabyte_at_once_is_refused_by_the_plan(claiming: Path) -> None:
@@ -85,7 +144,7 @@ def test_the_preview_names_the_leaf_that_the_budget_does_not_hold(tmp_path: Path
     (note,) = [note for note in notes if "--memory" in note]
     assert re.fullmatch(
         r"'params/large' takes about [0-9.]+ MiB at once, more than `--memory` allows:"
-        r" `normalize` needs the whole leaf at once; the run goes on with that much",
+        r" `normalize` needs the whole leaf at once; the run goes on with that much, which `--memory \d+MiB` allows",
         note,
     )
 
@@ -104,7 +163,7 @@ def test_a_note_of_a_twin_that_follows_a_measurement_names_the_edit_as_it_is_typ
     notes = surgery.plan(str(tmp_path / "state"), plan, options=options).notes
 
     (note,) = [note for note in notes if "--memory" in note]
-    assert note.startswith("'opt_state/0/mu/w' takes about ")
+    assert note.startswith("'opt_state/0/mu/w', 'opt_state/0/nu/w', 'params/w' take up to ")
     assert "`normalize` needs the whole leaf at once" in note
 
 
@@ -160,7 +219,7 @@ def test_the_limit_of_a_control_group_counts_and_that_of_every_one_around_it(
     )
     assert memory_limits.room(groups, process) == (
         6500,
-        "are left of what its container or job may have",
+        "are left of what its container or job may have (cgroup limit 8.8 KiB, 2.4 KiB in use)",
     )
     _group(groups / "job/step", {"memory.max": "600"})  # lowered below what is used
     assert memory_limits.room(groups, process).bytes == 0
@@ -214,6 +273,6 @@ def test_a_leaf_that_the_limit_of_address_space_does_not_hold_is_refused_before_
         cwd=Path(__file__).parents[2],
     )
     assert ended.returncode == 3, ended.stderr
-    assert "are left of what it may map (`ulimit -v`)" in ended.stderr
+    assert "are left of what it may map (`ulimit -v` is 2.4 GiB)" in ended.stderr
     assert "one chunk of 2.0 GiB" in ended.stderr
     assert list((tmp_path / "place").iterdir()) == []

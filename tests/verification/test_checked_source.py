@@ -10,7 +10,7 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.engine.checked_source import CheckedSource, Recorded
-from surgery_cli.engine.digests import leaf_digest
+from surgery_cli.engine.digests import digest_reading, leaf_digest
 from surgery_cli.engine.grid import block_shape, windows
 from surgery_cli.engine.reading import CountedSource
 from surgery_cli.errors import CheckpointError
@@ -140,8 +140,9 @@ def test_reads_of_any_blocks_find_a_change_of_any_element(tmp_path, seed):
     shape = tuple(int(n) for n in random.integers(1, 12, size=random.integers(0, 4)))
     values = random.normal(size=shape).astype(random.choice([np.float32, np.float16]))
     checkpoint = open_checkpoint(str(save(tmp_path / "c", {"w": values})))
+    spec = checkpoint.tree[W]
     grid, block = (tuple(int(random.integers(1, n + 1)) for n in shape) for _ in range(2))
-    expected = leaf_digest(checkpoint, W, checkpoint.tree[W], grid)
+    expected = leaf_digest(checkpoint, W, spec, digest_reading(spec, 1 << 30, grid), grid)
 
     def checked(source):
         recorded = Recorded("c", lambda path: expected, checkpoint.tree.__getitem__)

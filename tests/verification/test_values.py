@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from surgery_cli.engine import grid
+from surgery_cli.engine.bounded_reads import pair_reading
 from surgery_cli.proof.values import ValueDifference, value_difference
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
 RANDOM = np.random.default_rng(3)
 LEAF = LeafPath(("w",))
@@ -18,15 +19,18 @@ LEAF = LeafPath(("w",))
 class InMemory:
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
+        spec = LeafSpec(kind=LeafKind.ARRAY, shape=values.shape, dtype=values.dtype.name)
+        self.tree = TreeSpec({LEAF: spec})
 
     def read(self, path: LeafPath, window: Any = None) -> np.ndarray:
         return self.values if window is None else self.values[window]
 
 
 def _between(a: np.ndarray, b: np.ndarray, **tolerances: float) -> ValueDifference | None:
-    spec = LeafSpec(kind=LeafKind.ARRAY, shape=a.shape, dtype=a.dtype.name)
+    left, right = InMemory(a), InMemory(b)
     given = {"rtol": 0.0, "atol": 0.0} | tolerances
-    return value_difference(LEAF, spec, InMemory(a), InMemory(b), **given)
+    reading = pair_reading(left.tree[LEAF], right.tree[LEAF], 1 << 30)
+    return value_difference(LEAF, left, right, reading, **given)
 
 
 @pytest.mark.parametrize("block_bytes", [1 << 24, 1 << 18])
@@ -47,7 +51,7 @@ def test_the_distance_is_that_of_the_whole_leaves(
     assert found.differing == np.count_nonzero(distance)
     assert found.max_abs == distance.max()
     assert found.where is not None
-    assert distance[found.where] == distance.max()
+    assert found.where == np.unravel_index(np.argmax(distance), a.shape)
     assert (found.a, found.b) == (str(a[found.where]), str(b[found.where]))
 
 

@@ -8,10 +8,10 @@ from typing import Annotated
 from surgery_cli.cli.options.patterns import Patterns
 from surgery_cli.console.arguments import Output, directory
 from surgery_cli.console.formats.files import OutputTo, output_files, write_files
-from surgery_cli.console.printing import print_report, progress
+from surgery_cli.console.printing import print_report, progress, saying
 from surgery_cli.inputs.addresses import Address, checkpoint_address
 from surgery_cli.settings.declaration import Group, setting
-from surgery_cli.settings.shared import Item, Step
+from surgery_cli.settings.shared import MEMORY_BYTES, Item, Memory, Step
 from surgery_cli.settings.values import TOLERANCE
 
 
@@ -34,6 +34,7 @@ def diff(
     atol: Annotated[float, setting("Absolute tolerance.", Group.COMPARE, *TOLERANCE)] = 0.0,
     step: Step = None,
     item: Item = None,
+    memory_bytes: Memory = MEMORY_BYTES,
     output_to: OutputTo = (),
     output: Output,
 ) -> int:
@@ -55,7 +56,9 @@ def diff(
             structure=structure,
             rtol=rtol,
             atol=atol,
+            memory_bytes=memory_bytes,
             listener=listener,
+            say=saying(output),
         )
     write_files(found, files)
     print_report(found, output, partial(difference.render, verbose=output.verbose))

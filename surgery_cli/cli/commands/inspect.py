@@ -8,10 +8,10 @@ from typing import Annotated
 from surgery_cli.cli.options.patterns import Patterns
 from surgery_cli.cli.rendering.spelling import said_in_options
 from surgery_cli.console.arguments import Checkpoint, Output
-from surgery_cli.console.printing import print_document, progress
+from surgery_cli.console.printing import print_document, progress, saying
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.reshard import HostReading, Reshard
-from surgery_cli.settings.shared import Item, Params, Step
+from surgery_cli.settings.shared import MEMORY_BYTES, Item, Memory, Params, Step
 
 
 def inspect(
@@ -33,6 +33,7 @@ def inspect(
     step: Step = None,
     item: Item = None,
     params: Params = None,
+    memory_bytes: Memory = MEMORY_BYTES,
     reads: HostReading,
     output: Output,
 ) -> int:
@@ -55,7 +56,9 @@ def inspect(
             optimizer=optimizer,
             layout=reads.request,
             hosts=reads.hosts,
+            memory_bytes=memory_bytes,
             listener=listener,
+            say=saying(output),
         )
     print_document(found, output, partial(inspection.render, depth=depth))
     return 0

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from surgery_cli.console.arguments import Checkpoint, Output
-from surgery_cli.console.printing import print_report, progress
+from surgery_cli.console.printing import print_report, progress, saying
 from surgery_cli.inputs.addresses import written_address
 from surgery_cli.settings.declaration import Group, setting
-from surgery_cli.settings.shared import Item, Step
+from surgery_cli.settings.shared import MEMORY_BYTES, Item, Memory, Step
 
 
 def seal(
@@ -27,6 +27,7 @@ def seal(
     ] = False,
     step: Step = None,
     item: Item = None,
+    memory_bytes: Memory = MEMORY_BYTES,
     output: Output,
 ) -> int:
     """Record digests of all leaves and of every file: `verify` then finds every change of any byte.
@@ -43,7 +44,9 @@ def seal(
             item=item,
             to=None if to is None else Path(to),
             anew=anew,
+            memory_bytes=memory_bytes,
             listener=listener,
+            say=saying(output),
         )
     print_report(found, output, seal.render, consequences=found.notes)
     return 0

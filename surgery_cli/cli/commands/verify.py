@@ -11,7 +11,7 @@ from surgery_cli.console.formats.files import OutputTo, output_files, write_file
 from surgery_cli.console.printing import print_report, progress, saying
 from surgery_cli.inputs.addresses import checkpoint_address, local_address
 from surgery_cli.settings.declaration import Group, setting
-from surgery_cli.settings.shared import Item, LikeInit, Step
+from surgery_cli.settings.shared import MEMORY_BYTES, Item, LikeInit, Memory, Step
 
 
 def verify(
@@ -44,6 +44,7 @@ def verify(
     ] = False,
     step: Step = None,
     item: Item = None,
+    memory_bytes: Memory = MEMORY_BYTES,
     output_to: OutputTo = (),
     output: Output,
 ) -> int:
@@ -61,6 +62,7 @@ def verify(
             like_init=like_init,
             like_manifest=None if like_manifest is None else Path(like_manifest),
             allow_non_finite=allow_non_finite,
+            memory_bytes=memory_bytes,
             listener=listener,
             say=saying(output),
         )

@@ -1,4 +1,4 @@
-"""How much memory this process can still have: the machine's, its container's, and what `ulimit` lets it map."""
+"""How much memory this process can still have: the machine's, its container's, and what `ulimit` lets it have."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from surgery_cli.words.quantities import byte_text
+
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _STILL_MAPPED_BYTES: Final = 512 << 20
 """Address space that libraries and the stacks of threads take once the work begins (measured: up to 0.45 GiB)."""
+
+_STILL_TAKEN_BYTES: Final = 256 << 20
+"""Of these, what counts as data (measured: up to 0.2 GiB)."""
 
 _UNLIMITED: Final = 1 << 60
 """Version 1 of cgroups says that there is no limit by a number of about 2 to the 63rd."""
@@ -24,14 +29,11 @@ class Room(NamedTuple):
 
 def room(cgroups: Path = _CGROUPS, process: Path = Path("/proc/self")) -> Room:
     """The memory that this process can have: what is free or can be freed, within every limit that it is under."""
-    found = [Room(_free_bytes(), "are free")]
-    found += [
-        Room(free, "are left of what its container or job may have")
-        for free in _left_in_cgroups(cgroups, process / "cgroup")
+    found = [
+        Room(_free_bytes(), "are free"),
+        *_left_in_cgroups(cgroups, process / "cgroup"),
+        *_left_by_ulimit(process / "statm"),
     ]
-    mapped = _left_to_map(process / "statm")
-    if mapped is not None:
-        found.append(Room(mapped, "are left of what it may map (`ulimit -v`)"))
     least = min(found)
     return Room(max(least.bytes, 0), least.bound)
 
@@ -49,7 +51,7 @@ def _free_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _left_in_cgroups(cgroups: Path, own: Path) -> Iterator[int]:
+def _left_in_cgroups(cgroups: Path, own: Path) -> Iterator[Room]:
     """What is left in the process's control group and in every one around it, where a limit is set.
 
     Pages of files that can be dropped count as free.
@@ -68,7 +70,10 @@ def _left_in_cgroups(cgroups: Path, own: Path) -> Iterator[int]:
         for folder in (inside, *inside.parents):
             most, now = _text(folder / limit).strip(), _text(folder / used).strip()
             if most.isdigit() and now.isdigit() and int(most) < _UNLIMITED:
-                yield int(most) - max(int(now) - _droppable(folder, prefix), 0)
+                taken = max(int(now) - _droppable(folder, prefix), 0)
+                said = f"cgroup limit {byte_text(int(most))}, {byte_text(taken)} in use"
+                bound = f"are left of what its container or job may have ({said})"
+                yield Room(int(most) - taken, bound)
             if folder == root:
                 break
 
@@ -79,18 +84,22 @@ def _droppable(folder: Path, prefix: str) -> int:
     return sum(int(words[1]) for words in lines if len(words) == 2 and words[0] in names)
 
 
-def _left_to_map(statm: Path) -> int | None:
-    """What the limit of address space leaves for values; None without a limit."""
+def _left_by_ulimit(statm: Path) -> Iterator[Room]:
+    """What the limits of address space and of data leave for values, where they are set."""
     try:
         import resource
     except ImportError:  # no Unix
-        return None
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit == resource.RLIM_INFINITY:
-        return None
-    pages = _text(statm).split()
-    mapped = int(pages[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
-    return limit - mapped - _STILL_MAPPED_BYTES
+        return
+    pages = [int(count) * os.sysconf("SC_PAGE_SIZE") for count in _text(statm).split()] or [0] * 7
+    mapped, data = pages[0], pages[5]
+    for kind, taken, what in (
+        (resource.RLIMIT_AS, mapped + _STILL_MAPPED_BYTES, "map (`ulimit -v`"),
+        (resource.RLIMIT_DATA, data + _STILL_TAKEN_BYTES, "have of data (`ulimit -d`"),
+    ):
+        limit, _ = resource.getrlimit(kind)
+        if limit != resource.RLIM_INFINITY:
+            bound = f"are left of what it may {what} is {byte_text(limit)})"
+            yield Room(limit - taken, bound)
 
 
 def _text(path: Path) -> str:

@@ -1,0 +1,101 @@
+"""The memory that a plan takes, told from metadata alone: what each leaf needs at once, and chunks decoded again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from surgery_cli.compute.host import HostKit
+from surgery_cli.draft.check import Check
+from surgery_cli.draft.expression import Made, Recipe, parts, stored_in
+from surgery_cli.engine.composition import Composition
+from surgery_cli.engine.decoding import decoded_too_often, needed_bytes
+from surgery_cli.engine.forecast import bytes_in_flight, working_bytes
+from surgery_cli.engine.grid import block_shape
+from surgery_cli.store.filesystem.memory_limits import room
+from surgery_cli.store.write.item import copied_leaves
+from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.write.ocdbt import copying_bytes
+from surgery_cli.store.write.sidecars import write_shape
+from surgery_cli.surgery.memory import MOST_NAMED, Need, Stored, memory_option, why_chunks
+from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Remark
+
+
+def planned_needs(
+    plans: Mapping[str, ItemPlan],
+    compact: Mapping[str, bool],
+    checks: Sequence[Check],
+    device: str,
+    memory_bytes: int,
+) -> list[Need]:
+    """What leaves take that take more at once than may be used, or can be had; the largest first.
+
+    ``compact`` says which items are written anew; ``checks`` are judged by values.
+    """
+    tile = HostKit.tile_elements if device == "host" else None
+    bound = min(memory_bytes, room().bytes)
+    needs = list(_judging(checks, tile, bound))
+    for name, plan in plans.items():
+        taken = [(bytes_in_flight(leaf, tile), leaf) for leaf in plan.computed]
+        taken += [
+            (copying_bytes(leaf), leaf) for leaf in copied_leaves(plan, compact=compact[name])
+        ]
+        needs += [
+            Need(count, str(leaf.draft_path), leaf.spec.type_text, partial(_why_written, leaf))
+            for count, leaf in taken
+            if count > bound
+        ]
+    return sorted(needs, key=lambda need: -need.bytes)
+
+
+def decoding_notes(plans: Mapping[str, ItemPlan], memory_bytes: int) -> list[Remark]:
+    """A note where stored chunks are decoded again and again, as their elements go to places far apart."""
+    found = {
+        leaf.draft_path: (times, needed_bytes(leaf))
+        for plan in plans.values()
+        for leaf in plan.computed
+        if (times := decoded_too_often(leaf)) and needed_bytes(leaf) > memory_bytes
+    }
+    if not found:
+        return []
+    paths = quoted(list(map(str, found)), MOST_NAMED)
+    times, needed = map(max, zip(*found.values(), strict=True))
+    return [
+        Remark(
+            f"the stored chunks of {paths} are decoded up to {times:,} times, as their elements go to places far"
+            f" apart: with {memory_option(needed)} they are read once"
+        )
+    ]
+
+
+def _judging(checks: Sequence[Check], tile: int | None, bound: int) -> Iterator[Need]:
+    """What takes more than a bound to see whether something holds of it."""
+    for leaf in (leaf for check in checks for leaf in check.on):
+        every = [recipe for recipe in (leaf.recipe, leaf.other) if recipe is not None]
+        count = sum(_judging_bytes(recipe, tile) for recipe in every)
+        if count > bound:
+            yield Need(count, str(leaf.path), leaf.recipe.spec.type_text, partial(_why_made, every))
+
+
+def _judging_bytes(recipe: Recipe, tile: int | None) -> int:
+    made, spec = Composition(recipe), recipe.spec
+    block = spec.shape if made.is_whole else block_shape(spec, spec.write_shape)
+    return working_bytes(made, block, tile)
+
+
+def _why_written(leaf: PlannedLeaf) -> str:
+    """Why a leaf takes what it takes, in a sentence."""
+    if leaf.way is not Way.ENCODE:
+        return "it is copied as it is stored, one chunk at a time"
+    return _why_made([leaf.output.recipe], [(leaf.spec, write_shape(leaf))])
+
+
+def _why_made(recipes: Sequence[Recipe], written: Iterable[Stored] = ()) -> str:
+    for part in (part for recipe in recipes for part in parts(recipe)):
+        if isinstance(part, Made) and part.kernel.is_whole:
+            return f"`{part.kernel.name}` needs the whole leaf at once"
+    read = [recipe.spec for recipe in recipes]
+    read += [part.spec for recipe in recipes for part in stored_in(recipe)]
+    stored = [(spec, spec.chunk_shape) for spec in read]
+    return why_chunks([*stored, *written], "decoded and written" if written else "decoded")
