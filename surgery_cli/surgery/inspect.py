@@ -59,10 +59,9 @@ def inspect(
     """
     checkpoint = open_checkpoint(argument, step=step, item=item)
     location, tree = checkpoint.location, checkpoint.tree
-    named = named_leaves(patterns, tree)
+    named, names = named_leaves(patterns, tree), document_names(tree.texts)
     chosen = in_listed_order(path for path in tree if path in named)
     surveyed = survey(checkpoint.tree, params=params)
-    names = document_names(tree.texts)
     rows = [_row(checkpoint, path, surveyed, names) for path in chosen]
     if stats or digests:
         looks = planned_looks(_looks(checkpoint, chosen, names), memory_bytes, say)
