@@ -16,6 +16,8 @@ class LeftoverRow(msgspec.Struct, kw_only=True, frozen=True):
     """Of files that have no other name: what its removal gives back."""
     host: str | None = None
     pid: int | None = None
+    keeps: str = ""
+    """What a run with ``--resume`` has done in it, and the command that would go on from there."""
 
 
 class Cleaning(Document, kw_only=True, frozen=True):

@@ -29,7 +29,7 @@ from surgery_cli.surgery.gate import OpenGate, check_probe
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import costs, preview_notes, previewed
-from surgery_cli.surgery.resumption import find_kept, head_of
+from surgery_cli.surgery.resumption import find_kept, head_of, refuse_finished
 from surgery_cli.surgery.source_and_destination import (
     check_standing,
     check_target,
@@ -121,6 +121,8 @@ def _ready(
         prepared = prepare(source, plan, options, say)
     check_expected(prepared, options)
     restored = restore_set_aside(target, prepared, say)
+    if options.resume and not options.force:
+        refuse_finished(target, prepared)
     check_target(target, prepared, force=options.force)
     head, left = None, None
     if options.resume:
@@ -135,7 +137,7 @@ def _ready(
     kit = open_kit(options.device, options.mesh)
     above = replace(options, seed=plan.seed, params=plan.params)
     gate = None if options.probe is None else open_gate(prepared.checkpoint, above, say)
-    removed = remove_dead(target) if options.force else []
+    removed = remove_dead(target) if options.force or options.resume else []
     notes = preview_notes(prepared, destination, options)
     notes += [Consequence(f"removed '{path}', which a killed run had left") for path in removed]
     if restored is not None:

@@ -11,6 +11,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.locate.refusals import missing
 from surgery_cli.store.write.leftovers import Leftover, leftovers_in, leftovers_of
 from surgery_cli.store.write.owners import State, is_staging, owner_of
+from surgery_cli.store.write.resumable_staging import amount_of
 from surgery_cli.store.write.staging import set_aside_of
 from surgery_cli.words.quantities import byte_text
 
@@ -54,13 +55,17 @@ def _leftovers(path: Path) -> list[Leftover]:
 
 
 def _row(left: Leftover, state: State) -> reports.LeftoverRow:
-    owner = left.owner
+    owner, journal = left.owner, left.journal
+    keeps = ""
+    if journal is not None and journal.head is not None and state is not State.LIVING:
+        keeps = f"{amount_of(journal)}; {journal.head.command} goes on from there"
     return reports.LeftoverRow(
         path=str(left.path),
         state=str(state),
         bytes=left.bytes,
         host=owner.host or None if owner else None,
         pid=owner.pid if owner else None,
+        keeps=keeps,
     )
 
 

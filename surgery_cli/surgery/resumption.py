@@ -12,11 +12,12 @@ from surgery_cli.draft.digest import DigestPart
 from surgery_cli.draft.expression import is_repeatable
 from surgery_cli.errors import CheckpointError, DestinationError, PlanError, SurgeryError
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.proof.records import read_record
 from surgery_cli.proof.surgery_json import versions
 from surgery_cli.settings.run import Options
-from surgery_cli.store import filesystem
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.write.item_plan import is_packed
-from surgery_cli.store.write.journal import Head, Journal
+from surgery_cli.store.write.journal import Head
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
 from surgery_cli.store.write.owners import State
 from surgery_cli.store.write.resumable_staging import being_written
@@ -82,7 +83,7 @@ def find_kept(target: Path, prepared: Prepared, head: Head, *, stale: bool) -> L
     found = None
     for left in leftovers_of(target):
         journal = left.journal
-        if journal is None or journal.head is None or _is_in_place(left, journal, target):
+        if journal is None or journal.head is None:
             continue
         _refuse_living(left, target, stale=stale)
         _refuse_another(left, journal.head, head, prepared, target)
@@ -90,12 +91,25 @@ def find_kept(target: Path, prepared: Prepared, head: Head, *, stale: bool) -> L
     return found
 
 
-def _is_in_place(left: Leftover, journal: Journal, target: Path) -> bool:
-    """True if the result got its name, and the run was ended before the rest was removed."""
-    if journal.whole is None or not filesystem.is_taken(target):
-        return False
-    new = left.path / target.name
-    return not filesystem.exists(new) or filesystem.status(new).st_ino != journal.whole.inode
+def refuse_finished(target: Path, prepared: Prepared) -> None:
+    """Say so where the destination is what this very command makes.
+
+    Raises:
+        DestinationError: an earlier run has finished it.
+    """
+    try:
+        record = read_record(open_checkpoint(str(target)))
+    except SurgeryError:
+        return
+    if record is None or record.draft != prepared.draft.digest:
+        return
+    left = leftovers_of(target)
+    clean = f"; `surgery clean {quote(str(target))}` removes what is left beside it" if left else ""
+    raise DestinationError(
+        f"'{target}' is complete",
+        why="it is what this command makes: an earlier run has finished it",
+        fix=f"nothing is left to be done{clean}; `--force` makes it anew",
+    )
 
 
 def _refuse_living(left: Leftover, target: Path, *, stale: bool) -> None:

@@ -2,11 +2,13 @@
 
 Takes a JSON line for each: `args`, and perhaps `cut`, [what is counted, at which of them, which signal]. `entry` counts
 what is written down in a journal, and strikes before it is; `entry+` strikes after; `file` counts what Python does to
-files in the destination's folder. Writes a JSON line for each: exit code, output, and how many were counted.
+files in the destination's folder; `size` is the largest file that may be written. Writes a JSON line for each: exit
+code, output, and how many were counted.
 """
 
 import json
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -37,6 +39,9 @@ def _count(cut, folder):
     """Count moments of one sort, and strike this process at one of them."""
     what, moment, name = cut
     seen = [0]
+    if what == "size":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (moment, moment))
+        return seen
 
     def one_more():
         seen[0] += 1

@@ -18,12 +18,22 @@ def render(document: Cleaning, page: Page) -> None:
     done = "would remove" if document.dry_run else "removed"
     for row in document.removed:
         page.line(f"{done} {row.path}: {byte_text(row.bytes)}{_owner(row)}")
+        _keeps(row, page, gone=not document.dry_run)
     for row in document.kept:
         page.line(f"kept {row.path}: {_KEPT.get(row.state, row.state)}{_owner(row)}")
+        _keeps(row, page, gone=False)
     if not document.removed and not document.kept:
         page.line("nothing was left by killed runs")
     for note in document.notes:
         page.line(note, indent=2)
+
+
+def _keeps(row: LeftoverRow, page: Page, *, gone: bool) -> None:
+    if row.keeps:
+        page.line(
+            f"it {'kept' if gone else 'keeps'} {row.keeps.partition(';')[0] if gone else row.keeps}",
+            indent=2,
+        )
 
 
 def _owner(row: LeftoverRow) -> str:

@@ -31,8 +31,14 @@ class Leftover(msgspec.Struct, frozen=True):
 
     @property
     def journal(self) -> Journal | None:
-        """What has been done in it, if a run may go on from there."""
-        return journal_in(self.path)
+        """What has been done in it, if a run may go on from there: the result has not got its name."""
+        found = journal_in(self.path)
+        if found is None or found.whole is None:
+            return found
+        new = self.path / self.path.name[1 : self.path.name.rindex(STAGING_MARK)]
+        # what `--force` replaced lies in its place then
+        is_there = filesystem.exists(new) and filesystem.status(new).st_ino == found.whole.inode
+        return found if is_there else None
 
     def remove(self) -> None:
         """Remove it, unless a run has just gone on from there.

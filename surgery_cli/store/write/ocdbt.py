@@ -137,7 +137,8 @@ class OcdbtWriter:
         if not keys:
             return
         with write_errors(name):
-            database = ts.KvStore.open(database_spec(self.target), context=self.context).result()
+            # as it is opened for the arrays: a transaction over two handles of a database is none
+            database = ts.KvStore.open(self.new_database_spec(), context=self.context).result()
             inside = database.with_transaction(transaction)
             wait([inside.write(below(name) + key, None) for key in keys])
 
