@@ -62,6 +62,12 @@ Where places are interpolated (`interpolate-positions`), second moments are so b
 params: cubic ones would make them negative. First moments restart, and follow by the weights of their params under
 `transform`. `keep` is refused, as slots must have the new shape.
 
+Under `average`, `transform` gives every slot of a param the same mean over the members, where all of them know its kind
+and have counted the same steps (as for `replace`, below); else it is refused. Of momentum, and of all that is linear in
+the gradients, that is what their mean would have left. Second moments become the mean of the members': the mean of all
+squared gradients, with the spread between members in it, which training on the mean alone would not have seen. Memories
+of past steps (L-BFGS) have no mean. Without a word, first moments restart and second moments stay.
+
 A power k that is not sure is said in the preview, and an explicit `transform` of such slots is refused: a wrong power
 is worse than none. Optimizers without second moments have nothing to warm: their slots restart. `replace` from a
 checkpoint takes the twins there with the params, where it has all of them, of the same kind, and under a clock that

@@ -49,6 +49,9 @@ class Average(Partnered, Numeric, tag="average", kw_only=True, frozen=True):
     twice. Negative weights are refused for what an optimizer takes the root of. Sums are taken in float64 and rounded
     once, to the leaf's own dtype. Memory holds one block of one member at a time.
 
+    Of params alone, slots start warm; `--optimizer transform` gives each the same mean over the members, where their
+    optimizers are of one kind and have counted the same steps.
+
     Source: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization; Wortsman et al.,
     Model soups.
     """
@@ -90,7 +93,9 @@ class Average(Partnered, Numeric, tag="average", kw_only=True, frozen=True):
         self._check_weights(member_names(others, self.steps, scene))
         is_edited = any(not draft.is_untouched(path) for path in named)
         refuse_repeated(others, scene, is_edited=is_edited)
-        refuse_negative(draft, named, _of_usual_size(self.weights))
+        slots = [slot.path for path in named for slot in draft.slots_of.get(path, ())]
+        follow = self.twins != "literal" and scene.policy(self) == "transform"
+        refuse_negative(draft, [*named, *slots] if follow else named, _of_usual_size(self.weights))
         refuse_lacking(named, others, draft)
 
     def meet(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> None:

@@ -481,15 +481,6 @@ def test_params_alone_take_negative_weights_and_second_moments_stay(
     assert not np.any(moments["mu"]["layer_0"]["w"])
 
 
-def test_no_factor_takes_the_twins_along(adams: list[Path]) -> None:
-    with pytest.raises(PlanError, match="has nothing to follow in 'average'") as caught:
-        _plan(adams[0], at="params", with_=str(adams[1]), optimizer="transform")
-
-    (problem,) = caught.value.problems
-    assert problem.why == "the new values do not come from the old ones alone"
-    assert problem.fix == "use `optimizer: warm`, `reset` or `keep`"
-
-
 def test_first_moments_and_weights_below_0_that_all_are_take_part(adams: list[Path]) -> None:
     assert (
         _plan(adams[0], at="**/mu", with_=str(adams[1]), weights=[2.0, -1.0]).edits[0].leaves == 5

@@ -6,7 +6,7 @@ its words decide which of the two values must stand there, and nothing else may.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ def slots_of(state: State, edited: Iterable[Path]) -> list[Slot]:
     ]
 
 
-def _policy(edit: Fields) -> str | None:
+def policy_of(edit: Fields) -> str | None:
     return edit.get("optimizer") or edit.get("_plan_optimizer")
 
 
@@ -79,7 +79,7 @@ def has_second(state: State, slot: Slot) -> bool:
 def follow_factor(
     state: State, before: State, edit: Fields, factors: Mapping[Path, Any], words: Words
 ) -> None:
-    policy = _policy(edit)
+    policy = policy_of(edit)
     slots = slots_of(state, factors)
     is_zero = edit["op"] == "rescale" and edit["by"] == 0
     if not slots:
@@ -180,7 +180,7 @@ def follow_new_values(
     *,
     world: World | None = None,
 ) -> None:
-    policy = _policy(edit)
+    policy = policy_of(edit)
     slots = slots_of(state, selected)
     _refuse_transform(state, edit, selected, slots)
     reshaped = {p for p in selected if state.leaves[p].shape != before.leaves[p].shape}
@@ -228,11 +228,11 @@ def _renew(state: State, before: State, edit: Fields, reshaped: Iterable[Path]) 
             for other in state.slots.values()
         )
         shape = _part(new, field) if is_factored else new
-        if _policy(edit) == "keep" and shape != own.shape:
+        if policy_of(edit) == "keep" and shape != own.shape:
             raise Refused(2, f"'{printed(slot.path)}' cannot stay")
         relation = "same" if shape == new else "one" if shape == (1,) else "factored"
         value, known, ulps = np.full(shape, slot.fresh), True, 0
-        if _policy(edit) == "warm" and slot.is_second and shape != (1,):
+        if policy_of(edit) == "warm" and slot.is_second and shape != (1,):
             held = _held(before, slot) if is_factored else own
             value, known, ulps = (
                 np.full(shape, np.asarray(held.value, "float64").mean()),
@@ -269,7 +269,7 @@ def _refuse_transform(
     state: State, edit: Fields, selected: Iterable[Path], slots: list[Slot]
 ) -> None:
     """New values do not come from the old ones, so that nothing can follow them; named twins need not."""
-    if _policy(edit) != "transform":
+    if policy_of(edit) != "transform":
         return
     if slots:
         raise Refused(2, "new values have nothing to follow")
@@ -290,10 +290,21 @@ def follow_cast(
 
 
 def follow_average(
-    state: State, before: State, edit: Fields, selected: Iterable[Path], words: Words
+    state: State,
+    before: State,
+    edit: Fields,
+    selected: Iterable[Path],
+    words: Words,
+    mean: Callable[[Path], Any] | None = None,
 ) -> None:
-    policy = _policy(edit)
+    """``mean``: that of a slot over the members, which follows where kinds and counts agree there."""
+    policy = policy_of(edit)
     slots = slots_of(state, selected)
+    if policy == "transform" and mean is not None and slots and words(slots[0].path) != "refused":
+        for slot in slots:
+            leaf = state.leaves[slot.path]
+            _put(state, slot, mean(slot.path), ulps=1, known=leaf.known)
+        return
     _refuse_transform(state, edit, selected, slots)
     for slot in slots:
         if policy == "keep" or (policy is None and words(slot.path) == "keep"):
@@ -307,7 +318,7 @@ def follow_shift(
     state: State, before: State, edit: Fields, selected: Iterable[Path], words: Words
 ) -> None:
     """Slots stay unless a policy says otherwise."""
-    if _policy(edit) in (None, "keep"):
+    if policy_of(edit) in (None, "keep"):
         return
     follow_average(state, before, edit, selected, words)
 
@@ -318,7 +329,7 @@ def follow_shift(
 def follow_mask(
     state: State, before: State, edit: Fields, masks: Mapping[Path, Any], words: Words
 ) -> None:
-    policy = _policy(edit)
+    policy = policy_of(edit)
     for slot in slots_of(state, masks):
         said = policy or "transform"
         if policy is None and words(slot.path) == "keep":

@@ -397,25 +397,34 @@ def average(state: State, edit: Fields, world: World, words: Words) -> None:
         raise Refused(2, "weights do not fit the members")
     shares = [weight / math.fsum(weights) for weight in weights]
     if min(shares) < 0:
-        twins.refuse_negative_weights(state, selected)
+        slots = twins.slots_of(state, selected) if twins.policy_of(edit) == "transform" else []
+        twins.refuse_negative_weights(state, [*selected, *(slot.path for slot in slots)])
     before = state.copy()
-    for path in selected:
+
+    def blocks_of(path: Path) -> list[Any]:
         leaf = state.leaves[path]
-        _check_numeric(leaf, path)
         blocks = [np.asarray(leaf.value).astype(_double(leaf.dtype))]
         for member in members:
             other = world.leaf_of(member, path)
             if np.shape(other) != leaf.shape or family(Leaf(other)) != family(leaf):
                 raise Refused(2, f"a member's leaf does not fit '{printed(path)}'")
             blocks.append(np.asarray(other).astype(_double(leaf.dtype)))
-        total = sum(share * block for share, block in zip(shares, blocks, strict=True))
-        new = rounded(total, leaf.dtype)
+        return blocks
+
+    def mean(path: Path) -> Any:
+        total = sum(share * block for share, block in zip(shares, blocks_of(path), strict=True))
+        return rounded(total, state.leaves[path].dtype)
+
+    for path in selected:
+        leaf = state.leaves[path]
+        _check_numeric(leaf, path)
+        blocks, new = blocks_of(path), mean(path)
         check_loss(state, path, leaf.value, new, zeros=False)
         put(state, path, new, ulps=1, known=leaf.known)
         if leaf.dtype in ("float64", "complex128") or min(shares) < 0:  # sums may cancel
             largest = max(float(np.abs(block).max(initial=0.0)) for block in blocks)
             state.leaves[path] = replace(state.leaves[path], ulps=8 * max(1.0, largest))
-    twins.follow_average(state, before, edit, selected, words)
+    twins.follow_average(state, before, edit, selected, words, mean)
 
 
 # --- shifts ------------------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ _TABLE: Final[Mapping[type, Answers]] = {
     Masks: Answers(_STAYS, _FOLLOWS, _STAYS, "transform"),
     Draws: Answers(_STAYS, _REFUSED, _MEAN, "warm"),
     Takes: Answers(_STAYS, _REFUSED, _MEAN, "warm"),
-    Means: Answers(_STAYS, _REFUSED, _STAYS, "warm"),
+    Means: Answers(_STAYS, _FOLLOWS, _STAYS, "warm"),
     Shifts: Answers(_STAYS, _REFUSED, _STAYS, "keep"),
     Rearranges: Answers(_FOLLOWS, _FOLLOWS, _FOLLOWS, "transform"),
     Resamples: Answers(_REFUSED, _FOLLOWS, _FOLLOWS, "warm"),
@@ -106,6 +106,7 @@ def may_follow(slot: LeafSpec, effect: Effect) -> bool:
 _FOLLOWING: Final[Mapping[str, str]] = {
     name_of(Scales()): "scaled to match",
     name_of(Masks()): "first moments 0 where their params are, second moments kept",
+    name_of(Means()): "averaged with their params",
     name_of(Rearranges()): "rearranged with their params",
     name_of(Resamples()): "interpolated with their params",
 }

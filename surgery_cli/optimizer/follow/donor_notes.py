@@ -21,16 +21,14 @@ class Grafts:
     """The slots of one edit that donors have, counted for the notes."""
 
     def __init__(self) -> None:
-        self._taken: Counter[tuple[str, tuple[str, ...], tuple[Clocked, ...]]] = Counter()
+        self._taken: Counter[tuple[str, tuple[str, ...]]] = Counter()
         self._left: Counter[tuple[str, str]] = Counter()
         self._apart: dict[tuple[str, LeafPath], None] = {}
 
     def add(self, source: str, slots: Sequence[Slot], taken: Taken) -> None:
         """The slots of one param, and what the donor has for them."""
         if taken.recipes:
-            unsure = tuple(clock for clock in taken.clocks if not clock.is_sure)
-            apart = (f"{one}, so that the steps are not those of there" for one in taken.apart)
-            self._taken[source, tuple(apart), unsure] += len(taken.recipes)
+            self._taken[source, tuple(beside_taken(taken))] += len(taken.recipes)
         elif taken.because:
             self._left[source, taken.because] += len(slots)
             self._apart.update(((source, c.path), None) for c in taken.clocks if not c.agrees)
@@ -38,9 +36,8 @@ class Grafts:
     def notes(self, draft: Draft, edited: Collection[LeafPath]) -> list[Note]:
         """For the preview of an edit of the leaves ``edited``."""
         found: list[Note] = []
-        for (source, beside, unsure), n in self._taken.items():
+        for (source, more), n in self._taken.items():
             said = f"{_slots(n)} {'comes' if n == 1 else 'come'} from '{source}' with the params"
-            more = [*beside, *map(_assumed, unsure)]
             found.append(Consequence(joined("; ", [said, *more])) if more else Remark(said))
         for (source, because), n in self._left.items():
             are = "is" if n == 1 else "are"
@@ -57,6 +54,12 @@ def _with_the_count(source: str, clock: LeafPath, slots: Sequence[Slot]) -> Rema
     """What takes slots along where all that a clock drives comes from a donor."""
     said = "" if all(slot.power is not None for slot in slots) else ", and say `--optimizer-kind`"
     return Remark(f"to take them, `replace` '{clock}' from '{source}' in the same edit{said}")
+
+
+def beside_taken(taken: Taken) -> list[str]:
+    """What is to be said of slots of a donor that go on here: what differs, and on what they rest."""
+    apart = [f"{one}, so that the steps are not those of there" for one in taken.apart]
+    return [*apart, *(_assumed(clock) for clock in taken.clocks if not clock.is_sure)]
 
 
 def _assumed(clock: Clocked) -> str:

@@ -8,12 +8,13 @@ from types import MappingProxyType
 import msgspec
 
 from surgery_cli.draft.assumptions import Assumption
-from surgery_cli.draft.effect import ByMap, Effect, Keeps, Masks, Rearranges, Shifts, is_new
+from surgery_cli.draft.effect import ByMap, Effect, Keeps, Masks, Means, Rearranges, Shifts, is_new
 from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.draft.slots import Slot
-from surgery_cli.errors import Gathering, PlanError, Problem
+from surgery_cli.errors import Gathering, Problem, raise_all
 from surgery_cli.optimizer.detect.starts import as_gathered
 from surgery_cli.optimizer.follow.answers import Answer, answers_of, may_follow
+from surgery_cli.optimizer.follow.averaged_slots import Averages
 from surgery_cli.optimizer.follow.donor_notes import Grafts, no_graft
 from surgery_cli.optimizer.follow.donor_slots import Donors, is_taken, resting_on
 from surgery_cli.optimizer.follow.fresh_slots import Renewals
@@ -76,7 +77,7 @@ def carry_values(
             with gathering.catching(path=str(param), field="optimizer"):
                 carrying.follow(param)
     with gathering.catching(field="optimizer"):
-        carrying.raise_refusals()
+        raise_all(carrying.refused.values())
     gathering.raise_if_any()
     found = draft.with_leaves(carrying.changed).noting(*carrying.notes())
     return carrying.maps.with_relations(resting_on(carrying.assumed, found))
@@ -101,13 +102,14 @@ class _Carrying:
         self._policy, self._scene, self._edited = policy, scene, edited
         self._donors = Donors(scene)
         self._kept = KeptStates()
-        self._refused: dict[tuple[object, ...], Problem] = {}
+        self.refused: dict[tuple[object, ...], Problem] = {}
         self._effect = edit.effect
         self._beside = Beside(edit.effect)
         self._grafts = Grafts()
+        self._averages = Averages(self._donors, edit, scene)
         self._regrowing: dict[LeafPath, Slot] = {}
         self.maps = Maps(before, draft, origins)
-        self._renewals = Renewals(before, draft, self.maps, edit, policy, self._refused)
+        self._renewals = Renewals(before, draft, self.maps, edit, policy, self.refused)
 
     def follow(self, param: LeafPath) -> None:
         """Give every twin of the param its steps. Raises PlanError as ``carry_values``."""
@@ -183,7 +185,7 @@ class _Carrying:
         answers = answers_of(slots, policy, effect)
         fresh = {path for path, answer in answers.items() if answer is Answer.FRESH}
         refused = self.maps.refusals(slots, moves, fresh, self._edit.name)
-        self._refused.update({**refused, **self._refused})
+        self.refused.update({**refused, **self.refused})
         for slot in slots if not refused else ():
             recipe, relation, _ = moves[slot.path]
             assert recipe is not None
@@ -195,17 +197,21 @@ class _Carrying:
                 self._apply(slot, changes, policy)
 
     def _transform(self, slots: list[Slot], effect: Effect, policy: str) -> None:
+        if isinstance(effect, Means):
+            for slot, change in self._averages.of(slots, self._draft, self.refused, self.assumed):
+                self._apply(slot, (change,), policy)
+            return
         slots = [as_gathered(slot, self._draft.leaves[slot.path]) for slot in slots]
         leaves = self._draft.leaves
         steps = {slot.path: followed(slot, leaves[slot.path].recipe, effect) for slot in slots}
         stuck = [slot for slot in slots if steps[slot.path] is None]
         told = next((slot for slot in slots if slot.is_told), None)
         if stuck and told is not None and stuck[0].power is None:
-            self._refused.setdefault(told.node.parent, half_told(told, stuck[0]))
+            self.refused.setdefault(told.node.parent, half_told(told, stuck[0]))
             return
         if stuck and self._policy == "transform":
             for slot in stuck:
-                self._refused.setdefault(slot.node, cannot_follow(slot, self._edit.name))
+                self.refused.setdefault(slot.node, cannot_follow(slot, self._edit.name))
             return
         for slot in slots:
             changes = steps[slot.path]
@@ -214,11 +220,6 @@ class _Carrying:
                 self._kept.add_unsure(slot, stuck, self._edit.name)
             else:
                 self._apply(slot, changes, policy)
-
-    def raise_refusals(self) -> None:
-        """Raise what an explicit policy cannot do, once for each field of a state; and what has no place."""
-        if self._refused:
-            raise PlanError.of(self._refused.values())
 
     def _apply(self, slot: Slot, changes: Iterable[Change], policy: str) -> None:
         output = self._draft.leaves[slot.path]
@@ -244,13 +245,11 @@ class _Carrying:
         if isinstance(effect, Masks):
             changes = masked(slot, self._draft.leaves[slot.path].recipe, effect, fresh)
             if changes is None:
-                self._refused.setdefault(slot.node, cannot_follow(slot, self._edit.name))
+                self.refused.setdefault(slot.node, cannot_follow(slot, self._edit.name))
             else:
                 self._apply(slot, changes, policy)
             return
         self.changed[slot.path] = refilled(self._draft, slot.path, fresh, policy, spec)
-
-    # --- copies of the params, and twins from a donor ----------------------------------------------------
 
     def _follow_as_param(self, slot: Slot, effect: Effect) -> None:
         """A copy of the param in the optimizer state gets the same edit, or the optimizer would undo it."""
@@ -286,7 +285,7 @@ class _Carrying:
         self._grafts.add(origin.source, slots, taken)
         if not taken.recipes and self._policy == "transform":
             refusal = no_graft(param, origin, taken)
-            self._refused.setdefault((origin.source, refusal.why), refusal)
+            self.refused.setdefault((origin.source, refusal.why), refusal)
             return True
         return bool(taken.recipes)
 
@@ -297,4 +296,4 @@ class _Carrying:
         found += self._grafts.notes(self._draft, self._edited)
         found += [grows_back(slot, self._edit.name) for slot in self._regrowing.values()]
         found += self.maps.notes(self._edited)
-        return found + self._beside.notes()
+        return [*found, *self._averages.notes(), *self._beside.notes()]

@@ -9,12 +9,12 @@ import msgspec
 
 from surgery_cli.draft.assumptions import together
 from surgery_cli.draft.effect import Draws, Effect, Means, Sets, Takes
-from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
 from surgery_cli.draft.placeholders import KIND
 from surgery_cli.draft.recipe import SOURCE, Draft, Output
 from surgery_cli.draft.slots import Slot
 from surgery_cli.optimizer.detect.groups import LIKE_INIT
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey
+from surgery_cli.optimizer.follow.averaged_slots import members_of
 from surgery_cli.optimizer.follow.clocks import has_restarted
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath
@@ -77,18 +77,12 @@ def _meant(slot: Slot, draft: Draft, effect: Effect, scene: States) -> tuple[Slo
         case Takes() if recipe.home is not None:
             refs = [recipe.home]
         case Means():
-            refs = _members(recipe.recipe)
+            refs = members_of(recipe.recipe)
         case _:
             return ()
     found = [scene.survey_of(ref.source, tell=True).slots.get(ref.path) for ref in refs]
     own = [slot] if isinstance(effect, Means) else []
     return tuple(own + [one for one in found if one]) if all(found) else ()
-
-
-def _members(recipe: Recipe) -> list[LeafRef]:
-    """The stored leaves of which, beside a leaf's own values, a mean was made."""
-    others = recipe.inputs[1:] if isinstance(recipe, Made) else ()
-    return [one.ref for one in others if isinstance(one, Stored)]
 
 
 def _meaning(slot: Slot) -> tuple[object, ...]:
