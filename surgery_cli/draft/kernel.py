@@ -118,6 +118,8 @@ class Kernel(msgspec.Struct, frozen=True, tag_field="kernel", omit_defaults=True
     """False if elements do not stand where they stood in what they are made of."""
     keeps_inputs: ClassVar[bool] = True
     """False if ``add`` takes what it needs of an input at once, so that no two of many stand in memory together."""
+    sums: ClassVar[int] = 1
+    """What stands beside the input then: so many arrays in float64."""
 
     @property
     def name(self) -> str:
@@ -183,14 +185,15 @@ class Nothing(Kernel, frozen=True, tag="nothing"):
 class Measurement(Kernel, frozen=True):
     """What is measured of a leaf as a whole: [reduced axes of size 1, or no axes at all], float64, once for all users.
 
-    It is taken of blocks of the first input, to which others broadcast.
+    It is taken of blocks of the first input, to which others broadcast. It may have further axes at its end: the
+    products of many leaves, say, two by two.
     """
 
     @property
     def combine(self) -> str:
         """The NumPy ufunc that joins the shares of blocks: ``add``, ``maximum`` or ``hypot``.
 
-        All of them have 0 as their neutral element: shares are never negative.
+        All of them have 0 as their neutral element: shares are never negative where the largest is asked for.
         """
         return "add"
 
@@ -199,7 +202,7 @@ class Measurement(Kernel, frozen=True):
         return tuple(range(ndim))
 
     def measure(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
-        """The share of a block: [its shape, reduced axes of size 1]."""
+        """The share of a block: [its shape, reduced axes of size 1, then further axes if there are any]."""
         raise NotImplementedError
 
     def finish(self, measured: Any, at: Place) -> Any:

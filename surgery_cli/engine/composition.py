@@ -8,12 +8,15 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from surgery_cli.draft.arrangement import Arrangement
-from surgery_cli.draft.expression import Made, Recipe, is_computed, once, parts
+from surgery_cli.draft.expression import Made, Recipe, Stored, is_computed, once, parts
+from surgery_cli.tree.dtypes import is_complex, item_bytes
 from surgery_cli.tree.specs import LeafKind
 
 MOST_KEPT: Final = 3
 """So many stored leaves stand in memory together while a block is computed tile by tile. More of them (an average of
-many checkpoints) are read one after the other for the whole block, whose sum then costs more memory than they would."""
+many checkpoints) are read one after the other where that costs less, with sums that stand for the whole block."""
+
+_SUM_BYTES: Final = 8
 
 
 class Measured(NamedTuple):
@@ -45,7 +48,7 @@ class Composition:
         measured = (one for one in used.values() if isinstance(one, Made) and not is_computed(one))
         self.measured = [once(one, "measured", partial(_look_inside, one)) for one in measured]
         self.kernels = [part.kernel for part in self._made]
-        self._stored_count = len(computed) - len(self._made)
+        self._stored = [part.spec for part in computed if isinstance(part, Stored)]
 
     @property
     def is_whole(self) -> bool:
@@ -60,7 +63,30 @@ class Composition:
         if not isinstance(self.recipe, Made) or isinstance(self.recipe.kernel, Arrangement):
             return False
         is_whole = any(kernel.is_whole for kernel in self.kernels)
-        return self._stored_count <= MOST_KEPT and not is_whole
+        return not is_whole and (len(self._stored) <= MOST_KEPT or self._is_cheap_to_keep)
+
+    @property
+    def is_streamed(self) -> bool:
+        """True if the inputs go one after the other into sums, all tiles of one before the next is read."""
+        if not isinstance(self.recipe, Made) or self.recipe.kernel.keeps_inputs:
+            return False
+        is_elementwise = not (self.moves_elements or any(one.is_whole for one in self.kernels))
+        return is_elementwise and not self.is_divisible
+
+    @property
+    def sum_bytes(self) -> int:
+        """Bytes that the sums take for each element, where inputs are streamed."""
+        assert isinstance(self.recipe, Made)
+        parts = 2 if is_complex(self.recipe.spec.dtype) else 1
+        return _SUM_BYTES * parts * self.recipe.kernel.sums
+
+    @property
+    def _is_cheap_to_keep(self) -> bool:
+        """True if all that is stored takes less than sums and what goes into them, one after the other."""
+        if not isinstance(self.recipe, Made) or self.recipe.kernel.keeps_inputs:
+            return False
+        each = [item_bytes(spec.dtype) for spec in self._stored]
+        return sum(each) < self.sum_bytes + 2 * max(each)
 
     @property
     def moves_elements(self) -> bool:

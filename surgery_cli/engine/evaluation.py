@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -84,26 +84,47 @@ class Evaluation:
         kernel, specs, source = taking.part.kernel, taking.specs, taking.part.inputs[block.input]
         is_all = len(taking.blocks) == 1
         held = self._held if self._held is not None and is_all else _Held()
-        values = self._values(source, block.window, held)
+        beside = () if isinstance(kernel, Search) else taking.part.inputs[1:]
+        parts = [(one, self._tiled(one, block.window, held)) for one in (source, *beside)]
         shares: list[tuple[Window, Values]] = []
         for tile in self._tiles(block.window, is_whole=kernel.is_whole):
-            one = self._kit.put(values[relative(tile, block.window)], source.spec)
+            blocks = [self._kit.put(values(tile), one.spec) for one, values in parts]
             if isinstance(kernel, Search):
                 path = source.ref.path if isinstance(source, Stored) else source.path
                 place = _place(path, specs, source.spec, tile)
-                share = kernel.count_in(taking.known, block.input, one, self._kit, place)
+                share = kernel.count_in(taking.known, block.input, blocks[0], self._kit, place)
             else:
                 assert isinstance(kernel, Measurement)
                 place = _place(taking.part.path, specs, source.spec, tile)
-                beside = [self._beside(other, tile) for other in taking.part.inputs[1:]]
-                share = kernel.measure([one, *beside], self._kit, place)
+                share = kernel.measure(blocks, self._kit, place)
             shares.append((tile, self._kit.fetch(share)))
+            held.made.clear()
+        self._drop(held)
         return joined(kernel, shares, block.window)
 
-    def _beside(self, other: Recipe, tile: Window) -> Any:
-        """What broadcasts to a tile that is measured, on the device."""
-        values = self._part(other, broadcast_window(other.spec.shape, tile), _Held())
-        return self._kit.put(values, other.spec)
+    def _tiled(self, part: Recipe, window: Window, held: _Held) -> Callable[[Window], Values]:
+        """What gives the tiles of a block of a part: computed as they are asked for, if that can be; read once."""
+
+        def place(of: Window) -> Window:
+            return broadcast_window(part.spec.shape, of)
+
+        is_measured = isinstance(part, Made) and isinstance(part.kernel, Measurement)
+        if not is_measured and Composition(part).is_divisible:
+            self._hold(part, place(window), held)
+            return lambda tile: self._part(part, place(tile), held)
+        values = (self._part if is_measured else self._values)(part, place(window), held)
+        return lambda tile: values[relative(place(tile), place(window))]
+
+    def _hold(self, part: Recipe, window: Window, held: _Held) -> None:
+        """Read the stored leaves that a block of a part is made of, unless they are held."""
+        for stored, read in reads(part, window):
+            if held.find(stored, read) is None:
+                held.stored[id(stored)] = (read, self._read(stored, read))
+
+    def _drop(self, held: _Held) -> None:
+        """Let go of the stored leaves that nothing else is made of."""
+        for part in held.stored.keys() - self._needed_again:
+            del held.stored[part]
 
     def _values(self, recipe: Recipe, window: Window, held: _Held) -> Values:
         """A block of the values of an expression.
@@ -111,14 +132,16 @@ class Evaluation:
         They are computed tile by tile, so that temporaries stay small and in the processor's cache.
         """
         composition = self.composition if recipe is self.recipe else Composition(recipe)
-        tiles = list(self._tiles(window, is_whole=not composition.is_divisible))
+        is_streamed = composition.is_streamed
+        is_whole = not (composition.is_divisible or is_streamed)
+        tiles = list(self._tiles(window, is_whole=is_whole))
+        if is_streamed and len(tiles) > 1:
+            return self._streamed(recipe, window, tiles, held)
         if len(tiles) == 1:
             values = self._part(recipe, window, held)
             held.made.clear()
             return values
-        for stored, read in reads(recipe, window):
-            if held.find(stored, read) is None:
-                held.stored[id(stored)] = (read, self._read(stored, read))
+        self._hold(recipe, window, held)
         out: Values | None = None
         for tile in tiles:
             done = self._part(recipe, tile, held)
@@ -127,8 +150,32 @@ class Evaluation:
                 out = np.empty(window_shape(window), done.dtype)
             out[relative(tile, window)] = done
         assert out is not None
-        for part in held.stored.keys() - self._needed_again:
-            del held.stored[part]
+        self._drop(held)
+        return out
+
+    def _streamed(self, recipe: Recipe, window: Window, tiles: list[Window], held: _Held) -> Values:
+        """A block that is made of many leaves: each is read once, and goes into the sums of all tiles."""
+        assert isinstance(recipe, Made)
+        kernel, specs = recipe.kernel, tuple(one.spec for one in recipe.inputs)
+        places = [_place(recipe.path, specs, recipe.spec, tile) for tile in tiles]
+        states = [kernel.begin(self._kit, place) for place in places]
+        pieces = [list(kernel.pieces(tile, specs, recipe.spec)) for tile in tiles]
+        for step, piece in enumerate(kernel.pieces(window, specs, recipe.spec)):
+            source = recipe.inputs[piece.input]
+            self._hold(source, piece.read, held)
+            for number, place in enumerate(places):
+                values = self._part(source, pieces[number][step].read, held)
+                block = self._kit.put(values, source.spec)
+                states[number] = kernel.add(states[number], piece.input, block, self._kit, place)
+                held.made.clear()
+            self._drop(held)
+        out: Values | None = None
+        for tile, state, place in zip(tiles, states, places, strict=True):
+            done = self._kit.fetch(kernel.result(state, self._kit, place))
+            if out is None:
+                out = np.empty(window_shape(window), done.dtype)
+            out[relative(tile, window)] = done
+        assert out is not None
         return out
 
     def _part(self, part: Recipe, window: Window, held: _Held) -> Values:

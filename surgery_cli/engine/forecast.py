@@ -10,21 +10,18 @@ from typing import Final
 
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.expression import Made, Recipe, Stored, once
-from surgery_cli.draft.kernel import Search, Window
-from surgery_cli.engine.composition import MOST_KEPT, Composition, Measured
+from surgery_cli.draft.kernel import Search, Window, broadcast_window
+from surgery_cli.engine.composition import Composition, Measured
 from surgery_cli.engine.evaluation import reads
 from surgery_cli.engine.grid import block_shape, window_shape, windows
 from surgery_cli.engine.measurements import Block, measured_blocks, measured_windows
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.sidecars import write_shape
-from surgery_cli.tree.dtypes import is_complex, item_bytes
+from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.specs import LeafSpec
 
 TEMPORARY_BYTES: Final = 48
 """Temporaries of a kernel, per element, where it computes a block at once: float64 and its like."""
-
-SUM_BYTES: Final = 8
-"""A sum over many inputs, per element, in float64."""
 
 LEAF_OVERHEAD_BYTES: Final = 16 << 10
 """What an opened array costs beside its values; it bounds the transactions of many tiny leaves."""
@@ -84,10 +81,20 @@ def _blocks(made: Composition) -> list[Window]:
 
 
 def _inputs(part: Made, block: Block) -> Iterator[tuple[Stored, Window]]:
-    """What is read for one block of a measurement."""
-    yield from reads(part.inputs[block.input], block.window)
+    """What is read for one block of a measurement, each window once."""
+    found = {
+        (id(stored), *((one.start, one.stop) for one in read)): (stored, read)
+        for recipe, window in _measured_with(part, block)
+        for stored, read in reads(recipe, window)
+    }
+    yield from found.values()
+
+
+def _measured_with(part: Made, block: Block) -> Iterator[tuple[Recipe, Window]]:
+    """The input that a block is of, and those that stand beside it."""
+    yield part.inputs[block.input], block.window
     for other in () if isinstance(part.kernel, Search) else part.inputs[1:]:
-        yield from reads(other, tuple(slice(0, n) for n in other.spec.shape))
+        yield other, broadcast_window(other.spec.shape, block.window)
 
 
 def _passes(part: Made) -> int:
@@ -166,11 +173,22 @@ def _measuring_bytes(part: Made, tile_elements: int | None) -> int:
         blocks = [measured_windows(part, number)[0] for number in range(len(searched))]
         largest = max(zip(searched, blocks, strict=True), key=lambda one: _block_bytes(*one))
         made = _pass_bytes(Composition(largest[0]), largest[1], tile_elements)
-        return made + _tile_bytes(largest[1], tile_elements)
+        return made + _beside_bytes(part, largest[1]) + _tile_bytes(largest[1], tile_elements)
     leaf, window = part.inputs[0], measured_windows(part, 0)[0]
     held, decoding = _reading_bytes(leaf, window)
     known = part.kernel.temporary_bytes(leaf.spec)
     return held + max(decoding, leaf.spec.size * TEMPORARY_BYTES if known is None else known)
+
+
+def _beside_bytes(part: Made, window: Window) -> int:
+    """Bytes of what stands beside a block that is measured: as it is stored, and as it is made if not tile by tile."""
+    total = 0
+    for other in () if isinstance(part.kernel, Search) else part.inputs[1:]:
+        place = broadcast_window(other.spec.shape, window)
+        held, decoding = _reading_bytes(other, place)
+        is_tiled = isinstance(other, Stored) or Composition(other).is_divisible
+        total += held + decoding + (0 if is_tiled else _block_bytes(other, place))
+    return total
 
 
 def _pass_bytes(of: Composition, window: Window, tile_elements: int | None) -> int:
@@ -183,13 +201,15 @@ def _pass_bytes(of: Composition, window: Window, tile_elements: int | None) -> i
     if whole:  # what was stored has been decoded by the time that the whole is computed
         most = recipe.spec.size * TEMPORARY_BYTES
         return held + max(decoding, *(most if known is None else known for known in whole))
-    if not all(kernel.keeps_inputs for kernel in kernels):
-        reading = [_window_bytes(part, read) for part, read in reads(recipe, window)]
-        if len(reading) > MOST_KEPT:
-            # one input after the other goes into a sum; a kit without tiles has the next term and sum beside it
-            sums = SUM_BYTES * (2 if is_complex(recipe.spec.dtype) else 1)
-            count = math.prod(window_shape(window)) * (1 if tile_elements is not None else 3)
-            return held - sum(reading) + max(reading) + decoding + count * sums
+    if of.is_streamed:  # a kit without tiles has the next term and sum beside it
+        every = reads(recipe, window)
+        again = of.needed_again
+        stays = sum(_window_bytes(*one) for one in every if id(one[0]) in again)
+        reading = [_window_bytes(*one) for one in every]
+        count = math.prod(window_shape(window)) * (1 if tile_elements is not None else 3)
+        temporary = _tile_bytes(window, tile_elements)
+        one_after_the_other = held - sum(reading) + max(reading) + stays
+        return one_after_the_other + decoding + count * of.sum_bytes + temporary
     if all(isinstance(kernel, Arrangement) for kernel in kernels):
         return held + decoding
     is_tile = tile_elements is not None and math.prod(window_shape(window)) <= tile_elements

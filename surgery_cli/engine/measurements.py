@@ -148,7 +148,8 @@ def joined(kernel: Kernel, shares: Sequence[tuple[Window, Values]], whole: Windo
     join = getattr(np, kernel.combine)
     axes = kernel.axes(len(whole))
     shape = tuple(1 if i in axes else n for i, n in enumerate(window_shape(whole)))
-    total = np.zeros(shape, shares[0][1].dtype)
+    first = shares[0][1]
+    total = np.zeros((*shape, *first.shape[len(shape) :]), first.dtype)
     for window, share in shares:
         at = tuple(
             slice(0, 1) if i in axes else slice(part.start - all_.start, part.stop - all_.start)

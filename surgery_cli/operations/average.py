@@ -21,6 +21,7 @@ from surgery_cli.operations.base import Scene
 from surgery_cli.operations.members import (
     MOST_NAMED,
     Member,
+    check_fits,
     copies_notes,
     member_names,
     members_note,
@@ -33,7 +34,6 @@ from surgery_cli.operations.numeric import Numeric, as_floats, is_integers
 from surgery_cli.operations.partners import Missing, Partnered
 from surgery_cli.operations.step_ranges import PATTERN as STEPS
 from surgery_cli.optimizer.follow.states import States
-from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
@@ -117,7 +117,7 @@ class Average(Partnered, Numeric, tag="average", kw_only=True, frozen=True):
                 theirs: Recipe = Stored(LeafRef(member.name, other), member.tree[other])
                 if self.integers and is_integers(theirs.spec):
                     theirs = as_floats(theirs, other)
-                _check_fits(path, recipe.spec, member.text, theirs.spec)
+                check_fits(path, recipe.spec, member.text, theirs.spec)
                 found.append(theirs)
         gathering.raise_if_any()
         return tuple(found)
@@ -206,19 +206,3 @@ class WeightedMean(Kernel, frozen=True, tag="weighted_mean"):
         fix = worded("cast the members to a wider dtype first, or leave the leaf out with {except}")
         kit.apply(lambda: refuse_lost(mean, new, at, fix=fix, least=0.0))
         return new
-
-
-def _check_fits(path: LeafPath, spec: LeafSpec, text: str, other: LeafSpec) -> None:
-    is_same_field = (is_floating(spec.dtype), is_complex(spec.dtype)) == (
-        is_floating(other.dtype),
-        is_complex(other.dtype),
-    )
-    if other.shape != spec.shape or not is_same_field:
-        raise PlanError(
-            f"'{path}' of '{text}' cannot be averaged with the source's",
-            why=f"it is {other.type_text}, the source's {spec.type_text}",
-            fix=worded(
-                "members must agree in shape and be floating; leave the leaf out with {except}"
-            ),
-            field="with",
-        )

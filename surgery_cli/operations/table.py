@@ -9,21 +9,26 @@ from surgery_cli.operations.add_scaled import AddScaled
 from surgery_cli.operations.assertion import Assert
 from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import Operation
+from surgery_cli.operations.breadcrumbs import Breadcrumbs
 from surgery_cli.operations.cast import Cast
 from surgery_cli.operations.clip import Clip
 from surgery_cli.operations.concat import Concat
 from surgery_cli.operations.copy import Copy
+from surgery_cli.operations.dare import Dare
 from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.expand import Expand
 from surgery_cli.operations.extract_item import ExtractItem
 from surgery_cli.operations.flatten import Flatten
 from surgery_cli.operations.insert_item import InsertItem
+from surgery_cli.operations.interpolate import Interpolate
 from surgery_cli.operations.interpolate_positions import InterpolatePositions
 from surgery_cli.operations.intersect import Intersect
+from surgery_cli.operations.karcher import KarcherMean
 from surgery_cli.operations.keep import Keep
 from surgery_cli.operations.map import Map
 from surgery_cli.operations.mask import Mask
 from surgery_cli.operations.merge import Merge
+from surgery_cli.operations.model_stock import ModelStockMerge
 from surgery_cli.operations.noise import Noise
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.pad import Pad
@@ -43,6 +48,8 @@ from surgery_cli.operations.slice import Slice
 from surgery_cli.operations.split import Split
 from surgery_cli.operations.squeeze import Squeeze
 from surgery_cli.operations.stack import Stack
+from surgery_cli.operations.task_arithmetic import TaskArithmetic
+from surgery_cli.operations.ties import Ties
 from surgery_cli.operations.transpose import Transpose
 from surgery_cli.operations.unflatten import Unflatten
 from surgery_cli.operations.unstack import Unstack
@@ -58,6 +65,13 @@ def operations() -> dict[str, type[Operation]]:
         Reinit,
         Average,
         AddScaled,
+        Interpolate,
+        TaskArithmetic,
+        Ties,
+        Dare,
+        Breadcrumbs,
+        ModelStockMerge,
+        KarcherMean,
         Clip,
         Prune,
         Mask,

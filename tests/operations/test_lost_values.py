@@ -15,12 +15,17 @@ from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.add_scaled import AddScaled
 from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import LeafOperation, Operation
+from surgery_cli.operations.breadcrumbs import Breadcrumbs
 from surgery_cli.operations.cast import STORABLE, Cast
 from surgery_cli.operations.clip import Clip
+from surgery_cli.operations.dare import Dare
 from surgery_cli.operations.expand import Expand
+from surgery_cli.operations.interpolate import Interpolate
 from surgery_cli.operations.interpolate_positions import InterpolatePositions
+from surgery_cli.operations.karcher import KarcherMean
 from surgery_cli.operations.map import Map
 from surgery_cli.operations.mask import Mask
+from surgery_cli.operations.model_stock import ModelStockMerge
 from surgery_cli.operations.noise import Noise
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.pad import Pad
@@ -38,6 +43,8 @@ from surgery_cli.operations.shrink_and_perturb import ShrinkAndPerturb
 from surgery_cli.operations.slice import Slice
 from surgery_cli.operations.squeeze import Squeeze
 from surgery_cli.operations.table import operations
+from surgery_cli.operations.task_arithmetic import TaskArithmetic
+from surgery_cli.operations.ties import Ties
 from surgery_cli.operations.transpose import Transpose
 from surgery_cli.optimizer.follow.initial_values import refilled
 from surgery_cli.optimizer.follow.rearranged import Mapped, moved_slots
@@ -51,6 +58,7 @@ from tests.operations.value_edits import (
     draft_of,
     edited,
     followed,
+    merged,
     stored,
 )
 
@@ -125,6 +133,12 @@ def mapped(leaf: Any, x: float) -> Any:
     return computed(recipe, {KERNEL: leaf})
 
 
+def merging(edit: Operation, leaf: Any) -> Any:
+    """What becomes of a base of zeros, the leaf being what was trained from it."""
+    at = str(KERNEL)
+    return merged(edit, [{at: np.zeros_like(leaf)}, {at: leaf}])[at]
+
+
 class _Members(ArrayScene):
     source = ArraySource({})
 
@@ -149,6 +163,27 @@ VALUES: dict[type[Operation], list[Callable[[Any, float], Any]]] = {
     ],
     Average: [averaged],
     AddScaled: [added],
+    Interpolate: [
+        lambda leaf, x: merging(Interpolate(at="**", with_="a", t=x), leaf),
+        lambda leaf, x: merging(Interpolate(at="**", with_="a", t=x, method="slerp"), leaf),
+    ],
+    TaskArithmetic: [lambda leaf, x: merging(TaskArithmetic(at="**", with_="a", scale=x), leaf)],
+    Ties: [lambda leaf, x: merging(Ties(at="**", with_="a", density=1, scale=x), leaf)],
+    Dare: [lambda leaf, x: merging(Dare(at="**", with_="a", density=1, scale=x), leaf)],
+    Breadcrumbs: [
+        lambda leaf, x: merging(
+            Breadcrumbs(at="**", with_="a", density=1, outliers=0, scale=x), leaf
+        )
+    ],
+    ModelStockMerge: [
+        lambda leaf, x: merged(
+            ModelStockMerge(at="**", with_=("a", "b")),
+            [{str(KERNEL): each} for each in (np.zeros_like(leaf), leaf, leaf)],
+        )[str(KERNEL)]
+    ],
+    KarcherMean: [
+        lambda leaf, x: merging(KarcherMean(at="**", with_="a", weights=(1, max(x, 1e-300))), leaf)
+    ],
     Clip: [
         lambda leaf, x: edited(Clip(min=x), leaf),
         lambda leaf, x: edited(Clip(max=x), leaf),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from itertools import product
 from typing import Any
 from unittest.mock import patch
@@ -90,6 +91,32 @@ class ArrayScene:
     ) -> Draft:
         self.carried_leaves = list(edited)
         return draft
+
+
+def scene_of(own: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> ArrayScene:
+    """A scene in which several checkpoints meet."""
+    sources = {name: ArraySource(arrays) for name, arrays in others.items()}
+    scene = ArrayScene(**sources)
+    scene.source = ArraySource(own)
+    for name, source in {"own": scene.source, **sources}.items():
+        known: Any = source
+        known.fingerprint = known.address = name
+        known.steps, known.step, known.places = {}, None, frozenset({name})
+    return scene
+
+
+def merged(
+    edit: Operation, members: Sequence[Mapping[str, Any]], *, block: tuple[int, ...] | None = None
+) -> dict[str, Any]:
+    """Every leaf after a merge of the first of these with the others, which are called a, b, c, …"""
+    own, *others = members
+    scene = scene_of(own, dict(zip("abcdefgh", others, strict=False)))
+    after = edit.rewrite(draft_of(own), scene)
+    arrays = {path_of(text): array for text, array in own.items()}
+    return {
+        text: computed(after.leaves[path_of(text)].recipe, arrays, block=block, scene=scene)
+        for text in own
+    }
 
 
 def draft_of(arrays: Mapping[str, Any]) -> Draft:
@@ -249,6 +276,7 @@ def example_on(
     functions = {"first": first, "halve": lambda array: 2 * array + 1}
     sources = {
         "runs/other": other,
+        "runs/third": copy(other),
         "runs/weights": ArraySource(dict.fromkeys(layer_names(layers), leaf)),
         "masks/kernel.npy": ArraySource({"mask": leaf > 0}),
         "own": own,

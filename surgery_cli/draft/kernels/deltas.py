@@ -1,0 +1,143 @@
+"""What fine-tunes have learnt beside what they began with: differences, thinned out, and added to it again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from surgery_cli.draft.kernel import Kernel, Kit, Piece, Place, Window
+from surgery_cli.draft.kernels.lost_values import refuse_lost
+from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import worded
+
+
+class Difference(Kernel, frozen=True, tag="difference"):
+    """The first input minus the second, in float64, rounded once to the output's dtype."""
+
+    def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
+        leaf, base = blocks
+        other = kit.in_float64(base, lambda x: x)
+        return kit.cast(kit.in_float64(leaf, lambda x: x - other), at.output.dtype)
+
+
+class DropRandom(Kernel, frozen=True, tag="drop_random"):
+    """Each element times ``1 / density`` with the probability ``density``, else 0.
+
+    Which ones goes by (seed, member, path, place) only, so that each member loses others.
+
+    Source: Yu et al., Language Models are Super Mario.
+    """
+
+    density: float
+    seed: int
+    member: int
+
+    def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
+        digest = hashlib.sha256(f"{self.seed}:{self.member}".encode()).digest()
+        drawn = kit.draw("uniform", int.from_bytes(digest[:8], "big"), at)
+
+        def kept(x: Any) -> Any:
+            return kit.xp.where(drawn < self.density, x / self.density, 0.0)
+
+        return kit.cast(kit.in_float64(blocks[0], kept), at.output.dtype)
+
+
+class Negation(Kernel, frozen=True, tag="not"):
+    """True where the input is false."""
+
+    def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
+        return kit.apply(lambda mask: ~mask, blocks[0])
+
+
+class AddDeltas(Kernel, frozen=True, tag="add_deltas"):
+    """The first input plus each of the others times its weight, in float64, rounded once."""
+
+    weights: tuple[float, ...]
+    keeps_inputs: ClassVar[bool] = False
+
+    def begin(self, kit: Kit, at: Place) -> Any:
+        return None
+
+    def add(self, state: Any, number: int, block: Any, kit: Kit, at: Place) -> Any:
+        return kit.add_scaled(state, block, self.weights[number - 1] if number else 1.0)
+
+    def result(self, state: Any, kit: Kit, at: Place) -> Any:
+        return rounded_sum(state, kit, at)
+
+
+class _Sums(NamedTuple):
+    """Of what is above 0, and of what is below, the sum and that of the weights: [the block's shape] each, float64."""
+
+    above: Any
+    below: Any
+    above_weights: Any
+    below_weights: Any
+
+
+class AddElected(Kernel, frozen=True, tag="add_elected"):
+    """The first input plus, element by element, what those of the others say that agree with the elected sign.
+
+    The sign is that of their sum by weights, above 0 if that is 0. Those that agree are added by their weights,
+    divided by the sum of these if ``is_mean``, and multiplied by ``scale``.
+
+    Source: Yadav et al., TIES-Merging: Resolving Interference When Merging Models.
+    """
+
+    weights: tuple[float, ...]
+    scale: float
+    is_mean: bool = True
+    keeps_inputs: ClassVar[bool] = False
+    sums: ClassVar[int] = 4
+
+    def pieces(self, out: Window, inputs: Sequence[LeafSpec], output: LeafSpec) -> Iterator[Piece]:
+        """The first input last: nothing is added to it before all is elected."""
+        for number in (*range(1, len(inputs)), 0):
+            yield Piece(number, out, out)
+
+    def begin(self, kit: Kit, at: Place) -> Any:
+        return None
+
+    def add(self, state: Any, number: int, block: Any, kit: Kit, at: Place) -> Any:
+        if number == 0:
+            return kit.in_float64(block, lambda x: x + kit.apply(self._elected, kit.xp, *state))
+        weight = self.weights[number - 1]
+        term = kit.in_float64(block, lambda x: x * weight)
+        if state is None:
+            state = _Sums(*(kit.apply(kit.xp.zeros_like, term) for _ in _Sums._fields))
+
+        def added(above: Any, below: Any, above_weights: Any, below_weights: Any) -> _Sums:
+            xp = kit.xp
+            return _Sums(
+                above + xp.where(term < 0, 0.0, term),  # NaN in both
+                below + xp.where(term > 0, 0.0, term),
+                above_weights + xp.where(term > 0, weight, 0.0),
+                below_weights + xp.where(term < 0, weight, 0.0),
+            )
+
+        return kit.apply(added, *state)
+
+    def _elected(
+        self, xp: Any, above: Any, below: Any, above_weights: Any, below_weights: Any
+    ) -> Any:
+        is_above = above + below >= 0
+        mixed = xp.where(is_above, above, below)
+        if self.is_mean:
+            weights = xp.where(is_above, above_weights, below_weights)
+            mixed = mixed / xp.where(weights == 0, 1.0, weights)
+        return self.scale * mixed
+
+    def result(self, state: Any, kit: Kit, at: Place) -> Any:
+        return rounded_sum(state, kit, at)
+
+
+def rounded_sum(total: Any, kit: Kit, at: Place) -> Any:
+    """A sum in float64 as what the leaf holds, rounded to nearest even once.
+
+    Raises:
+        ValueRefusal: values that count would become 0.
+    """
+    new = kit.cast(total, at.output.dtype)
+    fix = worded("cast the leaf to a wider dtype first, or leave it out with {except}")
+    kit.apply(lambda: refuse_lost(total, new, at, fix=fix, least=0.0))
+    return new

@@ -1,0 +1,56 @@
+"""Merge what fine-tunes have learnt, without its smallest and its largest changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from surgery_cli.draft.expression import Made, Recipe
+from surgery_cli.draft.kernels.deltas import Negation
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.electing import Thinning, largest_of, mask_of, masked
+from surgery_cli.operations.layered import Layered, check_layered
+from surgery_cli.tree.paths import LeafPath
+
+
+class Breadcrumbs(Thinning, tag="breadcrumbs", kw_only=True, frozen=True):
+    """Add to the source what fine-tunes of it have learnt, without the smallest changes, and without the largest.
+
+    Of each difference the share `outliers` of the largest elements is left out, and of the rest the largest stay, so
+    that the share `density` of all is left (fewer are left out at the top where both do not fit). Then they are added
+    as in `task-arithmetic`, divided by the sum of the weights if `normalize`, or with elected signs as in `ties`.
+    Computed in float32 or wider, rounded once.
+
+    Source: Davari and Belilovsky, Model Breadcrumbs: Scaling Multi-Task Model Merging with Sparse Masks.
+    """
+
+    outliers: Annotated[
+        float, Meta(description="The share of the largest elements that is left out, below 1.")
+    ] = 0.01
+    consensus: Annotated[
+        Literal["linear", "ties"],
+        Meta(description="Add all, or only those that have the elected sign."),
+    ] = "linear"
+
+    example: ClassVar[str] = (
+        "- op: breadcrumbs\n  at: params\n  with: [runs/other, runs/third]\n  density: 0.9\n"
+    )
+
+    @property
+    def elects(self) -> bool:
+        return self.consensus == "ties"
+
+    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+        outliers: Layered = self.outliers
+        check_layered(outliers, "outliers", 0.0, 1.0, open_low=False)
+        super().check(named, draft, scene)
+
+    def thinned(self, delta: Made, density: float, member: int, scene: Scene) -> Recipe:
+        size = delta.spec.size
+        left = size - round((1 - density) * size)
+        top = min(round(self.outliers * size), size - left)
+        kept = masked(delta, largest_of(delta, left + top)) if left + top < size else delta
+        return masked(kept, mask_of(Negation(), (largest_of(delta, top),))) if top else kept

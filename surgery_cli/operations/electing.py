@@ -1,0 +1,109 @@
+"""Merges of what fine-tunes have learnt, thinned out first, in which they may elect the sign of each element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from surgery_cli.draft.expression import Made, Recipe
+from surgery_cli.draft.kernel import Kernel
+from surgery_cli.draft.kernels.deltas import AddDeltas, AddElected
+from surgery_cli.draft.kernels.largest import IsLargest, LargestCut, size_bits
+from surgery_cli.draft.kernels.mask import Masked
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.layered import Layered, by_layer, check_layered
+from surgery_cli.operations.merging import (
+    Merging,
+    difference,
+    refuse_nothing,
+    shares_of,
+    weights_by_layer,
+)
+from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+
+
+class Thinning(Merging, kw_only=True, frozen=True):
+    """A merge of differences of which a part is left. Subclasses say which, and whether signs are elected."""
+
+    density: Annotated[
+        Layered,
+        Meta(
+            description="What is left of each difference: a share of its elements, above 0, at most 1. Several numbers"
+            " lie at equal distances over the layers that a number in the pattern counts."
+        ),
+    ]
+    scale: Annotated[
+        Layered, Meta(description="By what the merged difference is multiplied; as `density`.")
+    ] = 1.0
+    weights: Annotated[
+        tuple[Layered, ...],
+        Meta(description="One for each fine-tune, in the order of `with`; 1 each if left out."),
+    ] = ()
+    normalize: Annotated[
+        bool, Meta(description="Divide by the sum of the weights, of those that count there.")
+    ] = True
+
+    takes_complex: ClassVar[bool] = False
+
+    @property
+    def elects(self) -> bool:
+        """True if only those count, element by element, that have the sign of the sum."""
+        raise NotImplementedError
+
+    def thinned(self, delta: Made, density: float, member: int, scene: Scene) -> Recipe:
+        """What is left of a difference."""
+        raise NotImplementedError
+
+    def member_weights(self) -> tuple[Layered, ...]:
+        return self.weights
+
+    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+        check_layered(self.density, "density", 0.0, 1.0, open_low=True)
+        for one in (self.scale,) if isinstance(self.scale, int | float) else ():
+            refuse_nothing(one, "scale")
+        super().check(named, draft, scene)
+
+    def merger(
+        self, named: Selection, scene: Scene
+    ) -> Callable[[LeafPath, Recipe, list[Recipe]], Recipe]:
+        scale = by_layer(self.scale, named, "scale")
+        density = by_layer(self.density, named, "density")
+        weights = weights_by_layer(self.weights, len(self.others(scene)), named)
+
+        def merged(path: LeafPath, recipe: Recipe, others: list[Recipe]) -> Recipe:
+            left = (
+                self.thinned(difference(other, recipe, path, narrow=True), density(path), n, scene)
+                for n, other in enumerate(others)
+            )
+            kernel = self._sum(weights(path), scale(path))
+            return Made(kernel, (recipe, *left), recipe.spec, path)
+
+        return merged
+
+    def _sum(self, weights: tuple[float, ...], scale: float) -> Kernel:
+        if self.elects:
+            return AddElected(weights, scale, self.normalize)
+        shares = shares_of(weights) if self.normalize else weights
+        return AddDeltas(tuple(scale * share for share in shares))
+
+
+def largest_of(delta: Made, count: int) -> Made:
+    """Which elements are among so many of the largest, by absolute value; of equal ones the first in C order."""
+    cut = LeafSpec(kind=LeafKind.NUMPY, shape=(2,), dtype="int64")
+    found = Made(LargestCut(count), (delta,), cut, delta.path)
+    return mask_of(IsLargest(size_bits([delta.spec])), (delta, found))
+
+
+def mask_of(kernel: Kernel, inputs: tuple[Made, ...]) -> Made:
+    """What a kernel says, true or false, of every element of the first input."""
+    spec = LeafSpec(kind=LeafKind.NUMPY, shape=inputs[0].spec.shape, dtype="bool")
+    return Made(kernel, inputs, spec, inputs[0].path)
+
+
+def masked(delta: Made, mask: Made) -> Made:
+    """What is left where the mask is true, and 0 elsewhere."""
+    return Made(Masked(), (delta, mask), delta.spec, delta.path)

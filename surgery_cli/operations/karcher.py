@@ -1,0 +1,57 @@
+"""Take the mean of several checkpoints on the sphere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from surgery_cli.draft.expression import Made, Recipe
+from surgery_cli.draft.kernels.gram import Karcher
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.interpolate import gram_of
+from surgery_cli.operations.merging import Merging
+from surgery_cli.tree.paths import LeafPath, Selection
+
+
+class KarcherMean(Merging, tag="karcher", kw_only=True, frozen=True):
+    """Take the mean of checkpoints on the sphere: of their directions, leaf by leaf, times the mean of their norms.
+
+    Of two it is the point half-way on the arc, of more the one from which the arcs to all of them add up to 0. The
+    source is the first member. Computed in float64, rounded once.
+
+    Source: Karcher, Riemannian center of mass and mollifier smoothing.
+    """
+
+    weights: Annotated[
+        tuple[Annotated[float, Meta(gt=0)], ...],
+        Meta(description="One for each member, the source first; equal ones if left out. Above 0."),
+    ] = ()
+
+    example: ClassVar[str] = "- op: karcher\n  at: params\n  with: [runs/other, runs/third]\n"
+    source_is_base: ClassVar[bool] = False
+
+    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+        count = len(self.others(scene)) + 1
+        if self.weights and len(self.weights) != count:
+            raise PlanError(
+                f"{len(self.weights)} weights for {count} members",
+                why="the source is the first of them",
+                fix="give one weight for each member, or none for equal ones",
+                field="weights",
+            )
+        super().check(named, draft, scene)
+
+    def merger(
+        self, named: Selection, scene: Scene
+    ) -> Callable[[LeafPath, Recipe, list[Recipe]], Recipe]:
+        def merged(path: LeafPath, recipe: Recipe, others: list[Recipe]) -> Recipe:
+            members = (recipe, *others)
+            kernel = Karcher(shares=self.weights or (1.0,) * len(members))
+            gram = gram_of(members, None, path)
+            return Made(kernel, (*members, gram), recipe.spec, path)
+
+        return merged

@@ -1,0 +1,228 @@
+"""Operations that make a leaf of itself and its like in other checkpoints, which were trained from the same begin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from surgery_cli.draft.effect import Effect, Shifts
+from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
+from surgery_cli.draft.kernels.deltas import Difference
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.draft.source_leaves import find_leaf
+from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.layered import Layered, by_layer
+from surgery_cli.operations.members import (
+    MOST_NAMED,
+    Member,
+    check_fits,
+    copies_notes,
+    member_names,
+    others_of,
+    refuse_lacking,
+    refuse_repeated,
+)
+from surgery_cli.operations.numeric import Numeric, as_floats, is_integers
+from surgery_cli.operations.partners import Missing, Partnered
+from surgery_cli.optimizer.follow.states import States
+from surgery_cli.tree.dtypes import is_complex, item_bytes
+from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.words.advice import FieldName, worded
+from surgery_cli.words.lists import listed
+from surgery_cli.words.notes import Remark
+
+MakeLeaf = Callable[[LeafPath, Recipe], Recipe]
+
+
+class Merging(Partnered, Numeric, kw_only=True, frozen=True):
+    """A merge of whole models. Subclasses say what becomes of a leaf and its like."""
+
+    with_: Annotated[
+        str | Annotated[tuple[str, ...], Meta(min_length=1)],
+        Meta(description="The other checkpoints, or names in `sources`."),
+    ] = msgspec.field(name="with")
+    missing: Missing = "error"
+
+    path_fields: ClassVar[tuple[str, ...]] = ("with",)
+    least_others: ClassVar[int] = 1
+    most_others: ClassVar[int | None] = None
+
+    @property
+    def effect(self) -> Effect:
+        return Shifts()
+
+    def others(self, scene: States) -> list[Member]:
+        """The other members, in the order in which they are named."""
+        named = (self.with_,) if isinstance(self.with_, str) else self.with_
+        return others_of(named, "", scene)
+
+    def member_weights(self) -> tuple[Layered, ...]:
+        """One for each of the others, or none for equal ones."""
+        return ()
+
+    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+        others = self.others(scene)
+        count, weights = len(others), self.member_weights()
+        if count < self.least_others or (self.most_others or count) < count:
+            wanted = "one" if self.most_others == 1 else f"at least {self.least_others}"
+            raise PlanError(
+                f"`{self.name}` takes {wanted} beside the source, and {count} {'is' if count == 1 else 'are'} named",
+                why=worded("{with} names the others"),
+                fix=worded("name them in {with}, one after the other"),
+                field="with",
+            )
+        if weights and len(weights) != count:
+            raise PlanError(
+                f"{len(weights)} weights for {count} members",
+                why=f"the members are {listed([member.text for member in others], 24)}; the source is the base,"
+                " and has none",
+                fix="give one weight for each of them, or none for equal ones",
+                field="weights",
+            )
+        is_edited = any(not draft.is_untouched(path) for path in named)
+        refuse_repeated(others, scene, is_edited=is_edited)
+        refuse_lacking(named, others, draft)
+
+    def output(self, spec: LeafSpec) -> LeafSpec:
+        after = super().output(spec)
+        if is_complex(spec.dtype) and not self.takes_complex:
+            raise PlanError(
+                f"{self.name} does not apply to {spec.type_text}",
+                why="complex numbers have no order, and no sign",
+                fix=worded("leave it out with {except}"),
+            )
+        return after
+
+    takes_complex: ClassVar[bool] = True
+
+    def meet(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> None:
+        for member in self.others(scene):
+            if path not in member.tree:
+                find_leaf(member.text, member.source, str(path), field="with")
+
+    def partners(self, path: LeafPath, recipe: Recipe, others: Sequence[Member]) -> list[Recipe]:
+        """The like of a leaf in the others.
+
+        Raises:
+            PlanError: there is none, or it has another shape; of all others at once.
+        """
+        gathering = Gathering()
+        found: list[Recipe] = []
+        for member in others:
+            with gathering.catching(path=str(path)):
+                other = path
+                if path not in member.tree:  # it may have one that prints alike
+                    other = find_leaf(member.text, member.source, str(path), field="with")
+                theirs: Recipe = Stored(LeafRef(member.name, other), member.tree[other])
+                if self.integers and is_integers(theirs.spec):
+                    theirs = as_floats(theirs, other)
+                check_fits(path, recipe.spec, member.text, theirs.spec, "merged")
+                found.append(theirs)
+        gathering.raise_if_any()
+        return found
+
+    def maker(self, named: Selection, draft: Draft, scene: Scene) -> MakeLeaf:
+        others, merged = self.others(scene), self.merger(named, scene)
+
+        def make(path: LeafPath, recipe: Recipe) -> Recipe:
+            after = self.output(recipe.spec)
+            if recipe.spec.has_array and not recipe.spec.size:
+                return recipe
+            made = merged(path, recipe, self.partners(path, recipe, others))
+            return msgspec.structs.replace(made, spec=after) if made.spec != after else made
+
+        return make
+
+    def merger(
+        self, named: Selection, scene: Scene
+    ) -> Callable[[LeafPath, Recipe, list[Recipe]], Recipe]:
+        """What makes a leaf of itself and its like, in the spec of the leaf."""
+        raise NotImplementedError
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        after = super().rewrite(draft, scene)
+        if after.leaves == draft.leaves:  # an optional edit that names nothing
+            return after
+        others = self.others(scene)
+        return after.noting(self._members_note(scene), *copies_notes(others, "", scene))
+
+    def _members_note(self, scene: Scene) -> Remark:
+        first, *names = member_names(self.others(scene), "", scene)
+        weights = self.member_weights()
+        if weights:
+            names = [f"{name} × {_shown(one)}" for name, one in zip(names, weights, strict=True)]
+        role = ", the base" if self.source_is_base else ""
+        return Remark(f"merged: {first.removesuffix(')')}{role}), {listed(names, MOST_NAMED)}")
+
+    source_is_base: ClassVar[bool] = True
+    """True if the source is what the others were trained from."""
+
+
+def weights_by_layer(
+    weights: Sequence[Layered], count: int, named: Selection
+) -> Callable[[LeafPath], tuple[float, ...]]:
+    """The weights of so many members for each leaf; 1 each if there are none.
+
+    Raises:
+        PlanError: they are not finite.
+    """
+    each = [by_layer(weight, named, "weights") for weight in weights or (1.0,) * count]
+    for weight in weights:
+        numbers = (weight,) if isinstance(weight, int | float) else weight
+        if not all(map(math.isfinite, numbers)):
+            raise PlanError("the weights are not all finite", fix="write numbers", field="weights")
+    return lambda path: tuple(of(path) for of in each)
+
+
+def shares_of(weights: Sequence[float]) -> tuple[float, ...]:
+    """Weights divided by their sum.
+
+    Raises:
+        PlanError: it is 0.
+    """
+    total = math.fsum(weights)
+    if total == 0:
+        raise PlanError(
+            "the weights add up to 0",
+            why="they are divided by their sum",
+            fix=worded("give weights whose sum is another number, or {normalize: false}"),
+            field="weights",
+        )
+    return tuple(weight / total for weight in weights)
+
+
+def difference(leaf: Recipe, base: Recipe, path: LeafPath, *, narrow: bool) -> Made:
+    """What a leaf has beside the base: in float64 (complex128), or in float32 where ``narrow`` and that is enough."""
+    wide = item_bytes(base.spec.dtype) > 4
+    dtype = "float32" if narrow and not wide else "float64"
+    if is_complex(base.spec.dtype):
+        dtype = "complex128"
+    spec = LeafSpec(
+        kind=LeafKind.NUMPY,
+        shape=base.spec.shape,
+        dtype=dtype,
+        chunk_shape=base.spec.chunk_shape,
+        write_shape=base.spec.write_shape,
+    )
+    return Made(Difference(), (leaf, base), spec, path)
+
+
+def refuse_nothing(value: float, field: str) -> None:
+    """Raise PlanError for a factor with which nothing would change, or all be lost."""
+    if not math.isfinite(value) or value == 0:
+        raise PlanError(
+            worded("{} cannot be {:g}", FieldName(field), value),
+            why="nothing of the others would be left" if value == 0 else "it is no number",
+            fix="write a number other than 0",
+            field=field,
+        )
+
+
+def _shown(weight: Layered) -> str:
+    return f"{weight:g}" if isinstance(weight, int | float) else str(list(weight))

@@ -1,0 +1,35 @@
+"""Merge what fine-tunes have learnt, where they agree on its sign."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from surgery_cli.draft.expression import Made, Recipe
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.electing import Thinning, largest_of, masked
+
+
+class Ties(Thinning, tag="ties", kw_only=True, frozen=True):
+    """Add to the source what fine-tunes of it have learnt: the largest changes, where they agree on the sign.
+
+    Of each difference the share `density` of the largest elements is left, by absolute value, of equal ones those that
+    come first in C order. Element by element the sign of their sum by weights is elected, and the mean by weights is
+    taken of those that have it. Differences are rounded to float32 once (of float64 leaves they are not); sums are
+    computed in float64 and rounded once.
+
+    Source: Yadav et al., TIES-Merging: Resolving Interference When Merging Models.
+    """
+
+    example: ClassVar[str] = (
+        "- op: ties\n  at: params\n  with: [runs/other, runs/third]\n  density: 0.2\n"
+    )
+
+    @property
+    def elects(self) -> bool:
+        return True
+
+    def thinned(self, delta: Made, density: float, member: int, scene: Scene) -> Recipe:
+        if density == 1:
+            return delta
+        count = delta.spec.size - round((1 - density) * delta.spec.size)
+        return masked(delta, largest_of(delta, count))

@@ -1,0 +1,293 @@
+"""Merges of fine-tunes, held against their papers in NumPy, float64."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from surgery_cli.errors import PlanError, ValueRefusal
+from surgery_cli.operations.base import Operation
+from surgery_cli.operations.breadcrumbs import Breadcrumbs
+from surgery_cli.operations.dare import Dare
+from surgery_cli.operations.interpolate import Interpolate
+from surgery_cli.operations.karcher import KarcherMean
+from surgery_cli.operations.model_stock import ModelStockMerge
+from surgery_cli.operations.task_arithmetic import TaskArithmetic
+from surgery_cli.operations.ties import Ties
+from tests.operations.value_edits import computed, draft_of, path_of, scene_of
+from tests.operations.value_edits import merged as merged_all
+
+AT = "params/layers_0/kernel"
+SHAPE = (12, 10)
+DTYPES = [np.float32, ml_dtypes.bfloat16, np.float64]
+BLOCKS = [None, (5, 10), (3, 4)]
+
+
+def models(count: int, dtype: Any = np.float32, spread: float = 0.3) -> list[Any]:
+    """A base and its fine-tunes."""
+    rng = np.random.default_rng(count)
+    base = rng.normal(size=SHAPE)
+    tunes = [base + spread * rng.normal(size=SHAPE) for _ in range(count)]
+    return [leaf.astype(dtype) for leaf in (base, *tunes)]
+
+
+def merged(edit: Operation, leaves: list[Any], *, block: Any = None, at: str = AT) -> Any:
+    return merged_all(edit, [{at: leaf} for leaf in leaves], block=block)[at]
+
+
+def check(edit: Operation, leaves: list[Any], wanted: Any, rtol: float = 1e-13) -> None:
+    """Whatever the blocks, the edit gives what the reference says, rounded once."""
+    own = leaves[0].dtype
+    for block in BLOCKS:
+        found = merged(edit, leaves, block=block)
+        assert found.dtype == own
+        if own.name == "bfloat16":
+            half = 2**-8 * (1 + 1e-12)  # of the last place: rounded to nearest, once
+            np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=half)
+        else:
+            least = np.finfo(own).eps
+            np.testing.assert_allclose(found, wanted, rtol=max(least, rtol), atol=1e-12)
+
+
+def wide(leaves: list[Any]) -> list[Any]:
+    return [leaf.astype(np.float64) for leaf in leaves]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_lerp_is_a_weighted_mean(dtype: Any) -> None:
+    leaves = models(1, dtype)
+    a, b = wide(leaves)
+    check(Interpolate(at="params", with_="a", t=0.3), leaves, 0.7 * a + 0.3 * b)
+    check(Interpolate(at="params", with_="a", t=1.5), leaves, -0.5 * a + 1.5 * b)
+    for t, end in ((0.0, leaves[0]), (1.0, leaves[1])):
+        found = merged(Interpolate(at="params", with_="a", t=t), leaves)
+        assert found.tobytes() == end.tobytes()
+
+
+def arc(a: Any, b: Any, t: float, axis: Any = None) -> Any:
+    """Shoemake's formula."""
+    norms = np.linalg.norm(a, axis=axis, keepdims=True) * np.linalg.norm(
+        b, axis=axis, keepdims=True
+    )
+    angle = np.arccos(np.sum(a * b, axis=axis, keepdims=True) / norms)
+    return (np.sin((1 - t) * angle) * a + np.sin(t * angle) * b) / np.sin(angle)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_slerp_keeps_to_the_arc_and_goes_straight_between_neighbours(dtype: Any) -> None:
+    leaves = models(1, dtype)
+    a, b = wide(leaves)
+    flat = arc(a.reshape(-1), b.reshape(-1), 0.3).reshape(SHAPE)
+    check(Interpolate(at="params", with_="a", t=0.3, method="slerp"), leaves, flat)
+    near = models(1, dtype, spread=0.01)
+    a, b = wide(near)
+    check(Interpolate(at="params", with_="a", t=0.3, method="slerp"), near, 0.7 * a + 0.3 * b)
+    zero = [np.zeros(SHAPE, dtype), near[1]]
+    check(Interpolate(at="params", with_="a", t=0.5, method="slerp"), zero, 0.5 * b)
+
+
+def test_nuslerp_takes_angles_over_axes_and_beside_a_base() -> None:
+    base, *leaves = models(2)
+    root, a, b = wide([base, *leaves])
+    edit = Interpolate(at="params", with_="a", t=0.25, method="nuslerp", axis=0)
+    check(edit, leaves, arc(a, b, 0.25, axis=0))
+    learnt = [(leaf - root).reshape(-1) for leaf in (a, b)]
+    wanted = root + arc(*learnt, 0.25).reshape(SHAPE)
+    own, other = leaves
+    scene = scene_of({AT: own}, {"a": {AT: other}, "root": {AT: base}})
+    edit = Interpolate(at="params", with_="a", t=0.25, method="nuslerp", base="root")
+    after = edit.rewrite(draft_of({AT: own}), scene)
+    found = computed(after.leaves[path_of(AT)].recipe, {path_of(AT): own}, scene=scene)
+    np.testing.assert_allclose(found, wanted, rtol=2e-7)
+
+
+def test_numbers_lie_over_the_layers_that_the_pattern_counts() -> None:
+    leaves = [
+        {f"params/layers_{n}/w": np.full(3, value, "f4") for n in range(12)} for value in (0, 1)
+    ]
+    edit = Interpolate(at="params/layers_{0..11}", with_="a", t=(0.0, 1.0, 0.0))
+    found = merged_all(edit, leaves)
+    wanted = np.interp(np.arange(12), [0, 5.5, 11], [0, 1, 0])
+    np.testing.assert_allclose([found[f"params/layers_{n}/w"][0] for n in range(12)], wanted)
+    with pytest.raises(PlanError, match="'params' counts none"):
+        merged_all(Interpolate(at="params", with_="a", t=(0.0, 1.0)), leaves)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_task_arithmetic_adds_what_was_learnt(dtype: Any) -> None:
+    leaves = models(3, dtype)
+    base, *tunes = wide(leaves)
+    weights = (1.0, 0.5, -0.25)
+    learnt = sum(w * (tune - base) for w, tune in zip(weights, tunes, strict=True))
+    edit = TaskArithmetic(at="params", with_=("a", "b", "c"), scale=0.4, weights=weights)
+    check(edit, leaves, base + 0.4 * learnt)
+    same = merged(TaskArithmetic(at="params", with_="a", scale=0.7), [leaves[0], leaves[0].copy()])
+    assert same.tobytes() == leaves[0].tobytes()
+
+
+def trimmed(delta: Any, density: float) -> Any:
+    """The largest of a difference, the first in C order of equal ones."""
+    flat = delta.reshape(-1)
+    count = flat.size - round((1 - density) * flat.size)
+    kept = np.argsort(-abs(flat), kind="stable")[:count]
+    left = np.zeros_like(flat)
+    left[kept] = flat[kept]
+    return left.reshape(delta.shape)
+
+
+def elected(deltas: list[Any], weights: tuple[float, ...], *, is_mean: bool = True) -> Any:
+    """Yadav et al.: the sign of the sum, and the mean of those that have it."""
+    terms = np.stack([w * delta for w, delta in zip(weights, deltas, strict=True)])
+    sign = np.where(terms.sum(0) >= 0, 1, -1)
+    agrees = np.sign(terms) == sign
+    total = (terms * agrees).sum(0)
+    each = np.broadcast_to(np.reshape(weights, (-1,) + (1,) * deltas[0].ndim), terms.shape)
+    count = (each * agrees).sum(0)
+    return total / np.where(count == 0, 1, count) if is_mean else total
+
+
+def narrow_differences(leaves: list[Any]) -> list[Any]:
+    base, *tunes = wide(leaves)
+    to = np.float64 if leaves[0].dtype == np.float64 else np.float32
+    return [(tune - base).astype(to).astype(np.float64) for tune in tunes]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("density", [0.2, 1.0])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_ties_trims_elects_and_takes_the_mean(dtype: Any, density: float, normalize: bool) -> None:
+    leaves = models(4, dtype)
+    leaves[2][0] = leaves[1][0]  # ties among elements
+    weights = (1.0, 2.0, 1.0, 0.5)
+    deltas = [trimmed(delta, density) for delta in narrow_differences(leaves)]
+    mixed = elected(deltas, weights, is_mean=normalize)
+    edit = Ties(
+        at="params",
+        with_=("a", "b", "c", "d"),
+        density=density,
+        scale=0.8,
+        weights=weights,
+        normalize=normalize,
+    )
+    check(edit, leaves, leaves[0].astype(np.float64) + 0.8 * mixed)
+
+
+def test_breadcrumbs_drops_the_smallest_and_the_largest() -> None:
+    leaves = models(2)
+    count, top = 120, 6
+    left = []
+    for delta in narrow_differences(leaves):
+        flat = delta.reshape(-1).copy()
+        order = np.argsort(-abs(flat), kind="stable")
+        flat[order[:top]] = 0
+        flat[order[top + 60 :]] = 0
+        left.append(flat.reshape(SHAPE))
+    assert count == left[0].size
+    base = leaves[0].astype(np.float64)
+    edit = Breadcrumbs(at="params", with_=("a", "b"), density=0.5, outliers=0.05)
+    check(edit, leaves, base + sum(left) / 2)
+    edit = Breadcrumbs(at="params", with_=("a", "b"), density=0.5, outliers=0.05, consensus="ties")
+    check(edit, leaves, base + elected(left, (1.0, 1.0)))
+
+
+def test_dare_drops_at_random_what_the_seed_says_and_keeps_the_mean() -> None:
+    rng = np.random.default_rng(0)
+    base = np.zeros((400, 300), np.float32)
+    tunes = [rng.normal(size=base.shape).astype(np.float32) for _ in range(2)]
+    leaves = [base, *tunes]
+    edit = Dare(at="params", with_=("a", "b"), density=0.25, normalize=False)
+    found = merged(edit, leaves)
+    for block in ((123, 300), (100, 77)):
+        assert merged(edit, leaves, block=block).tobytes() == found.tobytes()
+    alone = [merged(Dare(at="params", with_="a", density=0.25), [base, tune]) for tune in tunes]
+    for left, tune in zip(alone, tunes, strict=True):
+        is_left = left != 0
+        assert abs(is_left.mean() - 0.25) < 0.01
+        np.testing.assert_allclose(left[is_left], tune[is_left] * 4, rtol=1e-6)
+    both = (alone[0] != 0) & (found - alone[0] != 0)
+    assert abs(both.mean() - 0.25**2) < 0.01, "each member loses others"
+    other = merged(Dare(at="params", with_="a", density=0.25, seed=1), leaves[:2])
+    assert (other != alone[0]).any()
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+@pytest.mark.parametrize("count", [2, 4])
+def test_model_stock_goes_by_the_angle_between_what_was_learnt(axis: Any, count: int) -> None:
+    leaves = models(count)
+    leaves = [
+        leaves[0],
+        *(tune + np.float32(0.2) for tune in leaves[1:]),
+    ]  # they agree on something
+    base, *tunes = wide(leaves)
+    cosines = []
+    for one, other in combinations([tune - base for tune in tunes], 2):
+        norms = [np.linalg.norm(x, axis=axis, keepdims=True) for x in (one, other)]
+        cosines.append(np.sum(one * other, axis=axis, keepdims=True) / norms[0] / norms[1])
+    cosine = np.mean(cosines, axis=0)
+    ratio = count * cosine / (1 + (count - 1) * cosine)
+    wanted = ratio * np.mean(tunes, axis=0) + (1 - ratio) * base
+    check(ModelStockMerge(at="params", with_=tuple("abcd"[:count]), axis=axis), leaves, wanted)
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.3, 1.5])
+def test_the_karcher_mean_is_where_all_arcs_add_up_to_nothing(spread: float) -> None:
+    leaves = models(3, np.float64, spread)
+    weights = (1.0, 2.0, 1.0, 0.5)
+    shares = np.array(weights) / sum(weights)
+    found = merged(KarcherMean(at="params", with_=("a", "b", "c"), weights=weights), leaves)
+    norms = [np.linalg.norm(leaf) for leaf in leaves]
+    np.testing.assert_allclose(np.linalg.norm(found), shares @ norms, rtol=1e-9)
+    mean = found / np.linalg.norm(found)
+    total = np.zeros_like(mean)
+    for share, leaf, norm in zip(shares, leaves, norms, strict=True):
+        unit = leaf / norm
+        rest = unit - np.sum(unit * mean) * mean
+        total += (
+            share
+            * rest
+            * (np.arctan2(np.linalg.norm(rest), np.sum(unit * mean)) / np.linalg.norm(rest))
+        )
+    assert np.linalg.norm(total) < 1e-7
+    a, b = leaves[:2]
+    half = merged(KarcherMean(at="params", with_="a"), [a, b])
+    middle = arc(a.reshape(-1), b.reshape(-1) * np.linalg.norm(a) / np.linalg.norm(b), 0.5)
+    wanted = middle * (norms[0] + norms[1]) / 2 / norms[0]
+    np.testing.assert_allclose(half.reshape(-1), wanted, rtol=1e-6, atol=1e-9)
+
+
+def test_what_has_no_mean_on_the_sphere_or_no_centre_is_refused() -> None:
+    base, tune = models(1)
+    with pytest.raises(ValueRefusal, match="no mean on the sphere"):
+        merged(KarcherMean(at="params", with_="a"), [base, -base])
+    away = [base, base + tune, base - tune]
+    with pytest.raises(ValueRefusal, match="no centre to go to"):
+        merged(ModelStockMerge(at="params", with_=("a", "b")), away)
+
+
+MERGES: list[Any] = [
+    Interpolate(at="params", with_="a", t=0.4),
+    Interpolate(at="params", with_="a", t=0.4, method="slerp"),
+    TaskArithmetic(at="params", with_="a"),
+    Ties(at="params", with_="a", density=0.5),
+    Ties(at="params", with_="a", density=1.0),
+    Dare(at="params", with_="a", density=0.5, consensus="ties"),
+    Breadcrumbs(at="params", with_="a", density=0.5),
+    KarcherMean(at="params", with_="a"),
+]
+
+
+@pytest.mark.parametrize("edit", MERGES, ids=lambda edit: edit.name)
+@pytest.mark.parametrize("hole", [np.nan, np.inf])
+def test_what_is_no_number_is_not_lost(edit: Any, hole: float) -> None:
+    """It comes out, or the merge is refused; it never becomes a number."""
+    base, tune = models(1)
+    tune[3, 4] = hole
+    try:
+        found = merged(edit, [base, tune])
+    except ValueRefusal:
+        return
+    assert not np.isfinite(found[3, 4]) or edit.name in ("dare", "breadcrumbs")
