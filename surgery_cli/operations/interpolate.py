@@ -30,8 +30,8 @@ class Interpolate(Merging, tag="interpolate", kw_only=True, frozen=True):
     """Go part of the way from one checkpoint to another, straight or along the arc between them.
 
     `lerp` is `(1 − t) · a + t · b`. `slerp` keeps to the arc, each leaf as one vector; where the cosine of their angle
-    is above 0.9995 in size, or one of them is 0, it goes straight. `nuslerp` keeps to it at any angle, and with `base`
-    goes between what the two have learnt beside it. Computed in float64, rounded once.
+    is above 0.9995 in size, or one of them is 0, it goes straight. `nuslerp` keeps to it at any angle above 1e-6, and
+    with `base` goes between what the two have learnt beside it. Computed in float64, rounded once.
 
     Source: Shoemake, Animating rotation with quaternion curves; for `nuslerp`, mergekit.
     """

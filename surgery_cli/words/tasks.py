@@ -86,7 +86,14 @@ TASKS: Final[Sequence[Task]] = (
         "Average the last five", "average", "average, soup, model soup, swa, checkpoint averaging"
     ),
     Task("EMA weights into params", "replace", "ema, moving average, polyak"),
-    Task("Task vectors", "add-scaled", "task arithmetic, task vector, delta, weight difference"),
+    Task(
+        "Task arithmetic of three fine-tunes",
+        "task-arithmetic",
+        "task arithmetic, merge models, multi-task, merge fine-tunes",
+    ),
+    Task("TIES", "ties", "ties, ties merging, dare, sign election, mergekit"),
+    Task("Half-way between two runs", "interpolate", "slerp, lerp, interpolate, wise-ft, blend"),
+    Task("Task vectors", "add-scaled", "task vector, delta, weight difference, subtract"),
     Task("Merge a LoRA", "map", "lora, adapter, low rank"),
     Task("Prune 50 %", "prune", "prune, sparsity, magnitude"),
     Task("Shrink and perturb", "shrink-and-perturb", "warm start, plasticity, perturb"),

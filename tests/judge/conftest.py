@@ -11,6 +11,7 @@ import pytest
 
 from tests.judge.edits import DONOR_LAYOUTS, DONOR_VALUES
 from tests.judge.layouts import Layout, pytree_checkpointer
+from tests.judge.merges import TUNES
 from tests.judge.targets import Target
 from tests.judge.values_and_shapes import FUNCTIONS, MASK, MEMBER
 from tests.source_trees import everything_of
@@ -68,9 +69,15 @@ def _donors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     member = {"params": layer, "model": {"Dense_2": {"bias": {"value": bias}}}}
     with pytree_checkpointer(ocdbt=True, zarr3=False) as checkpointer:
         checkpointer.save(folder / "members", args=ocp.args.PyTreeSave(member))
+    for name, values in TUNES.items():
+        kernel = jax.numpy.asarray(values)
+        tune = {"params": {"Dense_1": {"kernel": kernel}}}
+        tune |= {"model": {"Dense_1": {"kernel": {"value": kernel}}}}
+        with pytree_checkpointer(ocdbt=True, zarr3=False) as checkpointer:
+            checkpointer.save(folder / name, args=ocp.args.PyTreeSave(tune))
     np.save(folder / "mask.npy", MASK)
     (folder / "edit.py").write_text(FUNCTIONS)
-    files = {name: name for name in (*DONOR_LAYOUTS, "members")}
+    files = {name: name for name in (*DONOR_LAYOUTS, "members", *TUNES)}
     files |= {"mask": "mask.npy", "functions": "edit.py"}
     return {name: folder / file for name, file in files.items()}
 

@@ -10,6 +10,7 @@ from flax import nnx, struct
 from flax.core import FrozenDict
 
 from surgery_cli.surgery import Options
+from tests.judge.merges import merged, merging
 from tests.judge.targets import Target, text_of
 
 Steps = list[tuple[str, dict[str, Any]]]
@@ -222,6 +223,12 @@ EDITS = [
             ("prune", _kernel(target, sparsity="0.5")),
         ],
         _values_changed,
+    ),
+    Edit(
+        "merges",
+        merging,
+        lambda target, state: with_leaf(state, target.path("Dense_1", "kernel"), merged),
+        is_rounded=True,
     ),
     Edit(
         "grow",

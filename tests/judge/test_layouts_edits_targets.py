@@ -14,6 +14,7 @@ from surgery_cli.plan import operation_from_options, plan_of
 from tests.judge.combinations import EVERY_EDIT, Combination, combinations, plain_combinations
 from tests.judge.conftest import Saved
 from tests.judge.edits import DONOR_LAYOUTS, Edit
+from tests.judge.merges import TUNES
 from tests.judge.targets import TARGETS, Target, abstract, is_same, leaves_of
 
 
@@ -52,7 +53,7 @@ TREE_EDITS = {"extract-item", "insert-item"}
 
 
 def test_every_operation_of_the_table_is_judged() -> None:
-    names = ("members", "mask", "functions", *DONOR_LAYOUTS)
+    names = ("members", "mask", "functions", *TUNES, *DONOR_LAYOUTS)
     steps = [
         step for edit in EVERY_EDIT for step in edit.steps(TARGETS[0], dict.fromkeys(names, "a"))
     ]

@@ -340,6 +340,62 @@ def test_an_average_is_the_mean_and_starts_with_short_steps(kitchen, run):
     same(nu, moments(run.state)[1])
 
 
+def _wide(*steps):
+    """The params of steps of the sample run, in float64."""
+    with ocp.CheckpointManager(SAMPLES / "letters_run") as manager:
+        args = ocp.args.StandardRestore(letters.abstract_state())
+        states = [manager.restore(step, args=args) for step in steps]
+    return [jax.tree.map(np.float64, jax.device_get(state.params)) for state in states]
+
+
+def _is(result, formula, *trees, atol=2e-7):
+    """The params are what the formula says, and the base's moments stay as they were."""
+    with ocp.CheckpointManager(SAMPLES / "letters_run") as manager:
+        base = manager.restore(60, args=ocp.args.StandardRestore(letters.abstract_state()))
+    wanted = jax.tree.map(formula, *trees)
+    jax.tree.map(lambda new, old: close(new, old, atol), result.params, wanted)
+    return base
+
+
+@cooks("Task arithmetic of three fine-tunes")
+def test_what_three_runs_have_learnt_is_added(kitchen):
+    result = letters_resumed(kitchen / "build/tasks").state
+    base = _is(
+        result, lambda b, *tunes: b + 0.4 * sum(x - b for x in tunes), *_wide(60, 80, 90, 100)
+    )
+    same(moments(result), moments(base))
+
+
+@cooks("TIES")
+def test_signs_are_elected_of_what_is_left(kitchen):
+    def ties(base, *tunes):
+        deltas = []
+        for tune in tunes:
+            flat = np.float64((tune - base).astype("f4")).reshape(-1)
+            dropped = np.argsort(-abs(flat), kind="stable")[flat.size - round(0.8 * flat.size) :]
+            flat[dropped] = 0
+            deltas.append(flat.reshape(base.shape))
+        stacked = np.stack(deltas)
+        agrees = np.sign(stacked) == np.where(stacked.sum(0) >= 0, 1, -1)
+        return base + (stacked * agrees).sum(0) / np.maximum(agrees.sum(0), 1)
+
+    result = letters_resumed(kitchen / "build/ties").state
+    base = _is(result, ties, *_wide(60, 80, 90, 100))
+    same(moments(result), moments(base))
+
+
+@cooks("Half-way between two runs")
+def test_each_leaf_keeps_to_the_arc(kitchen):
+    def arc(a, b):
+        cosine = np.vdot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)
+        if abs(cosine) > 0.9995:
+            return (a + b) / 2
+        angle = np.arccos(cosine)
+        return np.sin(angle / 2) / np.sin(angle) * (a + b)
+
+    _is(letters_resumed(kitchen / "build/between").state, arc, *_wide(60, 100))
+
+
 @cooks("EMA weights into params")
 def test_the_average_stands_where_the_params_stood(kitchen, run):
     result = letters_resumed(kitchen / "build/ema").state

@@ -420,6 +420,113 @@ def _(flat):
     return changed(flat, "layers_./value/kernel", lambda x: x * np.float32(0.5))
 
 
+# mergekit: merges, one tensor after the other
+
+MERGES = "mergekit, merges"
+
+
+def met(flat, formula, *others, under=""):
+    """The leaves below a place, made of themselves and their like in float64."""
+    return {
+        path: formula(*(np.float64(model[path]) for model in (flat, *others))).astype("f4")
+        if path.startswith(under)
+        else leaf
+        for path, leaf in flat.items()
+    }
+
+
+def arc(a, b, t, most=0.9995):
+    norms = np.linalg.norm(a) * np.linalg.norm(b)
+    cosine = np.vdot(a, b) / norms if norms else 1.0
+    if abs(cosine) > most:
+        return (1 - t) * a + t * b
+    angle = np.arccos(cosine)
+    return (np.sin((1 - t) * angle) * a + np.sin(t * angle) * b) / np.sin(angle)
+
+
+def trimmed(delta, first, last):
+    """What is left of a difference: from one rank by size to another."""
+    order = np.argsort(-abs(delta.reshape(-1)), kind="stable")[first:last]
+    left = np.zeros(delta.size)
+    left[order] = delta.reshape(-1)[order]
+    return left.reshape(delta.shape)
+
+
+@judges(MERGES, "`linear`", rounds=True)
+def _(flat):
+    return met(flat, lambda a, b: 0.75 * a + 0.25 * b, OTHER)
+
+
+@judges(MERGES, "`slerp`, `t: 0.3`", rounds=True)
+def _(flat):
+    return met(flat, lambda a, b: arc(a, b, 0.3), OTHER)
+
+
+@judges(MERGES, "`t: [0, 1]` over the layers", rounds=True)
+def _(flat):
+    for n in range(3):
+        t = n / 2
+        flat = met(flat, lambda a, b, t=t: (1 - t) * a + t * b, OTHER, under=f"layers_{n}")
+    return flat
+
+
+@judges(MERGES, "`nuslerp` with a base model", rounds=True)
+def _(flat):
+    def merged(a, b, base):
+        return base + arc(a - base, b - base, 0.25, 1 - 1e-12)
+
+    return met(flat, merged, OTHER, FRESH, under="layers_0")
+
+
+@judges(MERGES, "`task_arithmetic`", rounds=True)
+def _(flat):
+    return met(flat, lambda base, tune: base + 0.4 * (tune - base), OTHER)
+
+
+@judges(MERGES, "`ties`", rounds=True)
+def _(flat):
+    def merged(base, *tunes):
+        left = np.stack([trimmed(tune - base, 0, base.size // 2) for tune in tunes])
+        agrees = np.sign(left) == np.where(left.sum(0) >= 0, 1, -1)
+        return base + (left * agrees).sum(0) / np.maximum(agrees.sum(0), 1)
+
+    return met(flat, merged, OTHER, FRESH, under="layers_0")
+
+
+@judges(MERGES, "`breadcrumbs`", rounds=True)
+def _(flat):
+    def merged(base, tune):
+        top = base.size // 4
+        return base + trimmed(tune - base, top, top + base.size // 2)
+
+    return met(flat, merged, OTHER, under="layers_0")
+
+
+@judges(MERGES, "`dare_linear` without drops", rounds=True)
+def _(flat):
+    return met(flat, lambda base, tune: base + 0.5 * (tune - base), OTHER)
+
+
+@judges(MERGES, "`model_stock`", rounds=True)
+def _(flat):
+    def merged(base, one, other):
+        norms = np.linalg.norm(one - base) * np.linalg.norm(other - base)
+        cosine = np.vdot(one - base, other - base) / norms
+        ratio = 2 * cosine / (1 + cosine)
+        return ratio * (one + other) / 2 + (1 - ratio) * base
+
+    return met(flat, merged, OTHER, FRESH, under="layers_0")
+
+
+@judges(MERGES, "`karcher` of two", rounds=True)
+def _(flat):
+    def merged(a, b):
+        norms = [np.linalg.norm(leaf) for leaf in (a, b)]
+        return arc(a / norms[0], b / norms[1], 0.5, 1 - 1e-12) * sum(norms) / 2
+
+    return met(flat, merged, OTHER, under="layers_0")
+
+
 # BrainSurgery: one tensor after the other
 
 BRAIN = "BrainSurgery"

@@ -207,6 +207,53 @@ def _add_scaled(draw: Draw, state: State, world: World) -> dict[str, Any]:
     }
 
 
+def _members(draw: Draw, state: State, world: World, least: int = 1, most: int = 2) -> Any:
+    """An edit of some leaves with their like in other checkpoints."""
+    edit = _with_policy(draw, _named(draw, state, _is_number))
+    members = [world.donor(n) for n in range(draw(st.integers(least, most)))]
+    return {**edit, "with": members if len(members) > 1 else members[0]}
+
+
+def _way(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = {**_members(draw, state, world, most=1), "t": draw(st.sampled_from([0.3, 0, 1, -0.5]))}
+    if draw(st.booleans()):
+        edit["method"] = draw(st.sampled_from(["slerp", "nuslerp"]))
+    return edit
+
+
+def _task_arithmetic(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _members(draw, state, world)
+    edit["scale"] = draw(st.sampled_from([1.0, 0.4, -1.0]))
+    if draw(_SOMETIMES):
+        edit["weights"] = [draw(st.sampled_from([1, 0.5, -0.25])) for _ in _listed(edit["with"])]
+    return edit
+
+
+def _thinned(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _members(draw, state, world)
+    edit["density"] = draw(st.sampled_from([0.2, 0.5, 1.0]))
+    if draw(_SOMETIMES):
+        edit["normalize"] = False
+    return edit
+
+
+def _electing(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    consensus = draw(st.sampled_from(["linear", "ties"]))
+    return {**_thinned(draw, state, world), "consensus": consensus}
+
+
+def _model_stock(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    return dict(_members(draw, state, world, least=2))
+
+
+def _karcher(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    return dict(_members(draw, state, world))
+
+
+def _listed(named: Any) -> list[str]:
+    return [named] if isinstance(named, str) else list(named)
+
+
 def _clip(draw: Draw, state: State, world: World) -> dict[str, Any]:
     edit = _with_policy(draw, _named(draw, state, _is_number))
     if draw(st.booleans()):
@@ -652,6 +699,13 @@ DRAWERS: dict[str, Drawer] = {
     "reinit": _reinit,
     "average": _average,
     "add-scaled": _add_scaled,
+    "interpolate": _way,
+    "task-arithmetic": _task_arithmetic,
+    "ties": _thinned,
+    "dare": _electing,
+    "breadcrumbs": _electing,
+    "model-stock": _model_stock,
+    "karcher": _karcher,
     "clip": _clip,
     "noise": _noise,
     "shrink-and-perturb": _shrink_and_perturb,

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from tests.random_plans import twins
+from tests.random_plans.merges import FORMULAS
 from tests.random_plans.model import Fields, Leaf, Path, Refused, State, Words, printed
 from tests.random_plans.patterns import patterns_of, select
 from tests.random_plans.world import World
@@ -556,6 +557,44 @@ def _shifted(
     twins.follow_shift(state, before, edit, selected, words)
 
 
+def merge(state: State, edit: Fields, world: World, words: Words) -> None:
+    """A leaf and its like in other checkpoints, by the formula of a paper."""
+    selected = select(state, edit)
+    before = state.copy()
+    named = edit["with"]
+    members = [named] if isinstance(named, str) else list(named)
+    name = edit["op"]
+    is_mean = name == "interpolate" and edit.get("method") is None and 0 <= edit["t"] <= 1
+    for path in selected:
+        leaf = before.leaves[path]
+        _check_numeric(leaf, path)
+        if leaf.is_complex and name in ("ties", "dare", "breadcrumbs"):
+            raise Refused(2, "complex numbers have no sign")
+        others = [world.leaf_of(member, path) for member in members]
+        if any(np.shape(o) != leaf.shape or family(Leaf(o)) != family(leaf) for o in others):
+            raise Refused(2, f"a member's leaf does not fit '{printed(path)}'")
+        if not np.size(leaf.value):
+            continue
+        blocks = [np.asarray(x).astype(_double(leaf.dtype)) for x in (leaf.value, *others)]
+        with np.errstate(all="ignore"):
+            found = FORMULAS[name](edit, blocks, leaf.dtype)
+        is_sure = leaf.known and found.is_known and not (found.chooses and leaf.ulps)
+        new = rounded(leaf.value if found.values is None else found.values, leaf.dtype)
+        if not is_sure or found.values is None:
+            state.may[1] = f"'{printed(path)}' is not known"
+        else:
+            check_loss(state, path, leaf.value, new, zeros=False)
+        if ((np.asarray(new) == 0) & (np.asarray(leaf.value) != 0)).any() or not new.all():
+            state.may[1] = f"'{printed(path)}' gets zeros"
+        put(state, path, new, known=is_sure)
+        largest = max(float(np.abs(block).max(initial=0.0)) for block in blocks)
+        state.leaves[path] = replace(state.leaves[path], ulps=64 * max(1.0, largest))
+    if is_mean:
+        twins.follow_average(state, before, edit, selected, words)
+    else:
+        _shifted(state, before, edit, selected, words)
+
+
 # --- zeros -------------------------------------------------------------------------------------------------------
 
 
@@ -637,6 +676,7 @@ OPERATIONS: dict[str, Callable[[State, Fields, World, Words], None]] = {
     "cast": cast,
     "average": average,
     "add-scaled": add_scaled,
+    **dict.fromkeys(FORMULAS, merge),
     "clip": clip,
     "noise": perturb,
     "shrink-and-perturb": perturb,

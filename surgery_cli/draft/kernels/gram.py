@@ -212,7 +212,8 @@ class Karcher(GramSum, frozen=True, tag="karcher"):
         raise _opposite(at)
 
 
-_LEAST_SINE: Final = 1e-8
+_LEAST_SINE: Final = 1e-6
+"""Below it an angle is 0, or half a turn: arc cosines next to 1 are no more exact than 1.5e-8."""
 
 
 def _cosines(gram: Any, xp: Any) -> Any:
