@@ -28,6 +28,7 @@ from surgery_cli.engine.measurements import (
     joined,
 )
 from surgery_cli.engine.reading import Readable, Values, read_values
+from surgery_cli.engine.reads import made_at_once, reads
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 
@@ -204,7 +205,7 @@ class Evaluation:
             return found
         if isinstance(part.kernel, Measurement):
             return np.asarray(self._measurements.value(part)[window])
-        made = _made_at_once(part, window)
+        made = made_at_once(part, window)
         key = (id(part), *((one.start, one.stop) for one in made))
         kept = held.whole if part.kernel.is_whole else held.made
         values = kept.get(key)
@@ -293,40 +294,6 @@ class _Held:
         return values[relative(window, held)] if is_inside(window, held) else None
 
 
-def _made_at_once(part: Made, window: Window) -> Window:
-    """What is computed for a window of a part: all of it where the kernel cannot make blocks."""
-    return tuple(slice(0, n) for n in part.spec.shape) if part.kernel.is_whole else window
-
-
 def _place(path: LeafPath, inputs: tuple[LeafSpec, ...], output: LeafSpec, window: Window) -> Place:
     start = tuple(one.start for one in window)
     return Place(path, inputs, output, start, window_shape(window))
-
-
-def reads(recipe: Recipe, window: Window) -> list[tuple[Stored, Window]]:
-    """The windows of stored leaves that a block is made of, each once; what is measured of leaves is not among them."""
-    if isinstance(recipe, Stored):
-        return [(recipe, window)]
-    if isinstance(recipe.kernel, Measurement):
-        return []
-    if len(recipe.inputs) == 1 and isinstance(leaf := recipe.inputs[0], Stored):
-        out = _made_at_once(recipe, window)
-        places = [piece.read for piece in recipe.kernel.pieces(out, (leaf.spec,), recipe.spec)]
-        if len(places) == 1:  # most of them, by far
-            return [(leaf, places[0])]
-    found: list[tuple[Stored, Window]] = []
-    seen: set[tuple[Any, ...]] = set()
-    pending: list[tuple[Recipe, Window]] = [(recipe, window)]
-    while pending:
-        part, out = pending.pop()
-        key = (id(part), *((each.start, each.stop) for each in out))
-        if key in seen:
-            continue
-        seen.add(key)
-        if isinstance(part, Stored):
-            found.append((part, out))
-        elif not isinstance(part.kernel, Measurement):
-            out = _made_at_once(part, out)
-            pieces = part.kernel.pieces(out, [one.spec for one in part.inputs], part.spec)
-            pending += reversed([(part.inputs[piece.input], piece.read) for piece in pieces])
-    return found

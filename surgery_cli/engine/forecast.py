@@ -12,9 +12,9 @@ from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.expression import Made, Recipe, Stored, once
 from surgery_cli.draft.kernel import Search, Window, broadcast_window
 from surgery_cli.engine.composition import Composition, Measured
-from surgery_cli.engine.evaluation import reads
 from surgery_cli.engine.grid import block_shape, window_shape, windows
 from surgery_cli.engine.measurements import Block, measured_blocks, measured_windows
+from surgery_cli.engine.reads import reads
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.tree.dtypes import item_bytes

@@ -1,0 +1,42 @@
+"""Which parts of stored leaves a block of values is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from surgery_cli.draft.expression import Made, Recipe, Stored
+from surgery_cli.draft.kernel import Measurement, Window
+
+
+def reads(recipe: Recipe, window: Window) -> list[tuple[Stored, Window]]:
+    """The windows of stored leaves that a block is made of, each once; what is measured of leaves is not among them."""
+    if isinstance(recipe, Stored):
+        return [(recipe, window)]
+    if isinstance(recipe.kernel, Measurement):
+        return []
+    if len(recipe.inputs) == 1 and isinstance(leaf := recipe.inputs[0], Stored):
+        out = made_at_once(recipe, window)
+        places = [piece.read for piece in recipe.kernel.pieces(out, (leaf.spec,), recipe.spec)]
+        if len(places) == 1:  # most of them, by far
+            return [(leaf, places[0])]
+    found: list[tuple[Stored, Window]] = []
+    seen: set[tuple[Any, ...]] = set()
+    pending: list[tuple[Recipe, Window]] = [(recipe, window)]
+    while pending:
+        part, out = pending.pop()
+        key = (id(part), *((each.start, each.stop) for each in out))
+        if key in seen:
+            continue
+        seen.add(key)
+        if isinstance(part, Stored):
+            found.append((part, out))
+        elif not isinstance(part.kernel, Measurement):
+            out = made_at_once(part, out)
+            pieces = part.kernel.pieces(out, [one.spec for one in part.inputs], part.spec)
+            pending += reversed([(part.inputs[piece.input], piece.read) for piece in pieces])
+    return found
+
+
+def made_at_once(part: Made, window: Window) -> Window:
+    """What is computed for a window of a part: all of it where the kernel cannot make blocks."""
+    return tuple(slice(0, n) for n in part.spec.shape) if part.kernel.is_whole else window
