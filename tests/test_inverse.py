@@ -14,9 +14,10 @@ import pytest
 
 from surgery_cli import surgery
 from surgery_cli.cli.main import run
-from surgery_cli.errors import UndoError
+from surgery_cli.errors import PlanError, UndoError
 from surgery_cli.plan import plan_from_document, yaml_of
 from surgery_cli.plan.plan_files import parse
+from surgery_cli.settings.run import Options
 
 
 def _layer(seed: int) -> dict[str, Any]:
@@ -263,3 +264,67 @@ def test_without_an_inverse_on_record_all_is_taken_from_the_source(
     assert [edit["op"] for edit in found.plan["edits"]].count("rename") == 1
     assert "params/x_12/w" in yaml_of(found.plan)
     assert "params/x_12/b" not in yaml_of(found.plan)
+
+
+def _saved(path: Path, **items: Any) -> Path:
+    options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False)
+    with ocp.CheckpointManager(path, options=options) as manager:
+        saves = {name: ocp.args.PyTreeSave(item) for name, item in items.items()}
+        manager.save(7, args=ocp.args.Composite(**saves))
+    return path
+
+
+def _same_items(one: Path, other: Path) -> None:
+    names = [
+        sorted(item.name for item in (path / "7").iterdir() if item.is_dir())
+        for path in (one, other)
+    ]
+    assert names[0] == names[1]
+    for name in names[0]:
+        _same(one / "7" / name, other / "7" / name)
+
+
+ITEMS: list[list[dict[str, Any]]] = [
+    [{"op": "rescale", "at": "params/b", "by": 3}],
+    [{"op": "delete", "at": "ema"}],
+    [{"op": "delete", "at": "ema"}, {"op": "transpose", "at": "params/w"}],
+    [{"op": "keep", "at": "params"}, {"op": "rescale", "at": "params/b", "by": 3}],
+    [{"op": "keep", "at": "state"}],
+    [{"op": "extract-item", "at": "ema/in", "as": "inner"}, {"op": "delete", "at": "inner/w"}],
+    [{"op": "extract-item", "at": "ema/in"}, {"op": "keep", "at": "in"}],
+    [{"op": "insert-item", "at": "ema/state", "from": "state"}, {"op": "delete", "at": "ema/in/b"}],
+]
+
+
+@pytest.mark.parametrize("edits", ITEMS, ids=str)
+def test_items_that_went_come_back_and_those_that_came_go(
+    tmp_path: Path, edits: list[dict[str, Any]]
+) -> None:
+    state = [{"count": np.asarray(3)}, {"mu": np.ones(3)}]
+    source = _saved(tmp_path / "run", params=_layer(1), ema={"in": _layer(2)}, state=state)
+    surgery.apply(str(source), str(tmp_path / "new"), plan_from_document({"edits": edits}))
+    found = surgery.inverse(str(tmp_path / "new"))
+    surgery.apply(str(tmp_path / "new"), str(tmp_path / "back"), plan_from_document(found.plan))
+    _same_items(tmp_path / "back", source)
+
+
+def test_the_one_item_of_a_step_comes_back_under_its_name(tmp_path: Path) -> None:
+    source = _saved(tmp_path / "run", default={"params": _layer(1), "step": np.asarray(3)})
+    edits = [{"op": "extract-item", "at": "params", "as": "w"}, {"op": "keep", "at": "w"}]
+    surgery.apply(str(source), str(tmp_path / "new"), plan_from_document({"edits": edits}))
+    found = surgery.inverse(str(tmp_path / "new"))
+    surgery.apply(str(tmp_path / "new"), str(tmp_path / "back"), plan_from_document(found.plan))
+    _same_items(tmp_path / "back", source)
+
+
+def test_a_run_of_one_item_is_undone_in_that_item(tmp_path: Path) -> None:
+    source = _saved(tmp_path / "run", params=_layer(1), ema=_layer(2))
+    options = Options(item="params")
+    edits = plan_from_document({"edits": [{"op": "transpose", "at": "w"}]})
+    surgery.apply(str(source), str(tmp_path / "new"), edits, options=options)
+    with pytest.raises(PlanError, match="edited the item 'params' alone") as refused:
+        surgery.inverse(str(tmp_path / "new"))
+    assert "`--item params`" in refused.value.problems[0].fix
+    found = plan_from_document(surgery.inverse(str(tmp_path / "new"), options=options).plan)
+    surgery.apply(str(tmp_path / "new"), str(tmp_path / "back"), found, options=options)
+    _same_items(tmp_path / "back", source)

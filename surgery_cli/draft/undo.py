@@ -66,7 +66,8 @@ def difference(before: Draft, after: Draft, home: Homes) -> Undo:
         moves = dict(kept)
     staying = _spare_containers(missing, gone, old, new)
     homes = {path: place for path in missing if (place := home(path)) is not None}
-    blocked = _nodes_over(path for path in new if path not in gone) if homes else set()
+    stay = [path for path in new if path not in gone and path not in moves] if homes else []
+    blocked = _nodes_over([*stay, *moves.values()]) if homes else set()
     nodes = _paired(homes, old, before.source_tree, blocked)
     owed = tuple(path for path in missing if path not in homes)
     above = _nodes_over([*(node.parent for node in nodes), *staying, *owed])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -13,21 +12,14 @@ from surgery_cli.draft.slots import Slot
 from surgery_cli.draft.undo import Homes, Undo
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
+from surgery_cli.operations.new_items import check_name, with_item
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.follow.moved_slots import Paths
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.lists import quoted
-from surgery_cli.words.notes import Consequence, Note, Remark
-
-_UNNAMED = "default"
-"""The item of a manager that saves one tree without a name; a step that has it is taken to have no others."""
-
-_TREES = "the step has the trees"
-_BESIDE = f"beside '{_UNNAMED}'"
-
-_ITEM_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+from surgery_cli.words.notes import Consequence
 
 
 class ExtractItem(PlaceOperation, tag="extract-item", kw_only=True, frozen=True):
@@ -63,12 +55,6 @@ as: weights
         node = self._node(draft, scene)
         if not draft.items.names:
             return self._alone(draft, node)
-        if draft.items.is_partial:
-            raise PlanError(
-                "the step has more trees than the one that `--item` chose",
-                why="a new item stands beside all of them",
-                fix="leave `--item` out, and begin paths with the item's name",
-            )
         if draft.items.is_prefixed and len(node) == 1:
             raise PlanError(
                 f"'{node}' is an item already",
@@ -77,7 +63,8 @@ as: weights
                 path=str(node),
                 field="at",
             )
-        name = self._name(draft, node)
+        name = self.as_ or str(node[-1])
+        check_name(name, draft)
         if not self.keep:
             _refuse_broken(draft, node)
         if not draft.items.is_prefixed:
@@ -146,25 +133,6 @@ as: weights
             Consequence(f"the result holds what stood in '{node}' alone: paths begin below it")
         )
 
-    def _name(self, draft: Draft, node: LeafPath) -> str:
-        """The new item's name, checked."""
-        name = self.as_ or str(node[-1])
-        if not _ITEM_NAME.fullmatch(name) or ".orbax" in name:
-            raise PlanError(
-                f"'{name}' cannot be the name of an item",
-                why="an item is a directory of the step; names begin with a letter and have no slash",
-                fix=worded("choose one with {as}"),
-                field="as",
-            )
-        if name in draft.items.taken or name in draft.items.names or name in draft.items.made:
-            raise PlanError(
-                f"the step holds '{name}' already",
-                why="everything in a step has a name of its own",
-                fix=worded("choose another name with {as}"),
-                field="as",
-            )
-        return name
-
     def _beside(self, draft: Draft, node: LeafPath, name: str) -> Draft:
         """The draft with the subtree in an item of its own."""
         own, place = str(node[0]), LeafPath((name,))
@@ -173,20 +141,7 @@ as: weights
         if self.keep:
             relation = {old: (old, *news) for old, news in relation.items()}
         after = rekey(draft, relation, is_literal=True)
-        items = draft.items
-        like = items.made.get(own, own)
-        after = after.replaced(
-            items=msgspec.structs.replace(items, made={**items.made, name: like})
-        )
-        keys = ", ".join(f"'{key}'" for key in after.items.first_keys)
-        notes: list[Note] = [Remark(f"{_TREES} {keys}: paths begin with their names")]
-        if _UNNAMED in after.items.first_keys:
-            notes.append(
-                Consequence(
-                    f"{_BESIDE}, a `CheckpointManager` restores other items only if it is made with"
-                    f" `item_names=({keys})`"
-                )
-            )
+        after, notes = with_item(after, name, own)
         if not self.keep:
             notes.append(
                 Consequence(
@@ -204,8 +159,7 @@ as: weights
             notes.append(Consequence(said))
             if name != "params":
                 notes.append(Consequence(f"later edits find them with `--params {name}`"))
-        told = tuple(note for note in after.notes if not note.startswith((_TREES, _BESIDE)))
-        return after.replaced(notes=told).noting(*notes)
+        return after.noting(*notes)
 
 
 def subtree(draft: Draft, node: LeafPath, place: LeafPath) -> dict[LeafPath, Paths]:

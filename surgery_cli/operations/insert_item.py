@@ -14,6 +14,7 @@ from surgery_cli.draft.undo import Homes, Undo
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.extract_item import subtree
+from surgery_cli.operations.new_items import check_name, with_item
 from surgery_cli.operations.new_places import node_of, place_of, refuse_conditions
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.operations.replace import Replace
@@ -33,7 +34,7 @@ class InsertItem(PlaceOperation, tag="insert-item", kw_only=True, frozen=True):
 
     `from` alone names an item of the same step, which then is no item any more. With `with` the tree comes from another
     checkpoint, by reference where both are stored alike. A place that is taken is replaced whole, and only by the
-    same keys, shapes and dtypes; twins then follow as they do for `replace`.
+    same keys, shapes and dtypes; twins then follow as they do for `replace`. With `as` it becomes an item of its own.
     """
 
     with_: Annotated[
@@ -46,14 +47,25 @@ class InsertItem(PlaceOperation, tag="insert-item", kw_only=True, frozen=True):
         ),
     ] = msgspec.field(name="from", default="")
 
+    as_: Annotated[
+        str,
+        Meta(
+            description="The name of a new item that it becomes, beside the others, in place of `at`; only for steps"
+            " with items, and with `with`."
+        ),
+    ] = msgspec.field(name="as", default="")
+
     example: ClassVar[str] = """\
 op: insert-item
 at: params
 with: runs/weights
 """
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
+    instead_of_at: ClassVar[tuple[str, ...]] = ("as",)
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        if self.as_:
+            return self._beside(draft, scene)
         place = self._place(draft)
         moving: dict[LeafPath, Paths] = {}
         arriving = self._of_donor(scene) if self.with_ else {}
@@ -86,6 +98,50 @@ with: runs/weights
         else:
             entry = {"op": "extract-item", "at": stands.exact_pattern, "as": self.from_}
         return found._replace(instead=(entry,))
+
+    def _beside(self, draft: Draft, scene: Scene) -> Draft:
+        """The draft with a further item."""
+        self.refuse_policy()
+        refuse_conditions(self)
+        if not self.with_:
+            raise PlanError(
+                worded("{as} makes an item of what comes from another checkpoint"),
+                why=worded("nothing is said in {with}"),
+                fix=worded(
+                    "name the checkpoint in {with}; `extract-item` takes a part of this one"
+                ),
+                field="as",
+            )
+        if self.at:
+            raise PlanError(
+                worded("'insert-item' has both {at} and {as}"),
+                why=worded("{at} says a place in the tree, {as} a new item"),
+                fix="say one of them",
+                field="as",
+            )
+        if not draft.items.names:
+            raise PlanError(
+                worded("{as} is for steps with items"),
+                why="this checkpoint is one tree without a name",
+                fix=worded("say {at}, a place in it"),
+                field="as",
+            )
+        check_name(self.as_, draft)
+        arriving = self._of_donor(scene)
+        if LeafPath() in arriving:
+            raise PlanError(
+                f"'{self.from_}' is a leaf",
+                why="an item is a tree: it has keys at its root",
+                fix=worded("name a node above it in {from}"),
+                field="from",
+            )
+        if not draft.items.is_prefixed:
+            draft = draft.behind(draft.items.names[0])
+        come = {LeafPath((self.as_, *tail)): output for tail, output in arriving.items()}
+        scene.name(come)
+        after = rekey(draft, {}, arriving=come, is_literal=True)
+        after, notes = with_item(after, self.as_, draft.items.names[0])
+        return after.noting(*notes)
 
     def _place(self, draft: Draft) -> LeafPath:
         """The one place that `at` names, which need not exist."""

@@ -14,7 +14,7 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import plan_from_document
 from surgery_cli.proof.records import read_record, record_path
 from surgery_cli.proof.surgery_json import Record
-from surgery_cli.resolution.from_source import Ends
+from surgery_cli.resolution.from_source import Ends, Side
 from surgery_cli.resolution.inverse import needs_source, tree_digest
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
@@ -39,6 +39,7 @@ def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan
         checkpoint = open_checkpoint(source, step=chosen.step, item=chosen.item)
         record = _record_of(checkpoint)
         origin = _origin_of(record)
+        _check_item(source, checkpoint, origin)
         _check_there(record, origin)
         document = _proved(source, checkpoint, record, origin, chosen)
     return reports.InversePlan(
@@ -91,6 +92,19 @@ def _origin_of(record: Record) -> _Origin:
     return _Origin(address, found)
 
 
+def _check_item(source: str, result: Checkpoint, origin: _Origin) -> None:
+    """See that the same item is chosen as in the run, if it chose one: its record names no other."""
+    location = None if origin.checkpoint is None else origin.checkpoint.location
+    if location is None or location.shape != "item" or len(result.items) < 2:
+        return
+    name = location.root.name
+    raise PlanError(
+        f"the run that wrote '{source}' edited the item '{name}' alone",
+        why="paths in its plan, and in the one that undoes it, have no item in front",
+        fix=f"choose it here and where the plan is applied: `--item {name}`",
+    )
+
+
 def _check_there(record: Record, origin: _Origin) -> None:
     """See that the source is there if something is needed of it.
 
@@ -139,7 +153,7 @@ def _proved(
         except PlanError as error:
             problems = problems or list(error.problems)
             continue
-        wrong = _wrong(draft, wanted)
+        wrong = _wrong(draft, wanted) or _wrong_items(draft, origin.checkpoint)
         if not wrong:
             return document
         problems = problems or [Problem(f"{quoted(wrong, 6)} would not be what it was")]
@@ -166,24 +180,38 @@ def _plans(checkpoint: Checkpoint, record: Record, origin: _Origin) -> Iterator[
 
 def _ends(result: Checkpoint, record: Record, origin: Checkpoint) -> Ends:
     """The two trees, with the leaves of the result that the record says to be leaves of the source as they are."""
-    items, own = draft_items(result), draft_items(origin)
-    front = own.names[0] if items.is_prefixed and not own.is_prefixed and own.names else ""
-    cut = 1 if front else 0
+    here, there = _side(result), _side(origin)
     said = {leaf.path: leaf for leaf in record.leaves}
-    sources = {text: path for path, text in document_names(origin.tree.texts).items()}
+    sources = {text: path for path, text in document_names(there.tree.texts).items()}
+    own = here.items[0] if here.items and not here.is_prefixed else ""
     kept: dict[LeafPath, LeafPath] = {}
-    for path, text in document_names(result.tree.texts).items():
-        leaf = said.get(text)
-        home: LeafPath | None = LeafPath(path[cut:])
-        if front and path[0] != front:
-            home = None
-        if leaf is not None:
+    for path, text in document_names(here.tree.texts).items():
+        # the record has the name of the item in front, where the run had several
+        leaf = said.get(text) or (said.get(f"{own}/{text}") if own else None)
+        if leaf is None:
+            home = _at_home(path, here, there)
+        else:
             is_same = leaf.moved and not leaf.operations and leaf.digest is None
             home = sources.get(leaf.from_ or "") if is_same else None
-        spec = origin.tree.get(home) if home is not None else None
-        if home is not None and spec is not None and spec.agrees_with(result.tree[path]):
+        spec = None if home is None else there.tree.get(home)
+        if home is not None and spec is not None and spec.agrees_with(here.tree[path]):
             kept[path] = home
-    return Ends(result.tree, origin.tree, kept, items, front)
+    return Ends.of(here, there, kept)
+
+
+def _side(checkpoint: Checkpoint) -> Side:
+    items = draft_items(checkpoint)
+    return Side(checkpoint.tree, items.names, items.is_prefixed)
+
+
+def _at_home(path: LeafPath, here: Side, there: Side) -> LeafPath | None:
+    """Where the source has what stands in the same item at the same place."""
+    if not (here.items and there.items):
+        return path
+    full = path if here.is_prefixed else LeafPath((here.items[0], *path))
+    if there.is_prefixed:
+        return full
+    return LeafPath(full[1:]) if full[0] == there.items[0] else None
 
 
 def _wrong(draft: Draft, original: TreeSpec | str | UnsetType) -> list[str]:
@@ -194,6 +222,17 @@ def _wrong(draft: Draft, original: TreeSpec | str | UnsetType) -> list[str]:
         specs = {path: output.spec for path, output in draft.leaves.items()}
         return [] if tree_digest(specs) == original else ["the tree"]
     return _differences(draft, original)
+
+
+def _wrong_items(draft: Draft, origin: Checkpoint | None) -> list[str]:
+    """The items of the step that are on one side only."""
+    wanted = draft_items(origin).names if origin is not None else ()
+    if not draft.items.names or not wanted:
+        return []
+    first = (
+        {str(path[0]) for path in draft.leaves} if draft.items.is_prefixed else {*draft.items.names}
+    )
+    return sorted(first ^ {*wanted})
 
 
 def _differences(draft: Draft, original: TreeSpec) -> list[str]:

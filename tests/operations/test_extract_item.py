@@ -137,6 +137,39 @@ def test_a_donors_tree_replaces_one_of_the_same_structure_and_twins_follow_as_fo
     assert draft.outcomes[0].twins == {"reset": 4}
 
 
+def test_another_checkpoints_tree_becomes_an_item_and_paths_begin_with_item_names():
+    draft = resolved(
+        {"params": {"a": W}},
+        InsertItem(as_="ema", with_="donor", from_="weights"),
+        settings=ONE,
+        open_source=of_donor({"weights": {"a": W, "list": [B]}, "b": B}),
+    )
+    assert printed(draft) == ["default/params/a", "ema/a", "ema/list/0"]
+    assert draft.items.made == {"ema": "default"}
+    assert draft.outcomes[0].leaves == 2
+
+
+def test_an_item_that_was_emptied_comes_back_under_its_name():
+    draft = resolved(
+        {"default": {"a": W}, "ema": {"a": W}},
+        Delete(at="ema"),
+        InsertItem(as_="ema", with_="donor"),
+        settings=TWO,
+        open_source=of_donor({"z": B}),
+    )
+    assert printed(draft) == ["default/a", "ema/z"]
+    assert draft.items.made == {}
+
+
+def test_only_a_step_has_items():
+    with pytest.raises(PlanError, match="`as` is for steps with items"):
+        resolved(
+            {"params": {"a": W}},
+            InsertItem(as_="ema", with_="donor"),
+            open_source=of_donor({"b": B}),
+        )
+
+
 def test_an_empty_dict_is_filled():
     draft = resolved(
         {"params": {"a": W}, "batch_stats": {}},
@@ -164,6 +197,13 @@ def test_an_empty_dict_is_filled():
         (ExtractItem(at="params", optimizer="reset"), "'extract-item' takes no `optimizer`"),
         (InsertItem(at="x", from_="params"), "'params' is no other item of this step"),
         (InsertItem(at="x"), "'insert-item' does not say what to insert"),
+        (InsertItem(as_="ema"), "`as` makes an item of what comes from another checkpoint"),
+        (
+            InsertItem(at="x", as_="ema", with_="donor"),
+            "'insert-item' has both `at` and `as`",
+        ),
+        (InsertItem(as_="metrics", with_="donor"), "the step holds 'metrics' already"),
+        (InsertItem(as_="default", with_="donor"), "the step holds 'default' already"),
         (InsertItem(at="x/*", with_="donor"), "'insert-item' names one place"),
         (InsertItem(at="x", with_="donor", optional=True), "'insert-item' takes no conditions"),
     ],
