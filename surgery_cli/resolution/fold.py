@@ -19,6 +19,7 @@ from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.optimizer.follow import policies
 from surgery_cli.optimizer.follow.clocks import refuse_half_resets
 from surgery_cli.optimizer.follow.hyperparameters import refuse_out_of_range, refuse_overwritten
+from surgery_cli.optimizer.follow.memories import memory_notes
 from surgery_cli.optimizer.follow.mirroring import torn, torn_notes
 from surgery_cli.optimizer.follow.origins import Origins
 from surgery_cli.optimizer.follow.provenance import after_values_from_elsewhere, came_from_elsewhere
@@ -89,7 +90,7 @@ def resolve(
     refuse_half_resets(draft)
     refuse_out_of_range(draft, known.hyperparams, stage.number)
     refuse_overwritten(draft)
-    draft = draft.noting(*stated_kind_notes(draft))
+    draft = draft.noting(*stated_kind_notes(draft), *memory_notes(draft))
     _refuse_other_donors(plan.recorded, stage.fingerprints)
     fingerprints = {**draft.fingerprints, **stage.fingerprints}
     return draft.replaced(fingerprints=fingerprints)

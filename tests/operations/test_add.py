@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from surgery_cli import surgery
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.add import Add
 from surgery_cli.operations.rescale import Rescale
-from surgery_cli.plan import plan_of
+from surgery_cli.plan import plan_from_document, plan_of
 from tests.optimizer.optax_registry import train_state
 from tests.optimizer.test_new_shapes import LAYERS, TRAINED, drafted, start, step, values_of
 
@@ -234,3 +235,28 @@ def test_the_report_counts_what_comes_and_the_inverse_takes_it_away(tmp_path: Pa
     assert (done.leaves, done.twins) == (2, {"reset": 4})
     back = surgery.inverse(str(tmp_path / "new"))
     assert [entry["op"] for entry in back.plan["edits"]] == ["delete"]
+
+
+def test_which_states_have_new_params_is_asked_once_and_the_answer_can_be_pasted(
+    tmp_path: Path,
+) -> None:
+    def layer() -> dict[str, Any]:
+        return {"w": np.ones((3, 2), np.float32), "b": np.ones(2, np.float32)}
+
+    params = {"embed": np.ones((5, 3), np.float32)} | {f"l{n}": layer() for n in range(4)}
+    labels = {"embed": "one"} | {f"l{n}": {"w": "two", "b": "one"} for n in range(4)}
+    tx = optax.multi_transform({"one": optax.sgd(0.1), "two": optax.sgd(0.1, 0.9)}, labels)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "a", {"params": params, "opt_state": tx.init(params)})
+    edit = {"op": "add", "at": "params/l{0..3}/gate/w", "shape": [3, 4], "dtype": "float32"}
+    edit["init"] = "zeros"
+    with pytest.raises(PlanError) as refused:
+        surgery.plan(str(tmp_path / "a"), plan_from_document({"edits": [edit]}))
+    (problem,) = refused.value.problems
+    assert "'params/l{0..3}/gate/w'" in problem.what
+    like = re.findall(r"`like: ([^`]*)`", problem.fix)
+    assert like == ["params/l0/w", "params/embed"]
+    for path in like:
+        plan = plan_from_document({"edits": [{**edit, "like": path}]})
+        moved = surgery.plan(str(tmp_path / "a"), plan).edits[0].twins
+        assert moved == ({"moved": 4} if path == "params/embed" else {"reset": 4})

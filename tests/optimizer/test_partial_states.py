@@ -16,8 +16,9 @@ from surgery_cli import surgery
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.expand import Expand
 from surgery_cli.operations.reshape import Reshape
+from surgery_cli.operations.stack import Stack
 from surgery_cli.operations.transpose import Transpose
-from surgery_cli.plan import plan_of
+from surgery_cli.plan import plan_from_document, plan_of
 
 PARAMS = {"w": np.ones((6, 4), np.float32), "b": np.ones(4, np.float32)}
 
@@ -56,3 +57,77 @@ def test_another_number_of_axes_is_said_to_be_what_masks_may_go_by(
         said = [note for note in map(str, report.notes) if "another number of axes" in note]
         assert len(said) == (is_other and name != "adam"), (operation.name, report.notes)
         assert all("`--like-init` holds the result against it" in note for note in said)
+
+
+def test_what_is_said_of_muon_is_what_its_script_does(tmp_path: Path) -> None:
+    params = {f"l{n}": PARAMS for n in range(3)}
+    state = {"params": params, "opt_state": contrib.muon(1e-3).init(params)}
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "a", state)
+    plan = plan_of([Stack(at="params/l{0..2}", to="params/l")])
+    report = surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan)
+    (said,) = [note for note in report.notes if "another number of axes" in note]
+    assert "so that training will not start from the result" in said
+    assert "`muon_weight_dimension_numbers`" in said
+
+    params = {"l": jax.tree.map(lambda leaf: np.stack([leaf] * 3), PARAMS)}
+    matrix = contrib.MuonDimensionNumbers(reduction_axis=1, output_axis=2)
+    axes = {"l": {"w": matrix, "b": None}}
+    for told, tx in (
+        (False, contrib.muon(1e-3)),
+        (True, contrib.muon(1e-3, muon_weight_dimension_numbers=lambda _: axes)),
+    ):
+        target = {"params": params, "opt_state": tx.init(params)}
+        target = jax.tree.map(ocp.utils.to_shape_dtype_struct, target)
+        with ocp.StandardCheckpointer() as checkpointer:
+            found = checkpointer.restore(tmp_path / "b", target)
+        try:
+            tx.update(params, found["opt_state"], found["params"])
+            starts = True
+        except (TypeError, AttributeError):
+            starts = False
+        assert starts == told
+
+
+@pytest.mark.parametrize(
+    ("op", "fields", "is_said"),
+    [
+        ("reinit", {"at": "params/a", "init": "zeros"}, True),
+        ("reset-optimizer", {"at": "params/a"}, True),
+        ("pad", {"at": "params/a", "axis": 0, "after": 1}, False),
+        ("repeat", {"at": "params/a", "axis": 0, "times": 2}, True),
+        ("slice", {"at": "params/a", "slices": "1:"}, True),
+        ("rescale", {"at": "opt_state/diff_params_memory/a", "by": 2.0}, True),
+        ("rescale", {"at": "params/a", "by": 2.0, "optimizer": "keep"}, False),
+        ("transpose", {"at": "params/a"}, False),
+        ("rename", {"at": "params/a", "to": "params/c"}, False),
+        ("concat", {"at": ["params/a", "params/b"], "to": "params/c", "axis": 0}, False),
+        ("reset-optimizer", {"clocks": True}, False),
+        ("noise", {"at": "params/a", "std": 0.1}, False),
+    ],
+)
+def test_weights_that_no_longer_fit_the_memory_are_said(
+    op: str, fields: dict[str, Any], is_said: bool, tmp_path: Path
+) -> None:
+    """L-BFGS weighs each step in its memory by 1 / (s · y): held against the memory that Orbax restores."""
+    tx = optax.scale_by_lbfgs(memory_size=3)
+    draws = np.random.default_rng(0)
+    params = {name: draws.normal(size=(4, 3)).astype(np.float32) for name in "ab"}
+    state, update = tx.init(params), jax.jit(tx.update)
+    for n in range(1, 5):
+        params = jax.tree.map(lambda p, n=n: p * np.float32(1 - 0.1 * n), params)
+        _, state = update(jax.tree.map(lambda p: p**3 + p, params), state, params)
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "a", {"params": params, "opt_state": state})
+        plan = plan_from_document({"edits": [{"op": op, **fields}]})
+        report = surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan)
+        found = checkpointer.restore(tmp_path / "b")["opt_state"]
+    steps, changes = (found[f"diff_{name}_memory"] for name in ("params", "updates"))
+    products = sum(
+        np.sum(np.float64(steps[name]) * np.float64(changes[name]), axis=(1, 2)) for name in steps
+    )
+    weights = np.divide(1.0, products, out=np.zeros(3), where=np.asarray(products) != 0)
+    fits = np.allclose(found["weights_memory"], weights, rtol=1e-4)
+    said = [note for note in report.notes if "'opt_state/weights_memory' stays as it was" in note]
+    assert bool(said) == is_said
+    assert fits == (not is_said)

@@ -108,12 +108,16 @@ class Maps:
         if not states:
             return []
         named = quoted(folded(sorted(map(str, params))), 2)
+        have, leave = "have" if len(params) > 1 else "has", "leave" if len(states) > 1 else "leaves"
+        is_muon = any(slot.optimizer == "muon" for slot in slots)
+        by_axes = "muon goes by axes" if is_muon else "if that goes by axes, as under many masks"
+        told = "name their axes to it in the script (`muon_weight_dimension_numbers`), or "
         return [
             Consequence(
-                f"{named} {'have' if len(params) > 1 else 'has'} another number of axes now, and"
-                f" {quoted(states, 2)} {'leave' if len(states) > 1 else 'leaves'} out some params: where that goes by"
-                " axes, as in muon and under many masks, the script makes another state; `--like-init` holds the"
-                " result against it"
+                f"{named} {have} another number of axes now, and {quoted(states, 2)} {leave} out some params:"
+                f" {by_axes}, {'so that ' * is_muon}training will not start from the result: its script makes other"
+                f" states, and the first step fails. `--like-init` holds the result against it; {told * is_muon}"
+                "`delete` the state in an edit before, and let the script begin with its own"
             )
         ]
 

@@ -17,7 +17,7 @@ from surgery_cli.optimizer.follow.donor_slots import Donors, resting_on
 from surgery_cli.optimizer.follow.fresh_slots import fitted
 from surgery_cli.optimizer.follow.initial_values import refilled, taking_param
 from surgery_cli.optimizer.follow.refusals import has_no_map, unknown_start
-from surgery_cli.optimizer.follow.siblings import Siblings
+from surgery_cli.optimizer.follow.siblings import Siblings, UnknownStates
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.optimizer.follow.transform import at_mean
 from surgery_cli.tree.paths import LeafPath
@@ -76,14 +76,21 @@ class _Growing:
     def of(self, like: Mapping[LeafPath, LeafPath]) -> Grown:
         siblings = Siblings(self._before)
         gathering = Gathering()
+        asked: dict[UnknownStates, list[LeafPath]] = {}
+        known: dict[object, UnknownStates] = {}
         for param, output in self._new.items():
             with gathering.catching(path=str(param), field="like"):
-                model = siblings.model_of(param, output.spec, like.get(param))
+                try:
+                    model = siblings.model_of(param, output.spec, like.get(param))
+                except UnknownStates as question:
+                    asked.setdefault(known.setdefault(question.groups, question), []).append(param)
+                    continue
                 if output.spec.kind is LeafKind.EMPTY and param in like:
                     self._grow_empty(param, like[param])
                 elif model is not None:
                     self._models[param] = model
                     self._grow(param, model)
+        gathering.problems += (each.problem(new) for each, new in asked.items())
         gathering.raise_if_any()
         draft = self._draft.with_leaves(self._found)
         notes = [*self._graft(draft), *self._said(like)]

@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import Problem
 from surgery_cli.optimizer.detect.mirrors import is_param
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
-from surgery_cli.words.advice import worded
+from surgery_cli.words.advice import joined, worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.series import folded
 
 _Kept = frozenset[tuple[LeafPath, str, bool]]
 """What states have for a param: their fields, and whether there it is only a hole."""
+
+
+class UnknownStates(Exception):
+    """States leave out some params, and nothing tells whether a new one is among these.
+
+    It is a question, asked once for all params of which it is one. ``nearest`` are params that the new one may be like,
+    one of each group, the likeliest first; ``groups`` those that states treat alike, or what it was said to be like.
+    """
+
+    def __init__(
+        self, nearest: tuple[LeafPath, ...], groups: tuple[tuple[LeafPath, ...], ...]
+    ) -> None:
+        super().__init__(nearest, groups)
+        self.nearest, self.groups = nearest, groups
+
+    def problem(self, new: Sequence[LeafPath]) -> Problem:
+        """The question, for all these params."""
+        first, *others = (quoted(folded(map(str, paths)), 2) for paths in self.groups)
+        if others:
+            why = f"they keep other slots for {first} than for {' and '.join(others)}"
+        else:
+            why = (
+                f"{first} has another number of axes, by which states that leave out some params choose them"
+                " most often"
+            )
+        fix = worded("name a param with as many axes in {like}, which they treat alike")
+        if self.nearest:
+            ways = (worded("{like: {}}", path.exact_pattern) for path in self.nearest)
+            fix = worded("say which param it is like: {}", joined(" or ", ways))
+        return Problem(
+            f"which states of the optimizer would have {quoted(folded(map(str, new)), 3)} is not known",
+            why=why,
+            fix=fix,
+            path=folded(map(str, new))[0],
+            field="like",
+        )
 
 
 class Siblings:
@@ -29,7 +65,7 @@ class Siblings:
         """The param whose slots tell those of a new one; None if no state mirrors what stands there.
 
         Raises:
-            PlanError: other params differ in what states keep for them.
+            UnknownStates: other params differ in what states keep for them.
         """
         root = max((r for r in self._roots if new.is_below(r)), key=len, default=None)
         if root is None or not is_param(spec):
@@ -45,7 +81,10 @@ class Siblings:
         for path in params:
             groups.setdefault(self._kept_for(path), []).append(path)
         if len(groups) > 1:
-            raise _which(new, list(groups.values()))
+            nearest = [_nearest(paths, new, spec, self._draft) for paths in groups.values()]
+            best = _nearest(nearest, new, spec, self._draft)
+            nearest.sort(key=lambda path: path != best)
+            raise UnknownStates(tuple(nearest), tuple(map(tuple, groups.values())))
         return _nearest(params, new, spec, self._draft) if params else None
 
     def _params(self, root: LeafPath) -> list[LeafPath]:
@@ -70,13 +109,13 @@ class Siblings:
         """See that the number of axes, by which states often choose their params, does not matter here."""
         groups = {self._kept_for(path) for path in self._params(root)}
         if len(groups) > 1:
-            raise PlanError(
-                f"which states of the optimizer would have '{new}' is not known",
-                why=f"'{like}' has another number of axes, by which states that leave out some params choose them"
-                " most often",
-                fix=worded("name a param with as many axes in {like}, which they treat alike"),
-                field="like",
-            )
+            alike = [
+                path
+                for path in self._params(root)
+                if len(self._draft.leaves[path].spec.shape) == len(spec.shape)
+            ]
+            nearest = (_nearest(alike, new, spec, self._draft),) if alike else ()
+            raise UnknownStates(nearest, ((like,),))
 
 
 def _nearest(params: list[LeafPath], new: LeafPath, spec: LeafSpec, draft: Draft) -> LeafPath:
@@ -95,13 +134,3 @@ def _nearest(params: list[LeafPath], new: LeafPath, spec: LeafSpec, draft: Draft
         )
 
     return max(params, key=likeness)
-
-
-def _which(new: LeafPath, groups: list[list[LeafPath]]) -> PlanError:
-    names = [quoted(folded(map(str, paths)), 2) for paths in groups]
-    return PlanError(
-        f"which states of the optimizer would have '{new}' is not known",
-        why=f"they keep other slots for {names[0]} than for {' and '.join(names[1:])}",
-        fix=worded("say which param it is like, such as {like: {}}", groups[0][0]),
-        field="like",
-    )
