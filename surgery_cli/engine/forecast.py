@@ -40,6 +40,12 @@ def read_bytes(
     return sum(_bytes_read(made, blocks, measured) for made, blocks in chain(whole, parts))
 
 
+def times_read(recipe: Recipe, blocks: Sequence[Window]) -> float:
+    """How often what these blocks of a recipe are made of is read: more than once where something is measured."""
+    once_read = sum(_window_bytes(*one) for window in blocks for one in reads(recipe, window))
+    return _bytes_read(Composition(recipe), blocks, set()) / once_read if once_read else 0
+
+
 def _bytes_read(made: Composition, blocks: Sequence[Window], measured: set[int]) -> int:
     """What these blocks of a recipe read, ``measured`` being there, to which is added what is measured for them."""
     held: set[int] = set()

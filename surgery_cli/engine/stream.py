@@ -13,6 +13,11 @@ BATCH_BYTES = 128 << 20
 """A transaction holds no more than this, whatever the budget: larger ones only delay what overlaps with them."""
 
 
+def batch_bytes(memory_bytes: int) -> int:
+    """What a transaction holds when it is committed."""
+    return max(min(memory_bytes // 4, BATCH_BYTES), 1)
+
+
 class _Batch:
     """A transaction: its blocks in the making, and the bytes that it holds until it is committed."""
 
@@ -46,7 +51,7 @@ class Stream:
         self._is_alone = is_alone
         self.budget = Budget(max(memory_bytes, 1))
         # one transaction fills while another is committed, and blocks are in the making beside them
-        self._batch_bytes = max(min(memory_bytes // 4, BATCH_BYTES), 1)
+        self._batch_bytes = batch_bytes(memory_bytes)
         self._batch: _Batch | None = None
         self._running: set[Future[Any]] = set()
         self._commits: set[Future[Any]] = set()

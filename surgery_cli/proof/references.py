@@ -48,10 +48,20 @@ def other_than_planned(
     """
     files = _Files()
     unlike = [pair for pair in _pairs(written, plans.values()) if not files.refer_alike(pair)]
+    _expect(unlike)
     tasks = ((pair, _held_bytes(pair)) for pair in unlike)
     agreed = in_order(_is_copy, tasks, memory_bytes)
     wrong = [pair.leaf.draft_path for pair, same in zip(unlike, agreed, strict=True) if not same]
     return list(dict.fromkeys(wrong))
+
+
+def _expect(pairs: Iterable[_Pair]) -> None:
+    """Tell the stores on both sides which stored values will be read."""
+    names: dict[int, tuple[ArrayStore, set[str]]] = {}
+    for store, array in (side for pair in pairs for side in pair.stored or ()):
+        names.setdefault(id(store), (store, set()))[1].add(array.name)
+    for store, wanted in names.values():
+        store.expect((), wanted)
 
 
 def _pairs(written: Checkpoint, plans: Iterable[ItemPlan]) -> Iterator[_Pair]:

@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from surgery_cli.document import Document
 from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf, CheckedRule
 from surgery_cli.reports.layout import Resharded
+from surgery_cli.store.filesystem.request_counts import Requests
 from surgery_cli.words.notes import Consequence, Note
 
 
@@ -47,6 +48,13 @@ class Preview(Document, kw_only=True, frozen=True):
     bytes_written: int
     bytes_linked: int
     bytes_copied: int
+    requests: Requests | UnsetType = UNSET
+    """What services are asked for that keep buckets, by kind, with the bytes as they are stored; the requests of
+    looking at the source are among them. Left out where nothing lies in a bucket.
+    """
+    minutes: float | UnsetType = UNSET
+    """How long these requests take at ``bytes_per_second``, and 50 ms each; of a preview alone."""
+    bytes_per_second: int | UnsetType = UNSET
     rearranged: int | UnsetType = UNSET
     """Of the leaves by reference, those whose elements move, and whose stored chunks stay as they are."""
     partly_by_reference: int | UnsetType = UNSET

@@ -8,7 +8,7 @@ from surgery_cli.inputs.addresses import local_object
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import MEMORY_BYTES, AbovePlan, Item, LikeInit, Memory, Step
-from surgery_cli.settings.values import INPUT, TOLERANCE
+from surgery_cli.settings.values import INPUT, TOLERANCE, rate_of
 
 
 class WritingOptions(AbovePlan, frozen=True, kw_only=True):
@@ -52,6 +52,17 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
             Group.WRITE,
         ),
     ] = "auto"
+    bytes_per_second: Annotated[
+        int,
+        setting(
+            "Bytes in a second between this machine and a bucket, for the preview's minutes.",
+            Group.WRITE,
+            "SIZE",
+            option="--rate",
+            read=rate_of,
+            default="100MiB",
+        ),
+    ] = 100 << 20
     like_init: LikeInit = None
     allow_non_finite: Annotated[
         bool, setting("Accept NaN and infinities that SRC did not have.", Group.CHECK)

@@ -47,10 +47,15 @@ def memory_of(text: str) -> int:
     return size
 
 
+def rate_of(text: str) -> int:
+    """Bytes in a second: `200MiB`, or `200MiB/s`. Raises as `bytes_of`."""
+    return bytes_of(text.removesuffix("/s"), "rate")
+
+
 _SIZE: Final = r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(?:([KMGT])(iB|i|B)?|B)?\s*"
 
 
-def bytes_of(text: str) -> int:
+def bytes_of(text: str, field: str = "memory") -> int:
     """A size as people write it; `GiB`, `Gi` and `G` are 1024³ bytes, `GB` is 1000³.
 
     >>> bytes_of("4GiB"), bytes_of("1.5 kB"), bytes_of("512")
@@ -69,8 +74,8 @@ def bytes_of(text: str) -> int:
         raise PlanError(
             f"'{text}' is not a size",
             why="a size is a number and a unit: KiB, MiB, GiB, TiB, or kB, MB, GB, TB",
-            fix="e.g. `--memory 4GiB`",
-            field="memory",
+            fix=f"e.g. `--{field} 4GiB`",
+            field=field,
         )
     return size
 

@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from surgery_cli import reports
@@ -19,6 +20,7 @@ from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.links import Linker, LinkMode
 from surgery_cli.store.filesystem.listing import reading, unreadable
+from surgery_cli.store.filesystem.request_counts import Requests, requests_so_far
 from surgery_cli.store.filesystem.write_failures import is_of_writing, write_failed
 from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.leftovers import remove_dead
@@ -59,9 +61,9 @@ def apply(
     Raises:
         SurgeryError: what ``preview`` raises, and what only values or the disk show; nothing was written then.
     """
-    started = time.monotonic()
+    started, before = time.monotonic(), requests_so_far()
     target = path_of(destination)
-    run = _ready(source, target, destination, plan, options, say, open_gate)
+    run = _ready(source, target, destination, plan, options, say, open_gate, before)
     check_sealed_files(run.prepared.checkpoint)
     try:
         with _staging(target, run) as staging:
@@ -84,8 +86,12 @@ def apply(
             fix="lower `--memory`, or run where there is more",
         )
         raise with_aftermath(refusal) from error
+    requests = requests_so_far() - before
     return replace(
         report,
+        requests=requests if requests.total else UNSET,
+        minutes=UNSET,
+        bytes_per_second=UNSET,
         notes=[*report.notes, *remaining_notes()],
         consequences=[*report.consequences, *remaining_notes()],
         seconds=round(time.monotonic() - started, 3),
@@ -111,6 +117,7 @@ def _ready(
     options: Options,
     say: Say,
     open_gate: OpenGate,
+    before: Requests,
 ) -> Run:
     """Everything that is decided, checked and opened before anything is written."""
     from surgery_cli.compute.kits import open_kit
@@ -129,7 +136,7 @@ def _ready(
         head = head_of(target, prepared, options)
         left = find_kept(target, prepared, head, stale=options.stale)
     with reading(path_at(source)):
-        estimate = costs(prepared, options, target)
+        estimate = costs(prepared, options, target, before)
     there = 0 if left is None else left.bytes
     check_space(
         target, max(estimate.bytes_written + estimate.bytes_copied - there, 0), prepared.plans

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
-from surgery_cli.draft.expression import Recipe, Stored, stored_in
+from surgery_cli.draft.expression import Stored, stored_in
 from surgery_cli.engine.checks import judged_recipes
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -14,28 +15,38 @@ from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.surgery.preparation import Prepared
 
 
-def recipes_read(prepared: Prepared) -> list[Recipe]:
-    """What values are made of that are written, packed into a file, or judged."""
-    made = [leaf.output.recipe for item in prepared.plans.values() for leaf in item.computed]
-    return made + judged_recipes(prepared.draft.checks, made)
+class Reads(NamedTuple):
+    """What is read of a store: arrays, for their values, and those whose stored values are copied as they are."""
+
+    store: ArrayStore
+    names: set[str]
+    encoded: set[str]
 
 
 def expect_reads(prepared: Prepared) -> None:
     """Tell the stores of all sources what will be read of them."""
+    for one in reads_expected(prepared):
+        one.store.expect(one.names, one.encoded)
+
+
+def reads_expected(prepared: Prepared) -> list[Reads]:
+    """What will be read of stores where reads are requests."""
+    found: dict[int, Reads] = {}
     if all(filesystem.requests_at_once(place) == 1 for place in _places(prepared)):
-        return
-    read: dict[int, tuple[ArrayStore, set[str], set[str]]] = {}
-    for stored in stored_in(*recipes_read(prepared)):
-        if (found := array_of(prepared, stored)) is not None:
-            store, array = found
-            read.setdefault(id(store), (store, set(), set()))[1].add(array.name)
+        return []
+    made = [leaf.output.recipe for item in prepared.plans.values() for leaf in item.computed]
+    for stored in stored_in(*made, *judged_recipes(prepared.draft.checks, made)):
+        if (there := array_of(prepared, stored)) is not None:
+            _of(found, there[0]).names.add(there[1].name)
     for name, item in prepared.plans.items():
         for leaf in copied_leaves(item, compact=prepared.compact[name]):
             for taken in leaf.taken:
-                one = read.setdefault(id(taken.store), (taken.store, set(), set()))
-                one[2].add(taken.array.name)
-    for store, names, encoded in read.values():
-        store.expect(names - encoded, encoded)
+                _of(found, taken.store).encoded.add(taken.array.name)
+    return [Reads(store, names - encoded, encoded) for store, names, encoded in found.values()]
+
+
+def _of(found: dict[int, Reads], store: ArrayStore) -> Reads:
+    return found.setdefault(id(store), Reads(store, set(), set()))
 
 
 def array_of(prepared: Prepared, stored: Stored) -> tuple[ArrayStore, StoredArray] | None:

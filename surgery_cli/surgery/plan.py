@@ -8,6 +8,7 @@ from surgery_cli.plan import Plan
 from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
+from surgery_cli.store.filesystem.request_counts import requests_so_far
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.gate import check_probe
 from surgery_cli.surgery.preparation import effective, prepare
@@ -33,6 +34,7 @@ def plan(
     Raises:
         SurgeryError: everything that is wrong, as far as metadata shows.
     """
+    before = requests_so_far()
     target = None if destination is None else path_of(destination)
     plan = effective(plan, options)
     check_probe(options)
@@ -42,7 +44,7 @@ def plan(
     if target is not None:
         check_target(target, prepared, force=options.force)
     with reading(path_at(source)):
-        estimate = costs(prepared, options, target)
+        estimate = costs(prepared, options, target, before)
     if target is not None:
         check_space(target, estimate.bytes_written + estimate.bytes_copied, prepared.plans)
     notes = preview_notes(prepared, destination, options)

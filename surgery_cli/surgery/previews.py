@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from surgery_cli import reports
 from surgery_cli.draft.effect import keeps_start, name_of
@@ -20,7 +20,8 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import Plan
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
-from surgery_cli.store.write.carried_bytes import carried_bytes, unchosen_bytes
+from surgery_cli.store.filesystem.request_counts import Requests, requests_so_far
+from surgery_cli.store.write.carried_files import carried_files, unchosen_files
 from surgery_cli.store.write.item_plan import Way
 from surgery_cli.surgery.judged_checks import judged_checks
 from surgery_cli.surgery.layout import reshard_document
@@ -43,6 +44,7 @@ from surgery_cli.surgery.notes import (
 from surgery_cli.surgery.planned_memory import decoding_notes
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.repeated_draws import repeated_draws
+from surgery_cli.surgery.requests import minutes, requests_of_run
 from surgery_cli.surgery.space import standing_parent
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
@@ -50,16 +52,24 @@ from surgery_cli.words.notes import Consequence, Note
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """How many bytes a run moves, by way."""
+    """How many bytes a run moves, by way, and what services are asked for; as ``reports.Preview`` has it."""
 
     bytes_read: int
     bytes_written: int
     bytes_linked: int
     bytes_copied: int
+    requests: Requests | UnsetType = UNSET
+    minutes: float | UnsetType = UNSET
+    bytes_per_second: int | UnsetType = UNSET
 
 
-def costs(prepared: Prepared, options: Options, destination: Path | None) -> Traffic:
-    """Estimates from metadata, in bytes; files cannot be shared with a destination on another filesystem."""
+def costs(
+    prepared: Prepared, options: Options, destination: Path | None, before: Requests
+) -> Traffic:
+    """Estimates from metadata; files cannot be shared with a destination on another filesystem.
+
+    ``before``: what this process had asked services for before it looked at the source.
+    """
     written = linked = copied = 0
     read = sum(look.bytes for look in prepared.looked)
     memory_bytes = bytes_to_use(options.memory_bytes)
@@ -87,8 +97,8 @@ def costs(prepared: Prepared, options: Options, destination: Path | None) -> Tra
         read += raw_bytes
     computed += judged_recipes(prepared.draft.checks, computed)
     read += read_bytes(computed, partly)
-    copied += carried_bytes(prepared.checkpoint)
-    linked += unchosen_bytes(prepared.checkpoint)
+    copied += sum(carried_files(prepared.checkpoint))
+    linked += sum(unchosen_files(prepared.checkpoint))
     root = prepared.checkpoint.location.root
     is_elsewhere = (
         destination is not None
@@ -96,7 +106,12 @@ def costs(prepared: Prepared, options: Options, destination: Path | None) -> Tra
     )
     if options.link == "never" or is_elsewhere:
         linked, copied = 0, copied + linked
-    return Traffic(read, written, linked, copied)
+    moved = (read, written, linked, copied)
+    requests = requests_of_run(prepared, options, destination, requests_so_far() - before)
+    if requests is None:
+        return Traffic(*moved)
+    rate = options.bytes_per_second
+    return Traffic(*moved, requests, round(minutes(requests, rate), 2), rate)
 
 
 def previewed(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import UNSET
+
 from surgery_cli.cli.rendering import layout
 from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
 from surgery_cli.optimizer.follow.answers import meaning
 from surgery_cli.reports import ChangedLeaf, EditLine, Preview, Report
+from surgery_cli.store.filesystem.request_counts import Requests
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import byte_text, counted, duration_text, leaves_text
 
@@ -120,6 +123,29 @@ def _render_bytes(document: Preview, page: Page) -> None:
     if document.partly_by_reference:
         taken += f", {document.partly_by_reference:,} more in part"
     page.line(f"{parts}{about}; {taken}")
+    if document.requests is not UNSET:
+        page.line(_requests_text(document, document.requests) + about)
+
+
+def _requests_text(document: Preview, asked: Requests) -> str:
+    """What services are asked for, and how long a preview thinks that takes."""
+    kinds = {
+        "read": asked.read,
+        "write": asked.written,
+        "copy, by the service itself,": asked.copied,
+    }
+    parts = [
+        f"{one.requests:,} {word} {byte_text(one.bytes)}"
+        for word, one in kinds.items()
+        if one.requests
+    ]
+    if asked.other:
+        parts.append(f"{asked.other:,} list, look up or delete")
+    said = f"{counted(asked.total, 'request')} to buckets: {', '.join(parts)}"
+    if document.minutes is UNSET or document.bytes_per_second is UNSET:
+        return said
+    rate = f"{byte_text(document.bytes_per_second)}/s"
+    return f"{said}; {document.minutes:.1f} minutes at `--rate {rate}`"
 
 
 def _render_outcome(report: Report, page: Page, *, verbose: bool) -> None:

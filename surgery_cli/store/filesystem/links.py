@@ -72,6 +72,9 @@ class Linker:
         if not S_ISREG(status.st_mode):
             refuse_special(source)
         is_near = filesystem.system_of(source) is filesystem.system_of(target)
+        is_near &= (
+            filesystem.requests_at_once(target) == 1
+        )  # a service has no links; to ask is a request
         for way in self._ways() if is_near else ():
             if way == "reflink" and self._reflink(source, target, status.st_dev):
                 self.carried.linked_bytes += status.st_size

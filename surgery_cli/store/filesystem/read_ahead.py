@@ -22,7 +22,7 @@ Range: TypeAlias = tuple[int, int]
 
 _LEAST: Final = 64 << 10
 _MOST: Final = 4 << 20
-_KEPT_BYTES: Final = 64 << 20
+KEPT_BYTES: Final = 64 << 20
 _SINGLE_READS: Final = 3
 """So many reads in a part of an object, and the whole part is read: where all parts can be kept."""
 
@@ -36,11 +36,13 @@ class _Window(NamedTuple):
 def merged(ranges: Iterable[Range]) -> list[Range]:
     """What is read at once so that all these ranges are: neighbours, with the little that is between them.
 
-    >>> merged([(100, 200), (0, 100), (70_000, 70_001), (9 << 20, 10 << 20)])
-    [(0, 200), (70000, 70001), (9437184, 10485760)]
+    Large ranges are not among them: who reads them reads nothing else with them.
+
+    >>> merged([(100, 200), (0, 100), (70_000, 70_001), (4 << 20, 9 << 20)])
+    [(0, 200), (70000, 70001)]
     """
     found: list[Range] = []
-    for start, stop in sorted(ranges):
+    for start, stop in sorted(one for one in ranges if one[1] - one[0] < _MOST):
         if found and start - found[-1][1] <= _LEAST and stop - found[-1][0] <= _MOST:
             found[-1] = (found[-1][0], max(stop, found[-1][1]))
         else:
@@ -104,7 +106,7 @@ class ReadAhead:
         if at >= 0 and start < expected[at][1]:
             return expected[at]
         part = start // _MOST
-        if size <= _KEPT_BYTES and stop <= (part + 1) * _MOST:
+        if size <= KEPT_BYTES and stop <= (part + 1) * _MOST:
             self._reads[name, part] = self._reads.get((name, part), 0) + 1
             if self._reads[name, part] > _SINGLE_READS:
                 return part * _MOST, min((part + 1) * _MOST, size)
@@ -119,6 +121,6 @@ class ReadAhead:
     def _keep(self, name: str, window: _Window) -> None:
         self._windows[name, window.start, window.stop] = window
         kept = sum(one.stop - one.start for one in self._windows.values())
-        while kept > _KEPT_BYTES:
+        while kept > KEPT_BYTES:
             _, dropped = self._windows.popitem(last=False)
             kept -= dropped.stop - dropped.start

@@ -84,7 +84,7 @@ def requests_so_far() -> Requests:
     """All requests of this process, those of TensorStore's drivers among them."""
     found = _COUNTS.so_far
     tensorstore = sys.modules.get("tensorstore")
-    if tensorstore is None:
+    if tensorstore is None or not found.total:  # nothing is in a bucket that was not listed first
         return found
     for scheme in SCHEMES:
         place = f"/tensorstore/kvstore/{_TENSORSTORE_NAMES[scheme]}/"

@@ -268,12 +268,16 @@ class FileItem:
     def identity(self, path: LeafPath) -> Hashable | None:
         return None
 
+    @property
+    def files(self) -> list[Path]:
+        """The file, or those of a folder of them."""
+        if not filesystem.is_folder(self.directory):
+            return [self.directory]
+        return [self.directory / name for name in filesystem.names(self.directory)]
+
     def fingerprint(self) -> str:
         record = hashlib.sha256()
-        files = [self.directory]
-        if filesystem.is_folder(self.directory):
-            files = [self.directory / name for name in filesystem.names(self.directory)]
-        for file in files:
+        for file in self.files:
             status = filesystem.status(file)
             record.update(f"{file.name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
         return record.hexdigest()

@@ -74,7 +74,6 @@ class OcdbtWriter:
         """What was read back once everything was written."""
         self.context = new_context()
         self._is_new = compact or not store.recognises(store.directory)
-        self._goes_on = False
         self._references = References(target, store, linker, self.context, is_new=self._is_new)
 
     def place(self, plan: ItemPlan) -> None:
@@ -89,7 +88,6 @@ class OcdbtWriter:
 
     def go_on(self) -> None:
         """The database is there; what it has of an array whose first blocks do not hold goes with its next ones."""
-        self._goes_on = True
 
     def _clone(self, arrays: Iterable[StoredArray]) -> None:
         survey = self.store.survey
@@ -126,16 +124,16 @@ class OcdbtWriter:
         return spec
 
     def clear(self, leaf: PlannedLeaf, transaction: Any) -> None:
-        """Delete in a transaction what the clone has under a name; other arrays may lie below its prefix."""
+        """Delete in a transaction what stands under a name; other arrays may lie below its prefix.
+
+        Its document is deleted even where there is none: whoever makes the array need not look in the database then,
+        which in a bucket is a request for each.
+        """
         import tensorstore as ts
 
-        name, keys = leaf.name, set[str]()
+        name, keys = leaf.name, {leaf.stored_document[0]}
         if not self._is_new and name in self.store.arrays:
             keys.update(self.store.arrays[name].keys)
-        if self._goes_on:
-            keys.add(leaf.stored_document[0])
-        if not keys:
-            return
         with write_errors(name):
             # as it is opened for the arrays: a transaction over two handles of a database is none
             database = ts.KvStore.open(self.new_database_spec(), context=self.context).result()

@@ -30,9 +30,7 @@ class References:
         """Deletes, moves, grafts and chunks in one atomic transaction: names go in and out at once, so swaps work."""
         import tensorstore as ts
 
-        # an array that is written as a whole goes with the transaction that begins to write it
-        stays = {leaf.name for leaf in plan.of(Way.KEEP, Way.ENCODE) if leaf.referred is None}
-        gone = [] if self._is_new else [name for name in self._store.arrays if name not in stays]
+        gone = [] if self._is_new else names_gone(plan, self._store)
         whole, rearranged = plan.of(Way.MOVE, Way.GRAFT), plan.rearranged
         if not (gone or whole or rearranged):
             return
@@ -98,6 +96,13 @@ class References:
         folder = self._target / f"{DONOR_PREFIX}{number}"
         filesystem.make_folder(folder)
         return folder
+
+
+def names_gone(plan: ItemPlan, store: OcdbtStore) -> list[str]:
+    """The arrays of a store that its clone does not keep under their names."""
+    # an array that is written as a whole goes with the transaction that begins to write it
+    stays = {leaf.name for leaf in plan.of(Way.KEEP, Way.ENCODE) if leaf.referred is None}
+    return [name for name in store.arrays if name not in stays]
 
 
 def _whole(source: Any, inside: Any, leaf: PlannedLeaf) -> list[Any]:

@@ -16,7 +16,6 @@ from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.stored_values import pieces
-from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 from surgery_cli.store.write.arrays import open_for_writing, read_block
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 
@@ -36,6 +35,8 @@ class PerLeafWriter:
         self._context = new_context()
         self._opened: dict[str, Any] = {}
         self._lock = threading.Lock()
+        self._begun: set[str] = set()
+        """The names of arrays that are to be made by their first block."""
         self._goes_on = False
         self._folder = target
         """The last folder that was made."""
@@ -77,7 +78,10 @@ class PerLeafWriter:
 
     def begin(self, leaf: PlannedLeaf) -> None:
         """Nothing stands there, as arrays that are written were not linked; but for what an earlier run began."""
-        if self._goes_on and leaf.referred is None:
+        if leaf.referred is not None:
+            return
+        self._begun.add(leaf.name)
+        if self._goes_on:
             filesystem.delete(self.target / leaf.name / leaf.stored_document[0])
 
     def settle(self, names: Collection[str]) -> None:
@@ -105,11 +109,11 @@ class PerLeafWriter:
 
     def _array(self, leaf: PlannedLeaf) -> ts.TensorStore:
         kvstore = filesystem.kvstore(self.target / leaf.name)
-        filesystem.forget(self.target / leaf.name)
-        exists = filesystem.exists(self.target / leaf.name / DOCUMENT_NAMES[self.zarr])
+        is_new = leaf.name in self._begun
+        self._begun.discard(leaf.name)
         with write_errors(str(leaf.draft_path)):
             array: ts.TensorStore = open_for_writing(
-                self.zarr, kvstore, leaf.document, self._context, create=not exists
+                self.zarr, kvstore, leaf.document, self._context, create=is_new
             )
         return array
 

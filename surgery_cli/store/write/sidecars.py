@@ -46,7 +46,7 @@ def refuse_damaged_sidecars(plan: ItemPlan) -> None:
         lost = "restores only to shardings that it is given"
         if file != SHARDING:
             lost = "restores typed PRNG keys as plain uint32, and all else as it is"
-        elif not _is_rewritten(item, plan):
+        elif not is_rewritten(item, plan):
             continue
         raise CheckpointError(
             f"'{path}' is damaged, and a new checkpoint needs it",
@@ -55,7 +55,7 @@ def refuse_damaged_sidecars(plan: ItemPlan) -> None:
         )
 
 
-def _is_rewritten(item: PytreeItem, plan: ItemPlan) -> bool:
+def is_rewritten(item: PytreeItem, plan: ItemPlan) -> bool:
     """True if the small files must say anything else than before."""
     paths = {leaf.path for leaf in plan.leaves}
     is_changed = any(not _stands_as_it_was(item, leaf) for leaf in plan.leaves)
@@ -69,7 +69,7 @@ def write_sidecars(plan: ItemPlan, target: Path, linker: Linker) -> None:
     """
     item = plan.item
     assert isinstance(item, PytreeItem)
-    if not _is_rewritten(item, plan):
+    if not is_rewritten(item, plan):
         return
     _write_metadata(item, plan, target)
     _write_sharding(item, plan, target)

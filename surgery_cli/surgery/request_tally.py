@@ -1,0 +1,61 @@
+"""Requests of a run by kind, as they are added up: it depends on where both sides lie which of them there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.store.filesystem.object_service import STREAMED_BYTES
+from surgery_cli.store.filesystem.request_counts import Asked, Requests
+
+PIECE_BYTES: Final = 4 << 20
+"""What is read at once of a file that is carried from one place to another."""
+
+
+def parts(count: int) -> int:
+    """In how many pieces so many bytes pass."""
+    return -(-count // PIECE_BYTES)
+
+
+class Tally:
+    """Requests by kind of a run that builds its result at ``target``."""
+
+    def __init__(self, target: Path, so_far: Requests) -> None:
+        self._to = target if isinstance(target, BucketPath) else None
+        self.requests = so_far
+
+    def read(self, origin: Path, requests: int, count: int = 0) -> None:
+        """Read so many bytes of what lies at ``origin``."""
+        if isinstance(origin, BucketPath):
+            self.requests += Requests(read=Asked(requests, count))
+
+    def look_at(self, origin: Path, requests: int) -> None:
+        if isinstance(origin, BucketPath):
+            self.requests += Requests(other=requests)
+
+    def read_back(self, requests: int, count: int = 0) -> None:
+        if self._to:
+            self.requests += Requests(read=Asked(requests, count))
+
+    def write(self, requests: int, count: int = 0) -> None:
+        if self._to:
+            self.requests += Requests(written=Asked(requests, count))
+
+    def other(self, requests: int) -> None:
+        """Look at the destination, or delete something there."""
+        if self._to:
+            self.requests += Requests(other=requests)
+
+    def carry(self, origin: Path, size: int, *, was_read: bool = False) -> None:
+        """A file comes along as it is; ``was_read``: its bytes are here, as it was looked into."""
+        if self._to and isinstance(origin, BucketPath) and origin.scheme == self._to.scheme:
+            self.requests += Requests(copied=Asked(1, size))
+            return
+        if not was_read:
+            self.read(origin, parts(size), size)
+        self.write_file(size)
+
+    def write_file(self, size: int) -> None:
+        """A file is made; a large one piece by piece, with a request before and one at the end."""
+        self.write(2 + size // STREAMED_BYTES if size >= STREAMED_BYTES else 1, size)

@@ -1,0 +1,174 @@
+"""What a run will ask of services that keep buckets: requests and bytes by kind, told before it asks.
+
+What grows with the checkpoint is counted one by one: objects that are carried, chunks that are read, transactions. The
+small requests around it (locks, manifests, lists) are a number for each place, seen in runs; a test holds all of it
+against what a server saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.settings.run import Options
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket import Buckets
+from surgery_cli.store.filesystem.listing import COMMIT_MARK, files_below
+from surgery_cli.store.filesystem.request_counts import Asked, Requests
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.open.item import PytreeItem
+from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
+from surgery_cli.store.orbax.btree import MANIFEST
+from surgery_cli.store.orbax.ocdbt import OcdbtStore
+from surgery_cli.store.orbax.per_leaf import PerLeafStore
+from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
+from surgery_cli.store.write.carried_files import carried_files, unchosen_files
+from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
+from surgery_cli.store.write.ocdbt_references import names_gone
+from surgery_cli.store.write.sidecars import is_rewritten
+from surgery_cli.surgery.memory import bytes_to_use
+from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.request_tally import Tally, parts
+from surgery_cli.surgery.value_requests import add_values_read, add_written
+
+_LOOKS_AT_SOURCE: Final = 2
+"""Lists of the source, once all is read: whether it is what it was."""
+
+_OTHERS: Final = 10
+"""Lists and deletions at the destination: what stands there, whether it stays there, the lock that goes."""
+
+_OTHERS_OF_DATABASE: Final = 6
+"""Which data files are there, and are not needed any more."""
+
+_READS_OF_DATABASE: Final = 5
+"""Its manifest and the tree's node, before it is written to and when the result is opened."""
+
+_LOOKED_INTO_BYTES: Final = 64 << 10
+"""Files beside the data of no more than this were read when the source was opened, and are still here."""
+
+_SECONDS: Final = 0.05
+"""What a request takes beside its bytes, where it waits for the one before."""
+
+
+def minutes(requests: Requests, bytes_per_second: int) -> float:
+    """How long requests take: bytes that pass through this machine at the rate, and 50 ms for each request.
+
+    Copies by the service are made many at once, and take a request's time.
+    """
+    one_by_one = requests.total - requests.copied.requests
+    waves = -(-requests.copied.requests // Buckets.at_once)
+    moved = requests.read.bytes + requests.written.bytes
+    return (moved / bytes_per_second + _SECONDS * (one_by_one + waves)) / 60
+
+
+def requests_of_run(
+    prepared: Prepared, options: Options, destination: Path | None, so_far: Requests
+) -> Requests | None:
+    """Requests of the whole run, ``so_far`` among them, which preparing it took; None where it asks for none.
+
+    Without a ``destination`` the result is taken to stand beside the source.
+    """
+    source = prepared.checkpoint.location.root
+    target = destination or source
+    if not (isinstance(source, BucketPath) or isinstance(target, BucketPath) or so_far.total):
+        return None
+    tally = Tally(target, so_far)
+    _add_carried(tally, prepared)
+    add_values_read(tally, prepared)
+    memory_bytes = bytes_to_use(options.memory_bytes)
+    for name, plan in prepared.plans.items():
+        add_written(tally, plan, memory_bytes, compact=prepared.compact[name])
+    _add_around(tally, prepared)
+    if options.force and isinstance(target, BucketPath) and filesystem.exists(target):
+        _add_replacing(tally, target)
+    return tally.requests
+
+
+def _add_carried(tally: Tally, prepared: Prepared) -> None:
+    """Files that come along as they are: what no edit can touch, and data that is taken by reference."""
+    root = prepared.checkpoint.location.root
+    for size in carried_files(prepared.checkpoint):
+        tally.carry(root, size, was_read=size <= _LOOKED_INTO_BYTES)
+    for size in unchosen_files(prepared.checkpoint):
+        tally.carry(root, size)
+    for name, plan in prepared.plans.items():
+        if not prepared.compact[name]:
+            for place in _files_taken(plan):
+                size, is_document = filesystem.size(place), place.name in DOCUMENT_NAMES.values()
+                tally.carry(place, size, was_read=is_document)
+
+
+def _files_taken(plan: ItemPlan) -> Iterator[Path]:
+    """The data files that the leaves need which are taken by reference, a donor's manifest among them."""
+    arrays: dict[int, tuple[ArrayStore, list[StoredArray]]] = {}
+    for leaf in plan.by_reference:
+        for taken in leaf.taken:
+            arrays.setdefault(id(taken.store), (taken.store, []))[1].append(taken.array)
+    own = plan.item.store if isinstance(plan.item, PytreeItem) else None
+    for store, found in arrays.values():
+        if isinstance(store, OcdbtStore):
+            yield from (store.directory / file for file in store.files_of(found))
+            if store is not own:
+                yield store.directory / MANIFEST
+        else:
+            yield from (store.directory / array.name / key for array in found for key in array.keys)
+
+
+def _add_around(tally: Tally, prepared: Prepared) -> None:
+    """The lock, marks and the record; manifests and other small files; looks at what stands there."""
+    tally.look_at(prepared.checkpoint.location.root, _LOOKS_AT_SOURCE)
+    tally.other(_OTHERS)
+    tally.write(2 + _count_marks(prepared.checkpoint))  # the lock and the record
+    for name, plan in prepared.plans.items():
+        if not isinstance(plan.item, PytreeItem):
+            _add_file(tally, plan)
+            continue
+        store = plan.item.store
+        tally.write(_sidecars(plan.item) if is_rewritten(plan.item, plan) else 0)
+        tally.read_back(_sidecars(plan.item))
+        if isinstance(store, PerLeafStore):
+            continue
+        tally.other(_OTHERS_OF_DATABASE)
+        tally.read_back(_READS_OF_DATABASE)
+        tally.write(2)  # the manifest, when there is a database, and once it has no history
+        moved = plan.rearranged or plan.of(Way.MOVE, Way.GRAFT)
+        if prepared.compact[name] or not isinstance(store, OcdbtStore):
+            continue
+        if moved or names_gone(plan, store):
+            tally.write(2)
+
+
+def _sidecars(item: PytreeItem) -> int:
+    """Small files that are written anew where something in them changes, and read when the result is opened."""
+    single = (item.sidecars.metadata, item.sidecars.sharding, item.sidecars.strings)
+    return sum(file is not None for file in single) + len(item.sidecars.array_metadatas)
+
+
+def _add_file(tally: Tally, plan: ItemPlan) -> None:
+    """A format that is files: written anew, or as a database with two small files."""
+    if is_converted(plan.item):
+        tally.write(5)
+        return
+    size = sum(leaf.spec.bytes for leaf in plan.leaves)
+    tally.write_file(size)
+    tally.read_back(parts(size), size)
+
+
+def _count_marks(checkpoint: Checkpoint) -> int:
+    """How many marks say in the end that the result is whole: its own, and those that items of the source have."""
+    step = checkpoint.location.step_directory
+    if step is None or not filesystem.is_folder(step):
+        return 0
+    found = {path for path, entry in files_below(step) if entry.name == COMMIT_MARK}
+    return len(found | {COMMIT_MARK})
+
+
+def _add_replacing(tally: Tally, target: Path) -> None:
+    """With ``--force`` what was built beside is copied to its place by the service, and removed there; the old goes."""
+    built = tally.requests.written.requests + tally.requests.copied.requests
+    moved = tally.requests.written.bytes + tally.requests.copied.bytes
+    tally.requests += Requests(copied=Asked(built, moved))
+    old = sum(1 for _ in files_below(target)) if filesystem.is_folder(target) else 1
+    tally.other(built + old)

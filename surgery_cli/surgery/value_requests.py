@@ -1,0 +1,178 @@
+"""Which requests values take: stored ones that are read, new ones that are written and read back."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from surgery_cli.draft.expression import Recipe
+from surgery_cli.draft.kernel import Window
+from surgery_cli.engine.checks import judged_recipes
+from surgery_cli.engine.forecast import blocks_of, pending_bytes, times_read
+from surgery_cli.engine.grid import block_shape, windows
+from surgery_cli.engine.reads import reads
+from surgery_cli.engine.stream import batch_bytes
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.read_ahead import KEPT_BYTES, merged
+from surgery_cli.store.open.item import FileItem, PytreeItem
+from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
+from surgery_cli.store.orbax.ocdbt import SMALL_BYTES, OcdbtStore
+from surgery_cli.store.orbax.per_leaf import PerLeafStore
+from surgery_cli.store.write.item import copied_leaves
+from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way, is_converted
+from surgery_cli.store.write.ocdbt import RAW_BATCH_BYTES
+from surgery_cli.store.write.sidecars import write_shape
+from surgery_cli.surgery.expected_reads import array_of, reads_expected
+from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.request_tally import PIECE_BYTES, Tally, parts
+
+_TO_OPEN: Final = 2
+"""Requests with which TensorStore opens a database: its manifest, and the tree's node."""
+
+_STEPS: Final = 7
+"""What follows on what was read is read ahead, twice as much each time, until pieces have their full size."""
+
+
+def add_values_read(tally: Tally, prepared: Prepared) -> None:
+    """What is read of stored values: small arrays with their neighbours, chunks of large ones one by one."""
+    for store, names, encoded in reads_expected(prepared):
+        if isinstance(store, OcdbtStore):
+            for ranges in store.ranges_read(names, encoded).values():
+                for start, stop in merged(ranges):
+                    tally.read(store.directory, 1, stop - start)
+    opened: set[int] = set()
+    for store, array, chunks, times in _chunks_read(prepared):
+        is_database = isinstance(store, OcdbtStore)
+        if is_database and array.stored_bytes <= SMALL_BYTES:
+            continue
+        if id(store) not in opened or not is_database:
+            # a database: its manifest and the tree's node; else the array's own document
+            tally.read(store.directory, _TO_OPEN if is_database else 1)
+        opened.add(id(store))
+        count = _stored_bytes(store, array, chunks)
+        tally.read(store.directory, round(len(chunks) * times), round(count * times))
+    for item in prepared.checkpoint.items.values():
+        if isinstance(item, FileItem):
+            _add_file_read(tally, item)
+
+
+def _add_file_read(tally: Tally, item: FileItem) -> None:
+    """Of a format that is files: all of it is read; where it is written again, what stays is read to be compared."""
+    for place in item.files:
+        size = filesystem.size(place)
+        if is_converted(item):
+            tally.read(place, parts(size) + min(parts(16 * size), _STEPS), size)
+        else:
+            tally.read(place, 2 * parts(size), 2 * size)
+
+
+def _chunks_read(
+    prepared: Prepared,
+) -> Iterator[tuple[ArrayStore, StoredArray, set[str], float]]:
+    """Arrays of which values are read, with the keys of the chunks, and how often: for what is measured, again."""
+    found: dict[tuple[int, str], tuple[ArrayStore, StoredArray, set[str], float]] = {}
+    for recipe, blocks in _read_in_blocks(prepared):
+        times = times_read(recipe, blocks)
+        every = itertools.chain.from_iterable(reads(recipe, block) for block in blocks)
+        for stored, window in every:
+            if (there := array_of(prepared, stored)) is None:
+                continue
+            store, array = there
+            one = found.setdefault((id(store), array.name), (store, array, set(), times))
+            one[2].update(_keys_of(array, window))
+    yield from found.values()
+
+
+def _read_in_blocks(prepared: Prepared) -> Iterator[tuple[Recipe, Sequence[Window]]]:
+    made: list[Recipe] = []
+    for plan in prepared.plans.values():
+        for leaf in plan.computed:
+            made.append(leaf.output.recipe)
+            yield leaf.output.recipe, blocks_of(leaf)
+    for recipe in judged_recipes(prepared.draft.checks, made):
+        spec = recipe.spec
+        yield recipe, list(windows(spec.shape, block_shape(spec, spec.write_shape)))
+
+
+def _keys_of(array: StoredArray, window: Window) -> Iterator[str]:
+    """The keys of the chunks that a block of an array meets."""
+    document = array.document
+    steps = zip(window, document.write_shape, strict=True)
+    places = [range(part.start // max(n, 1), -(-part.stop // max(n, 1))) for part, n in steps]
+    return map(document.key_of, itertools.product(*places))
+
+
+def _stored_bytes(store: ArrayStore, array: StoredArray, keys: set[str]) -> int:
+    if array.values:
+        every = zip(array.keys, array.values, strict=True)
+        return sum(len(value) for key, value in every if key in keys)
+    folder = store.directory / array.name
+    return sum(filesystem.size(folder / key) for key in keys if key in array.keys)
+
+
+def add_written(tally: Tally, plan: ItemPlan, memory_bytes: int, *, compact: bool) -> None:
+    """What is written of an item, and read back to be held against what was computed."""
+    ratio = _ratio(plan)
+    count = round(ratio * sum(leaf.written_bytes for leaf in plan.computed))
+    chunks = sum(map(_chunks_written, plan.computed))
+    if isinstance(plan.item, PytreeItem) and isinstance(plan.item.store, PerLeafStore):
+        leaves = len(plan.computed)
+        tally.write(chunks + leaves, count)
+        tally.read_back(chunks + 2 * leaves + len(plan.leaves), count)
+        return
+    tally.write(2 * _transactions(plan, memory_bytes), count)
+    small = [leaf for leaf in plan.computed if ratio * leaf.written_bytes <= SMALL_BYTES]
+    few = round(ratio * sum(leaf.written_bytes for leaf in small))
+    large = chunks - sum(map(_chunks_written, small))
+    tally.read_back(parts(few) + large + (_TO_OPEN if large else 0), count)
+    _add_copied(tally, copied_leaves(plan, compact=compact))
+
+
+def _add_copied(tally: Tally, leaves: Sequence[PlannedLeaf]) -> None:
+    """Stored values that pass through as they are, and are held against where they came from, value by value."""
+    taken = [one for leaf in leaves for one in leaf.taken]
+    total = 0
+    for place in {one.store.directory for one in taken}:
+        arrays = [one.array for one in taken if one.store.directory == place]
+        sizes = [extent.length for array in arrays for extent in array.extents]
+        large = [size for size in sizes if size >= PIECE_BYTES]
+        count, small = sum(sizes), sum(sizes) - sum(large)
+        pieces = sum(map(parts, large))
+        tally.read(place, len(large), sum(large))
+        is_kept = small <= KEPT_BYTES  # since it was copied
+        tally.read(place, pieces + (0 if is_kept else parts(small)), count - is_kept * small)
+        tally.read_back(pieces + parts(small), count)
+        total += count
+    tally.write(2 * max(-(-total // RAW_BATCH_BYTES), bool(taken)), total)
+
+
+def _ratio(plan: ItemPlan) -> float:
+    """Stored bytes over bytes of values: how far the item's values are compressed so far."""
+    if not isinstance(plan.item, PytreeItem):
+        return 1.0
+    arrays = [leaf.array for leaf in plan.item.leaves.values() if leaf.array is not None]
+    values = sum(spec.bytes for spec in plan.item.tree.values() if spec.has_array)
+    return min(sum(array.stored_bytes for array in arrays) / values, 1.0) if values else 1.0
+
+
+def _chunks_written(leaf: PlannedLeaf) -> int:
+    if leaf.way is not Way.ENCODE:
+        return 0
+    if leaf.referred is not None:
+        return len(leaf.referred.written)
+    grid = zip(leaf.spec.shape, write_shape(leaf) or (), strict=True)
+    return math.prod(-(-size // max(step, 1)) for size, step in grid)
+
+
+def _transactions(plan: ItemPlan, memory_bytes: int) -> int:
+    """How many it takes to write the leaves that are computed, as ``Stream`` fills them."""
+    limit, held, count = batch_bytes(memory_bytes), 0, 0
+    for leaf in plan.computed:
+        block = block_shape(leaf.spec, write_shape(leaf), *(() if leaf.is_read_whole else (1,)))
+        for _ in blocks_of(leaf):
+            held += pending_bytes(leaf, block)
+            if held >= limit:
+                count, held = count + 1, 0
+    return count + bool(held)

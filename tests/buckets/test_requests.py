@@ -1,0 +1,160 @@
+"""What a preview says that services will be asked for, and a report that they were, against their own logs."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from flax.serialization import to_bytes
+from safetensors.numpy import save_file
+
+from surgery_cli import surgery as use_cases
+from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.settings.run import Options
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket import Buckets
+from tests.buckets.checkpoints import SAMPLES, saved, uploaded
+
+RANDOM = np.random.default_rng(0)
+TREE = {
+    "params": {
+        "large": RANDOM.standard_normal((1200, 500)).astype(np.float32),
+        "medium": RANDOM.standard_normal((500, 600)).astype(np.float32),
+        **{f"s{n}": RANDOM.standard_normal((64, 32)).astype(np.float32) for n in range(6)},
+    },
+    "step": np.int32(3),
+}
+LAYOUTS = {"ocdbt": {}, "zarr3": {"use_zarr3": True}, "a file a chunk": {"use_ocdbt": False}}
+EDITS = {
+    "rescale": {"at": "params/large", "by": 2.0},
+    "normalize": {"at": "params/s*"},
+    "cast": {"to": "bfloat16"},
+    "rename": {"at": "params/medium", "to": "params/other"},
+    "delete": {"at": "params/s0"},
+    "slice": {"at": "params/large", "slices": "0:600, :"},
+}
+MORE_READS, FEWER_READS = 4, 10
+"""Manifests and nodes of a tree are looked at again, or not; large chunks that are neighbours, and are asked for at the
+same time, come in one request."""
+OTHERS = 12
+"""Lists are remembered until something is written; how often they are asked for depends on what stands there."""
+NEW_VALUES = 0.25
+"""How far values are compressed that are not computed yet, nobody knows: the source's own ratio is taken."""
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoints")
+    for name, how in LAYOUTS.items():
+        saved(folder / name, TREE, **how)
+    return folder
+
+
+@pytest.fixture
+def anew(monkeypatch):
+    """Forget what an earlier command of this process saw, as a new one would not know it."""
+
+    def forget():
+        for start, system in filesystem._SERVICES.items():
+            monkeypatch.setitem(filesystem._SERVICES, start, Buckets(system._service))
+
+    return forget
+
+
+def logged(server):
+    found = {kind: [0, 0] for kind in ("read", "written", "copied", "other")}
+    kinds = {"read": "read", "write": "written", "copy": "copied"}
+    for request in server.log:
+        one = found[kinds.get(request.kind, "other")]
+        one[0] += 1
+        if request.kind == "write":
+            one[1] += len(request.body)
+        elif request.kind == "read" and request.status in (200, 206):
+            one[1] += request.sent
+    return SimpleNamespace(**found)
+
+
+def hold(server, anew, plan, source, destination, **options):
+    """Hold preview and report of a run against the log of the server."""
+    given = Options(**options)
+    anew()
+    told = use_cases.plan(source, plan, destination=destination, options=given).requests
+    anew()
+    server.log.clear()
+    done = use_cases.apply(source, destination, plan, options=given).requests
+    seen = logged(server)
+    counted = (done.read.requests, done.written.requests, done.copied.requests, done.other)
+    assert counted == (seen.read[0], seen.written[0], seen.copied[0], seen.other[0])
+    assert abs(done.read.bytes - seen.read[1]) < 1024 * seen.read[0]  # refusals have a body, too
+    assert abs(done.written.bytes - seen.written[1]) < 1024  # as the names of what is streamed
+    assert told.written.requests == seen.written[0]
+    assert told.copied == done.copied
+    assert -MORE_READS <= told.read.requests - seen.read[0] <= FEWER_READS
+    assert abs(told.other - seen.other[0]) <= OTHERS
+    for forecast, bytes_seen in (
+        (told.read.bytes, seen.read[1]),
+        (told.written.bytes, seen.written[1]),
+    ):
+        assert abs(forecast - bytes_seen) <= NEW_VALUES * bytes_seen + (64 << 10)
+    return told
+
+
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_requests_are_as_the_preview_says(bucket, checkpoints, tmp_path, anew, layout, edit):
+    here = checkpoints / layout
+    there = uploaded(bucket, here, "gs://bkt/runs/ck")
+    plan = plan_of([operation_from_options(edit, EDITS[edit])])
+    told = hold(bucket, anew, plan, there, "gs://bkt/runs/new")
+    if edit == "rename":
+        assert told.copied.bytes > 3_000_000
+    hold(bucket, anew, plan, there, str(tmp_path / "new"))
+    hold(bucket, anew, plan, str(here), "gs://bkt/from-here")
+
+
+@pytest.mark.parametrize("options", [{"compact": "always"}, {"memory_bytes": 16 << 20}], ids=str)
+@pytest.mark.parametrize("edit", ["rescale", "cast"])
+def test_requests_of_other_ways_to_write(bucket, checkpoints, anew, edit, options):
+    there = uploaded(bucket, checkpoints / "ocdbt", "gs://bkt/runs/ck")
+    plan = plan_of([operation_from_options(edit, EDITS[edit])])
+    hold(bucket, anew, plan, there, "gs://bkt/runs/new", **options)
+
+
+def test_requests_of_a_step_of_a_root_and_of_what_is_replaced(bucket, anew):
+    there = uploaded(bucket, SAMPLES / "digits_manager", "gs://bkt/runs/digits")
+    plan = plan_of([operation_from_options("rescale", {"at": "params/Dense_1", "by": 2.0})])
+    hold(bucket, anew, plan, there, "gs://bkt/runs/new")
+
+
+@pytest.mark.parametrize("name", ["tree.msgpack", "tree.safetensors"])
+def test_requests_of_formats_that_are_files(bucket, tmp_path, anew, name):
+    tree = {"a": TREE["params"]["large"], "b": TREE["params"]["medium"]}
+    if name.endswith("msgpack"):
+        (tmp_path / name).write_bytes(to_bytes(tree))
+    else:
+        save_file(tree, tmp_path / name)
+    there = bucket.upload(tmp_path / name, f"gs://bkt/{name}")
+    plan = plan_of([operation_from_options("rescale", {"at": "a", "by": 2.0})])
+    hold(bucket, anew, plan, there, f"gs://bkt/new-{name}")
+
+
+def test_the_preview_says_minutes_at_the_rate_that_is_given(bucket, surgery, checkpoints):
+    there = uploaded(bucket, checkpoints / "ocdbt", "gs://bkt/runs/ck")
+    words = ["cast", there, "gs://bkt/runs/new", "--to", "bfloat16"]
+    slow = surgery(*words, "--dry-run", "--rate", "100kB/s").out
+    assert "at `--rate 97.7 KiB/s` (estimated)" in slow
+    document = json.loads(surgery(*words, "--dry-run", "--rate", "100kB", "--json").out)
+    asked = document["requests"]
+    moved = asked["read"]["bytes"] + asked["written"]["bytes"]
+    one_by_one = asked["read"]["requests"] + asked["written"]["requests"] + asked["other"] + 1
+    assert document["minutes"] == pytest.approx((moved / 1e5 + 0.05 * one_by_one) / 60, abs=0.006)
+    done = surgery(*words).out
+    line = next(line for line in done.splitlines() if "to buckets" in line)
+    assert "(estimated)" not in line
+    assert "minutes" not in line
+
+
+def test_nothing_is_said_of_buckets_where_there_are_none(surgery, checkpoints, tmp_path):
+    here = checkpoints / "ocdbt"
+    done = surgery("cast", here, tmp_path / "new", "--to", "bfloat16", "--json").out
+    assert "requests" not in json.loads(done)
