@@ -93,10 +93,10 @@ class Interpolate(Merging, tag="interpolate", kw_only=True, frozen=True):
         return merged
 
     def made(self, path: LeafPath, recipe: Recipe, scene: States) -> Recipe:
-        """Of a copy of params in the optimizer state: on the way to the other's copy."""
+        """Of a slot, or a copy of params in the optimizer state: on the way to the other's."""
         if not isinstance(self.t, int | float):
             raise PlanError(
-                f"nothing tells the layer of '{path}', a copy of params in the optimizer state",
+                f"nothing tells the layer of '{path}', which goes with params",
                 why=worded("{t} says a number for each layer of the params"),
                 fix=worded("give one number, or an edit for each layer"),
                 field="t",

@@ -565,17 +565,28 @@ def merge(state: State, edit: Fields, world: World, words: Words) -> None:
     members = [named] if isinstance(named, str) else list(named)
     name = edit["op"]
     is_mean = name == "interpolate" and edit.get("method") is None and 0 <= edit["t"] <= 1
+
+    def blocks_of(path: Path) -> list[Any]:
+        leaf = before.leaves[path]
+        others = [world.leaf_of(member, path) for member in members]
+        if any(np.shape(o) != leaf.shape or family(Leaf(o)) != family(leaf) for o in others):
+            raise Refused(2, f"a member's leaf does not fit '{printed(path)}'")
+        return [np.asarray(x).astype(_double(leaf.dtype)) for x in (leaf.value, *others)]
+
+    def mean(path: Path) -> Any:
+        return rounded(
+            FORMULAS[name](edit, blocks_of(path), before.leaves[path].dtype).values,
+            before.leaves[path].dtype,
+        )
+
     for path in selected:
         leaf = before.leaves[path]
         _check_numeric(leaf, path)
         if leaf.is_complex and name in ("ties", "dare", "breadcrumbs"):
             raise Refused(2, "complex numbers have no sign")
-        others = [world.leaf_of(member, path) for member in members]
-        if any(np.shape(o) != leaf.shape or family(Leaf(o)) != family(leaf) for o in others):
-            raise Refused(2, f"a member's leaf does not fit '{printed(path)}'")
+        blocks = blocks_of(path)
         if not np.size(leaf.value):
             continue
-        blocks = [np.asarray(x).astype(_double(leaf.dtype)) for x in (leaf.value, *others)]
         with np.errstate(all="ignore"):
             found = FORMULAS[name](edit, blocks, leaf.dtype)
         is_sure = leaf.known and found.is_known and not (found.chooses and leaf.ulps)
@@ -590,7 +601,7 @@ def merge(state: State, edit: Fields, world: World, words: Words) -> None:
         largest = max(float(np.abs(block).max(initial=0.0)) for block in blocks)
         state.leaves[path] = replace(state.leaves[path], ulps=64 * max(1.0, largest))
     if is_mean:
-        twins.follow_average(state, before, edit, selected, words)
+        twins.follow_average(state, before, edit, selected, words, mean)
     else:
         _shifted(state, before, edit, selected, words)
 
