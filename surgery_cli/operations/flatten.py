@@ -77,7 +77,10 @@ class Flatten(PlaceOperation, tag="flatten", kw_only=True, frozen=True):
                 raise PlanError(
                     worded("'{}' has {separator: {}} in the key '{}'", path, self.separator, key),
                     why="it could not be told from those that are joined",
-                    fix="choose another separator, or rename the key first",
+                    fix=worded(
+                        "`unflatten` with {separator: {}} parts such keys first; or choose another separator",
+                        self.separator,
+                    ),
                     field="separator",
                 )
         return node / (self.separator.join(map(str, keys)),) if len(keys) > 1 else path

@@ -21,6 +21,7 @@ from surgery_cli.optimizer.follow.clocks import refuse_half_resets
 from surgery_cli.optimizer.follow.hyperparameters import refuse_out_of_range, refuse_overwritten
 from surgery_cli.optimizer.follow.memories import memory_notes
 from surgery_cli.optimizer.follow.mirroring import torn, torn_notes
+from surgery_cli.optimizer.follow.named_slots import named_apart
 from surgery_cli.optimizer.follow.origins import Origins
 from surgery_cli.optimizer.follow.provenance import after_values_from_elsewhere, came_from_elsewhere
 from surgery_cli.optimizer.follow.stated_kinds import stated_kind_notes
@@ -228,6 +229,8 @@ class Stage:
         after = policies.carry_values(draft, edit, edited, before, policy, self, origins)
         if not after.slots:
             return after
+        if edit.twins == "named":
+            after = after.noting(*named_apart(edit.effect, edited, before, after))
         return after_values_from_elsewhere(after, edit.effect, edited, self)
 
     def edited(self, draft: Draft, edit: Operation, index: int) -> Draft:

@@ -52,6 +52,21 @@ def no_match(
             else f"`surgery inspect` lists the paths; '{glued}' matches nothing either",
             field=field,
         )
+    if better := _of_leaves(pattern, printed):
+        return Problem(
+            f"'{pattern.text}' matches nothing",
+            why="a regular expression names leaves, by their whole paths, and these are nodes",
+            fix=f"write '{better}' for all below them",
+            field=field,
+        )
+    if slashed := _over_slashes(pattern, printed):
+        key, better = slashed
+        return Problem(
+            f"'{pattern.text}' matches nothing",
+            why=f"a wildcard ends at every printed slash, and the key '{key}' holds one",
+            fix=f"write '{better}'",
+            field=field,
+        )
     close = nearest(pattern.text, texts)
     why = "nothing in the tree is close to it"
     if strange and (similar := nearest(strange[0], keys)):
@@ -71,6 +86,27 @@ def no_match(
         else worded("`surgery inspect` lists the paths{}{}", more, layers),
         field=field,
     )
+
+
+def _of_leaves(pattern: PathPattern, printed: Mapping[LeafPath, str]) -> str:
+    """The expression for what stands below the nodes that a regular one matches; '' if it matches none."""
+    better = f"{pattern.text.rstrip('$/')}/.*"
+    return better if pattern.is_regex and PathPattern(better).named(printed) else ""
+
+
+def _over_slashes(pattern: PathPattern, printed: Mapping[LeafPath, str]) -> tuple[str, str] | None:
+    """A key that holds slashes, and the pattern that goes over these; None if that names nothing."""
+    if pattern.is_regex or pattern.is_spelled or "**" in pattern.text:
+        return None
+    whole = {path: "/".join(str(k).replace("/", "\0") for k in path) for path in printed}
+    for path, match in pattern.named(whole).items():
+        keys = pattern.text.strip("/").split("/")
+        for n, key in enumerate(map(str, match.node)):
+            if "/" in key and n < len(keys):
+                better = "/".join([*keys[:n], f"{keys[n]}{'/*' * key.count('/')}", *keys[n + 1 :]])
+                if path in PathPattern(better).named(printed):
+                    return key, better
+    return None
 
 
 def zeros_missed(

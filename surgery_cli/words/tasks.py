@@ -40,6 +40,16 @@ TASKS: Final[Sequence[Task]] = (
         "vision tower, image encoder, backbone, pretrained, init from",
     ),
     Task(
+        "Join parts of a model",
+        "merge",
+        "merge, union, join checkpoints, combine, shards, encoder and decoder",
+    ),
+    Task(
+        "Load what fits, the rest anew",
+        "intersect",
+        "partial load, strict false, ignore mismatched sizes, intersect, common leaves",
+    ),
+    Task(
         "Grow the vocabulary",
         "resize",
         "vocab, vocabulary, add tokens, more tokens, special tokens, resize embeddings",

@@ -134,6 +134,47 @@ def test_old_classes_score_as_before_beside_new_ones(kitchen):
     np.testing.assert_allclose(nu[:, 10:], np.stack([expected] * 2, axis=1), rtol=1e-6)
 
 
+@cooks("Join parts of a model")
+def test_parts_of_a_model_are_the_whole_again(kitchen, run):
+    target = letters.abstract_state()
+    found = restored(kitchen / "build/joined", {"params": target.params})
+    state = target.replace(
+        step=run.state.step,
+        ema=run.state.ema,
+        opt_state=started(target.tx, found["params"]),
+        **found,
+    )
+    result = letters_go_on(state)
+    same(result.state.params, run.state.params)
+    close(result.logits, run.logits, 0)
+
+
+WIDER = Layout(letters=40)
+
+
+def _wider(kitchen):
+    target = letters.abstract_state(WIDER)
+    draws = np.random.default_rng(3)
+    state = jax.tree.map(
+        lambda leaf: jnp.asarray(draws.normal(size=leaf.shape), leaf.dtype), target
+    )
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(kitchen / "wider", state)
+
+
+@cooks("Load what fits, the rest anew")
+def test_what_fits_stays_and_the_rest_is_that_of_the_new_model(kitchen, run, dish):
+    state = letters_resumed(kitchen / "build/fits", WIDER).state
+    fresh = letters.restore(kitchen / "wider", WIDER)
+    apart = {"embed": 0, "head": 0}
+    same(state.params | apart, run.state.params | apart)
+    same({name: state.params[name] for name in apart}, {n: fresh.params[n] for n in apart})
+    for new, old in zip(moments(state), moments(run.state), strict=True):
+        same(new | apart, old | apart)
+        assert zero({name: new[name] for name in apart})
+    assert "and gone: 'params/embed', 'params/head'" in dish
+
+
 @cooks("Grow the vocabulary")
 def test_old_letters_have_the_logits_they_had(kitchen, run):
     result = letters_resumed(kitchen / "build/vocabulary", Layout(letters=32))
@@ -597,6 +638,7 @@ PREPARED = {
     "Remap the tokenizer": [lambda kitchen: np.save(kitchen / "order.npy", ORDER)],
     "Merge a LoRA": [_factors],
     "Resume with another optimizer": [_fresh],
+    "Load what fits, the rest anew": [_wider],
     "Find the NaN": [_broken],
 }
 """What a recipe takes for there, by what makes it."""

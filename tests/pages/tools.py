@@ -249,7 +249,7 @@ def _(flat):
     return {path.replace("/", "."): leaf for path, leaf in flat.items()}
 
 
-@judges(SURGERY, "`unflatten()`, of such a tree")
+@judges(SURGERY, "`unflatten()`, of such a tree, as the first entry makes it here")
 def _(flat):
     dotted = {path.replace("/", "."): leaf for path, leaf in flat.items()}
     return flattened(nesting.unflatten()(dotted))
@@ -336,7 +336,7 @@ def _(flat):
     return without(flat, ".*/bias")
 
 
-@judges(BIG_VISION, "`recover_tree`, of keys with slashes")
+@judges(BIG_VISION, "`recover_tree`, of keys with slashes, as the first entry makes them here")
 def _(flat):
     return flattened(nested(flat))
 
