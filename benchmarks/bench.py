@@ -18,20 +18,27 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from rows import HERE, SURGERY, Measurement, Places, Row, table
+from bucket import Bucket
+from rows import DESTINATION, HERE, SURGERY, Measurement, Places, Row, table
 from sizes import Sizes, build, check_room, size_in_bytes
 from targets import figures_of, print_targets
 
 QUANTITIES = ("wall_seconds", "cpu_seconds", "peak_bytes", "written_bytes", "new_bytes")
+ASKED = ("requests", "down_bytes", "up_bytes")
 VERSIONS = ("orbax-checkpoint", "tensorstore", "jax", "numpy")
 
 
-def measure(command: list[str], places: Places, codes: tuple[int, ...]) -> Measurement:
+def measure(
+    command: list[str], places: Places, codes: tuple[int, ...], bucket: Bucket | None = None
+) -> Measurement:
     """Run ``command`` to its end; exits if it fails, with what it printed."""
+    if bucket is not None:
+        bucket.traffic()
     os.sync()  # what the previous contender left to be written is not this one's burden
     with (places.destination.parent / "log").open("w+b") as log:
         start = time.perf_counter()
@@ -52,6 +59,7 @@ def measure(command: list[str], places: Places, codes: tuple[int, ...]) -> Measu
         peak_bytes=usage.ru_maxrss * 1024,
         written_bytes=int(written[1]),
         new_bytes=_new_bytes(places),
+        **({} if bucket is None else bucket.traffic()),
     )
 
 
@@ -76,13 +84,21 @@ def check_same(a: Path, b: Path, leaves: tuple[str, ...]) -> None:
         sys.exit("the contenders disagree on the result")
 
 
-def run(row: Row, places: Places, repeats: int) -> None:
+def run(row: Row, places: Places, repeats: int, bucket: Bucket | None = None) -> None:
     """Measure every contender of ``row``, alternating, and hold the first results against each other."""
+    there = bucket if row.bucket else None
+    if there is not None:
+        there.upload(getattr(places, row.bucket), row.bucket)
     for repeat in range(repeats):
         results: dict[str, Path] = {}
         for contender in row.contenders:
             codes = row.codes if contender.name == SURGERY else (0,)
-            contender.runs.append(measure(contender.command(places), places, codes))
+            contender.runs.append(measure(contender.command(places), places, codes, there))
+            if there is not None and row.writes:
+                contender.runs[-1] = replace(
+                    contender.runs[-1], bucket_files=there.files(row.bucket)
+                )
+                there.move(DESTINATION, places.destination)
             if row.writes and contender.is_same_task and repeat == 0:
                 results[contender.name] = places.destination.with_name(f"of {contender.name}")
                 places.destination.rename(results[contender.name])
@@ -92,6 +108,8 @@ def run(row: Row, places: Places, repeats: int) -> None:
                 check_same(results[SURGERY], result, row.compared)
         for result in results.values():
             shutil.rmtree(result)
+    if there is not None:
+        there.delete(row.bucket)
 
 
 def print_row(row: Row) -> None:
@@ -108,6 +126,10 @@ def print_row(row: Row) -> None:
         print(
             f"  {contender.name:28}{wall:8.2f}{ratio:>11}{cpu:8.2f}{peak:9.0f}{written:12.1f}{new:9.1f}"
         )
+        if row.bucket:
+            asked, *moved = (figures(row.key, contender.name, name) for name in ASKED)
+            down, up = (count / 1e6 for count in moved)
+            print(f"    {asked:.0f} requests, {down:.1f} MB down, {up:.1f} MB up")
     sys.stdout.flush()
 
 
@@ -193,9 +215,13 @@ def main() -> None:
     try:
         build(places, needed, sizes)
         print(sizes.text(arguments.repeats))
-        for row in measured:
-            run(row, places, arguments.repeats)
-            print_row(row)
+        with ExitStack() as stack:
+            bucket = stack.enter_context(Bucket()) if any(r.bucket for r in measured) else None
+            if bucket is not None:
+                os.environ |= bucket.environment
+            for row in measured:
+                run(row, places, arguments.repeats, bucket)
+                print_row(row)
         print_targets(measured, sizes.leaf_bytes)
     finally:
         shutil.rmtree(arguments.scratch)

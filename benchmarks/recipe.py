@@ -5,13 +5,13 @@
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
+from etils import epath
 from rows import GROWN
 
 State = dict[str, Any]
@@ -104,25 +104,30 @@ TASKS: dict[str, Callable[[State, State], None]] = {
 }
 
 
+def place(text: str) -> epath.Path:
+    """A path on this disk, or in a bucket."""
+    return epath.Path(text) if "://" in text else epath.Path(text).resolve()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("task", choices=[*TASKS, "metadata", "restore"])
-    parser.add_argument("source", type=Path)
-    parser.add_argument("destination", type=Path, nargs="?")
-    parser.add_argument("--donor", type=Path)
+    parser.add_argument("source", type=place)
+    parser.add_argument("destination", type=place, nargs="?")
+    parser.add_argument("--donor", type=place)
     arguments = parser.parse_args()
 
     with ocp.StandardCheckpointer() as checkpointer:
-        source = arguments.source.resolve()
+        source = arguments.source
         if arguments.task == "metadata":
             checkpointer.metadata(source)
             return
         state = checkpointer.restore(source)
         if arguments.task == "restore":
             return
-        donor = checkpointer.restore(arguments.donor.resolve()) if arguments.donor else {}
+        donor = checkpointer.restore(arguments.donor) if arguments.donor else {}
         TASKS[arguments.task](state, donor)
-        checkpointer.save(arguments.destination.resolve(), state)
+        checkpointer.save(arguments.destination, state)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 SURGERY, ORBAX, COPY, LOOP = "surgery", "Orbax script", "cp -r", "TensorStore loop"
+DESTINATION = "destination"
 ON_TENTH, ON_COMMON = "surgery on a tenth", "surgery on the common size"
 
 KERNEL = "params.layer_0.kernel"
@@ -26,6 +28,13 @@ class Measurement:
     """What the kernel counted as written to storage; 0 on a filesystem that counts nothing, such as tmpfs."""
     new_bytes: int
     """Sizes of the destination's files that are not links to the sources'."""
+    requests: int = 0
+    """To the bucket."""
+    down_bytes: int = 0
+    """Of objects, from the bucket to this machine."""
+    up_bytes: int = 0
+    bucket_files: int = 0
+    """Objects of the source there."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +42,8 @@ class Places:
     """Where a row finds its checkpoints; ``edited`` is a copy of ``source`` with one leaf edited.
 
     ``tenth`` and ``tenth_donor`` are a tenth the size of ``source``; ``stacked`` has its layers in one leaf, as
-    `nn.scan` keeps them, ``vocabulary`` as many bytes in one embedding; ``leaves`` has many leaves, ``large`` one large
-    leaf, ``logical`` far more bytes than its files.
+    `nn.scan` keeps them, ``vocabulary`` as many bytes in one embedding; ``leaves`` has many leaves, ``some_leaves``
+    no more than 20,000, ``large`` has one large leaf, ``logical`` far more bytes than its files.
     """
 
     source: Path
@@ -45,6 +54,7 @@ class Places:
     stacked: Path
     vocabulary: Path
     leaves: Path
+    some_leaves: Path
     large: Path
     logical: Path
     destination: Path
@@ -80,6 +90,8 @@ class Row:
     """Exit codes that surgery may end with (`diff` says 1 of what differs)."""
     needs: tuple[str, ...] = ("source",)
     """The checkpoints that it starts from, by their names in ``Places``."""
+    bucket: str = ""
+    """The one of them that stands in the bucket; the result goes there, too."""
 
 
 def _surgery(command: str, *words: str, name: str = SURGERY) -> Contender:
@@ -116,6 +128,27 @@ def _orbax(task: str, **options: bool | str) -> Contender:
 
 def _loop(task: str, **options: bool | str) -> Contender:
     return _script(LOOP, "loop.py", task, **options)
+
+
+IN_BUCKET = "gs://bench/{name}"
+
+
+def _in_bucket(contender: Contender, source: str) -> Contender:
+    """The same, from the checkpoint of that name in the bucket to a new one beside it."""
+
+    def line(places: Places) -> list[str]:
+        moved = {
+            str(getattr(places, source)): IN_BUCKET.format(name=source),
+            str(places.destination): IN_BUCKET.format(name=DESTINATION),
+        }
+        return [moved.get(word, word) for word in contender.command(places)]
+
+    return replace(contender, command=line)
+
+
+def _bucket_row(key: str, name: str, source: str, *contenders: Contender, **more: Any) -> Row:
+    there = tuple(_in_bucket(contender, source) for contender in contenders)
+    return Row(key, f"gs://: {name}", there, needs=(source,), bucket=source, **more)
 
 
 def _copy(source: str = "source") -> Contender:
@@ -347,5 +380,29 @@ def _rows() -> list[Row]:
                 _copy("large"),
             ),
             needs=("large",),
+        ),
+        _bucket_row(
+            "bucket-leaf",
+            "one leaf rescaled",
+            "source",
+            _edit(*ONE_LEAF),
+            _orbax("leaf"),
+            compared=(KERNEL,),
+        ),
+        _bucket_row(
+            "bucket-bfloat16",
+            "everything cast to bfloat16",
+            "source",
+            _edit("cast", "--to", "bfloat16", *MEMORY),
+            _orbax("bfloat16"),
+            compared=(KERNEL, MU, NU),
+        ),
+        _bucket_row(
+            "bucket-inspect",
+            "inspect of many leaves",
+            "some_leaves",
+            _surgery("inspect", "{some_leaves}"),
+            _orbax("metadata", source="some_leaves"),
+            writes=False,
         ),
     ]

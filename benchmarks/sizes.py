@@ -91,6 +91,7 @@ def build(places: Places, names: set[str], sizes: Sizes) -> None:
             str(sizes.vocabulary_width),
         ],
         "leaves": ["leaves", "--count", str(sizes.leaves)],
+        "some_leaves": ["leaves", "--count", str(min(sizes.leaves, 20_000))],
         "large": ["large", "--chunks", str(sizes.large_chunks), *width],
         "logical": ["logical", *map(str, logical), str(sizes.logical_chunks), *width],
     }

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bucket import LATENCY
 from rows import LOOP, ON_COMMON, ON_TENTH, ORBAX, SURGERY, Row
 
 Figures = Callable[[str, str, str], float]
@@ -52,6 +53,17 @@ def targets(leaf_bytes: int) -> list[Target]:
     def tensor_bytes(row: str) -> Callable[[Figures], float]:
         return lambda of: of(row, SURGERY, "new_bytes") / leaf_bytes
 
+    def bucket_bytes(way: str) -> Callable[[Figures], float]:
+        return lambda of: of("bucket-leaf", SURGERY, way) / leaf_bytes
+
+    def requests_over_files(of: Figures) -> float:
+        files = of("bucket-leaf", SURGERY, "bucket_files")
+        return of("bucket-leaf", SURGERY, "requests") / files
+
+    def beyond_requests(of: Figures) -> float:
+        wall = of("bucket-inspect", SURGERY, "wall_seconds")
+        return wall - LATENCY * of("bucket-inspect", SURGERY, "requests")
+
     def diff_over_edit(of: Figures) -> float:
         return of("diff", SURGERY, "wall_seconds") / of("leaf", SURGERY, "wall_seconds")
 
@@ -83,6 +95,26 @@ def targets(leaf_bytes: int) -> list[Target]:
         Target("many leaves: plan", _seconds("leaves-plan"), 5, "s"),
         Target("many leaves: one edited", _seconds("leaves-edit"), 5, "s"),
         Target("diff of one edited leaf: over the edit", diff_over_edit, 1.5),
+        Target(
+            "gs:// one leaf: faster than the Orbax script",
+            _faster("bucket-leaf", ORBAX),
+            10,
+            at_least=True,
+        ),
+        Target("gs:// one leaf: bytes down over the leaf's", bucket_bytes("down_bytes"), 1.05),
+        Target("gs:// one leaf: bytes up over the leaf's", bucket_bytes("up_bytes"), 1.05),
+        Target("gs:// one leaf: requests over files", requests_over_files, 8, ""),
+        Target(
+            "gs:// cast: faster than the Orbax script",
+            _faster("bucket-bfloat16", ORBAX),
+            2,
+            at_least=True,
+        ),
+        Target("gs:// cast: peak memory with 256 MiB", _peak("bucket-bfloat16"), WITH_256MIB, "MB"),
+        Target("gs:// inspect: beyond its own requests", beyond_requests, 3, "s"),
+        Target(
+            "gs:// inspect: requests", lambda of: of("bucket-inspect", SURGERY, "requests"), 50, ""
+        ),
     ]
 
 

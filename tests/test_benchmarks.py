@@ -77,3 +77,17 @@ def test_the_readme_s_table_is_made_from_the_measurements(tmp_path: Path) -> Non
     assert done.stdout.splitlines()[-1] == (
         "| one leaf | **0.80 s** | 140 MB | 14.6 MB | 12.0 s (15.0 ×, 4,000 MB) | 0.50 s |  |"
     )
+
+
+def test_rows_in_a_bucket_count_requests_and_bytes_and_agree_with_the_script(
+    tmp_path: Path,
+) -> None:
+    rows = ["bucket-leaf", "bucket-inspect"]
+    measured, printed = _run(
+        tmp_path, "--rows", ",".join(rows), "--contenders", "surgery,Orbax script"
+    )
+    (edited,), (inspected,) = (measured[row]["surgery"] for row in rows)
+    assert edited["requests"] > edited["bucket_files"] > 0
+    assert edited["up_bytes"] > 0
+    assert inspected["requests"] < 50
+    assert "gs:// one leaf: bytes up over the leaf's" in printed
