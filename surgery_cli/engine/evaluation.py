@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from surgery_cli.draft.kernel import (
     broadcast_window,
 )
 from surgery_cli.engine.composition import Composition
-from surgery_cli.engine.grid import inside, is_inside, relative, window_shape, windows
+from surgery_cli.engine.grid import inside, relative, window_shape, windows
+from surgery_cli.engine.held import Band, Held
 from surgery_cli.engine.measurements import (
     Block,
     Measurements,
@@ -63,7 +64,7 @@ class Evaluation:
         self._needed_again = self.composition.needed_again
         self._kept: dict[int, Values] | None = None
         self._lock = threading.Lock()
-        self._held: _Held | None = _Held() if len(self.windows) == 1 else None
+        self._held: Held | None = Held() if len(self.windows) == 1 else None
         """What was read for the only block, of stored leaves that are needed again."""
 
     @property
@@ -71,20 +72,24 @@ class Evaluation:
         """What it has to measure, inner measurements first; the rest is measured by others, or was."""
         return self._measurements.missing(self.composition.measured, self)
 
-    def block(self, window: Window) -> Values:
-        """The values of one block, in the output's dtype, C-contiguous; what is missing is measured first."""
+    def block(self, window: Window, band: Band | None = None) -> Values:
+        """The values of one block, in the output's dtype, C-contiguous; what is missing is measured first.
+
+        ``band`` has what was read for it.
+        """
         for part in self.unmeasured:
             self._measurements.take(part, self, self.share)
-        values = self._values(self.recipe, window, self._held or _Held())
+        held = self._held or Held() if band is None else Held(band.stored)
+        values = self._values(self.recipe, window, held)
         if self._held is not None:
-            self._held = _Held()
+            self._held = Held()
         return np.ascontiguousarray(values).reshape(window_shape(window))
 
     def share(self, taking: Taking, block: Block) -> Values:
         """What one block adds to a measurement, or to a pass of a search."""
         kernel, specs, source = taking.part.kernel, taking.specs, taking.part.inputs[block.input]
         is_all = len(taking.blocks) == 1
-        held = self._held if self._held is not None and is_all else _Held()
+        held = self._held if self._held is not None and is_all else Held()
         beside = () if isinstance(kernel, Search) else taking.part.inputs[1:]
         parts = [(one, self._tiled(one, block.window, held)) for one in (source, *beside)]
         shares: list[tuple[Window, Values]] = []
@@ -103,7 +108,7 @@ class Evaluation:
         self._drop(held)
         return joined(kernel, shares, block.window)
 
-    def _tiled(self, part: Recipe, window: Window, held: _Held) -> Callable[[Window], Values]:
+    def _tiled(self, part: Recipe, window: Window, held: Held) -> Callable[[Window], Values]:
         """What gives the tiles of a block of a part: computed as they are asked for, if that can be; read once."""
 
         def place(of: Window) -> Window:
@@ -116,18 +121,18 @@ class Evaluation:
         values = (self._part if is_measured else self._values)(part, place(window), held)
         return lambda tile: values[relative(place(tile), place(window))]
 
-    def _hold(self, part: Recipe, window: Window, held: _Held) -> None:
+    def _hold(self, part: Recipe, window: Window, held: Held) -> None:
         """Read the stored leaves that a block of a part is made of, unless they are held."""
         for stored, read in reads(part, window):
             if held.find(stored, read) is None:
                 held.stored[id(stored)] = (read, self._read(stored, read))
 
-    def _drop(self, held: _Held) -> None:
+    def _drop(self, held: Held) -> None:
         """Let go of the stored leaves that nothing else is made of."""
         for part in held.stored.keys() - self._needed_again:
             del held.stored[part]
 
-    def _values(self, recipe: Recipe, window: Window, held: _Held) -> Values:
+    def _values(self, recipe: Recipe, window: Window, held: Held) -> Values:
         """A block of the values of an expression.
 
         They are computed tile by tile, so that temporaries stay small and in the processor's cache.
@@ -154,7 +159,7 @@ class Evaluation:
         self._drop(held)
         return out
 
-    def _streamed(self, recipe: Recipe, window: Window, tiles: list[Window], held: _Held) -> Values:
+    def _streamed(self, recipe: Recipe, window: Window, tiles: list[Window], held: Held) -> Values:
         """A block that is made of many leaves: each is read once, and goes into the sums of all tiles."""
         assert isinstance(recipe, Made)
         kernel, specs = recipe.kernel, tuple(one.spec for one in recipe.inputs)
@@ -179,7 +184,7 @@ class Evaluation:
         assert out is not None
         return out
 
-    def _part(self, part: Recipe, window: Window, held: _Held) -> Values:
+    def _part(self, part: Recipe, window: Window, held: Held) -> Values:
         """A block of a part of the expression; no call within a call, as a plan may edit one leaf a thousand times."""
         unfinished = [self._making(part, window, held)]
         values: Values | None = None
@@ -195,7 +200,7 @@ class Evaluation:
         assert values is not None
         return values
 
-    def _making(self, part: Recipe, window: Window, held: _Held) -> _Making:
+    def _making(self, part: Recipe, window: Window, held: Held) -> _Making:
         if isinstance(part, Stored):
             found = held.find(part, window)
             if found is None:
@@ -257,6 +262,11 @@ class Evaluation:
                 for w, p in zip(window, part, strict=True)
             )
 
+    def read_into(self, band: Band, part: Stored, piece: Window) -> None:
+        """Read a piece of a stored leaf to where a band has its place."""
+        window, values = band.stored[id(part)]
+        values[relative(piece, window)] = self._read(part, piece)
+
     def keep_all(self) -> None:
         """From now on read stored leaves whole, once, and keep them."""
         self._kept = {}
@@ -273,25 +283,6 @@ class Evaluation:
             if id(part) not in self._kept:
                 self._kept[id(part)] = read_values(source, path)
             return self._kept[id(part)][window]
-
-
-class _Held:
-    """Values of parts, as long as they are needed: of stored leaves a window each, of made ones whatever was asked."""
-
-    def __init__(self) -> None:
-        self.stored: dict[int, tuple[Window, Values]] = {}
-        self.made: dict[tuple[Any, ...], Values] = {}
-        self.whole: dict[tuple[Any, ...], Values] = {}
-        """Of kernels that make a whole leaf at once, which may take long or call a function of the user's."""
-
-    def find(self, part: Stored, window: Window) -> Values | None:
-        """The window of a stored leaf, if all of it is held."""
-        held, values = self.stored.get(id(part), (None, None))
-        if held is None or values is None:
-            return None
-        if held == window:
-            return values
-        return values[relative(window, held)] if is_inside(window, held) else None
 
 
 def _place(path: LeafPath, inputs: tuple[LeafSpec, ...], output: LeafSpec, window: Window) -> Place:

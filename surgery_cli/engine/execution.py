@@ -13,6 +13,7 @@ import numpy as np
 from surgery_cli.draft.check import Check
 from surgery_cli.draft.expression import Recipe, is_repeatable, stored_in
 from surgery_cli.draft.kernel import Kit, Window
+from surgery_cli.engine.bands import loaded
 from surgery_cli.engine.checked_source import CheckedSource, Recorded
 from surgery_cli.engine.checks import Checks, Watched, refuse_breaches
 from surgery_cli.engine.composition import Composition
@@ -23,6 +24,7 @@ from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.forecast import reading_bytes, working_bytes
 from surgery_cli.engine.grid import block_shape, relative, start_of, windows
 from surgery_cli.engine.guard import FiniteGuard
+from surgery_cli.engine.held import Band
 from surgery_cli.engine.leaf_in_work import LeafInWork, Transaction
 from surgery_cli.engine.measurements import Measurements
 from surgery_cli.engine.progress import Meter
@@ -140,9 +142,9 @@ class Execution:
 
     def _whole_value(self, leaf: PlannedLeaf) -> np.ndarray[Any, Any]:
         shape = leaf.spec.shape
-        evaluation = self._evaluation(leaf.output.recipe, shape)
+        evaluation = self._evaluation(leaf.recipe, shape)
         window = tuple(slice(0, n) for n in shape)
-        watched = self.checks.of(leaf.output.recipe)
+        watched = self.checks.of(leaf.recipe)
         values = evaluation.block(window)
         self._look(leaf, window, values, watched)
         grid = block_shape(leaf.spec, leaf.spec.write_shape)
@@ -155,7 +157,7 @@ class Execution:
         return values
 
     def _leaf(self, planned: PlannedLeaf) -> LeafInWork:
-        recipe, is_whole = planned.output.recipe, planned.is_read_whole
+        recipe, is_whole = planned.recipe, planned.is_read_whole
         unit = write_shape(planned)
         block = block_shape(planned.spec, unit, *(() if is_whole else (1,)))
         watched = self.checks.of(recipe) if is_whole else None
@@ -172,9 +174,9 @@ class Execution:
             return
         for planned in writer.plan.computed:
             recorded = self._journal.blocks_of(planned.draft_path)
-            if not recorded or not is_repeatable(planned.output.recipe):
+            if not recorded or not is_repeatable(planned.recipe):
                 continue
-            for stored in stored_in(planned.output.recipe):
+            for stored in stored_in(planned.recipe):
                 self._sources[stored.ref.source].expect(stored.ref.path)
             leaf = self._taken_up[planned.draft_path] = self._leaf(planned)
             held = reading_bytes(planned.spec, leaf.evaluation.block_shape)
@@ -210,16 +212,20 @@ class Execution:
             leaf.kept_bytes = held_bytes(planned)
             self._stream.hold(leaf.kept_bytes)
             leaf.evaluation.keep_all()
-        for number, window in enumerate(leaf.missing):
-            self._stream.fill(
-                leaf.working_bytes,
-                leaf.pending_bytes,
-                partial(self._transaction, writer),
-                self._write_block,
-                leaf,
-                window,
-                begin=None if number or leaf.standing else lambda batch: batch.begin(planned),
-            )
+        has_begun, tiles = bool(leaf.standing), self._kit.tile_elements
+        for band, blocks in loaded(planned, leaf.evaluation, leaf.missing, self._stream, tiles):
+            for window in blocks:
+                self._stream.fill(
+                    leaf.working_bytes if band is None else band.computing_bytes,
+                    leaf.pending_bytes,
+                    partial(self._transaction, writer),
+                    self._write_block,
+                    leaf,
+                    window,
+                    band,
+                    begin=None if has_begun else lambda batch: batch.begin(planned),
+                )
+                has_begun = True
 
     @contextmanager
     def _transaction(self, writer: ItemWriter) -> Iterator[Transaction]:
@@ -246,8 +252,10 @@ class Execution:
                 for share in shares:
                     share.result()
 
-    def _write_block(self, into: Transaction, leaf: LeafInWork, window: Window) -> None:
-        values = leaf.evaluation.block(window)
+    def _write_block(
+        self, into: Transaction, leaf: LeafInWork, window: Window, band: Band | None
+    ) -> None:
+        values = leaf.block(window, band, self._stream.budget)
         self._look(leaf.planned, window, values, leaf.watched)
         planned, written = leaf.planned, 0
         for part in leaf.parts_to_write(window):

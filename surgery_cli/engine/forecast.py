@@ -242,6 +242,15 @@ def _reading_bytes(recipe: Recipe, window: Window) -> tuple[int, int]:
     return held, largest
 
 
+def computing_bytes(leaf: PlannedLeaf, block: tuple[int, ...], tile_elements: int | None) -> int:
+    """Bytes in memory while a block of a leaf is computed of values that are there already."""
+    of = Composition(leaf.recipe)
+    if all(isinstance(kernel, Arrangement) for kernel in of.kernels):
+        return 0
+    window = tuple(slice(0, n) for n in block)
+    return _tile_bytes(window, tile_elements if of.is_divisible else None)
+
+
 def _tile_bytes(window: Window, tile_elements: int | None) -> int:
     count = math.prod(window_shape(window))
     return TEMPORARY_BYTES * (min(count, tile_elements) if tile_elements else count)
@@ -261,6 +270,6 @@ def bytes_in_flight(leaf: PlannedLeaf, tile_elements: int | None) -> int:
     ``tile_elements`` is the kit's.
     """
     shape = block_shape(leaf.spec, write_shape(leaf))
-    made = Composition(leaf.output.recipe)
+    made = Composition(leaf.recipe)
     block = leaf.spec.shape if made.is_whole else shape
     return working_bytes(made, block, tile_elements) + pending_bytes(leaf, block)

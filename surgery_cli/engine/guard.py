@@ -33,9 +33,9 @@ class FiniteGuard:
             return
         path = origin.path if origin is not None and is_ours else leaf.draft_path
         before = partial(self._stood_there, path, window)
-        if Composition(leaf.output.recipe).moves_elements:
-            before = partial(self._was_read, leaf.output.recipe, window, values)
-        check_finite(leaf.draft_path, values, before, partial(_author, leaf.output.recipe))
+        if Composition(leaf.recipe).moves_elements:
+            before = partial(self._was_read, leaf.recipe, window, values)
+        check_finite(leaf.draft_path, values, before, partial(_author, leaf.recipe))
 
     def _stood_there(self, path: LeafPath, window: Window) -> np.ndarray[Any, Any] | None:
         """What the source has where a block goes; None if it has nothing there, or of another shape.

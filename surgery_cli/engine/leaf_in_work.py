@@ -8,11 +8,13 @@ import numpy as np
 
 from surgery_cli.draft.expression import is_repeatable
 from surgery_cli.draft.kernel import Window
+from surgery_cli.engine.budget import Budget
 from surgery_cli.engine.checks import Watched
 from surgery_cli.engine.digests import Digester
 from surgery_cli.engine.evaluation import Evaluation
 from surgery_cli.engine.forecast import pending_bytes, working_bytes
 from surgery_cli.engine.grid import block_bytes, is_inside, start_of
+from surgery_cli.engine.held import Band
 from surgery_cli.engine.measurements import Block, Taking
 from surgery_cli.store.write.arrays import Batch
 from surgery_cli.store.write.item_plan import PlannedLeaf
@@ -52,6 +54,13 @@ class LeafInWork:
     def missing(self) -> list[Window]:
         """The blocks that are to be written."""
         return [window for window in self.windows if start_of(window) not in self.standing]
+
+    def block(self, window: Window, band: Band | None, budget: Budget) -> np.ndarray[Any, Any]:
+        """The values of a block; those that were read for it and others go with the last of them."""
+        values = self.evaluation.block(window, band)
+        if band is not None:
+            band.leave(budget)
+        return values
 
     def share(self, taking: Taking, block: Block) -> None:
         """Add what a block gives to a measurement."""

@@ -34,7 +34,7 @@ def reads_expected(prepared: Prepared) -> list[Reads]:
     found: dict[int, Reads] = {}
     if all(filesystem.requests_at_once(place) == 1 for place in _places(prepared)):
         return []
-    made = [leaf.output.recipe for item in prepared.plans.values() for leaf in item.computed]
+    made = [leaf.recipe for item in prepared.plans.values() for leaf in item.computed]
     for stored in stored_in(*made, *judged_recipes(prepared.draft.checks, made)):
         if (there := array_of(prepared, stored)) is not None:
             _of(found, there[0]).names.add(there[1].name)

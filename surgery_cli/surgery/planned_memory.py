@@ -8,9 +8,10 @@ from functools import partial
 from surgery_cli.compute.host import HostKit
 from surgery_cli.draft.check import Check
 from surgery_cli.draft.expression import Made, Recipe, parts, stored_in
+from surgery_cli.engine.bands import bands_of, least_bytes
 from surgery_cli.engine.composition import Composition
-from surgery_cli.engine.decoding import decoded_too_often, needed_bytes
-from surgery_cli.engine.forecast import bytes_in_flight, working_bytes
+from surgery_cli.engine.decoding import MOST_DECODED, decoded_too_often, needed_bytes
+from surgery_cli.engine.forecast import working_bytes
 from surgery_cli.engine.grid import block_shape
 from surgery_cli.store.filesystem.memory_limits import room
 from surgery_cli.store.write.item import copied_leaves
@@ -37,7 +38,7 @@ def planned_needs(
     bound = min(memory_bytes, room().bytes)
     needs = list(_judging(checks, tile, bound))
     for name, plan in plans.items():
-        taken = [(bytes_in_flight(leaf, tile), leaf) for leaf in plan.computed]
+        taken = [(least_bytes(leaf, bound, tile), leaf) for leaf in plan.computed]
         taken += [
             (copying_bytes(leaf), leaf) for leaf in copied_leaves(plan, compact=compact[name])
         ]
@@ -55,7 +56,7 @@ def decoding_notes(plans: Mapping[str, ItemPlan], memory_bytes: int) -> list[Rem
         leaf.draft_path: (times, needed_bytes(leaf))
         for plan in plans.values()
         for leaf in plan.computed
-        if (times := decoded_too_often(leaf)) and needed_bytes(leaf) > memory_bytes
+        if (times := _times_decoded(leaf, memory_bytes)) and needed_bytes(leaf) > memory_bytes
     }
     if not found:
         return []
@@ -67,6 +68,14 @@ def decoding_notes(plans: Mapping[str, ItemPlan], memory_bytes: int) -> list[Rem
             f" apart: with {memory_option(needed)} they are read once"
         )
     ]
+
+
+def _times_decoded(leaf: PlannedLeaf, memory_bytes: int) -> int:
+    """How often a stored chunk of a leaf is decoded, if that is often; else 0."""
+    bands = bands_of(leaf, memory_bytes, HostKit.tile_elements)
+    if bands is None:
+        return decoded_too_often(leaf)
+    return bands.times if bands.times > MOST_DECODED else 0
 
 
 def _judging(checks: Sequence[Check], tile: int | None, bound: int) -> Iterator[Need]:
@@ -88,7 +97,7 @@ def _why_written(leaf: PlannedLeaf) -> str:
     """Why a leaf takes what it takes, in a sentence."""
     if leaf.way is not Way.ENCODE:
         return "it is copied as it is stored, one chunk at a time"
-    return _why_made([leaf.output.recipe], [(leaf.spec, write_shape(leaf))])
+    return _why_made([leaf.recipe], [(leaf.spec, write_shape(leaf))])
 
 
 def _why_made(recipes: Sequence[Recipe], written: Iterable[Stored] = ()) -> str:

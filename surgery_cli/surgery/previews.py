@@ -79,12 +79,12 @@ def costs(
         for leaf in plan.computed:
             written += leaf.written_bytes
             if is_read_once(leaf, memory_bytes):
-                read += sum(stored.spec.bytes for stored in stored_in(leaf.output.recipe))
+                read += sum(stored.spec.bytes for stored in stored_in(leaf.recipe))
                 continue
             if leaf.referred is None or leaf.referred.is_read:
-                computed.append(leaf.output.recipe)
+                computed.append(leaf.recipe)
             else:
-                partly.append((leaf.output.recipe, leaf.referred.written))
+                partly.append((leaf.recipe, leaf.referred.written))
         raw = plan.of(Way.RAW)
         if prepared.compact[name]:
             raw = [leaf for leaf in plan.leaves if leaf.taken]

@@ -89,8 +89,8 @@ def _read_in_blocks(prepared: Prepared) -> Iterator[tuple[Recipe, Sequence[Windo
     made: list[Recipe] = []
     for plan in prepared.plans.values():
         for leaf in plan.computed:
-            made.append(leaf.output.recipe)
-            yield leaf.output.recipe, blocks_of(leaf)
+            made.append(leaf.recipe)
+            yield leaf.recipe, blocks_of(leaf)
     for recipe in judged_recipes(prepared.draft.checks, made):
         spec = recipe.spec
         yield recipe, list(windows(spec.shape, block_shape(spec, spec.write_shape)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from surgery_cli.draft.arrangement import Arrangement, ShapeMap
+from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Piece
 from surgery_cli.tree.specs import LeafSpec
 
@@ -24,3 +25,9 @@ class Rechunk(Arrangement, frozen=True, tag="rechunk"):
     @property
     def of_squares(self) -> ShapeMap:
         return self
+
+
+def values_of(recipe: Recipe) -> Recipe:
+    """What values are made of, in whichever chunks they are stored afterwards."""
+    is_stored_anew = isinstance(recipe, Made) and isinstance(recipe.kernel, Rechunk)
+    return recipe.inputs[0] if isinstance(recipe, Made) and is_stored_anew else recipe

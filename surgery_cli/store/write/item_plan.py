@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from surgery_cli.draft.expression import Recipe, moves_elements
+from surgery_cli.draft.kernels.rechunk import values_of
 from surgery_cli.draft.recipe import Output
 from surgery_cli.store.open.item import Item, PytreeItem, StoredLeaf
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
@@ -64,6 +65,11 @@ class PlannedLeaf(msgspec.Struct, frozen=True, gc=False):
     @property
     def spec(self) -> LeafSpec:
         return self.output.spec
+
+    @property
+    def recipe(self) -> Recipe:
+        """What its values are made of, in whichever chunks they are stored."""
+        return values_of(self.output.recipe)
 
     @property
     def origin_array(self) -> StoredArray:
@@ -164,7 +170,7 @@ class ItemPlan(msgspec.Struct, frozen=True, dict=True):
     def made(self) -> list[Recipe]:
         """What is computed or read, all of it, in order to be written."""
         leaves = (*self.computed, *self.packed)
-        return [leaf.output.recipe for leaf in leaves if leaf.is_read_whole]
+        return [leaf.recipe for leaf in leaves if leaf.is_read_whole]
 
     @property
     def by_reference(self) -> list[PlannedLeaf]:

@@ -1,0 +1,133 @@
+"""`inspect --layout` against TensorStore: each host, a process of its own, reads the bytes that were foretold."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from surgery_cli import surgery
+from surgery_cli.errors import PlanError
+from surgery_cli.settings.reshard import Reshard
+from tests.layout.states import LAYOUTS, over, save
+from tests.layout.test_reshard import reshard
+
+DEVICES = (4, 2)
+SPEC = {"params/rows": "fsdp", "params/both": "fsdp,tensor", "params/columns": "None,(fsdp,tensor)"}
+HERE = Path(__file__).parent
+
+
+def arrays() -> dict[str, Any]:
+    """Incompressible matrices, none of whose chunks is small enough to stand in the tree of a database."""
+    drawn = np.random.default_rng(0)
+    names = ("rows", "both", "columns", "replicated")
+    return {
+        "params": {
+            name: jax.numpy.asarray(drawn.normal(size=(64, 256)), "float32") for name in names
+        }
+    }
+
+
+def windows_of(host: int, hosts: int) -> dict[str, list[Any]]:
+    """What a host needs of each array, as JAX itself places it: windows without those that are alike."""
+    mesh = Mesh(np.array(jax.devices()[:8]).reshape(DEVICES), ("fsdp", "tensor"))
+    each = 8 // hosts
+    own = set(mesh.devices.flat[host * each : (host + 1) * each])
+    specs = {
+        "rows": P("fsdp"),
+        "both": P("fsdp", "tensor"),
+        "columns": P(None, ("fsdp", "tensor")),
+        "replicated": P(),
+    }
+    found = {}
+    for name, spec in specs.items():
+        places = NamedSharding(mesh, spec).devices_indices_map((64, 256))
+        ends = {
+            tuple(part.indices(n)[:2] for part, n in zip(w, (64, 256), strict=True))
+            for d, w in places.items()
+            if d in own
+        }
+        found[f"params.{name}"] = sorted(ends)
+    return found
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """One chunk a leaf, rows of one device, and the result of `reshard`, in every layout."""
+    folder = tmp_path_factory.mktemp("reads")
+    found = []
+    for number, (ocdbt, zarr3) in enumerate(LAYOUTS):
+        kind = {"ocdbt": ocdbt, "driver": "zarr3" if zarr3 else "zarr"}
+        one = save(folder / f"one{number}", arrays(), ocdbt=ocdbt, zarr3=zarr3)
+        rows = over(jax.make_mesh((8,), ("data",)), arrays(), P("data"))
+        old = save(folder / f"rows{number}", rows, ocdbt=ocdbt, zarr3=zarr3)
+        new = folder / f"new{number}"
+        reshard(one, new, mesh={"fsdp": 4, "tensor": 2}, spec=SPEC)
+        found += [{"path": str(path), **kind} for path in (one, old, new)]
+    return found
+
+
+@pytest.mark.parametrize("hosts", [8, 2])
+def test_every_host_reads_the_bytes_that_were_foretold(
+    checkpoints: list[dict[str, Any]], hosts: int
+) -> None:
+    request = Reshard(mesh={"fsdp": 4, "tensor": 2}, spec=SPEC)
+    told = [surgery.inspect(one["path"], layout=request, hosts=hosts).hosts for one in checkpoints]
+    kept = 0 if hosts == 8 else 1 << 28
+    read = []
+    for host in range(hosts):
+        asked = [{**one, "arrays": windows_of(host, hosts), "kept": kept} for one in checkpoints]
+        done = subprocess.run(
+            [sys.executable, str(HERE / "one_host.py")],
+            input=json.dumps(asked),
+            text=True,
+            check=False,
+            capture_output=True,
+        )
+        assert done.returncode == 0, done.stderr
+        read.append(json.loads(done.stdout))
+    for at, one in enumerate(told):
+        by_host = [counts[at] for counts in read]
+        assert one is not None
+        assert (one.read_bytes, one.most_bytes, one.least_bytes) == (
+            sum(by_host),
+            max(by_host),
+            min(by_host),
+        )
+
+
+def test_what_is_read_for_nothing_is_named_and_ends_with_reshard(
+    checkpoints: list[dict[str, Any]],
+) -> None:
+    request = Reshard(mesh={"fsdp": 4, "tensor": 2}, spec=SPEC)
+    one, rows, new = (surgery.inspect(c["path"], layout=request).hosts for c in checkpoints[:3])
+    assert one is not None
+    assert rows is not None
+    assert new is not None
+    assert one.read_bytes == 8 * one.stored_bytes
+    assert {leaf.path for leaf in one.worst[:3]} == set(SPEC)
+    assert rows.worst[0].path == "params/columns"
+    assert rows.worst[0].read_bytes == 8 * rows.worst[0].stored_bytes
+    assert new.unused_bytes == 0
+    assert (new.worst[0].path, new.worst[0].partition) == ("params/replicated", "None")
+    assert new.again_bytes == sum(leaf.again_bytes for leaf in new.worst)
+
+
+def test_hosts_must_share_a_mesh_that_somebody_names(checkpoints: list[dict[str, Any]]) -> None:
+    one, rows = checkpoints[0]["path"], checkpoints[1]["path"]
+    with pytest.raises(PlanError, match="nothing says for how many hosts"):
+        surgery.inspect(one, layout=Reshard())
+    with pytest.raises(PlanError, match="cannot share the mesh data=8"):
+        surgery.inspect(rows, layout=Reshard(), hosts=3)
+    derived = surgery.inspect(one, layout=Reshard(), hosts=4).hosts
+    assert derived is not None
+    assert derived.read_bytes == 4 * derived.stored_bytes
+    stored = surgery.inspect(rows, layout=Reshard(), hosts=4).hosts
+    assert stored is not None
+    assert (stored.devices_per_host, stored.unused_bytes) == (2, 0)
