@@ -42,31 +42,8 @@ def no_match(
         for key in ([] if pattern.is_regex else pattern.text.strip("/").split("/"))
         if key not in keys and not any(c in key for c in "*?[{%")
     ]
-    if not pattern.is_regex and (glued := _glued(pattern.text)):
-        better = PathPattern(glued)
-        return Problem(
-            f"'{pattern.text}' matches nothing",
-            why="`**` spans keys only where it stands alone between slashes; elsewhere it is `*`",
-            fix=f"write '{glued}'"
-            if better.named(printed)
-            else f"`surgery inspect` lists the paths; '{glued}' matches nothing either",
-            field=field,
-        )
-    if better := _of_leaves(pattern, printed):
-        return Problem(
-            f"'{pattern.text}' matches nothing",
-            why="a regular expression names leaves, by their whole paths, and these are nodes",
-            fix=f"write '{better}' for all below them",
-            field=field,
-        )
-    if slashed := _over_slashes(pattern, printed):
-        key, better = slashed
-        return Problem(
-            f"'{pattern.text}' matches nothing",
-            why=f"a wildcard ends at every printed slash, and the key '{key}' holds one",
-            fix=f"write '{better}'",
-            field=field,
-        )
+    if meant := _meant(pattern, printed, field):
+        return meant
     close = nearest(pattern.text, texts)
     why = "nothing in the tree is close to it"
     if strange and (similar := nearest(strange[0], keys)):
@@ -86,6 +63,26 @@ def no_match(
         else worded("`surgery inspect` lists the paths{}{}", more, layers),
         field=field,
     )
+
+
+def _meant(
+    pattern: PathPattern, printed: Mapping[LeafPath, str], field: str | None
+) -> Problem | None:
+    """What to say where it is plain how a pattern was meant; None where it is not."""
+    if not pattern.is_regex and (glued := _glued(pattern.text)):
+        why = "`**` spans keys only where it stands alone between slashes; elsewhere it is `*`"
+        fix = f"write '{glued}'"
+        if not PathPattern(glued).named(printed):
+            fix = f"`surgery inspect` lists the paths; '{glued}' matches nothing either"
+    elif better := _of_leaves(pattern, printed):
+        why = "a regular expression names leaves, by their whole paths, and these are nodes"
+        fix = f"write '{better}' for all below them"
+    elif slashed := _over_slashes(pattern, printed):
+        why = f"a wildcard ends at every printed slash, and the key '{slashed[0]}' holds one"
+        fix = f"write '{slashed[1]}'"
+    else:
+        return None
+    return Problem(f"'{pattern.text}' matches nothing", why=why, fix=fix, field=field)
 
 
 def _of_leaves(pattern: PathPattern, printed: Mapping[LeafPath, str]) -> str:
