@@ -45,6 +45,11 @@ _ADDRESSES_OF_A_CORE: Final = 40 << 20
 _MOST_ADDRESSES: Final = 2 << 30
 """What the libraries map when they are loaded: below, they abort the process."""
 
+_LEAST_DATA: Final = 96 << 20
+_DATA_OF_A_CORE: Final = 32 << 20
+_MOST_DATA: Final = 1 << 30
+"""What of that counts as data."""
+
 
 def run_command(command: Command, arguments: Sequence[str]) -> int:
     """Run ``command`` and return the exit code; whatever goes wrong has been said by then."""
@@ -112,19 +117,25 @@ def _check_surroundings(arguments: Sequence[str]) -> None:
 
 
 def _check_address_space() -> None:
-    """Refuse a limit under which the libraries could not even be loaded: they abort the process then.
+    """Refuse limits under which the libraries could not even be loaded: they abort the process then.
 
     Raises:
         PlanError: so.
     """
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    needed = min(_LEAST_ADDRESSES + _ADDRESSES_OF_A_CORE * (os.cpu_count() or 1), _MOST_ADDRESSES)
-    if limit != resource.RLIM_INFINITY and limit < needed:
-        raise PlanError(
-            f"`ulimit -v {limit >> 10}` is not enough to load the libraries that surgery needs",
-            why=f"they map about {needed >> 20:,} MiB of addresses on this machine",
-            fix=f"`ulimit -v {needed >> 10}`, or none",
-        )
+    cores = os.cpu_count() or 1
+    addresses = min(_LEAST_ADDRESSES + _ADDRESSES_OF_A_CORE * cores, _MOST_ADDRESSES)
+    data = min(_LEAST_DATA + _DATA_OF_A_CORE * cores, _MOST_DATA)
+    for kind, option, needed, what in (
+        (resource.RLIMIT_AS, "-v", addresses, "addresses"),
+        (resource.RLIMIT_DATA, "-d", data, "data"),
+    ):
+        limit, _ = resource.getrlimit(kind)
+        if limit != resource.RLIM_INFINITY and limit < needed:
+            raise PlanError(
+                f"`ulimit {option} {limit >> 10}` is not enough to load the libraries that surgery needs",
+                why=f"they map about {needed >> 20:,} MiB of {what} on this machine",
+                fix=f"`ulimit {option} {needed >> 10}`, or none",
+            )
 
 
 def _guarded(act: Callable[[], int], is_json: bool) -> int:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from surgery_cli.engine.bounded_reads import chunk_bytes
 from surgery_cli.engine.grid import BLOCK_BYTES
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store.filesystem.memory_limits import room
+from surgery_cli.store.filesystem.memory_limits import Room, room
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
@@ -17,7 +17,8 @@ from surgery_cli.words.quantities import byte_text
 MOST_NAMED: Final = 3
 
 _ALWAYS_TRIED_BYTES: Final = 128 << 20
-"""What needs no more than this is not refused by a look at the machine, and no budget is cut to less."""
+"""What needs no more than this is not refused by a look at the machine, which tells too little rather than too much,
+and no budget is cut to less. Other limits are counted closely."""
 
 
 Stored = tuple[LeafSpec, tuple[int, ...] | None]
@@ -35,7 +36,12 @@ class Need(NamedTuple):
 
 def bytes_to_use(memory_bytes: int) -> int:
     """How much may be in flight: what `--memory` allows, and not more than this process can have."""
-    return min(memory_bytes, max(room().bytes, _ALWAYS_TRIED_BYTES))
+    return max(min(memory_bytes, _tried(room())), 1)
+
+
+def _tried(there: Room) -> int:
+    """How many bytes are tried, of as many as are there."""
+    return there.bytes if there.is_deadly else max(there.bytes, _ALWAYS_TRIED_BYTES)
 
 
 def check_memory(needs: Sequence[Need]) -> None:
@@ -44,10 +50,10 @@ def check_memory(needs: Sequence[Need]) -> None:
     Raises:
         CheckpointError: leaves, or stored chunks of them, are declared larger than the memory that can be had.
     """
-    if not needs or needs[0].bytes <= _ALWAYS_TRIED_BYTES:
+    if not needs:
         return
     there = room()
-    over = [need for need in needs if need.bytes > max(there.bytes, _ALWAYS_TRIED_BYTES)]
+    over = [need for need in needs if need.bytes > _tried(there)]
     if over:
         most = over[0]
         which = most.type_text if len(over) == 1 else f"'{most.path}', {most.type_text},"

@@ -208,20 +208,21 @@ def test_the_limit_of_a_control_group_counts_and_that_of_every_one_around_it(
     process, groups = tmp_path / "self", tmp_path / "cgroup"
     process.mkdir()
     (process / "cgroup").write_text("0::/job/step\n")
-    _group(groups / "job/step", {"memory.max": "max", "memory.current": "700"})
+    _group(groups / "job/step", {"memory.max": "max", "memory.current": str(700 * MIB)})
     _group(
         groups / "job",
         {
-            "memory.max": "9000",
-            "memory.current": "4000",
-            "memory.stat": "anon 2500\ninactive_file 1000\nactive_file 500",
+            "memory.max": str(9000 * MIB),
+            "memory.current": str(4000 * MIB),
+            "memory.stat": f"anon 2500\ninactive_file {1000 * MIB}\nactive_file {500 * MIB}",
         },
     )
-    assert memory_limits.room(groups, process) == (
-        6500,
-        "are left of what its container or job may have (cgroup limit 8.8 KiB, 2.4 KiB in use)",
+    there = memory_limits.room(groups, process)
+    assert (there.bytes, there.is_deadly) == ((6500 - 48) * MIB, True)
+    assert there.bound.endswith(
+        " (cgroup limit 8.8 GiB, 2.4 GiB in use, 48.0 MiB for the program itself)"
     )
-    _group(groups / "job/step", {"memory.max": "600"})  # lowered below what is used
+    _group(groups / "job/step", {"memory.max": str(600 * MIB)})  # lowered below what is used
     assert memory_limits.room(groups, process).bytes == 0
 
 
@@ -231,9 +232,12 @@ def test_the_limit_of_a_control_group_of_version_1_counts_also_where_only_its_ro
     process, groups = tmp_path / "self", tmp_path / "cgroup"
     process.mkdir()
     (process / "cgroup").write_text("4:cpu,memory:/docker/abc\n1:cpuset:/docker/abc\n")
-    limit = {"memory.limit_in_bytes": "9000", "memory.usage_in_bytes": "4000"}
-    _group(groups / "memory", {**limit, "memory.stat": "inactive_file 1\ntotal_inactive_file 1500"})
-    assert memory_limits.room(groups, process).bytes == 6500
+    limit = {"memory.limit_in_bytes": f"{9000 * MIB}", "memory.usage_in_bytes": f"{4000 * MIB}"}
+    _group(
+        groups / "memory",
+        {**limit, "memory.stat": f"inactive_file 1\ntotal_inactive_file {1500 * MIB}"},
+    )
+    assert memory_limits.room(groups, process).bytes == (6500 - 48) * MIB
     _group(groups / "memory", {"memory.limit_in_bytes": "9223372036854771712"})
     assert memory_limits.room(groups, process).bound == "are free"
 
@@ -243,9 +247,12 @@ def test_control_groups_of_any_name_and_lines_of_any_form_are_read(tmp_path: Pat
     process.mkdir()
     (process / "cgroup").write_bytes(b"no group\n0::/a/b\xfcro.slice\n")
     folder = groups / "a" / os.fsdecode(b"b\xfcro.slice")
-    stat = "anon\n\ninactive_file 500\nactive_file\n"
-    _group(folder, {"memory.max": "9000", "memory.current": "4000", "memory.stat": stat})
-    assert memory_limits.room(groups, process).bytes == 5500
+    stat = f"anon\n\ninactive_file {500 * MIB}\nactive_file\n"
+    _group(
+        folder,
+        {"memory.max": f"{9000 * MIB}", "memory.current": f"{4000 * MIB}", "memory.stat": stat},
+    )
+    assert memory_limits.room(groups, process).bytes == (5500 - 48) * MIB
 
 
 def test_a_leaf_that_the_limit_of_address_space_does_not_hold_is_refused_before_any_work(

@@ -13,18 +13,25 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 _STILL_MAPPED_BYTES: Final = 512 << 20
 """Address space that libraries and the stacks of threads take once the work begins (measured: up to 0.45 GiB)."""
 
-_STILL_TAKEN_BYTES: Final = 256 << 20
-"""Of these, what counts as data (measured: up to 0.2 GiB)."""
+_STILL_DATA_BYTES: Final = 96 << 20
+"""Of these, what counts as data, most of it the stacks of threads (measured: 60 to 90 MiB)."""
+
+_STILL_TAKEN_BYTES: Final = 48 << 20
+"""Memory that the program itself takes once the work begins (measured: 40 MiB)."""
 
 _UNLIMITED: Final = 1 << 60
 """Version 1 of cgroups says that there is no limit by a number of about 2 to the 63rd."""
 
 
 class Room(NamedTuple):
-    """Bytes of memory that a process can still have, and by what they are bounded, as the end of a sentence."""
+    """Bytes of memory that a process can still have, and by what they are bounded, as the end of a sentence.
+
+    ``is_deadly``: they are counted closely, and who takes more is ended without a word.
+    """
 
     bytes: int
     bound: str
+    is_deadly: bool = False
 
 
 def room(cgroups: Path = _CGROUPS, process: Path = Path("/proc/self")) -> Room:
@@ -35,7 +42,7 @@ def room(cgroups: Path = _CGROUPS, process: Path = Path("/proc/self")) -> Room:
         *_left_by_ulimit(process / "statm"),
     ]
     least = min(found)
-    return Room(max(least.bytes, 0), least.bound)
+    return least._replace(bytes=max(least.bytes, 0))
 
 
 def available_bytes() -> int:
@@ -72,8 +79,9 @@ def _left_in_cgroups(cgroups: Path, own: Path) -> Iterator[Room]:
             if most.isdigit() and now.isdigit() and int(most) < _UNLIMITED:
                 taken = max(int(now) - _droppable(folder, prefix), 0)
                 said = f"cgroup limit {byte_text(int(most))}, {byte_text(taken)} in use"
+                said += f", {byte_text(_STILL_TAKEN_BYTES)} for the program itself"
                 bound = f"are left of what its container or job may have ({said})"
-                yield Room(int(most) - taken, bound)
+                yield Room(int(most) - taken - _STILL_TAKEN_BYTES, bound, is_deadly=True)
             if folder == root:
                 break
 
@@ -92,14 +100,14 @@ def _left_by_ulimit(statm: Path) -> Iterator[Room]:
         return
     pages = [int(count) * os.sysconf("SC_PAGE_SIZE") for count in _text(statm).split()] or [0] * 7
     mapped, data = pages[0], pages[5]
-    for kind, taken, what in (
-        (resource.RLIMIT_AS, mapped + _STILL_MAPPED_BYTES, "map (`ulimit -v`"),
-        (resource.RLIMIT_DATA, data + _STILL_TAKEN_BYTES, "have of data (`ulimit -d`"),
+    for kind, taken, what, is_deadly in (
+        (resource.RLIMIT_AS, mapped + _STILL_MAPPED_BYTES, "map (`ulimit -v`", False),
+        (resource.RLIMIT_DATA, data + _STILL_DATA_BYTES, "have of data (`ulimit -d`", True),
     ):
         limit, _ = resource.getrlimit(kind)
         if limit != resource.RLIM_INFINITY:
             bound = f"are left of what it may {what} is {byte_text(limit)})"
-            yield Room(limit - taken, bound)
+            yield Room(limit - taken, bound, is_deadly)
 
 
 def _text(path: Path) -> str:
