@@ -138,9 +138,8 @@ def _ready(
     with reading(path_at(source)):
         estimate = costs(prepared, options, target, before)
     there = 0 if left is None else left.bytes
-    check_space(
-        target, max(estimate.bytes_written + estimate.bytes_copied - there, 0), prepared.plans
-    )
+    needed = max(estimate.bytes_written + estimate.bytes_copied - there, 0)
+    check_space(target, needed, prepared, options)
     kit = open_kit(options.device, options.mesh)
     above = replace(options, seed=plan.seed, params=plan.params)
     gate = None if options.probe is None else open_gate(prepared.checkpoint, above, say)

@@ -46,7 +46,7 @@ def plan(
     with reading(path_at(source)):
         estimate = costs(prepared, options, target, before)
     if target is not None:
-        check_space(target, estimate.bytes_written + estimate.bytes_copied, prepared.plans)
+        check_space(target, estimate.bytes_written + estimate.bytes_copied, prepared, options)
     notes = preview_notes(prepared, destination, options)
     if options.probe is not None:
         said = f"the probe of {options.probe} runs on the result, once that is written"

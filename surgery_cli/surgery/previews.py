@@ -19,7 +19,6 @@ from surgery_cli.engine.forecast import read_bytes
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import Plan
 from surgery_cli.settings.run import Options
-from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.request_counts import Requests, requests_so_far
 from surgery_cli.store.write.carried_files import carried_files, unchosen_files
 from surgery_cli.store.write.item_plan import Way
@@ -45,7 +44,7 @@ from surgery_cli.surgery.planned_memory import decoding_notes
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.repeated_draws import repeated_draws
 from surgery_cli.surgery.requests import minutes, requests_of_run
-from surgery_cli.surgery.space import standing_parent
+from surgery_cli.surgery.space import is_all_copied
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Consequence, Note
@@ -99,12 +98,7 @@ def costs(
     read += read_bytes(computed, partly)
     copied += sum(carried_files(prepared.checkpoint))
     linked += sum(unchosen_files(prepared.checkpoint))
-    root = prepared.checkpoint.location.root
-    is_elsewhere = (
-        destination is not None
-        and filesystem.status(standing_parent(destination)).st_dev != filesystem.status(root).st_dev
-    )
-    if options.link == "never" or is_elsewhere:
+    if is_all_copied(prepared, destination, options):
         linked, copied = 0, copied + linked
     moved = (read, written, linked, copied)
     requests = requests_of_run(prepared, options, destination, requests_so_far() - before)

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from surgery_cli.errors import DestinationError
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.proof.records import record_path
+from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.write.item_plan import ItemPlan, Way
 from surgery_cli.store.write.sidecars import write_shape
+from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.quantities import byte_text
 
 _LEAST_SPARE: Final = 1 << 20
 _SPARE_PART: Final = 100
 """Beside what it writes, a run wants 1 MiB and a hundredth of that: metadata, directories, the record."""
 
+_RECORD_BYTES_OF_CHANGED: Final = 320
+_RECORD_BYTES_OF_DIGEST: Final = 128
+"""What `surgery.json` says of a leaf, beside its path: of one that was changed, and the digest of each."""
+
+_LARGEST_BLOCK: Final = 4096
+"""A file takes whole blocks; what some filesystems of a network call one is far larger than what a file takes there."""
+
 _HOLD_NO_FILES: Final = ("/proc", "/sys")
 
 
-def check_space(destination: Path, needed: int, plans: Mapping[str, ItemPlan]) -> None:
-    """Refuse a destination where ``needed`` bytes, and some for metadata, or the new files of ``plans`` do not fit.
+def check_space(destination: Path, needed: int, prepared: Prepared, options: Options) -> None:
+    """Refuse a destination where ``needed`` bytes, what is said of them, or so many new files do not fit.
 
     Raises:
         DestinationError: there is not enough room, or the system keeps no files there.
@@ -39,8 +48,11 @@ def check_space(destination: Path, needed: int, plans: Mapping[str, ItemPlan]) -
             why=f"'{parent}' shows the system's state, and holds no files",
             fix="name a directory on a disk",
         )
-    needed += _LEAST_SPARE + needed // _SPARE_PART
     room = os.statvfs(parent)
+    copies = is_all_copied(prepared, destination, options)
+    files = sum(files_of_leaves(plan, copies=copies) for plan in prepared.plans.values())
+    needed += record_bytes(prepared, options) + files * min(room.f_frsize, _LARGEST_BLOCK)
+    needed += _LEAST_SPARE + needed // _SPARE_PART
     free = room.f_bavail * room.f_frsize
     # a total of zero is a filesystem that does not tell
     if room.f_blocks and needed > free:
@@ -49,7 +61,6 @@ def check_space(destination: Path, needed: int, plans: Mapping[str, ItemPlan]) -
             why=f"about {byte_text(needed)} needed, {byte_text(free)} free",
             fix="free some, or write to another filesystem",
         )
-    files = sum(map(files_of_leaves, plans.values()))
     if room.f_files and files > room.f_favail:
         raise DestinationError(
             f"'{parent}' has not enough room for the files of '{destination.name}'",
@@ -59,14 +70,38 @@ def check_space(destination: Path, needed: int, plans: Mapping[str, ItemPlan]) -
         )
 
 
-def files_of_leaves(plan: ItemPlan) -> int:
+def record_bytes(prepared: Prepared, options: Options) -> int:
+    """What the record of a result takes, roughly: a line for each changed leaf, and each digest; and the old record."""
+    draft, checkpoint = prepared.draft, prepared.checkpoint
+    old = record_path(checkpoint)
+    count = filesystem.size(old) if filesystem.is_file(old) else 0
+    for path in draft.changed:
+        count += _RECORD_BYTES_OF_CHANGED + 2 * len(draft.texts[path])
+    for path in draft.leaves if options.seal else draft.changed:
+        count += _RECORD_BYTES_OF_DIGEST + len(draft.texts[path])
+    return count
+
+
+def is_all_copied(prepared: Prepared, destination: Path | None, options: Options) -> bool:
+    """True if what no edit touches cannot be shared: that was asked for, or DST is on another filesystem."""
+    if destination is None or options.link == "never":
+        return options.link == "never"
+    root = prepared.checkpoint.location.root
+    there = filesystem.status(standing_parent(destination))
+    return there.st_dev != filesystem.status(root).st_dev
+
+
+def files_of_leaves(plan: ItemPlan, *, copies: bool) -> int:
     """The least number of files and directories that the leaves of an item take, hard links not counted.
 
-    Zero for layouts that do not keep every leaf in a directory of its own.
+    Zero for layouts that do not keep every leaf in a directory of its own. ``copies``: there are no hard links.
     """
     if not (isinstance(plan.item, PytreeItem) and isinstance(plan.item.store, PerLeafStore)):
         return 0
     count = len(plan.of(Way.KEEP, Way.MOVE, Way.GRAFT)) + 2 * len(plan.rearranged)
+    if copies:
+        taken = plan.of(Way.KEEP, Way.MOVE, Way.GRAFT)
+        count += sum(len(leaf.origin_array.keys) for leaf in taken)
     for leaf in plan.of(Way.RAW):
         count += 1 + len(leaf.origin_array.keys)
     for leaf in plan.of(Way.ENCODE):

@@ -119,3 +119,48 @@ def test_a_destination_where_no_files_can_be_is_not_a_full_disk(surgery, checkpo
     ended = surgery("rescale", checkpoint, "/proc/foo", "**/bias", "--by", "2", "--twins", "named")
     assert ended.code == 2
     assert "'/proc/foo' cannot be written" in ended.err
+
+
+def test_the_record_and_whole_blocks_of_small_files_need_room_too(surgery, tmp_path, monkeypatch):
+    import orbax.checkpoint as ocp
+
+    tree = {f"w_{n:03d}": np.ones(2, np.float32) for n in range(300)}
+    for name, use_ocdbt in (("leaves", False), ("database", True)):
+        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=use_ocdbt)) as checkpointer:
+            checkpointer.save(tmp_path / name, tree)
+
+    def blocks_needed(name, *words):
+        """How many blocks of 4 KiB must be free."""
+        low, high = 0, 1 << 14
+        edit = (
+            "rescale",
+            tmp_path / name,
+            tmp_path / "new",
+            "w_0[0-4]?",
+            "--by",
+            "2",
+            "--force",
+            *words,
+        )
+        while low < high:
+            middle = (low + high) // 2
+            monkeypatch.setattr(os, "statvfs", lambda _, n=middle: Room(n))
+            low, high = (
+                (low, middle) if surgery(*edit, "--dry-run").code == 0 else (middle + 1, high)
+            )
+        monkeypatch.undo()
+        assert surgery(*edit).code == 0
+        return low
+
+    def blocks_taken():
+        places = [tmp_path / "new", *(tmp_path / "new").rglob("*")]
+        return sum(-(-os.lstat(place).st_size // 4096) for place in places)
+
+    database = blocks_needed("database", "--seal")
+    assert blocks_taken() <= database
+    unsealed = blocks_needed("database")
+    assert database - unsealed >= 250 * 120 // 4096  # a digest of each of the others
+    leaves = blocks_needed("leaves")
+    assert leaves >= 50 * 2 + 300  # a document and a chunk of each that changes, and directories
+    assert blocks_needed("leaves", "--link", "never") >= leaves + 2 * 250
+    assert blocks_taken() <= leaves + 2 * 250 + 10
