@@ -90,12 +90,10 @@ def address(text: str, *, refusal: type[SurgeryError] = PlanError) -> Address:
 def destination_address(text: str, *, refusal: type[SurgeryError] = PlanError) -> Address:
     """As ``address``, for a place where a checkpoint is to appear. Raises as ``local_address`` of what is written."""
     found = _SCHEME.match(text)
-    if found is not None and found[1].lower() in _WRITTEN:
+    if found is not None and found[1].lower() in SCHEMES:
         return address(text, refusal=refusal)
     return local_address(text, is_written=True, refusal=refusal)
 
-
-_WRITTEN: Final = ("gs",)
 
 checkpoint_address: Final = partial(address, refusal=CheckpointError)
 written_address: Final = partial(local_address, is_written=True)
@@ -137,41 +135,24 @@ def _path_in(text: str, rest: str, refusal: type[SurgeryError]) -> LocalAddress:
         ) from None
 
 
-_COPYING: Final = {
-    "gs": ("gcloud storage cp", "-r"),
-    "s3": ("aws s3 cp", "--recursive"),
-}
-"""What copies from and to buckets, and its option for directories."""
+_COPYING: Final = {"gs": "gcloud storage cp", "s3": "aws s3 cp"}
+"""What copies from and to buckets."""
 
 
 def _in_bucket(
     text: str, scheme: str, refusal: type[SurgeryError], *, is_written: bool
 ) -> SurgeryError:
-    """The error for an address in a bucket, with the commands that copy there and back."""
+    """The error for the address of a file in a bucket, with the command that copies it."""
     file = _FILE_WITH_PART.fullmatch(text)
-    place = (file[1] if file else re.sub(r"@[0-9]+$", "", text)).rstrip("/")
-    parent, _, name = place.rpartition("/")
-    if parent.count("/") == 1:  # the bucket itself has no name to keep
-        parent, name = place, "checkpoint"
-    command, recursive = _COPYING[scheme]
-    # `gcloud storage cp -r` copies a directory into its target, `aws s3 cp` its contents
-    into = scheme == "gs"
-    folder = f"{parent}/" if into else place
+    place = (file[1] if file else text).rstrip("/")
+    name, command = place.rpartition("/")[2], _COPYING[scheme]
     if is_written:
-        copies = command if file else f"{command} {recursive}"
-        what, why = "writes to a local or mounted disk", f"write it here first: './{name}'"
-        fix = f"and copy it when it is done: `{copies} ./{name} {folder}`"
-    elif file:
+        what, why = "writes this to a local or mounted disk", f"write it here first: './{name}'"
+        fix = f"and copy it when it is done: `{command} ./{name} {place}`"
+    else:
         what, why = (
-            "reads from a local or mounted disk",
+            "reads this from a local or mounted disk",
             f"copy it here: `{command} {place} ./{name}`",
         )
         fix = f"and name './{name}'"
-    else:
-        what = "reads this from a local or mounted disk"
-        also = f" (or `gsutil -m cp -r {place} ./`)" if scheme == "gs" else ""
-        here = "./" if into else f"./{name}"
-        back = folder if into else f"{parent}/{name}-edited"
-        why = f"copy it here: `{command} {recursive} {place} {here}`{also}"
-        fix = f"and back when it is edited: `{command} {recursive} ./{name}-edited {back}`"
-    return refusal(f"'{text}' is in a bucket; surgery {what} for now", why=why, fix=fix)
+    return refusal(f"'{text}' is in a bucket; surgery {what}", why=why, fix=fix)

@@ -6,9 +6,12 @@ from pathlib import Path
 
 from surgery_cli import reports
 from surgery_cli.errors import PlanError
-from surgery_cli.inputs.addresses import local_address
+from surgery_cli.inputs.addresses import address
+from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.locate.refusals import missing
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
 from surgery_cli.store.write.leftovers import Leftover, leftovers_in, leftovers_of
 from surgery_cli.store.write.owners import State, is_staging, owner_of
 from surgery_cli.store.write.resumable_staging import amount_of
@@ -30,7 +33,7 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
         raise PlanError(
             "the path is empty", fix="name a destination, or the directory it stands in"
         )
-    path = Path(local_address(place)).expanduser()
+    path = path_at(address(place))
     removable = {State.DEAD, State.ELSEWHERE, State.UNKNOWN} if stale else {State.DEAD}
     removed: list[reports.LeftoverRow] = []
     kept: list[reports.LeftoverRow] = []
@@ -45,8 +48,11 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
     )
 
 
-def _leftovers(path: Path) -> list[Leftover]:
+def _leftovers(path: Path) -> list[Leftover] | list[BucketLeftover]:
     """Those that ``path`` names: one itself, those of runs to it, and those that stand in it."""
+    if isinstance(path, BucketPath):
+        with reading(path):
+            return bucket_leftovers(path)
     if is_staging(path.name) and filesystem.is_folder(path):
         return [Leftover(path, owner_of(path))]
     if not filesystem.exists(path) and not filesystem.is_folder(path.absolute().parent):
@@ -54,7 +60,7 @@ def _leftovers(path: Path) -> list[Leftover]:
     return leftovers_of(path) + (leftovers_in(path) if filesystem.is_folder(path) else [])
 
 
-def _row(left: Leftover, state: State) -> reports.LeftoverRow:
+def _row(left: Leftover | BucketLeftover, state: State) -> reports.LeftoverRow:
     owner, journal = left.owner, left.journal
     keeps = ""
     if journal is not None and journal.head is not None and state is not State.LIVING:
@@ -76,7 +82,13 @@ def _notes(path: Path, kept: list[reports.LeftoverRow]) -> list[str]:
         notes.append(
             f"whether the others still run cannot be told from here; if they are over, `--stale` removes them ({size})"
         )
-    if (old := set_aside_of(path)) is not None:
+    notes += [
+        f"'{row.path}' holds a whole checkpoint, and what it was to replace is half replaced: copy it to its place,"
+        " or to another name, then remove it and the lock beside it"
+        for row in kept
+        if row.state == State.WHOLE
+    ]
+    if not isinstance(path, BucketPath) and (old := set_aside_of(path)) is not None:
         fate = (
             "stays until you remove it"
             if filesystem.exists(path)

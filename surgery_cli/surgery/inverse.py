@@ -19,7 +19,7 @@ from surgery_cli.resolution.inverse import needs_source, tree_digest
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
-from surgery_cli.store.write.step import draft_items
+from surgery_cli.store.write.step_plan import draft_items
 from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.preparation import prepare
 from surgery_cli.tree.paths import LeafPath

@@ -26,7 +26,7 @@ from surgery_cli.store.files.array_file import SUFFIXES, ArrayFile
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.item_plan import ItemPlan
-from surgery_cli.store.write.step import draft_items, plan_items
+from surgery_cli.store.write.step_plan import draft_items, plan_items
 from surgery_cli.store.write.strategy import Costs, costs_of_references, is_compact
 from surgery_cli.surgery.memory import Need, check_memory
 from surgery_cli.surgery.optimizers import (

@@ -180,7 +180,7 @@ def test_faults_change_no_result(bucket, tmp_path, kind):
     assert not [name for name in names(bucket) if "surgery-tmp" in name]
 
 
-def test_what_a_killed_run_left_is_named_with_the_commands_that_remove_it(bucket, tmp_path):
+def test_what_a_killed_run_left_is_named_with_the_command_that_removes_it(bucket, tmp_path):
     there = uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
     bucket.put("bkt", ".new.surgery-tmp-lock", b"{}")
     bucket.put("bkt", "new/_METADATA", b"{}")
@@ -188,8 +188,7 @@ def test_what_a_killed_run_left_is_named_with_the_commands_that_remove_it(bucket
         surgery.apply(there, "gs://bkt/new", RESCALED)
     (problem,) = refused.value.problems
     assert problem.what == "'gs://bkt/new' is being written, or was left by a run that was killed"
-    assert "`gcloud storage rm -r gs://bkt/new`" in problem.fix
-    assert "`gcloud storage rm -r gs://bkt/.new.surgery-tmp-lock`" in problem.fix
+    assert "`surgery clean gs://bkt/new`" in problem.fix
     del bucket.buckets["bkt"][".new.surgery-tmp-lock"]
     with pytest.raises(DestinationError) as refused:
         surgery.apply(there, "gs://bkt/new", RESCALED, options=Options(force=True))

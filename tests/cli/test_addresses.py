@@ -75,8 +75,8 @@ def unreachable(monkeypatch):
     monkeypatch.setitem(filesystem._SERVICES, "s3://", Buckets(Unreachable()))
 
 
-READ = re.compile(r"SRC|CKPT|A|B|\[?PLAN\]?|OTHER")
-"""What may lie in a bucket: checkpoints and plans that are read."""
+SERVED = re.compile(r"SRC|DST|CKPT|A|B|\[?PLAN\]?|OTHER|PATH")
+"""What may lie in a bucket: checkpoints that are read and written, and plans that are read."""
 
 
 @pytest.mark.parametrize(("name", "wanted"), places())
@@ -93,15 +93,15 @@ def test_every_place_of_every_command_refuses_an_address_of_elsewhere(
 
 
 @pytest.mark.parametrize(("name", "wanted"), places())
-def test_every_place_of_every_command_that_is_not_read_refuses_a_bucket(
+def test_every_place_of_every_command_works_on_a_bucket_or_refuses_it_by_name(
     surgery, tmp_path, monkeypatch, unreachable, name, wanted
 ):
     monkeypatch.chdir(tmp_path)
     (parameter,) = [p for p in commands()[name].params if p.opts[0] == wanted]
     ended = surgery(name, *line_with(commands()[name], wanted, "S3://bucket/runs/big"))
     assert ended.code in (2, 3), ended
-    is_read = READ.fullmatch(str(parameter.metavar)) is not None and name != "clean"
-    assert ("is in a bucket" in ended.err) == ("`aws s3 cp " in ended.err) == (not is_read), ended
+    is_served = SERVED.fullmatch(str(parameter.metavar)) is not None
+    assert ("is in a bucket" in ended.err) == ("`aws s3 cp " in ended.err) != is_served, ended
     assert list(tmp_path.iterdir()) == []
 
 
@@ -213,32 +213,10 @@ def test_a_folder_called_like_a_scheme_is_named_with_a_dot(
 def test_what_is_to_be_written_in_a_bucket_gets_the_command_that_copies_it_there(
     surgery, checkpoint
 ):
-    refused = surgery("compact", checkpoint, "s3://bucket/runs/new")
+    refused = surgery("seal", checkpoint, "--to", "s3://bucket/runs/record.json")
     assert refused.code == 2
-    assert "write it here first: './new'" in refused.err
-    assert "`aws s3 cp --recursive ./new s3://bucket/runs/new`" in refused.err
-
-
-@pytest.mark.parametrize(
-    ("address", "back"),
-    [
-        ("gs://bucket/run", "gcloud storage cp -r ./run-edited gs://bucket/"),
-        ("gs://bucket", "gcloud storage cp -r ./checkpoint-edited gs://bucket/"),
-        ("s3://bucket/run", "aws s3 cp --recursive ./run-edited s3://bucket/run-edited"),
-        ("s3://bucket/", "aws s3 cp --recursive ./checkpoint-edited s3://bucket/checkpoint-edited"),
-    ],
-)
-def test_what_comes_back_goes_into_the_same_bucket(surgery, address, back):
-    said = surgery("clean", address).err
-    assert f"`{back}`" in said
-    there = address.rstrip("/")
-    here = f"./{there.rpartition('/')[2]}" if there.count("/") > 2 else "./checkpoint"
-    copied = (
-        f"gcloud storage cp -r {there} ./"
-        if there.startswith("gs")
-        else f"aws s3 cp --recursive {there} {here}"
-    )
-    assert f"`{copied}`" in said
+    assert "write it here first: './record.json'" in refused.err
+    assert "`aws s3 cp ./record.json s3://bucket/runs/record.json`" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from surgery_cli.errors import (
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.write.item import PytreeWriter
 from surgery_cli.tree.paths import LeafPath
 from tests.source_trees import everything_of
 
@@ -371,17 +372,20 @@ def test_a_damaged_chunk_stops_the_run_and_leaves_nothing(tmp_path: Path) -> Non
     assert not (tmp_path / "place").exists()
 
 
-def test_a_result_that_does_not_read_back_never_gets_its_name(source: Path, tmp_path: Path) -> None:
+def test_a_result_that_does_not_read_back_never_gets_its_name(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Somebody writes into the staging directory while it is built."""
+    finish = PytreeWriter.finish
 
-    def spoil_once(event: Progress) -> None:
-        if event.stage != "verifying":
-            for path in (tmp_path / "place").rglob("*"):
-                if path.is_file() and path.name == "_METADATA":
-                    path.write_bytes(path.read_bytes().replace(b'"layers"', b'"leyers"'))
+    def spoiled_afterwards(writer: PytreeWriter) -> None:
+        finish(writer)
+        for path in (tmp_path / "place").rglob("_METADATA"):
+            path.write_bytes(path.read_bytes().replace(b'"layers"', b'"leyers"'))
 
+    monkeypatch.setattr(PytreeWriter, "finish", spoiled_afterwards)
     with pytest.raises(SurgeryError, match="leyers"):
-        surgery.apply(str(source), str(tmp_path / "place" / "new"), RESCALE, listener=spoil_once)
+        surgery.apply(str(source), str(tmp_path / "place" / "new"), RESCALE)
     assert not (tmp_path / "place").exists()
 
 

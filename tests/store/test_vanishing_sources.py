@@ -11,11 +11,11 @@ import orbax.checkpoint as ocp
 import pytest
 
 from surgery_cli import surgery
-from surgery_cli.engine.execution import Execution
 from surgery_cli.errors import CheckpointError, MissingError, WriteError
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.local_disk import LocalDisk
+from surgery_cli.store.write.item import PytreeWriter
 
 TREE = {"params": {"w": np.ones((30, 30), np.float32), "b": np.ones(3, np.float32)}, "s": "hi"}
 CALLS = (
@@ -112,18 +112,19 @@ def test_what_vanishes_is_said_to_be_gone_whenever_it_goes(use, what, use_ocdbt,
 @pytest.mark.parametrize("use_ocdbt", [True, False], ids=["ocdbt", "leaves"])
 def test_a_result_of_which_some_was_removed_does_not_appear(use_ocdbt, tmp_path, monkeypatch):
     """TensorStore makes the folders anew that are gone: what was copied before would be missing."""
-    source, folder, run = tmp_path / "source", tmp_path / "results", Execution.run
+    source, folder = tmp_path / "source", tmp_path / "results"
+    finish = PytreeWriter.finish
     folder.mkdir()
     with ocp.PyTreeCheckpointer(use_ocdbt=use_ocdbt) as checkpointer:
         checkpointer.save(source, TREE)
 
-    def after_cleaning(execution, items):
+    def cleaned_afterwards(writer):
+        finish(writer)
         (staging,) = folder.glob(".*.surgery-tmp-*")
         for path in (*staging.rglob("_*"), *staging.rglob("commit_success.txt")):
             path.unlink()
-        return run(execution, items)
 
-    monkeypatch.setattr(Execution, "run", after_cleaning)
+    monkeypatch.setattr(PytreeWriter, "finish", cleaned_afterwards)
     with pytest.raises(WriteError, match="was removed while the new checkpoint was built"):
         surgery.apply(str(source), str(folder / "new"), PLAN)
     assert list(folder.iterdir()) == []

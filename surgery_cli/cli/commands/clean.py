@@ -6,16 +6,14 @@ from typing import Annotated
 
 from surgery_cli.console.arguments import Output, directory
 from surgery_cli.console.printing import print_report
-from surgery_cli.inputs.addresses import LocalAddress, local_address
+from surgery_cli.inputs.addresses import Address, address
 from surgery_cli.settings.declaration import Group, setting
 
 
 def clean(
     path: Annotated[
-        LocalAddress,
-        directory(
-            "PATH", "A destination, or the directory in which destinations stand.", local_address
-        ),
+        Address,
+        directory("PATH", "A destination, or the directory in which destinations stand.", address),
     ],
     *,
     dry_run: Annotated[

@@ -47,6 +47,11 @@ def needs_commit_mark(place: Place) -> bool:
     return system_of(place).needs_commit_mark
 
 
+def renames(place: Place) -> bool:
+    """True where what is built can be given its name at once, whole; else a mark is written last."""
+    return system_of(place).renames
+
+
 def entries(folder: Place) -> list[Entry]:
     """What stands in a folder, by name."""
     return system_of(folder).entries(folder)
@@ -200,6 +205,11 @@ def requests_at_once(place: Place) -> int:
 def delete(place: Place) -> None:
     """Delete a file or link; what is not there is let be."""
     system_of(place).delete(place)
+
+
+def delete_as_found(place: Place) -> None:
+    """Delete a file, unless another one has come into its place since it was looked at."""
+    system_of(place).delete_as_found(place)
 
 
 def delete_below(folder: Place) -> None:

@@ -81,9 +81,10 @@ class AmazonS3(FsspecService):
                 CopySourceIfMatch=found.version,
             )
 
-    def delete(self, bucket: str, key: str) -> None:
-        with self._asking(bucket, key):
-            self._call("delete_object", Bucket=bucket, Key=key)
+    def delete(self, bucket: str, key: str, found: StoredObject | None = None) -> None:
+        asked = {} if found is None else {"IfMatch": found.version}
+        with self._asking(bucket, key, is_of_version=True):
+            self._call("delete_object", Bucket=bucket, Key=key, **asked)
 
     def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
         spec: dict[str, Any] = {"driver": "s3", "bucket": bucket, "path": folder}

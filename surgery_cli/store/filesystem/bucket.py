@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.buckets import BucketPath, Replaced
 from surgery_cli.store.filesystem.bucket_listings import Folder, Listings
 from surgery_cli.store.filesystem.object_files import NewObject, ObjectReader, read_name
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
@@ -53,6 +53,7 @@ class Buckets:
     """The buckets of one service; see ``FileSystem``. Nothing is looked up twice until ``forget`` is called."""
 
     at_once = 32
+    renames = False
 
     def __init__(self, service: ObjectService) -> None:
         self._service = service
@@ -135,6 +136,12 @@ class Buckets:
         path = BucketPath(place)
         with suppress(FileNotFoundError):
             self._service.delete(path.bucket, path.key)
+        self.changed(path)
+
+    def delete_as_found(self, place: Place) -> None:
+        path = BucketPath(place)
+        with suppress(FileNotFoundError, Replaced):
+            self._service.delete(path.bucket, path.key, self._object(path))
         self.changed(path)
 
     def delete_below(self, folder: Place) -> None:

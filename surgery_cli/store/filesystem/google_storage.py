@@ -82,9 +82,10 @@ class GoogleStorage(FsspecService):
                 done = got["done"]
                 asked["rewriteToken"] = got.get("rewriteToken")
 
-    def delete(self, bucket: str, key: str) -> None:
-        with self._asking(bucket, key):
-            self._client.call("DELETE", "b/{}/o/{}", bucket, key)
+    def delete(self, bucket: str, key: str, found: StoredObject | None = None) -> None:
+        asked = {} if found is None else {"ifGenerationMatch": found.version}
+        with self._asking(bucket, key, is_of_version=True):
+            self._client.call("DELETE", "b/{}/o/{}", bucket, key, **asked)
 
     def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
         return {"driver": "gcs", "bucket": bucket, "path": folder}

@@ -49,7 +49,7 @@ class Linker:
         self.boundary = boundary
         self.carried = Carried()
         self.marks: list[Path] = []
-        """Marks of the source that say that something is whole: they come last, where readers ask for them."""
+        """Marks of the source that say that something is whole: they come last, where nothing is renamed."""
         self.small: list[Path] = []
         """Where files stand that were copied beside the data: nothing else would miss them."""
         self._lock = threading.Lock()
@@ -103,7 +103,7 @@ class Linker:
         Raises:
             CheckpointError: ``source`` is no file.
         """
-        if target.name == COMMIT_MARK and filesystem.needs_commit_mark(target):
+        if target.name == COMMIT_MARK and not filesystem.renames(target):
             self.marks.append(target)
             return
         with _reading(source):

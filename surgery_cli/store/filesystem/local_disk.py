@@ -24,6 +24,7 @@ class LocalDisk:
     """Files by the system's own calls; see ``FileSystem``. Nothing is remembered: the system does that."""
 
     needs_commit_mark = False
+    renames = True
     at_once = 1
 
     def forget(self, place: Place) -> None:
@@ -86,6 +87,8 @@ class LocalDisk:
 
     def delete(self, place: Place) -> None:
         Path(place).unlink(missing_ok=True)
+
+    delete_as_found = delete
 
     def delete_below(self, folder: Place) -> None:
         try:

@@ -68,8 +68,8 @@ class ObjectService(Protocol):
         another one is in its place.
         """
 
-    def delete(self, bucket: str, key: str) -> None:
-        """Delete an object."""
+    def delete(self, bucket: str, key: str, found: StoredObject | None = None) -> None:
+        """Delete an object; with ``found``: ``Replaced`` if it is another one by now."""
 
     def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
         """How TensorStore is told of a folder (with a slash at the end, or '')."""

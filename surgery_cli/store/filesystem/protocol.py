@@ -56,6 +56,10 @@ class FileSystem(Protocol):
     def needs_commit_mark(self) -> bool:
         """True where Orbax takes a save for finished only once its ``commit_success.txt`` is there."""
 
+    @property
+    def renames(self) -> bool:
+        """True where what is built can be given its name at once, whole; else a mark is written last."""
+
     def forget(self, place: Place) -> None:
         """Look up anew what was seen at and below a place, where a listing is remembered."""
 
@@ -112,6 +116,9 @@ class FileSystem(Protocol):
 
     def delete(self, place: Place) -> None:
         """Delete a file or link; what is not there is let be."""
+
+    def delete_as_found(self, place: Place) -> None:
+        """Delete a file, unless another one has come into its place since it was looked at."""
 
     def delete_below(self, folder: Place) -> None:
         """Delete a folder with everything in it that can be deleted, then raise what could not; follow no links."""

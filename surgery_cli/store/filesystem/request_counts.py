@@ -133,9 +133,9 @@ class CountedService:
         _COUNTS.add(copied=Asked(1, found.size))
         self._service.copy(bucket, found, to_bucket, to_key)
 
-    def delete(self, bucket: str, key: str) -> None:
+    def delete(self, bucket: str, key: str, found: StoredObject | None = None) -> None:
         _COUNTS.add(other=1)
-        self._service.delete(bucket, key)
+        self._service.delete(bucket, key, found)
 
     def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
         return self._service.kvstore(bucket, folder)

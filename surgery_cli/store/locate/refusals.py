@@ -11,6 +11,7 @@ from typing import Final
 
 from surgery_cli.errors import CheckpointError, MissingError, SurgeryError
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket_locks import lock_around
 from surgery_cli.store.filesystem.listing import (
     COMMIT_MARK,
     SET_ASIDE_SUFFIX,
@@ -118,12 +119,22 @@ def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
 def refuse_uncommitted(path: Path, *others: Path) -> None:
     """Refuse what Orbax takes for unfinished on services that know no renaming: none of the folders has the mark.
 
+    Where it asks for none, refuse what a run of ours is writing.
+
     Raises:
         CheckpointError: so.
     """
-    if not filesystem.needs_commit_mark(path):
+    if filesystem.renames(path):
         return
-    if not any(filesystem.is_file(folder / COMMIT_MARK) for folder in (path, *others)):
+    if any(filesystem.is_file(folder / COMMIT_MARK) for folder in (path, *others)):
+        return
+    if (lock := lock_around(path)) is not None:
+        raise CheckpointError(
+            f"'{path}' is being written, or was left by a run that was killed",
+            why=f"'{lock}' says which: {filesystem.read(lock).decode(errors='replace')}",
+            fix=f"wait for it; if it was killed, `surgery clean {quote(str(path))}` removes what it left",
+        )
+    if filesystem.needs_commit_mark(path):
         raise CheckpointError(
             f"'{path}' is an unfinished save",
             why=f"Orbax writes '{COMMIT_MARK}' last into what it saves there, and it is missing",

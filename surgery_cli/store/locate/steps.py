@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket_locks import is_committed
 from surgery_cli.store.filesystem.listing import (
-    COMMIT_MARK,
     Listing,
     holds_pytree,
     is_leftover,
@@ -72,10 +72,8 @@ def _is_finished_step(root: Listing, name: str, *, is_staged: bool) -> bool | No
     inside = Listing.of(path)
     if not is_step(inside):
         return None
-    is_committed = (
-        is_staged or COMMIT_MARK in inside.files or not filesystem.needs_commit_mark(path)
-    )
-    return is_committed and not inside.unfinished() and "_CHECKPOINT_DELETION" not in inside.files
+    is_whole = is_staged or is_committed(path, inside.files)
+    return is_whole and not inside.unfinished() and "_CHECKPOINT_DELETION" not in inside.files
 
 
 def refuse_mixture(listing: Listing, steps: list[Step]) -> None:

@@ -8,18 +8,20 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
 from surgery_cli.errors import DestinationError, SurgeryError, WriteError
-from surgery_cli.inputs.buckets import BucketPath, path_at, removal
+from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket_locks import Lock
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
 from surgery_cli.store.locate.location import locate
-from surgery_cli.store.write.destination import already_there, lock_of
+from surgery_cli.store.write.destination import already_there
 from surgery_cli.store.write.journal import Journal, Placed
 from surgery_cli.store.write.owners import Owner
 from surgery_cli.store.write.staging import begin_anew, completed, remaining, uninterrupted
@@ -29,8 +31,8 @@ class BucketStaging:
     """As ``Staging``, in a bucket: inside, ``new`` is where to build; ``commit`` makes it whole; else nothing is left.
 
     An object that only one of two runs can make keeps the others away. Readers, Orbax among them, take what is built
-    for unfinished until ``commit_success.txt`` is there, and that is written last. What ``force`` replaces stands
-    until the new checkpoint is whole beside it.
+    for unfinished until ``commit_success.txt`` is there, and that is written last; where Orbax asks for no such mark,
+    that object says so. What ``force`` replaces stands until the new checkpoint is whole beside it.
     """
 
     journal: Journal | None = None
@@ -39,65 +41,64 @@ class BucketStaging:
         self.destination = destination
         self.force = force
         self._linker = linker
-        self._lock = lock_of(destination)
-        self._beside = destination.with_name(
-            f".{destination.name}{STAGING_MARK}{secrets.token_hex(4)}"
-        )
-        self._replaces = False
-        self._keep = False
+        self._token = secrets.token_hex(8)
+        self._beside = destination.with_name(f".{destination.name}{STAGING_MARK}{self._token[:8]}")
+        filesystem.forget(destination)
+        self._replaces = filesystem.exists(destination)
+        owner = msgspec.to_builtins(Owner.here())
+        who = {"run": self._token, "builds": str(self._built), **owner}
+        self._lock = Lock(destination, json.dumps(who).encode())
+        self._is_whole = False
+        self._is_mixed = False
 
     @property
     def new(self) -> Path:
         """What is, or becomes, the destination."""
         return self._beside / self.destination.name if self._replaces else self.destination
 
+    @property
+    def _built(self) -> Path:
+        """All that this run makes stands at or below it."""
+        return self._beside if self._replaces else self.destination
+
     def __enter__(self) -> Self:
         begin_anew()
         self._take_lock()
         try:
             filesystem.forget(self.destination)
-            self._replaces = filesystem.exists(self.destination)
-            if self._replaces and not self.force:
+            if filesystem.exists(self.destination) and not (self.force and self._replaces):
                 raise already_there(self.destination)
         except BaseException:
-            filesystem.delete(self._lock)
+            self._lock.release()
             raise
         return self
 
     def _take_lock(self) -> None:
-        """Make the object that says who writes here; an answer that was lost may have made it all the same.
+        """Keep other runs away.
 
         Raises:
-            DestinationError: another run has it.
+            DestinationError: another run is there.
         """
-        owner = msgspec.to_builtins(Owner.here())
-        content = json.dumps({"run": secrets.token_hex(8), **owner}).encode()
+        place = self._lock.place
         try:
-            with filesystem.create(self._lock) as file:
-                file.write(content)
+            self._lock.take()
         except FileExistsError:
-            filesystem.forget(self._lock)
+            filesystem.forget(place)
             with suppress(FileNotFoundError):
-                found = filesystem.read(self._lock)
-                if found == content:
-                    return
+                found = filesystem.read(place)
                 raise DestinationError(
                     f"another run is writing to '{self.destination}'",
-                    why=f"it has made '{self._lock}': {found.decode(errors='replace')}",
-                    fix="wait for it, or name another destination; if it was killed, remove what it left:"
-                    f" `{removal(self._lock)}`, and '{self.destination}'",
+                    why=f"it has made '{place}': {found.decode(errors='replace')}",
+                    fix="wait for it, or name another destination; if it was killed,"
+                    f" `surgery clean {quote(str(self.destination))}` removes what it left",
                 ) from None
             raise DestinationError(
                 f"another run was writing to '{self.destination}'",
-                why=f"'{self._lock}' has just gone",
+                why=f"'{place}' has just gone",
                 fix="look at the destination, and run the command again",
             ) from None
         except OSError as error:
-            raise WriteError(
-                f"'{self._lock}' cannot be made",
-                why=error.strerror or str(error),
-                fix=getattr(error, "fix", ""),
-            ) from error
+            raise _not_made(place, error) from error
 
     def __exit__(
         self,
@@ -106,26 +107,35 @@ class BucketStaging:
         traceback: TracebackType | None,
     ) -> None:
         with uninterrupted():
-            if not self._keep:
+            try:
+                is_ours = self._lock.is_held()
+            except OSError:  # nothing is known: what was built stays, and its lock
+                remaining.extend((self._built, self._lock.place))
+                return
+            if not is_ours:  # whoever took it builds there now
+                return
+            if self._is_mixed:  # nobody may read it, and the new one stands beside it
+                return
+            if self._replaces or not self._is_whole:
                 self._remove()
-            with suppress(OSError):
-                filesystem.delete(self._lock)
-            filesystem.forget(self._lock)
-            if filesystem.exists(self._lock):
-                remaining.append(self._lock)
+            if self._built not in remaining:
+                self._release()
 
     def _remove(self) -> None:
-        """Remove what was built, unless it is the destination now."""
-        if not self._replaces:
-            with suppress(OSError):
-                filesystem.delete(_companion(self.destination))
-        place = self._beside if self._replaces else self.destination
+        """Remove what was built."""
         with suppress(OSError):
-            filesystem.delete_below(place)
-            filesystem.delete(place)
-        filesystem.forget(place)
-        if filesystem.exists(place):
-            remaining.append(place)
+            if not self._replaces:
+                filesystem.delete(companion_of(self.destination))
+            filesystem.delete_below(self._built)
+            filesystem.delete(self._built)
+        if _stands(self._built):
+            remaining.append(self._built)
+
+    def _release(self) -> None:
+        with suppress(OSError):
+            self._lock.release()
+        if _stands(self._lock.place):
+            remaining.append(self._lock.place)
 
     def begun(self, placed: Placed) -> None:
         """Everything stands in its place that is not computed: said only where there is a journal."""
@@ -137,13 +147,18 @@ class BucketStaging:
             WriteError: what is replaced could not be replaced whole.
         """
         with uninterrupted():
+            if not self._lock.is_held():
+                raise WriteError(
+                    f"'{self.destination}' may be another run's by now",
+                    why=f"'{self._lock.place}' is not what this run has made",
+                    fix="see who removed it, and what stands at the destination; nothing of it was made whole",
+                )
             marks = commit_marks(self.new, self._linker)
             for mark in marks:
                 filesystem.write(mark, b"")
             if self._replaces:
                 self._replace(marks)
-            else:
-                self._keep = True
+            self._is_whole = True
             completed.append(self.destination)
 
     def _replace(self, marks: list[Path]) -> None:
@@ -167,20 +182,21 @@ class BucketStaging:
             for mark, target in last:
                 filesystem.copy(mark, target)
         except (OSError, SurgeryError) as error:
-            self._keep = True
+            self._is_mixed = True
             raise WriteError(
                 f"'{self.destination}' could not be replaced whole",
                 why=getattr(error, "strerror", None) or str(error),
-                fix=f"the new checkpoint is whole as '{self.new}': copy it to its place, or to another name",
+                fix=f"the new checkpoint is whole as '{self.new}': copy it to another name, or to its place, and then"
+                f" remove '{self._lock.place}'",
             ) from error
 
 
 def commit_marks(new: Path, linker: Linker) -> list[Path]:
     """Where marks go, innermost first: to where the source had some, and to what Orbax takes for one save.
 
-    None, where a name says that something is whole.
+    None, where a name is given at once.
     """
-    if not filesystem.needs_commit_mark(new):
+    if filesystem.renames(new):
         return []
     marks = set(linker.marks)
     location = locate(str(new), staging=True)
@@ -191,8 +207,26 @@ def commit_marks(new: Path, linker: Linker) -> list[Path]:
     return sorted(marks, key=lambda mark: (-len(mark.parts), str(mark)))
 
 
-def _companion(destination: Path) -> Path:
+def companion_of(destination: Path) -> Path:
+    """Where the record of a checkpoint stands that is a single file."""
     return destination.with_name(f"{destination.name}.surgery.json")
+
+
+def _stands(place: Path) -> bool:
+    """False only where that is known."""
+    filesystem.forget(place)
+    try:
+        return filesystem.exists(place)
+    except OSError:
+        return True
+
+
+def _not_made(place: Path, error: OSError) -> WriteError:
+    return WriteError(
+        f"'{place}' cannot be made",
+        why=error.strerror or str(error),
+        fix=getattr(error, "fix", ""),
+    )
 
 
 def _objects(place: Path) -> list[Path]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 from surgery_cli.errors import DestinationError
-from surgery_cli.inputs.buckets import BucketPath, removal
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket_locks import lock_of
 from surgery_cli.store.filesystem.durability import may_write_into
-from surgery_cli.store.filesystem.listing import STAGING_MARK, is_leftover, unfinished_name
+from surgery_cli.store.filesystem.listing import is_leftover, unfinished_name
 from surgery_cli.store.write.owners import OWNER_FILE
 
 
@@ -83,14 +85,9 @@ def _being_written(destination: Path) -> DestinationError | None:
     return DestinationError(
         f"'{destination}' is being written, or was left by a run that was killed",
         why=f"'{lock}' says which: {filesystem.read(lock).decode(errors='replace')}",
-        fix=f"wait for it, or name another; if it was killed: `{removal(destination)}`, and then"
-        f" `{removal(lock)}`",
+        fix=f"wait for it, or name another; if it was killed, `surgery clean {quote(str(destination))}` removes"
+        " what it left",
     )
-
-
-def lock_of(destination: Path) -> Path:
-    """In a bucket, the object that keeps other runs away while one writes to a destination."""
-    return destination.with_name(f".{destination.name}{STAGING_MARK}lock")
 
 
 def real_path(path: Path) -> Path:

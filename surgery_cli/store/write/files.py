@@ -131,6 +131,7 @@ class ConvertingWriter(ItemWriter):
         super().__init__(plan, target, arrays)
 
     def finish(self) -> None:
+        super().finish()
         assert not self._packed, "no value has a place outside of arrays"
         entries = {
             entry_key(leaf.path): {
@@ -160,4 +161,3 @@ class ConvertingWriter(ItemWriter):
             "custom_metadata": {},
         }
         filesystem.write(self.target / "_CHECKPOINT_METADATA", json.dumps(step).encode())
-        super().finish()

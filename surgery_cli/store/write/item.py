@@ -34,18 +34,11 @@ def open_writer(plan: ItemPlan, target: Path, linker: Linker, *, compact: bool) 
     return ConvertingWriter(plan, target, linker)
 
 
-def carry_item(item: PytreeItem, target: Path, linker: Linker) -> None:
-    """Take over a whole pytree item that no edit can touch (it was not chosen): data by link, the rest by copy."""
-    plan = ItemPlan(
-        item,
-        [
-            planned(item, path, path, recipe, item, path)
-            for path, recipe in Draft.of(item.tree, "").leaves.items()
-        ],
-    )
-    writer = open_writer(plan, target, linker, compact=False)
-    writer.begin()
-    writer.finish()
+def carrying(item: PytreeItem, target: Path, linker: Linker) -> ItemWriter:
+    """What takes over a whole tree that no edit can touch (it was not chosen): data by link, the rest by copy."""
+    leaves = Draft.of(item.tree, "").leaves
+    plan = ItemPlan(item, [planned(item, p, p, recipe, item, p) for p, recipe in leaves.items()])
+    return open_writer(plan, target, linker, compact=False)
 
 
 def copied_leaves(plan: ItemPlan, *, compact: bool) -> Sequence[PlannedLeaf]:
@@ -75,10 +68,11 @@ class PytreeWriter(ItemWriter):
             self._linker.copy_tree(path, target)
 
     def finish(self) -> None:
+        super().finish()
+        self._carry_along()
         write_sidecars(self.plan, self.target, self._linker)
         if self.item.aggregate is not None:
             write_aggregate(self.plan, self._packed, self.target / AGGREGATE)
-        super().finish()
 
     @property
     def read_before(self) -> ReadBefore:

@@ -30,18 +30,14 @@ class ItemWriter:
         self._packed: dict[LeafPath, Produce] = {}
 
     def begin(self) -> None:
-        """Carry along and place by reference."""
+        """Place by reference."""
         filesystem.make_folder(self.target)
-        self._carry_along()
         self._arrays.place(self.plan)
 
     def go_on(self, raw_bytes: int) -> None:
         """In the place of ``begin``, where an earlier run has done that."""
         self._arrays.raw_bytes = raw_bytes
         self._arrays.go_on()
-
-    def _carry_along(self) -> None:
-        """Copy what stands beside the arrays of the source, if that may stay."""
 
     def batch(self) -> AbstractContextManager[Batch]:
         """A batch of arrays that are written together."""
@@ -61,7 +57,7 @@ class ItemWriter:
         self._packed[leaf.path] = produce
 
     def finish(self) -> None:
-        """Write the small files, drop what nothing refers to."""
+        """Drop what nothing refers to, and write the small files: where nothing is renamed, they make it whole."""
         self._arrays.finish()
 
     @property

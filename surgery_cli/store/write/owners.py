@@ -38,6 +38,8 @@ class State(StrEnum):
     ELSEWHERE = "elsewhere"
     """On another machine, in another container, or before this machine was started: it may still run."""
     UNKNOWN = "unknown"
+    WHOLE = "whole"
+    """Of a run in a bucket that does not live here: what it was to replace is half replaced, what it built is whole."""
 
 
 class Owner(msgspec.Struct, frozen=True):

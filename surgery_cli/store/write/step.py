@@ -3,149 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from surgery_cli.draft.expression import LeafRef
-from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems
-from surgery_cli.errors import CheckpointError, PlanError, Problem
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.filesystem.listing import Listing, holds_pytree
-from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
+from surgery_cli.store.locate.items import step_metadata
 from surgery_cli.store.locate.location import Location
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.store.open.item import Item, PytreeItem, ReadBefore
-from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
-from surgery_cli.store.write.item import PytreeWriter, carry_item, open_writer
-from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, planned
+from surgery_cli.store.open.item import PytreeItem, ReadBefore
+from surgery_cli.store.write.item import PytreeWriter, carrying, open_writer
+from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.item_writer import ItemWriter
 from surgery_cli.store.write.journal import Placed
-from surgery_cli.store.write.sidecars import refuse_damaged_sidecars
-from surgery_cli.tree.paths import LeafPath
 
 RECORD = "surgery.json"
-
-
-def plan_items(
-    checkpoint: Checkpoint,
-    draft: Draft,
-    donors: Mapping[str, Checkpoint],
-    has_digest: Callable[[LeafRef], bool] = lambda _: False,
-) -> dict[str, ItemPlan]:
-    """For every item of the new checkpoint, how its leaves come about; ``has_digest`` knows what is on record.
-
-    Raises:
-        PlanError: a leaf would stand in an item that does not exist.
-    """
-    made, sources = draft.items.made, _Sources(checkpoint, donors, has_digest)
-    items = {name: checkpoint.items[made.get(name, name)] for name in (*checkpoint.items, *made)}
-    leaves: dict[str, list[PlannedLeaf]] = {name: [] for name in items}
-    strangers: list[Problem] = []
-    for path, recipe in draft.leaves.items():
-        try:
-            name, inner = _place(checkpoint, draft.items, path)
-        except KeyError:
-            strangers.append(
-                Problem(
-                    f"'{path}' would stand in an item '{path[0]}' that does not exist",
-                    why=f"the first key of a path names an item: {', '.join(items)}",
-                    fix="move it below one of the items",
-                    path=str(path),
-                )
-            )
-            continue
-        origin, origin_path = None, None
-        if recipe.home is not None:
-            origin, origin_path = sources.item_of(recipe.home)
-        leaves[name].append(planned(items[name], inner, path, recipe, origin, origin_path, sources))
-    if strangers:
-        raise PlanError.of(strangers)
-    if not draft.leaves and checkpoint.tree:
-        raise PlanError(
-            "no leaf would be left",
-            why=f"the plan deletes all {len(checkpoint.tree)} leaves",
-            fix="keep some; a checkpoint without leaves cannot be restored",
-        )
-    _refuse_root_lists(items, leaves)
-    plans = {name: ItemPlan(item, leaves[name], name in made) for name, item in items.items()}
-    for plan in plans.values():
-        refuse_damaged_sidecars(plan)
-    if made or not all(leaves.values()):
-        _refuse_damaged_step(checkpoint.location)
-    return plans
-
-
-class _Sources(NamedTuple):
-    """Where stored leaves are: in the checkpoint that is edited, or in others by name."""
-
-    checkpoint: Checkpoint
-    donors: Mapping[str, Any]
-    has_digest: Callable[[LeafRef], bool]
-
-    def item_of(self, ref: LeafRef) -> tuple[Item | None, LeafPath | None]:
-        holder = self.checkpoint if ref.source == SOURCE else self.donors[ref.source]
-        return holder.item_of(ref.path) if isinstance(holder, Checkpoint) else (None, None)
-
-    def array_of(self, ref: LeafRef) -> tuple[ArrayStore, StoredArray] | None:
-        holder = self.checkpoint if ref.source == SOURCE else self.donors[ref.source]
-        return holder.array_of(ref.path) if isinstance(holder, Checkpoint) else None
-
-
-def _refuse_damaged_step(location: Location) -> None:
-    """Items come and go in ``_CHECKPOINT_METADATA``: it must be understood."""
-    step = location.step_directory
-    if step is None or not filesystem.is_file(step / STEP_METADATA):
-        return
-    _, why = step_metadata(step)
-    if why:
-        raise CheckpointError(
-            f"'{step / STEP_METADATA}' is damaged, and an item would come or go",
-            why=why,
-            fix="copy the file again from where it was whole; or move it away, and name items where you restore",
-        )
-
-
-def _refuse_root_lists(items: Mapping[str, Item], leaves: Mapping[str, list[PlannedLeaf]]) -> None:
-    """Without `_METADATA`, a list at the root of an item would be read back as a dict."""
-    for name, item in items.items():
-        if isinstance(item, PytreeItem) and item.sidecars.metadata is not None:
-            continue
-        was_list = any(path and isinstance(path[0], int) for path in item.tree)
-        for leaf in leaves[name]:
-            if leaf.path and isinstance(leaf.path[0], int) and not was_list:
-                raise PlanError(
-                    f"'{leaf.draft_path}' would stand in a list at the root",
-                    why=f"'{item.directory.name}' has no `_METADATA`, and its layout keeps only dicts there",
-                    fix="take out a node that is a dict, or the node above the list",
-                    path=str(leaf.draft_path),
-                )
-
-
-def _place(checkpoint: Checkpoint, items: DraftItems, path: LeafPath) -> tuple[str, LeafPath]:
-    """The item of the new checkpoint in which a path of the draft stands, and the path in it."""
-    if not items.is_prefixed:
-        return checkpoint.place(path)
-    name = str(path[0])
-    if name not in checkpoint.items and name not in items.made:
-        raise KeyError(name)
-    return name, LeafPath(path[1:])
-
-
-def draft_items(checkpoint: Checkpoint) -> DraftItems:
-    """What the draft has to know of the step's items."""
-    location = checkpoint.location
-    keeps_kinds = all(item.layout != "flax msgpack" for item in checkpoint.items.values())
-    if location.folder_of_items is None:
-        return DraftItems(keeps_kinds=keeps_kinds)
-    return DraftItems(
-        names=tuple(location.items),
-        keeps_kinds=keeps_kinds,
-        is_prefixed=location.prefix_items,
-        taken=frozenset(filesystem.names(location.folder_of_items)),
-        is_partial=any(holds_pytree(Listing.of(p)) for p in location.other_items.values()),
-    )
 
 
 class StepWriter:
@@ -170,15 +42,13 @@ class StepWriter:
         self.items: dict[str, ItemWriter] = {}
         self._made = dict(made or {})
         self._as_step = as_step
+        self._unchosen: list[ItemWriter] = []
 
     def begin(self) -> None:
-        """Make the directories, carry along what no edit touches, place everything that is by reference."""
-        step_directory = self._step_directory
-        self._carry_around(self.checkpoint.location, step_directory)
-        if self.dropped or self._made:
-            self._record_items(step_directory)
+        """Make the directories, and place everything that is by reference."""
+        self._make_folders()
         self._open_items()
-        for writer in self.items.values():
+        for writer in (*self.items.values(), *self._unchosen):
             writer.begin()
 
     def go_on(self, placed: Placed) -> None:
@@ -192,6 +62,8 @@ class StepWriter:
         self._open_items()
         for name, writer in self.items.items():
             writer.go_on(placed.raw_bytes[name])
+        for writer in self._unchosen:
+            writer.go_on(0)
 
     @property
     def placed(self) -> Placed:
@@ -205,6 +77,10 @@ class StepWriter:
                 target = self._item_target(self.checkpoint.location, self._step_directory, name)
                 compact = self.compact[name]
                 self.items[name] = open_writer(plan, target, self.linker, compact=compact)
+        self._unchosen = [
+            carrying(tree, self._step_directory / path.name, self.linker)
+            for path, tree in self._unchosen_trees()
+        ]
 
     @property
     def _step_directory(self) -> Path:
@@ -240,8 +116,12 @@ class StepWriter:
         return {self._step_name(location): str(location.step_name)} if is_new else {}
 
     def finish(self) -> None:
-        for writer in self.items.values():
+        """Write the small files, and carry along what no edit touches."""
+        for writer in (*self.items.values(), *self._unchosen):
             writer.finish()
+        self._carry_around()
+        if self.dropped or self._made:
+            self._record_items(self._step_directory)
         self.linker.check_standing()
 
     @property
@@ -253,10 +133,23 @@ class StepWriter:
             if isinstance(writer, PytreeWriter)
         }
 
-    def _carry_around(self, location: Location, step: Path) -> None:
-        """Copy what stands beside the edited items."""
+    def _make_folders(self) -> None:
+        location = self.checkpoint.location
         if location.shape == "root":
             filesystem.make_folder(self.new)
+        if location.folder_of_items is not None:
+            filesystem.make_folder(self._step_directory)
+
+    def _unchosen_trees(self) -> Iterator[tuple[Path, PytreeItem]]:
+        """The trees of the step that no edit can touch; those that cannot be read are carried along byte for byte."""
+        for name, tree in self.checkpoint.unchosen.items():
+            if isinstance(tree, PytreeItem):
+                yield self.checkpoint.location.other_items[name], tree
+
+    def _carry_around(self) -> None:
+        """Copy what stands beside the trees."""
+        location = self.checkpoint.location
+        if location.shape == "root":
             # plain files beside the steps may be needed to resume (a config); directories there are logs of their own
             strangers = [
                 p
@@ -269,16 +162,11 @@ class StepWriter:
                 self.linker.copy_tree(path, self.new / path.name)
         folder = location.folder_of_items
         if folder is not None:
-            filesystem.make_folder(step)
-            items = {path.name for path in location.items.values()}
+            trees = {path.name for path in location.items.values()}
+            trees |= {path.name for path, _ in self._unchosen_trees()}
             for name in filesystem.names(folder):
-                if name in items:
-                    continue
-                tree = self.checkpoint.unchosen.get(name)
-                if isinstance(tree, PytreeItem):
-                    carry_item(tree, step / name, self.linker)
-                else:  # no tree, or one that cannot be read: byte for byte
-                    self.linker.copy_tree(folder / name, step / name)
+                if name not in trees:
+                    self.linker.copy_tree(folder / name, self._step_directory / name)
 
     def _step_name(self, location: Location) -> str:
         name = location.step_name or ""

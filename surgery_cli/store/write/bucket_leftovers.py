@@ -1,0 +1,138 @@
+"""What killed runs have left in buckets: told by the locks that stand there, and removed where their writer is dead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from surgery_cli.errors import SurgeryError, WriteError
+from surgery_cli.inputs.buckets import BucketPath, path_at
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket_locks import Lock, lock_of
+from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
+from surgery_cli.store.locate.location import locate
+from surgery_cli.store.write.bucket_staging import companion_of
+from surgery_cli.store.write.journal import Journal
+from surgery_cli.store.write.owners import Owner, State
+from surgery_cli.store.write.staging import remove
+
+T = TypeVar("T")
+
+
+class BucketLeftover:
+    """What a run to a destination has left, as far as its lock tells; see ``leftovers.Leftover``."""
+
+    journal: Journal | None = None
+
+    def __init__(self, destination: Path) -> None:
+        self.destination = destination
+        self._lock = lock_of(destination)
+        self._content = filesystem.read(self._lock)
+        self.owner = _decoded(self._content, Owner)
+        said = _decoded(self._content, _Said)
+        self._built = None if said is None else _built_of(destination, said.builds)
+
+    @property
+    def path(self) -> Path:
+        """What goes: what was built, or the lock alone where that is whole or not known."""
+        is_there = self._built is not None and filesystem.exists(self._built)
+        return self._built if self._built and is_there and not self._is_done else self._lock
+
+    @property
+    def state(self) -> State:
+        """What is known of the run."""
+        state = State.UNKNOWN if self.owner is None else self.owner.state
+        is_over = state is not State.LIVING
+        return State.WHOLE if is_over and self._replaces_a_mixture else state
+
+    @property
+    def bytes(self) -> int:
+        files = filesystem.files_below(self.path)
+        return sum(filesystem.size(file) for file in files)
+
+    def remove(self) -> None:
+        """Remove it, and then the lock.
+
+        Raises:
+            WriteError: it cannot be removed, or another run has taken the lock meanwhile.
+        """
+        lock = Lock(self.destination, self._content)
+        try:
+            if not lock.is_held():
+                raise WriteError(
+                    f"'{self._lock}' has changed",
+                    why="another run writes there by now, or has removed it",
+                    fix="run the command again",
+                )
+            if self.path != self._lock:
+                if self.path == self.destination:
+                    filesystem.delete(companion_of(self.destination))
+                remove(self.path)
+            lock.release()
+        except OSError as error:
+            raise WriteError(
+                f"'{self.path}' cannot be removed",
+                why=error.strerror or str(error),
+                fix=getattr(error, "fix", "remove it as the user who made it"),
+            ) from error
+
+    @property
+    def _is_done(self) -> bool:
+        """The run had done all but remove its lock."""
+        return self._built == self.destination and _is_whole(self.destination)
+
+    @property
+    def _replaces_a_mixture(self) -> bool:
+        """What was built is whole, and the only one that surely is."""
+        if self._built is None or self._built == self.destination:
+            return False
+        return _is_whole(self._built / self.destination.name) and not _is_whole(self.destination)
+
+
+class _Said(msgspec.Struct):
+    """What a lock says beside its owner: the address at which the run builds."""
+
+    builds: str
+
+
+def _built_of(destination: Path, said: str) -> Path | None:
+    """What a lock says that the run builds, if that can be: what stands there goes with it."""
+    beside = f"{destination.parent}/.{destination.name}{STAGING_MARK}"
+    is_either = said == str(destination) or (
+        said.startswith(beside) and "/" not in said[len(beside) :]
+    )
+    return path_at(said) if is_either else None
+
+
+def _decoded(content: bytes, kind: type[T]) -> T | None:
+    try:
+        return decode_json(content, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _is_whole(place: Path) -> bool:
+    """True if the mark is there that is written last."""
+    try:
+        step = locate(str(place), staging=True).step_directory or place
+    except SurgeryError:
+        return False
+    return filesystem.is_file(step / COMMIT_MARK)
+
+
+def bucket_leftovers(path: BucketPath) -> list[BucketLeftover]:
+    """Of runs to what ``path`` names: a destination, what stands in a folder, or what a run has made itself."""
+    name, mark, _ = path.name.rpartition(STAGING_MARK)
+    named = path.with_name(name[1:]) if mark and name.startswith(".") else path
+    filesystem.forget(named.parent)
+    found = [named] if named.key and filesystem.exists(lock_of(named)) else []
+    suffix = f"{STAGING_MARK}lock"
+    found += [
+        path / entry.name[1 : -len(suffix)]
+        for entry in filesystem.entries_if_any(path)
+        if entry.is_file and entry.name.startswith(".") and entry.name.endswith(suffix)
+    ]
+    return [BucketLeftover(destination) for destination in found]

@@ -1,0 +1,140 @@
+"""`clean` on a bucket: what a killed run left goes, what may still be written stays."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from surgery_cli import surgery as library
+from surgery_cli.errors import CheckpointError
+from surgery_cli.settings.run import Options
+from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.write.owners import Owner
+from tests.buckets.checkpoints import MARK, RESCALED, saved, uploaded
+from tests.buckets.server import Faults
+
+LOCK = ".new.surgery-tmp-lock"
+
+
+def killed(service, source, moment, *options):
+    """A run to `new` that is killed as soon as ``moment`` holds of what it has written."""
+    service.faults = Faults(latency=0.01)
+    words = ["rescale", source, f"{service.root}/new", "params/w", "--by", "2", *options]
+    with subprocess.Popen([sys.executable, "-m", "surgery_cli", *words]) as run:
+        while not moment(service.names()):
+            assert run.poll() is None
+            time.sleep(0.005)
+        run.send_signal(signal.SIGKILL)
+    service.faults = Faults()
+
+
+def test_what_a_killed_run_built_goes_with_its_lock(service, tmp_path, surgery):
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    before = service.names()
+    killed(service, there, lambda names: len(names) > len(before) + 2)
+    assert LOCK in service.names()
+    with pytest.raises(CheckpointError):
+        open_checkpoint(f"{service.root}/new")
+    refused = surgery("rescale", there, f"{service.root}/new", "params/w", "--by", "2")
+    assert refused.code == 2
+    assert f"`surgery clean {service.root}/new`" in refused.err
+    shown = surgery("clean", f"{service.root}/new", "--dry-run")
+    assert (shown.code, LOCK in service.names()) == (0, True)
+    assert f"would remove {service.root}/new: " in shown.out
+    done = surgery("clean", f"{service.root}/new")
+    assert done.code == 0
+    assert service.names() == before
+    assert "nothing was left" in surgery("clean", f"{service.root}/new").out
+
+
+@pytest.mark.parametrize("named", ["", "/new", f"/{LOCK}"])
+def test_it_is_found_by_each_of_its_names(service, tmp_path, surgery, named):
+    uploaded(service, saved(tmp_path / "ck"), f"{service.root}/runs/ck")
+    dead = Owner.here()
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    said = {"run": "x", "builds": f"{service.root}/runs/new", "pid": process.pid, "started": "1"}
+    said |= {"host": dead.host, "machine": dead.machine}
+    service.put("bkt", f"runs/{LOCK}", json.dumps(said).encode())
+    service.put("bkt", "runs/new/d/1", b"x")
+    before = [name for name in service.names() if name.startswith("runs/ck")]
+    assert surgery("clean", f"{service.root}/runs{named}").code == 0
+    assert service.names() == before
+
+
+@pytest.mark.parametrize(
+    ("owner", "stale"), [("living", False), ("living", True), ("other", False)]
+)
+def test_what_may_still_be_written_stays(service, surgery, owner, stale):
+    here = Owner.here()
+    said = {"run": "x", "builds": f"{service.root}/new", "pid": os.getpid(), "host": here.host}
+    said |= {"started": here.started, "machine": here.machine if owner == "living" else "feedbeef"}
+    service.put("bkt", LOCK, json.dumps(said).encode())
+    service.put("bkt", "new/d/1", b"x")
+    kept = surgery("clean", f"{service.root}/new", *(["--stale"] if stale else []))
+    assert kept.code == 1
+    assert service.names() == [LOCK, "new/d/1"]
+    if owner == "other":
+        assert "`--stale` removes them" in kept.out
+        assert surgery("clean", f"{service.root}/new", "--stale").code == 0
+        assert service.names() == []
+
+
+def test_a_lock_cannot_have_anything_else_removed(service, tmp_path, surgery):
+    """What it says is checked: only the destination, or what stands beside it for it, may go."""
+    uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    before = service.names()
+    for builds in (f"{service.root}/ck", f"{service.root}", "", "../ck", "x"):
+        service.put("bkt", LOCK, json.dumps({"builds": builds, "run": "x"}).encode())
+        assert surgery("clean", f"{service.root}/new", "--stale").code == 0
+        assert service.names() == before
+
+
+def test_a_whole_result_stays(service, tmp_path, surgery):
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    library.apply(there, f"{service.root}/new", RESCALED)
+    whole = service.names()
+    service.put("bkt", LOCK, json.dumps({"builds": f"{service.root}/new"}).encode())
+    assert surgery("clean", f"{service.root}/new", "--stale").code == 0
+    assert service.names() == whole
+    assert open_checkpoint(f"{service.root}/new").tree
+
+
+def test_what_replaces_another_is_not_removed_where_it_alone_is_whole(service, tmp_path, surgery):
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    library.apply(there, f"{service.root}/new", RESCALED)
+    beside = ".new.surgery-tmp-0123abcd"
+    for name in service.names("new/"):
+        service.put("bkt", f"{beside}/{name}", service.content(name))
+    service.put("bkt", LOCK, json.dumps({"builds": f"{service.root}/{beside}"}).encode())
+    service.remove(f"new/{MARK}")
+    before = service.names()
+    kept = surgery("clean", f"{service.root}/new", "--stale")
+    assert kept.code == 1
+    assert "holds a whole checkpoint" in kept.out
+    assert service.names() == before
+    with pytest.raises(CheckpointError):
+        open_checkpoint(f"{service.root}/new")
+    service.put("bkt", f"new/{MARK}", b"")
+    assert surgery("clean", f"{service.root}/new", "--stale").code == 0
+    assert not [name for name in service.names() if "surgery-tmp" in name]
+    assert open_checkpoint(f"{service.root}/new").tree
+
+
+def test_force_after_a_killed_run_replaces_what_stood_there(service, tmp_path, surgery):
+    there = uploaded(service, saved(tmp_path / "ck"), f"{service.root}/ck")
+    library.apply(there, f"{service.root}/new", RESCALED)
+    killed(
+        service,
+        there,
+        lambda names: any("surgery-tmp-" in n and "/d/" in n for n in names),
+        "--force",
+    )
+    assert open_checkpoint(f"{service.root}/new").tree
+    assert surgery("clean", service.root).code == 0
+    library.apply(there, f"{service.root}/new", RESCALED, options=Options(force=True))
+    assert not [name for name in service.names() if "surgery-tmp" in name]
