@@ -218,22 +218,20 @@ def _pass_bytes(of: Composition, window: Window, tile_elements: int | None) -> i
         return one_after_the_other + decoding + count * of.sum_bytes + temporary
     if all(isinstance(kernel, Arrangement) for kernel in kernels):
         return held + decoding
-    return held + decoding + _temporary_bytes(of, window, tile_elements)
+    return held + decoding + _temporary_bytes(recipe, window, tile_elements)
 
 
-def _temporary_bytes(of: Composition, window: Window, tile_elements: int | None) -> int:
+def _temporary_bytes(recipe: Recipe, window: Window, tile_elements: int | None) -> int:
     """Bytes that computing a block takes beside what it is made of: nothing, for elements that only move."""
-    recipe = of.recipe
     if isinstance(recipe, Stored):
         return 0
     if isinstance(recipe.kernel, Arrangement):
         pieces = recipe.kernel.pieces(window, [one.spec for one in recipe.inputs], recipe.spec)
         parts = ((recipe.inputs[piece.input], piece.read) for piece in pieces)
-        return max(
-            (_temporary_bytes(Composition(p), w, tile_elements) for p, w in parts), default=0
-        )
+        return max((_temporary_bytes(*part, tile_elements) for part in parts), default=0)
     is_tile = tile_elements is not None and math.prod(window_shape(window)) <= tile_elements
-    return _tile_bytes(window, tile_elements if is_tile or of.is_divisible else None)
+    is_tiled = is_tile or Composition(recipe).is_divisible
+    return _tile_bytes(window, tile_elements if is_tiled else None)
 
 
 def _reading_bytes(recipe: Recipe, window: Window) -> tuple[int, int]:
