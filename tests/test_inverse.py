@@ -11,6 +11,7 @@ import numpy as np
 import optax
 import orbax.checkpoint as ocp
 import pytest
+from flax import serialization
 
 from surgery_cli import surgery
 from surgery_cli.cli.main import run
@@ -130,6 +131,10 @@ VALUES: list[list[dict[str, Any]]] = [
     [{"op": "repeat", "at": "params/layers", "axis": 0, "times": 2, "new_axis": True}],
     [{"op": "extract-item", "at": "params/layers"}],
     [{"op": "delete", "at": "params/layers/0/w"}],
+    [
+        {"op": "permute", "at": "params/head/w", "index": [2, 0, 3, 1]},
+        {"op": "delete", "at": "params/head"},
+    ],
     [{"op": "rescale", "at": "params/head", "by": 3}],
     [{"op": "reinit", "at": "params/head", "init": "zeros", "optimizer": "reset"}],
     [{"op": "cast", "to": "bfloat16"}],
@@ -245,6 +250,51 @@ def test_an_operation_may_say_its_own_inverse(source: Path, tmp_path: Path) -> N
     )
     (edit,) = surgery.inverse(str(tmp_path / "new")).plan["edits"]
     assert (edit["op"], edit["to"]) == ("cast", "int16")
+
+
+def test_params_are_named_where_only_the_user_said_which_they_are(tmp_path: Path) -> None:
+    params = {f"layers_{n}": _layer(n) for n in range(2)}
+    tree = {"weights": params, "ema": params, "opt_state": optax.adam(1e-3).init(params)}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "run", tree)
+    stack = {"op": "stack", "at": "weights/layers_{0..1}", "to": "weights/layers"}
+    move = {"op": "rename", "at": "weights", "to": "model"}
+    document = {"params": "weights", "edits": [stack, move]}
+    surgery.apply(str(tmp_path / "run"), str(tmp_path / "new"), plan_from_document(document))
+    found = surgery.inverse(str(tmp_path / "new")).plan
+    assert found["params"] == "model"
+    assert "sources" not in found
+    surgery.apply(str(tmp_path / "new"), str(tmp_path / "back"), plan_from_document(found))
+    _same(tmp_path / "back", tmp_path / "run")
+
+
+def test_a_copy_moves_back_if_what_it_is_of_was_deleted(source: Path, tmp_path: Path) -> None:
+    copy = {"op": "copy", "at": "params/head", "to": "params/again"}
+    _applied(source, tmp_path / "new", copy, {"op": "delete", "at": "params/head"})
+    found = surgery.inverse(str(tmp_path / "new"))
+    assert [edit["op"] for edit in found.plan["edits"]] == ["rename"]
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [{"op": "delete", "at": "b/z"}],
+        [{"op": "delete", "at": "b"}],
+        [{"op": "copy", "at": "b", "to": "q"}, {"op": "delete", "at": "b"}],
+        [{"op": "rename", "at": "b", "to": "q"}, {"op": "delete", "at": "q/z"}],
+    ],
+    ids=str,
+)
+def test_a_file_that_keeps_the_order_of_keys_comes_back_byte_by_byte(
+    tmp_path: Path, edits: list[dict[str, Any]]
+) -> None:
+    tree = {"b": {"z": np.ones(3), "a": np.ones(2)}, "a": {"k": np.ones(4), "c": np.zeros(3)}}
+    source, new, back = (tmp_path / f"{name}.msgpack" for name in ("run", "new", "back"))
+    source.write_bytes(serialization.to_bytes({**tree, "d": np.ones(1)}))
+    surgery.apply(str(source), str(new), plan_from_document({"edits": edits}))
+    found = surgery.inverse(str(new))
+    surgery.apply(str(new), str(back), plan_from_document(found.plan))
+    assert back.read_bytes() == source.read_bytes()
 
 
 def test_without_an_inverse_on_record_all_is_taken_from_the_source(

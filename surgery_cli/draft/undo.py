@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from surgery_cli.draft.recipe import Draft, Output
+from surgery_cli.draft.expression import Stored
+from surgery_cli.draft.recipe import SOURCE, Draft, Output
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, lists_in
 
@@ -65,7 +66,13 @@ def difference(before: Draft, after: Draft, home: Homes) -> Undo:
         kept = (pair for pair in moves.items() if not any(_is_in(path, torn) for path in pair))
         moves = dict(kept)
     staying = _spare_containers(missing, gone, old, new)
-    homes = {path: place for path in missing if (place := home(path)) is not None}
+    homes = {
+        path: place
+        for path in missing
+        if (place := home(path)) is not None
+        and old[path].spec.agrees_with(before.source_tree[place])
+    }
+    lost.update(path for path in homes if not _is_pristine(old[path]))
     stay = [path for path in new if path not in gone and path not in moves] if homes else []
     blocked = _nodes_over([*stay, *moves.values()]) if homes else set()
     nodes = _paired(homes, old, before.source_tree, blocked)
@@ -119,6 +126,13 @@ def _has_lists(goal: LeafPath, draft: Draft) -> bool:
         for depth, key in enumerate(goal)
         if isinstance(key, int)
     )
+
+
+def _is_pristine(output: Output) -> bool:
+    """True if the source has the values of a leaf; those of others are put in place in the end, once it is back."""
+    recipe = output.recipe
+    is_stored = isinstance(recipe, Stored) and recipe.ref.source == SOURCE
+    return is_stored or output.spec.kind is LeafKind.EMPTY
 
 
 def _alike(old: Output, new: Output) -> bool:

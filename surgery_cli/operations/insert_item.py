@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -82,7 +82,8 @@ with: runs/weights
         come = {} if moving else {place / tail: recipe for tail, recipe in arriving.items()}
         relation: Relation = {**dict.fromkeys(standing, ()), **moving}
         try:
-            return rekey(draft, relation, arriving=come, is_literal=True)
+            after = rekey(draft, relation, arriving=come, is_literal=True)
+            return self._in_order(after, come, place, scene) if come else after
         except PlanError as error:  # the place is in `at`
             at = (msgspec.structs.replace(problem, field="at") for problem in error.problems)
             raise PlanError.of(at) from None
@@ -180,6 +181,35 @@ with: runs/weights
             if path.is_below(node)
         }
 
+    def _in_order(self, draft: Draft, come: Recipes, place: LeafPath, scene: Scene) -> Draft:
+        """The draft with what came between the leaves between which it stands in the other checkpoint."""
+        source = scene.open(self.with_)[1]
+        node = node_of(self.from_, source.tree, f"'{self.with_}'", "from")
+        alike = next(
+            (n for n, keys in enumerate(_from_the_end(place, node)) if len({*keys}) > 1), 0
+        )
+        ours, theirs = place[: len(place) - alike], node[: len(node) - alike]
+        there = (
+            LeafPath((*ours, *path[len(theirs) :])) for path in source.tree if path.is_below(theirs)
+        )
+        behind: dict[LeafPath | None, list[LeafPath]] = {}
+        first = last = None
+        for path in there:
+            if path in come:
+                behind.setdefault(last, []).append(path)
+            elif path in draft.leaves:
+                first, last = first or path, path
+        order: list[LeafPath] = []
+        for path in draft.leaves:
+            if path not in come:
+                order += [
+                    *(behind.get(None, ()) if path == first else ()),
+                    path,
+                    *behind.get(path, ()),
+                ]
+        leaves = {path: draft.leaves[path] for path in (*order, *come)}
+        return draft.replaced(leaves=leaves)
+
     def _replaced(
         self, draft: Draft, place: LeafPath, moving: Relation, arriving: Recipes, scene: Scene
     ) -> Draft:
@@ -201,6 +231,12 @@ with: runs/weights
         after = draft.replaced(leaves={**rest, **changed}, slots=own)
         after = scene.carried(after, edit, list(changed), draft)
         return after.replaced(slots={**slots_after(draft, moving), **after.slots})
+
+
+def _from_the_end(*paths: LeafPath) -> Iterator[tuple[object, ...]]:
+    """The keys of paths side by side from the last one on; then what is alike no more."""
+    yield from zip(*map(reversed, paths), strict=False)
+    yield (*range(len(paths)),)
 
 
 def _is_empty_dict(recipe: Output | None) -> bool:

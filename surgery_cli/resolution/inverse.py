@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -31,11 +31,26 @@ class Inverse:
         """One more edit, with the draft before it and after it."""
         self._steps.append((edit, before, after))
 
-    def document(self, source: str) -> dict[str, Any]:
-        """The inverse plan as plain values; ``source`` is the address of the checkpoint that was edited."""
+    def document(self, source: str, params: str | None = None) -> dict[str, Any]:
+        """The inverse plan as plain values.
+
+        ``source`` is the address of the checkpoint that was edited, ``params`` where its params stood, if it was said.
+        """
         edits = self._edits()
         sources = {"sources": {ORIGIN: source}} if any(needs_source(edit) for edit in edits) else {}
-        return {**sources, "edits": edits}
+        return {**sources, **self._params(edits, params), "edits": edits}
+
+    def _params(self, edits: Collection[Mapping[str, Any]], said: str | None) -> dict[str, Any]:
+        """Where the params stand now, if twins are to follow them, and it was said or they have moved."""
+        if all(edit.get("twins") == "literal" for edit in edits):
+            return {}
+        before, after = (
+            {slot.root for slot in draft.slots.values() if slot.in_optimizer}
+            for draft in (self._steps[0][1], self._steps[-1][2])
+        )
+        if len(after) != 1 or (said is None and before == after):
+            return {}
+        return {"params": after.pop().spelling}
 
     @property
     def original(self) -> str:
@@ -48,9 +63,14 @@ class Inverse:
         if not self._steps:
             return []
         tree, front = self._steps[0][1].source_tree, self._steps[-1][2].items.front
+        undone = self._undone()
+        needed, whole = _needed(undone, tree), [undone[0].joined(self._steps[-1][2])]
+        is_of_one_kind = whole[0].before.items == whole[0].after.items
+        if needed and is_of_one_kind and len(_needed(whole, tree)) < len(needed):
+            undone = whole  # of what was copied and then deleted, the copy moves back
         lost: set[LeafPath] = set()
         found: list[dict[str, Any]] = []
-        for undo, _, after, homes in reversed(self._undone()):
+        for undo, _, after, homes in reversed(undone):
             lost.update(home for path in undo.lost for home in homes.all_of(path))
             is_behind = front and not after.items.front
             entries = entries_of(undo, after)
@@ -99,6 +119,17 @@ class _Undone(NamedTuple):
             before = before.behind(after.items.front)
             homes = homes.standing_behind(after.items.front)
         return _Undone(difference(before, after, homes.of), before, after, homes)
+
+
+def _needed(undone: Iterable[_Undone], tree: TreeSpec) -> set[LeafPath]:
+    """The leaves of the source that are taken from there."""
+    found: set[LeafPath] = set()
+    for undo, _, _, homes in undone:
+        found.update(home for path in undo.lost for home in homes.all_of(path))
+        nodes, depths = {*undo.missing.values()}, {len(node) for node in undo.missing.values()}
+        if nodes:
+            found.update(p for p in tree if any(p[:depth] in nodes for depth in depths))
+    return found
 
 
 class _Homes:

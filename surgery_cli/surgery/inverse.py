@@ -8,22 +8,21 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from surgery_cli import reports
-from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError, Problem, SurgeryError, UndoError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import plan_from_document
 from surgery_cli.proof.records import read_record, record_path
 from surgery_cli.proof.surgery_json import Record
 from surgery_cli.resolution.from_source import Ends, Side
-from surgery_cli.resolution.inverse import needs_source, tree_digest
+from surgery_cli.resolution.inverse import needs_source
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.step_plan import draft_items
+from surgery_cli.surgery.inverse_proof import differences, is_in_order
 from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.preparation import prepare
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.lists import quoted
 
 
@@ -146,17 +145,20 @@ def _proved(
         UndoError: none does.
     """
     problems: list[Problem] = []
-    wanted = record.original if origin.checkpoint is None else origin.checkpoint.tree
+    found: dict[str, Any] | None = None
     for document in _plans(checkpoint, record, origin):
         try:
             draft = prepare(source, plan_from_document(document), options).draft
         except PlanError as error:
             problems = problems or list(error.problems)
             continue
-        wrong = _wrong(draft, wanted) or _wrong_items(draft, origin.checkpoint)
-        if not wrong:
+        wrong = differences(draft, origin.checkpoint, record)
+        if not wrong and is_in_order(draft, origin.checkpoint):
             return document
+        found = found if wrong or found else document
         problems = problems or [Problem(f"{quoted(wrong, 6)} would not be what it was")]
+    if found is not None:
+        return found
     if origin.checkpoint is None:
         raise UndoError(
             f"the run that wrote '{source}' cannot be undone",
@@ -212,36 +214,3 @@ def _at_home(path: LeafPath, here: Side, there: Side) -> LeafPath | None:
     if there.is_prefixed:
         return full
     return LeafPath(full[1:]) if full[0] == there.items[0] else None
-
-
-def _wrong(draft: Draft, original: TreeSpec | str | UnsetType) -> list[str]:
-    """Where a draft is not what there was, which only a digest may tell."""
-    if isinstance(original, UnsetType):
-        return []
-    if isinstance(original, str):
-        specs = {path: output.spec for path, output in draft.leaves.items()}
-        return [] if tree_digest(specs) == original else ["the tree"]
-    return _differences(draft, original)
-
-
-def _wrong_items(draft: Draft, origin: Checkpoint | None) -> list[str]:
-    """The items of the step that are on one side only."""
-    wanted = draft_items(origin).names if origin is not None else ()
-    if not draft.items.names or not wanted:
-        return []
-    first = (
-        {str(path[0]) for path in draft.leaves} if draft.items.is_prefixed else {*draft.items.names}
-    )
-    return sorted(first ^ {*wanted})
-
-
-def _differences(draft: Draft, original: TreeSpec) -> list[str]:
-    """The leaves of either tree that the other has not, or has otherwise."""
-    cut = 1 if draft.items.is_prefixed and not any(p in draft.leaves for p in original) else 0
-    after = {LeafPath(path[cut:]): output.spec for path, output in draft.leaves.items()}
-    paths = dict.fromkeys((*original, *after))
-    return [
-        str(path)
-        for path in paths
-        if path not in after or path not in original or not after[path].agrees_with(original[path])
-    ]

@@ -246,7 +246,7 @@ def _record(
         draft=draft.digest,
         plan=run.prepared.functions.pinned(run.plan).document(),
         original=run.prepared.inverse.original or UNSET,
-        inverse=run.prepared.inverse.document(address),
+        inverse=run.prepared.inverse.document(address, run.plan.params),
         leaves=report.leaves,
         removed=report.removed,
         notes=list(map(str, draft.notes)),

@@ -28,7 +28,6 @@ class Tally:
     refused: dict[int, int] = field(default_factory=dict)
     left_open: int = 0
     undone: int = 0
-    not_undone: int = 0
     operations: dict[str, int] = field(default_factory=dict)
 
     def refuse(self, code: int, *, was_open: bool) -> None:
