@@ -69,12 +69,12 @@ class Thinning(Merging, kw_only=True, frozen=True):
 
     def merger(
         self, named: Selection, scene: Scene
-    ) -> Callable[[LeafPath, Recipe, list[Recipe]], Recipe]:
+    ) -> Callable[[LeafPath, Recipe, Sequence[Recipe]], Recipe]:
         scale = by_layer(self.scale, named, "scale")
         density = by_layer(self.density, named, "density")
         weights = weights_by_layer(self.weights, len(self.others(scene)), named)
 
-        def merged(path: LeafPath, recipe: Recipe, others: list[Recipe]) -> Recipe:
+        def merged(path: LeafPath, recipe: Recipe, others: Sequence[Recipe]) -> Recipe:
             left = (
                 self.thinned(difference(other, recipe, path, narrow=True), density(path), n, scene)
                 for n, other in enumerate(others)

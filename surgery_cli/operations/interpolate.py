@@ -11,14 +11,14 @@ from surgery_cli.draft.effect import Effect, Means, Shifts
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, made
 from surgery_cli.draft.kernels.deltas import AddDeltas
 from surgery_cli.draft.kernels.gram import Gram, Slerp, gram_shape
+from surgery_cli.draft.kernels.weighted_mean import WeightedMean
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.settings import resolve_axes
 from surgery_cli.draft.source_leaves import find_leaf
 from surgery_cli.errors import PlanError
-from surgery_cli.operations.average import WeightedMean
 from surgery_cli.operations.base import Scene
+from surgery_cli.operations.counterparts import check_like
 from surgery_cli.operations.layered import Layered, by_layer, check_layered
-from surgery_cli.operations.members import check_fits
 from surgery_cli.operations.merging import Merging, difference
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath, Selection
@@ -83,10 +83,10 @@ class Interpolate(Merging, tag="interpolate", kw_only=True, frozen=True):
 
     def merger(
         self, named: Selection, scene: Scene
-    ) -> Callable[[LeafPath, Recipe, list[Recipe]], Recipe]:
+    ) -> Callable[[LeafPath, Recipe, Sequence[Recipe]], Recipe]:
         far = by_layer(self.t, named, "t")
 
-        def merged(path: LeafPath, recipe: Recipe, others: list[Recipe]) -> Recipe:
+        def merged(path: LeafPath, recipe: Recipe, others: Sequence[Recipe]) -> Recipe:
             (other,) = others
             return self._on_the_way(path, recipe, other, far(path), scene)
 
@@ -130,7 +130,7 @@ class Interpolate(Merging, tag="interpolate", kw_only=True, frozen=True):
         found = path
         if path not in source.tree:
             found = find_leaf(self.base, source, str(path), field="base")
-        check_fits(path, spec, self.base, source.tree[found], "merged")
+        check_like(path, spec, self.base, source.tree[found], "merged")
         return Stored(LeafRef(name, found), source.tree[found])
 
 

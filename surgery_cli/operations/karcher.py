@@ -47,8 +47,8 @@ class KarcherMean(Merging, tag="karcher", kw_only=True, frozen=True):
 
     def merger(
         self, named: Selection, scene: Scene
-    ) -> Callable[[LeafPath, Recipe, list[Recipe]], Recipe]:
-        def merged(path: LeafPath, recipe: Recipe, others: list[Recipe]) -> Recipe:
+    ) -> Callable[[LeafPath, Recipe, Sequence[Recipe]], Recipe]:
+        def merged(path: LeafPath, recipe: Recipe, others: Sequence[Recipe]) -> Recipe:
             members = (recipe, *others)
             kernel = Karcher(shares=self.weights or (1.0,) * len(members))
             gram = gram_of(members, None, path)

@@ -13,9 +13,8 @@ from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.nonnegative import FOLLOWING, in_optimizer_state
 from surgery_cli.operations.step_ranges import named_steps
 from surgery_cli.optimizer.follow.states import States
-from surgery_cli.tree.dtypes import is_complex, is_floating
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafSpec, TreeSpec
+from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Consequence, Note, Remark
@@ -249,26 +248,3 @@ def short_names(paths: Sequence[str]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return list(paths)
-
-
-def check_fits(
-    path: LeafPath, spec: LeafSpec, text: str, other: LeafSpec, how: str = "averaged"
-) -> None:
-    """See that the leaf of a member is of the source's shape and field.
-
-    Raises:
-        PlanError: it is not.
-    """
-    is_same_field = (is_floating(spec.dtype), is_complex(spec.dtype)) == (
-        is_floating(other.dtype),
-        is_complex(other.dtype),
-    )
-    if other.shape != spec.shape or not is_same_field:
-        raise PlanError(
-            f"'{path}' of '{text}' cannot be {how} with the source's",
-            why=f"it is {other.type_text}, the source's {spec.type_text}",
-            fix=worded(
-                "members must agree in shape and be floating; leave the leaf out with {except}"
-            ),
-            field="with",
-        )

@@ -10,24 +10,24 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft.effect import Effect, Shifts
-from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
+from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernels.deltas import Difference
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.source_leaves import find_leaf
-from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
+from surgery_cli.operations.counterparts import counterparts
 from surgery_cli.operations.layered import Layered, by_layer
 from surgery_cli.operations.members import (
     MOST_NAMED,
     Member,
-    check_fits,
     copies_notes,
     member_names,
     others_of,
     refuse_lacking,
     refuse_repeated,
 )
-from surgery_cli.operations.numeric import Numeric, as_floats, is_integers
+from surgery_cli.operations.numeric import Numeric
 from surgery_cli.operations.partners import Missing, Partnered
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.dtypes import is_complex, item_bytes
@@ -106,26 +106,11 @@ class Merging(Partnered, Numeric, kw_only=True, frozen=True):
             if path not in member.tree:
                 find_leaf(member.text, member.source, str(path), field="with")
 
-    def partners(self, path: LeafPath, recipe: Recipe, others: Sequence[Member]) -> list[Recipe]:
-        """The like of a leaf in the others.
-
-        Raises:
-            PlanError: there is none, or it has another shape; of all others at once.
-        """
-        gathering = Gathering()
-        found: list[Recipe] = []
-        for member in others:
-            with gathering.catching(path=str(path)):
-                other = path
-                if path not in member.tree:  # it may have one that prints alike
-                    other = find_leaf(member.text, member.source, str(path), field="with")
-                theirs: Recipe = Stored(LeafRef(member.name, other), member.tree[other])
-                if self.integers and is_integers(theirs.spec):
-                    theirs = as_floats(theirs, other)
-                check_fits(path, recipe.spec, member.text, theirs.spec, "merged")
-                found.append(theirs)
-        gathering.raise_if_any()
-        return found
+    def partners(
+        self, path: LeafPath, recipe: Recipe, others: Sequence[Member]
+    ) -> tuple[Recipe, ...]:
+        """The like of a leaf in the others."""
+        return counterparts(path, recipe.spec, others, integers=self.integers, how="merged")
 
     def maker(self, named: Selection, draft: Draft, scene: Scene) -> MakeLeaf:
         others, merged = self.others(scene), self.merger(named, scene)
@@ -141,7 +126,7 @@ class Merging(Partnered, Numeric, kw_only=True, frozen=True):
 
     def merger(
         self, named: Selection, scene: Scene
-    ) -> Callable[[LeafPath, Recipe, list[Recipe]], Recipe]:
+    ) -> Callable[[LeafPath, Recipe, Sequence[Recipe]], Recipe]:
         """What makes a leaf of itself and its like, in the spec of the leaf."""
         raise NotImplementedError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -39,8 +39,8 @@ class ModelStockMerge(Merging, tag="model-stock", kw_only=True, frozen=True):
 
     def merger(
         self, named: Selection, scene: Scene
-    ) -> Callable[[LeafPath, Recipe, list[Recipe]], Recipe]:
-        def merged(path: LeafPath, recipe: Recipe, others: list[Recipe]) -> Recipe:
+    ) -> Callable[[LeafPath, Recipe, Sequence[Recipe]], Recipe]:
+        def merged(path: LeafPath, recipe: Recipe, others: Sequence[Recipe]) -> Recipe:
             over = None
             if self.axis is not None:
                 over = resolve_axes(self.axis, len(recipe.spec.shape), "axis")

@@ -52,7 +52,7 @@ def _why_not(path: LeafPath, draft: Draft) -> str:
             return (
                 "it is a number of the optimizer's own, perhaps a learning rate or a sum of squares"
             )
-        return "it holds variances" if _holds_variances(path, draft) else ""
+        return "it holds variances" if holds_variances(path, draft) else ""
     if not slot.in_optimizer or slot.is_params_like or slot.relation == "hole":
         return ""
     if slot.is_even:
@@ -63,7 +63,7 @@ def _why_not(path: LeafPath, draft: Draft) -> str:
 
 
 def _way_out(paths: Sequence[LeafPath], draft: Draft) -> str:
-    if all(_holds_variances(path, draft) for path in paths):
+    if all(holds_variances(path, draft) for path in paths):
         return worded("leave them out with {except}, or use weights of at least 0")
     roots = [draft.slots[path].root for path in paths if path in draft.slots]
     params = str(roots[0]) if roots else "params"
@@ -82,7 +82,7 @@ def in_optimizer_state(path: LeafPath, draft: Draft) -> bool:
     return path in draft.running or any(is_optimizer_name(key) for key in path[:-1])
 
 
-def _holds_variances(path: LeafPath, draft: Draft) -> bool:
+def holds_variances(path: LeafPath, draft: Draft) -> bool:
     """True for the running variances of batch normalisation, in Flax linen and NNX: a `var` with a `mean` beside it."""
     node, tail = (path[:-1], path[-1:]) if path[-1:] == ("value",) else (path, ())
     if not node or node[-1] != "var":

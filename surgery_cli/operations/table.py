@@ -16,6 +16,7 @@ from surgery_cli.operations.concat import Concat
 from surgery_cli.operations.copy import Copy
 from surgery_cli.operations.dare import Dare
 from surgery_cli.operations.delete import Delete
+from surgery_cli.operations.ema import Ema
 from surgery_cli.operations.expand import Expand
 from surgery_cli.operations.extract_item import ExtractItem
 from surgery_cli.operations.flatten import Flatten
@@ -48,6 +49,7 @@ from surgery_cli.operations.slice import Slice
 from surgery_cli.operations.split import Split
 from surgery_cli.operations.squeeze import Squeeze
 from surgery_cli.operations.stack import Stack
+from surgery_cli.operations.swa import Swa
 from surgery_cli.operations.task_arithmetic import TaskArithmetic
 from surgery_cli.operations.ties import Ties
 from surgery_cli.operations.transpose import Transpose
@@ -64,6 +66,8 @@ def operations() -> dict[str, type[Operation]]:
         Replace,
         Reinit,
         Average,
+        Swa,
+        Ema,
         AddScaled,
         Interpolate,
         TaskArithmetic,

@@ -58,11 +58,11 @@ class TaskArithmetic(Merging, tag="task-arithmetic", kw_only=True, frozen=True):
 
     def merger(
         self, named: Selection, scene: Scene
-    ) -> Callable[[LeafPath, Recipe, list[Recipe]], Recipe]:
+    ) -> Callable[[LeafPath, Recipe, Sequence[Recipe]], Recipe]:
         scale = by_layer(self.scale, named, "scale")
         weights = weights_by_layer(self.weights, len(self.others(scene)), named)
 
-        def merged(path: LeafPath, recipe: Recipe, others: list[Recipe]) -> Recipe:
+        def merged(path: LeafPath, recipe: Recipe, others: Sequence[Recipe]) -> Recipe:
             kernel = AddDeltas(tuple(scale(path) * weight for weight in weights(path)))
             learnt = (difference(other, recipe, path, narrow=False) for other in others)
             return made(kernel, (recipe, *learnt), recipe.spec, path)

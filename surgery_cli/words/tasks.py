@@ -97,6 +97,11 @@ TASKS: Final[Sequence[Task]] = (
     ),
     Task("EMA weights into params", "replace", "ema, moving average, polyak"),
     Task(
+        "Moving average of saved steps",
+        "ema",
+        "ema, moving average, post-hoc ema, polyak, swa",
+    ),
+    Task(
         "Task arithmetic of three fine-tunes",
         "task-arithmetic",
         "task arithmetic, merge models, multi-task, merge fine-tunes",

@@ -48,8 +48,8 @@ def _assert_same(restored: Any, expected: Any, edit: Edit) -> None:
             assert is_same(found[path], value), path
 
 
-TREE_EDITS = {"extract-item", "insert-item"}
-"""What makes items of a step, which ``test_items`` judges."""
+TREE_EDITS = {"extract-item", "insert-item", "swa", "ema"}
+"""What makes items of a step, which ``test_items`` judges, and what needs a run of several, in the cookbook's tests."""
 
 
 def test_every_operation_of_the_table_is_judged() -> None:

@@ -19,6 +19,7 @@ from surgery_cli.operations.breadcrumbs import Breadcrumbs
 from surgery_cli.operations.cast import STORABLE, Cast
 from surgery_cli.operations.clip import Clip
 from surgery_cli.operations.dare import Dare
+from surgery_cli.operations.ema import Ema
 from surgery_cli.operations.expand import Expand
 from surgery_cli.operations.interpolate import Interpolate
 from surgery_cli.operations.interpolate_positions import InterpolatePositions
@@ -42,6 +43,7 @@ from surgery_cli.operations.set import Set
 from surgery_cli.operations.shrink_and_perturb import ShrinkAndPerturb
 from surgery_cli.operations.slice import Slice
 from surgery_cli.operations.squeeze import Squeeze
+from surgery_cli.operations.swa import Swa
 from surgery_cli.operations.table import operations
 from surgery_cli.operations.task_arithmetic import TaskArithmetic
 from surgery_cli.operations.ties import Ties
@@ -59,6 +61,7 @@ from tests.operations.value_edits import (
     edited,
     followed,
     merged,
+    scene_of,
     stored,
 )
 
@@ -139,6 +142,16 @@ def merging(edit: Operation, leaf: Any) -> Any:
     return merged(edit, [{at: np.zeros_like(leaf)}, {at: leaf}])[at]
 
 
+def over_steps(edit: Operation, leaf: Any) -> Any:
+    """What becomes of a leaf, the step before which was 0."""
+    at = str(KERNEL)
+    scene = scene_of({at: leaf}, {"before": {at: np.zeros_like(leaf)}})
+    own: Any = scene.source
+    own.step, own.steps = 2, {1: "before", 2: "own"}
+    recipe = edit.rewrite(draft_of({at: leaf}), scene).leaves[KERNEL].recipe
+    return computed(recipe, {KERNEL: leaf}, scene=scene)
+
+
 class _Members(ArrayScene):
     source = ArraySource({})
 
@@ -162,6 +175,12 @@ VALUES: dict[type[Operation], list[Callable[[Any, float], Any]]] = {
         lambda leaf, x: edited(Reinit(init="orthogonal", scale=4 * x), leaf),
     ],
     Average: [averaged],
+    Swa: [lambda leaf, x: over_steps(Swa(at="**", steps="1..2"), leaf)],
+    Ema: [
+        lambda leaf, x: over_steps(
+            Ema(at="**", steps="1..2", decay=min(max(1 - x, 1e-16), 1 - 1e-16)), leaf
+        )
+    ],
     AddScaled: [added],
     Interpolate: [
         lambda leaf, x: merging(Interpolate(at="**", with_="a", t=x), leaf),

@@ -13,9 +13,11 @@ from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.breadcrumbs import Breadcrumbs
 from surgery_cli.operations.dare import Dare
+from surgery_cli.operations.ema import Ema, exponent, powers
 from surgery_cli.operations.interpolate import Interpolate
 from surgery_cli.operations.karcher import KarcherMean
 from surgery_cli.operations.model_stock import ModelStockMerge
+from surgery_cli.operations.swa import Swa
 from surgery_cli.operations.task_arithmetic import TaskArithmetic
 from surgery_cli.operations.ties import Ties
 from tests.operations.value_edits import computed, draft_of, path_of, scene_of
@@ -291,3 +293,54 @@ def test_what_is_no_number_is_not_lost(edit: Any, hole: float) -> None:
     except ValueRefusal:
         return
     assert not np.isfinite(found[3, 4]) or edit.name in ("dare", "breadcrumbs")
+
+
+def run_of(steps: list[int], last: int) -> tuple[list[Any], Any, Any]:
+    """The leaves of a run's steps, the scene in which one of them is edited, and its draft."""
+    rng = np.random.default_rng(len(steps))
+    leaves = [rng.normal(size=SHAPE).astype(np.float32) for _ in steps]
+    others = {f"at{step}": {AT: leaf} for step, leaf in zip(steps, leaves, strict=True)}
+    own = others[f"at{last}"]
+    scene = scene_of(own, others)
+    source: Any = scene.source
+    source.address, source.places = f"at{last}", frozenset({f"at{last}"})
+    source.step, source.steps = last, {step: f"at{step}" for step in steps}
+    return leaves, scene, draft_of(own)
+
+
+def over_steps(edit: Operation, scene: Any, draft: Any, leaf: Any) -> Any:
+    recipe = edit.rewrite(draft, scene).leaves[path_of(AT)].recipe
+    return computed(recipe, {path_of(AT): leaf}, scene=scene)
+
+
+@pytest.mark.parametrize("last", [100, 400, 500])
+def test_a_moving_average_is_what_training_would_have_kept(last: int) -> None:
+    leaves, scene, draft = run_of([100, 200, 300, 400, 500], last)
+    own = leaves[last // 100 - 1]
+    average = leaves[0].astype(np.float64)
+    for leaf in leaves[1:]:
+        average = 0.8 * average + 0.2 * leaf.astype(np.float64)
+    found = over_steps(Ema(at="params", steps="100..500", decay=0.8), scene, draft, own)
+    np.testing.assert_allclose(found, average, rtol=1e-7, atol=1e-8)
+    found = over_steps(Swa(at="params", steps="100..500"), scene, draft, own)
+    mean = np.mean(leaves, axis=0, dtype=np.float64)
+    np.testing.assert_allclose(found, mean, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.1, 0.25])
+def test_a_power_function_average_has_the_width_that_is_asked_for(sigma: float) -> None:
+    """Of 2000 steps of training the one of every tenth; held against all of them, as Karras et al. define it."""
+    gamma = max(np.roots([1, 7, 16 - sigma**-2, 12 - sigma**-2]).real)
+    time = np.arange(1, 2001)
+    profile = time**gamma / np.sum(time**gamma)
+    values = np.sin(time / 150) + time / 500
+    weights = powers(list(range(10, 2001, 10)), exponent(sigma))
+    np.testing.assert_allclose(exponent(sigma), gamma, rtol=1e-9)
+    np.testing.assert_allclose(np.dot(weights, values[9::10]), profile @ values, rtol=3e-3)
+
+
+def test_a_mean_over_steps_goes_on_from_one_of_them() -> None:
+    leaves, scene, draft = run_of([100, 200, 300], 100)
+    with pytest.raises(PlanError, match=r"step 100, the source, is none of 200\.\.300") as caught:
+        over_steps(Swa(at="params", steps="200..300"), scene, draft, leaves[0])
+    assert "@300" in caught.value.problems[0].fix

@@ -76,6 +76,8 @@ DIGESTS = {
     "reinit": "sha256:1c3abfda37513751602958dfaf3c6e6524471b4447cf89b3b6248fd296251f50",
     "average": "sha256:1c3abfdabca35fafff4a1b184d20594729e2ea64a7cdcf073880dbc8ec41df6c",
     "add-scaled": "sha256:1c3abfdabca35faf0dad94c3a74468e3c1cedf84b323e87db64f1b14dfbb5d3a",
+    "swa": "sha256:1c3abfdabca35fafe2c92707b11eafcf3e308491ffb88467af17f9f220acfba7",
+    "ema": "sha256:1c3abfdabca35fafd125ba06c96fe14f76dd0df584325ee5ea3a1defbb7406e9",
     "interpolate": "sha256:1c3abfdabca35faf7fd44ce0987c4e8e8e267fb2aab398b53e90920674da5022",
     "task-arithmetic": "sha256:1c3abfdabf9893c04d7443322980a46fd83e3f7d1f67f848b0d7cc0299ead7d5",
     "ties": "sha256:1c3abfdabf9893c0e86a9a03c8b7021f7deed6d087355ddd98420b5d92209b5c",

@@ -283,7 +283,8 @@ def example_on(
     }
     for address, source in sources.items():
         source.fingerprint, source.address, source.steps = address, address, {}
-        source.places = frozenset({address})
+        source.places, source.step = frozenset({address}), None
+    own.step, own.steps = 500, {100: "/runs/other", 500: "/own"}
     draft = resolve(
         plan,
         own,

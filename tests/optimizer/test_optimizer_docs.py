@@ -29,7 +29,16 @@ def test_every_edit_of_values_has_its_default_policy_on_the_page() -> None:
     edits = {edit: row[2] for row in rows for edit in row[1].strip().split(", ")}
     defaults = {
         "transform": ("rescale", "normalize", "clip", "prune", "mask"),
-        "warm": ("replace", "reinit", "average", "interpolate", "set", "interpolate-positions"),
+        "warm": (
+            "replace",
+            "reinit",
+            "average",
+            "swa",
+            "ema",
+            "interpolate",
+            "set",
+            "interpolate-positions",
+        ),
         "keep": ("add-scaled", "noise", "shrink-and-perturb", "map", "cast", "ties", "karcher"),
     }
     for policy, names in defaults.items():

@@ -398,6 +398,20 @@ def _is(result, formula, *trees, atol=2e-7):
     return base
 
 
+@cooks("Moving average of saved steps")
+def test_saved_steps_are_averaged_as_they_come(kitchen, run):
+    result = letters_resumed(kitchen / "build/moving").state
+
+    def moved(first, *others):
+        for leaf in others:
+            first = 0.8 * first + 0.2 * leaf
+        return first
+
+    _is(result, moved, *_wide(60, 70, 80, 90, 100))
+    assert zero(moments(result)[0])
+    same(moments(result)[1], moments(run.state)[1])
+
+
 @cooks("Task arithmetic of three fine-tunes")
 def test_what_three_runs_have_learnt_is_added(kitchen):
     result = letters_resumed(kitchen / "build/tasks").state

@@ -246,6 +246,15 @@ def _model_stock(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return dict(_members(draw, state, world, least=2))
 
 
+def _over_steps(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    """What is no run of several steps is refused."""
+    return {**_named(draw, state, _is_number), "steps": "1..3"}
+
+
+def _ema(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    return {**_over_steps(draw, state, world), "decay": 0.5}
+
+
 def _karcher(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return dict(_members(draw, state, world))
 
@@ -699,6 +708,8 @@ DRAWERS: dict[str, Drawer] = {
     "reinit": _reinit,
     "average": _average,
     "add-scaled": _add_scaled,
+    "swa": _over_steps,
+    "ema": _ema,
     "interpolate": _way,
     "task-arithmetic": _task_arithmetic,
     "ties": _thinned,

@@ -557,6 +557,12 @@ def _shifted(
     twins.follow_shift(state, before, edit, selected, words)
 
 
+def over_steps(state: State, edit: Fields, world: World, words: Words) -> None:
+    """Means over the steps of a run, which none of the drawn checkpoints is."""
+    if select(state, edit):
+        raise Refused(2, "the checkpoint is no run of several steps")
+
+
 def merge(state: State, edit: Fields, world: World, words: Words) -> None:
     """A leaf and its like in other checkpoints, by the formula of a paper."""
     selected = select(state, edit)
@@ -688,6 +694,7 @@ OPERATIONS: dict[str, Callable[[State, Fields, World, Words], None]] = {
     "average": average,
     "add-scaled": add_scaled,
     **dict.fromkeys(FORMULAS, merge),
+    **dict.fromkeys(("swa", "ema"), over_steps),
     "clip": clip,
     "noise": perturb,
     "shrink-and-perturb": perturb,

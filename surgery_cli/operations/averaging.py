@@ -1,0 +1,102 @@
+"""Operations that make a leaf the mean of itself and its like in other checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from surgery_cli.draft.effect import Effect, Means
+from surgery_cli.draft.expression import Recipe
+from surgery_cli.draft.kernel import Kernel
+from surgery_cli.draft.kernels.weighted_mean import WeightedMean, of_usual_size
+from surgery_cli.draft.recipe import Draft, is_numeric
+from surgery_cli.draft.source_leaves import find_leaf
+from surgery_cli.operations.averaged_state import state_notes
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.counterparts import counterparts
+from surgery_cli.operations.members import (
+    Member,
+    copies_notes,
+    members_note,
+    refuse_lacking,
+    refuse_repeated,
+)
+from surgery_cli.operations.nonnegative import refuse_negative
+from surgery_cli.operations.numeric import Numeric
+from surgery_cli.operations.partners import Missing, Partnered
+from surgery_cli.optimizer.follow.states import States
+from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.specs import LeafSpec
+
+
+class Averaging(Partnered, Numeric, kw_only=True, frozen=True):
+    """A mean over checkpoints. Subclasses say who the members are, and their weights."""
+
+    missing: Missing = "error"
+
+    selects_everything_without_at: ClassVar[bool] = True
+
+    @property
+    def steps(self) -> str:
+        """The steps of a run that are members, as the edit says them; empty if it names checkpoints."""
+        raise NotImplementedError
+
+    def others(self, scene: States) -> list[Member]:
+        """All members but the source, in the order of their weights."""
+        raise NotImplementedError
+
+    def member_weights(self, scene: States) -> tuple[float, ...]:
+        """One for each member, the source first; none for equal ones.
+
+        Raises:
+            PlanError: they do not fit the members.
+        """
+        raise NotImplementedError
+
+    def selectable(self, spec: LeafSpec) -> bool:
+        if self.patterns:
+            return super().selectable(spec)
+        return is_numeric(spec)
+
+    def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
+        others = self.others(scene)
+        is_edited = any(not draft.is_untouched(path) for path in named)
+        refuse_repeated(others, scene, is_edited=is_edited)
+        slots = [slot.path for path in named for slot in draft.slots_of.get(path, ())]
+        follow = self.twins != "literal" and scene.policy(self) == "transform"
+        refuse_negative(
+            draft, [*named, *slots] if follow else named, of_usual_size(self.member_weights(scene))
+        )
+        refuse_lacking(named, others, draft)
+
+    def meet(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> None:
+        for member in self.others(scene):
+            if path not in member.tree:
+                find_leaf(member.text, member.source, str(path), field="with")
+
+    def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
+        return WeightedMean(self.member_weights(scene))
+
+    def inputs(self, path: LeafPath, recipe: Recipe, scene: States) -> tuple[Recipe, ...]:
+        return counterparts(path, recipe.spec, self.others(scene), integers=self.integers)
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        after = super().rewrite(draft, scene)
+        if after.leaves == draft.leaves:  # an optional edit that names nothing
+            return after
+        others = self.others(scene)
+        averaged = [path for path in draft.leaves if self._is_averaged(path, draft, after)]
+        return after.noting(
+            members_note(others, self.member_weights(scene), self.steps, scene),
+            *copies_notes(others, self.steps, scene),
+            *state_notes(averaged, self, others, draft, scene),
+        )
+
+    def _is_averaged(self, path: LeafPath, before: Draft, after: Draft) -> bool:
+        """True for a leaf that this edit itself made a mean."""
+        edits = after.leaves[path].edits
+        return edits is not before.leaves[path].edits and isinstance(edits[-1].effect, Means)
+
+    @property
+    def effect(self) -> Effect:
+        return Means()
