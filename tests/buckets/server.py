@@ -138,6 +138,8 @@ class Server(ABC):
         await asyncio.sleep(0)  # what was closed is told so
 
     async def _talk(self, reader, writer):
+        # else large bodies go in small pieces, each with a turn of the loop, and the server takes more than the client
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
         try:
             while True:
                 request = await self._received(reader, writer)

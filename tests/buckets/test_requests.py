@@ -36,7 +36,7 @@ EDITS = {
 MORE_READS, FEWER_READS = 4, 10
 """Manifests and nodes of a tree are looked at again, or not; large chunks that are neighbours, and are asked for at the
 same time, come in one request."""
-OTHERS = 12
+OTHERS = 6
 """Lists are remembered until something is written; how often they are asked for depends on what stands there."""
 NEW_VALUES = 0.25
 """How far values are compressed that are not computed yet, nobody knows: the source's own ratio is taken."""

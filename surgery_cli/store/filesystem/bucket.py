@@ -136,7 +136,7 @@ class Buckets:
         path = BucketPath(place)
         with suppress(FileNotFoundError):
             self._service.delete(path.bucket, path.key)
-        self.changed(path)
+        self._of(path).removed(path.key)
 
     def delete_as_found(self, place: Place) -> None:
         path = BucketPath(place)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from surgery_cli.inputs.buckets import ServiceRefusal
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
 
 Folder: TypeAlias = dict[str, StoredObject | None]
@@ -51,6 +52,23 @@ class Listings:
                     self._folders.pop(key[: at + 1], None)
             self._folders.pop("", None)
 
+    def removed(self, key: str) -> None:
+        """An object was deleted; a folder is gone with the last one in it."""
+        with self._lock:
+            self._looked_up[key] = None
+            while key:
+                around, _, name = key.rpartition("/")
+                key = around
+                around += "/" if around else ""
+                standing = self._folders.get(around)
+                if standing is None:
+                    return
+                standing.pop(name, None)
+                if standing or not around:
+                    return
+                del self._folders[around]
+                self._small.discard(around)
+
     def folder(self, prefix: str) -> Folder:
         """What stands in a folder; nothing in one that is not there."""
         with self._lock:
@@ -87,14 +105,29 @@ class Listings:
                     return standing[name]
                 raise FileNotFoundError(key)
             if key not in self._looked_up:
-                try:
-                    self._looked_up[key] = self._service.look_up(self._bucket, key)
-                except FileNotFoundError:
-                    self._looked_up[key] = None
+                self._look_up(key)
             found = self._looked_up[key]
             if found is None and not self.folder(f"{key}/"):
                 raise FileNotFoundError(key)
             return found
+
+    def _look_up(self, key: str) -> None:
+        """Ask what stands under a name: one list tells of an object and of a folder, unless too much begins so."""
+        try:
+            page = self._service.page(self._bucket, key, "", None)
+        except ServiceRefusal:  # who may read may not always list
+            page = None
+        if page is not None and page.next_page is None:
+            below = f"{key}/"
+            self._looked_up[key] = next((o for o in page.objects if o.key == key), None)
+            self._add_tree(below, [o for o in page.objects if o.key.startswith(below)])
+            if self._folders[below]:
+                self._small.add(below)
+            return
+        try:
+            self._looked_up[key] = self._service.look_up(self._bucket, key)
+        except FileNotFoundError:
+            self._looked_up[key] = None
 
     def _small_around(self, key: str) -> str | None:
         """The outermost folder around an object that was one page when it was listed."""
