@@ -22,8 +22,10 @@ from surgery_cli.store.filesystem.links import Linker, LinkMode
 from surgery_cli.store.filesystem.listing import reading, unreadable
 from surgery_cli.store.filesystem.request_counts import Requests, requests_so_far
 from surgery_cli.store.filesystem.write_failures import is_of_writing, write_failed
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging
-from surgery_cli.store.write.leftovers import remove_dead
+from surgery_cli.store.write.leftovers import Leftover, remove_dead
+from surgery_cli.store.write.resumable_bucket_staging import ResumableBucketStaging
 from surgery_cli.store.write.resumable_staging import ResumableStaging
 from surgery_cli.store.write.staging import Staging, remaining_notes
 from surgery_cli.surgery.expected_draft import check_expected
@@ -101,12 +103,16 @@ def apply(
 def _staging(target: Path, run: Run) -> Staging | BucketStaging:
     """Where the result is built: beside its name on a disk, under it in a bucket."""
     force = run.options.force
+    head, left, leaves = run.head, run.left, list(run.prepared.draft.leaves)
     if isinstance(target, BucketPath):
-        return BucketStaging(target, run.linker, force=force)
-    if run.head is not None:
-        leaves = list(run.prepared.draft.leaves)
-        return ResumableStaging(target, run.head, leaves, run.left, force=force)
-    return Staging(target, force=force)
+        if head is None:
+            return BucketStaging(target, run.linker, force=force)
+        assert not isinstance(left, Leftover)
+        return ResumableBucketStaging(target, run.linker, head, leaves, left, force=force)
+    if head is None:
+        return Staging(target, force=force)
+    assert not isinstance(left, BucketLeftover)
+    return ResumableStaging(target, head, leaves, left, force=force)
 
 
 def _ready(
@@ -130,14 +136,15 @@ def _ready(
     restored = restore_set_aside(target, prepared, say)
     if options.resume and not options.force:
         refuse_finished(target, prepared)
-    check_target(target, prepared, force=options.force)
     head, left = None, None
     if options.resume:
-        head = head_of(target, prepared, options)
+        head = head_of(prepared, options)
         left = find_kept(target, prepared, head, stale=options.stale)
+    built = left.built if isinstance(left, BucketLeftover) else None
+    check_target(target, prepared, force=options.force, built=built)
     with reading(path_at(source)):
         estimate = costs(prepared, options, target, before)
-    there = 0 if left is None else left.bytes
+    there = left.bytes if isinstance(left, Leftover) else 0
     needed = max(estimate.bytes_written + estimate.bytes_copied - there, 0)
     check_space(target, needed, prepared, options)
     kit = open_kit(options.device, options.mesh)

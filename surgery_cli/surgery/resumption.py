@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Final
@@ -16,11 +16,12 @@ from surgery_cli.proof.records import read_record
 from surgery_cli.proof.surgery_json import versions
 from surgery_cli.settings.run import Options
 from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
 from surgery_cli.store.write.item_plan import is_packed
 from surgery_cli.store.write.journal import Head
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
 from surgery_cli.store.write.owners import State
-from surgery_cli.store.write.resumable_staging import being_written
+from surgery_cli.store.write.resumable_staging import Left, being_written
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.words.invocation import the_same
 from surgery_cli.words.lists import listed
@@ -28,18 +29,12 @@ from surgery_cli.words.lists import listed
 _PART: Final = DigestPart()
 
 
-def head_of(target: Path, prepared: Prepared, options: Options) -> Head:
+def head_of(prepared: Prepared, options: Options) -> Head:
     """What this run makes, and by what.
 
     Raises:
         PlanError: nothing of it could be kept.
     """
-    if isinstance(target, BucketPath):
-        raise PlanError(
-            "`--resume` keeps what is done on a disk only",
-            why=f"'{target}' is in a bucket",
-            fix="leave `--resume` out, or name a directory on a disk",
-        )
     packed = [name for name, plan in prepared.plans.items() if is_packed(plan)]
     if packed:
         raise PlanError(
@@ -70,8 +65,10 @@ def head_of(target: Path, prepared: Prepared, options: Options) -> Head:
     return Head(prepared.draft.digest, programs, settings, the_same(), count)
 
 
-def find_kept(target: Path, prepared: Prepared, head: Head, *, stale: bool) -> Leftover | None:
-    """What an earlier run of the same command has kept beside the destination; None if there is nothing.
+def find_kept(
+    target: Path, prepared: Prepared, head: Head, *, stale: bool
+) -> Leftover | BucketLeftover | None:
+    """What an earlier run of the same command has kept of the destination; None if there is nothing.
 
     ``stale``: what is of another machine is of a run that is over.
 
@@ -81,7 +78,7 @@ def find_kept(target: Path, prepared: Prepared, head: Head, *, stale: bool) -> L
         CheckpointError: it is of another draft, or of sources that have changed.
     """
     found = None
-    for left in leftovers_of(target):
+    for left in _leftovers_of(target):
         journal = left.journal
         if journal is None or journal.head is None:
             continue
@@ -103,7 +100,7 @@ def refuse_finished(target: Path, prepared: Prepared) -> None:
         return
     if record is None or record.draft != prepared.draft.digest:
         return
-    left = leftovers_of(target)
+    left = _leftovers_of(target)
     clean = f"; `surgery clean {quote(str(target))}` removes what is left beside it" if left else ""
     raise DestinationError(
         f"'{target}' is complete",
@@ -112,8 +109,14 @@ def refuse_finished(target: Path, prepared: Prepared) -> None:
     )
 
 
-def _refuse_living(left: Leftover, target: Path, *, stale: bool) -> None:
-    state = left.state
+def _leftovers_of(target: Path) -> Sequence[Leftover | BucketLeftover]:
+    if not isinstance(target, BucketPath):
+        return leftovers_of(target)
+    return [left for left in bucket_leftovers(target) if left.destination == target]
+
+
+def _refuse_living(left: Leftover | BucketLeftover, target: Path, *, stale: bool) -> None:
+    state = State.UNKNOWN if left.owner is None else left.owner.state
     if state is State.LIVING:
         raise being_written(left)
     if state is State.DEAD or stale:
@@ -127,9 +130,7 @@ def _refuse_living(left: Leftover, target: Path, *, stale: bool) -> None:
     )
 
 
-def _refuse_another(
-    left: Leftover, kept: Head, head: Head, prepared: Prepared, target: Path
-) -> None:
+def _refuse_another(left: Left, kept: Head, head: Head, prepared: Prepared, target: Path) -> None:
     """See that what was kept is of this very draft, this program and these settings."""
     remedy = f"{kept.command} goes on with what was kept; `surgery clean {quote(str(target))}` removes it"
     if kept.draft != head.draft:
@@ -155,7 +156,7 @@ def _differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
 
 
 def _of_another_draft(
-    left: Leftover, kept: str, draft: str, prepared: Prepared, remedy: str
+    left: Left, kept: str, draft: str, prepared: Prepared, remedy: str
 ) -> SurgeryError:
     why = f"it was {kept}, and is {draft} now"
     if kept[_PART.source] != draft[_PART.source]:

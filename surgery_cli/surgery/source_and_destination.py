@@ -29,16 +29,20 @@ from surgery_cli.words.advice import NOTHING_LEFT, Left, Text, joined, worded
 from surgery_cli.words.notes import Consequence
 
 
-def check_target(target: Path, prepared: Prepared, *, force: bool) -> None:
+def check_target(
+    target: Path, prepared: Prepared, *, force: bool, built: Path | None = None
+) -> None:
     """Nothing that is read may be written: not the source, and no donor; and nothing but a checkpoint is replaced.
+
+    ``built``: where in a bucket an earlier run stands from which this one goes on; it may have begun to replace.
 
     Raises:
         DestinationError: the destination cannot be used.
     """
     filesystem.forget(target)
     for source in prepared.sources.values():
-        check_destination(target, source.place_on_disk, force=force)
-    if force and filesystem.exists(target) and not filesystem.is_link(target):
+        check_destination(target, source.place_on_disk, force=force or built == target)
+    if built is None and force and filesystem.exists(target) and not filesystem.is_link(target):
         _check_replaced(target)
     if force and filesystem.is_taken(target) and (old := set_aside_of(target)) is not None:
         raise DestinationError(

@@ -33,6 +33,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.modes import follow_modes
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging, commit_marks
 from surgery_cli.store.write.journal import Head, Journal, withdrawing
 from surgery_cli.store.write.leftovers import Leftover
@@ -67,7 +68,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     recorded: dict[str, Recorded]
     head: Head | None = None
     """What a run must make that goes on from this one; None if none is to."""
-    left: Leftover | None = None
+    left: Leftover | BucketLeftover | None = None
     """What this one goes on from."""
 
 

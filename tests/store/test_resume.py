@@ -5,9 +5,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import flax.serialization
 import msgspec
@@ -17,8 +14,8 @@ import pytest
 
 from surgery_cli.store.write.owners import Owner, make_owned, owner_of, take_over
 from tests.source_trees import everything_of
+from tests.store.cutting import Runs
 
-HERE = Path(__file__).parent
 RANDOM = np.random.default_rng(3)
 TREE = {
     "params": {
@@ -34,32 +31,6 @@ LAYOUTS = {
     "leaves": {"use_ocdbt": False},
     "leaves-zarr3": {"use_ocdbt": False, "use_zarr3": True},
 }
-
-
-class Runs:
-    """Commands in forks of a process that has imported everything."""
-
-    def __enter__(self):
-        paths = os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")])
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "cut_runs.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": paths},
-            text=True,
-        )
-        return self
-
-    def __exit__(self, *_):
-        self._process.stdin.close()
-        self._process.wait(60)
-        self._process.stdout.close()
-
-    def __call__(self, *args, cut=None):
-        asked = {"args": [str(arg) for arg in args], "cut": cut}
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
 
 
 @pytest.fixture(scope="module")

@@ -207,6 +207,11 @@ def delete(place: Place) -> None:
     system_of(place).delete(place)
 
 
+def replace_as_found(place: Place, content: bytes) -> None:
+    """Put a file in the place of the one that was seen there last; FileExistsError where that is another by now."""
+    system_of(place).replace_as_found(place, content)
+
+
 def delete_as_found(place: Place) -> None:
     """Delete a file, unless another one has come into its place since it was looked at."""
     system_of(place).delete_as_found(place)

@@ -70,6 +70,11 @@ class AmazonS3(FsspecService):
         with self._asking(bucket, key):
             self._call("put_object", Bucket=bucket, Key=key, Body=content, **asked)
 
+    def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> None:
+        with self._asking(bucket, key, is_of_version=True):
+            asked = {"Bucket": bucket, "Key": key, "Body": content}
+            self._call("put_object", **asked, IfMatch=found.version)
+
     def copy(self, bucket: str, found: StoredObject, to_bucket: str, to_key: str) -> None:
         origin = {"Bucket": bucket, "Key": found.key}
         with self._asking(bucket, found.key, is_of_version=True):

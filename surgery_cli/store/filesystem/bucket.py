@@ -138,6 +138,15 @@ class Buckets:
             self._service.delete(path.bucket, path.key)
         self._of(path).removed(path.key)
 
+    def replace_as_found(self, place: Place, content: bytes) -> None:
+        path = BucketPath(place)
+        try:
+            self._service.put_in_place(path.bucket, path.key, content, self._object(path))
+        except Replaced:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        finally:
+            self.changed(path)
+
     def delete_as_found(self, place: Place) -> None:
         path = BucketPath(place)
         with suppress(FileNotFoundError, Replaced):

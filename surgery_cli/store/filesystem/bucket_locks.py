@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,6 +60,22 @@ class Lock:
         except FileExistsError:
             if not self.is_held():
                 raise
+
+    def take_over(self, left: bytes) -> None:
+        """Make it this run's, which was another's; an answer that was lost may have done so all the same.
+
+        Raises:
+            FileExistsError: it is not what that run has ``left``, any more.
+        """
+        try:
+            if filesystem.read_anew(self.place) != left:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self.place))
+            filesystem.replace_as_found(self.place, self._content)
+        except (FileNotFoundError, FileExistsError):
+            if not self.is_held():
+                raise FileExistsError(
+                    errno.EEXIST, os.strerror(errno.EEXIST), str(self.place)
+                ) from None
 
     def is_held(self) -> bool:
         """True if it stands as this run has made it."""

@@ -53,15 +53,19 @@ class GoogleStorage(FsspecService):
         return content
 
     def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> None:
-        # gcsfs's own way wraps small objects in a message, in which a byte 0x0d at their end looks like a part of it
-        asked = {"uploadType": "media", "name": key}
-        if exclusively:
-            asked["ifGenerationMatch"] = "0"
-        kind = {"Content-Type": "application/octet-stream"}
         with self._asking(bucket, key):
-            place = self._client.base.replace("/storage/", "/upload/storage/", 1)
-            url = f"{place}b/{bucket}/o"
-            self._client.call("POST", url, headers=kind, data=content, **asked)
+            self._upload(bucket, key, content, {"ifGenerationMatch": "0"} if exclusively else {})
+
+    def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> None:
+        with self._asking(bucket, key, is_of_version=True):
+            self._upload(bucket, key, content, {"ifGenerationMatch": found.version})
+
+    def _upload(self, bucket: str, key: str, content: bytes, condition: dict[str, str]) -> None:
+        # gcsfs's own way wraps small objects in a message, in which a byte 0x0d at their end looks like a part of it
+        asked = {"uploadType": "media", "name": key, **condition}
+        kind = {"Content-Type": "application/octet-stream"}
+        place = self._client.base.replace("/storage/", "/upload/storage/", 1)
+        self._client.call("POST", f"{place}b/{bucket}/o", headers=kind, data=content, **asked)
 
     def copy(self, bucket: str, found: StoredObject, to_bucket: str, to_key: str) -> None:
         asked = {"ifSourceGenerationMatch": found.version}

@@ -90,6 +90,9 @@ class LocalDisk:
 
     delete_as_found = delete
 
+    def replace_as_found(self, place: Place, content: bytes) -> None:
+        Path(place).write_bytes(content)
+
     def delete_below(self, folder: Place) -> None:
         try:
             shutil.rmtree(folder)

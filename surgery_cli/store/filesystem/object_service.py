@@ -60,6 +60,9 @@ class ObjectService(Protocol):
     def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> None:
         """Make an object; ``exclusively``: FileExistsError where one stands, also if it is from a lost answer."""
 
+    def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> None:
+        """Put another object in the place of one as it was when it was found; ``Replaced`` if that is gone by now."""
+
     def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
         """As ``put``, of a file that is written piece by piece, and is there once it is closed."""
 

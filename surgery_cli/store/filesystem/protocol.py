@@ -117,6 +117,12 @@ class FileSystem(Protocol):
     def delete(self, place: Place) -> None:
         """Delete a file or link; what is not there is let be."""
 
+    def replace_as_found(self, place: Place, content: bytes) -> None:
+        """Put a file in the place of the one that was seen there last.
+
+        Raises FileExistsError where that is another one by now, or none; also if an answer was lost.
+        """
+
     def delete_as_found(self, place: Place) -> None:
         """Delete a file, unless another one has come into its place since it was looked at."""
 

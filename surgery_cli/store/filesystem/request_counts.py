@@ -125,6 +125,10 @@ class CountedService:
         _COUNTS.add(written=Asked(1, len(content)))
         self._service.put(bucket, key, content, exclusively=exclusively)
 
+    def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> None:
+        _COUNTS.add(written=Asked(1, len(content)))
+        self._service.put_in_place(bucket, key, content, found)
+
     def stream(self, bucket: str, key: str, *, exclusively: bool) -> Any:
         _COUNTS.add(written=Asked(1, 0))  # which names the object; pieces follow
         return _CountedStream(self._service.stream(bucket, key, exclusively=exclusively))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,7 +17,7 @@ from surgery_cli.store.filesystem.bucket_locks import Lock, lock_of
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.write.bucket_staging import companion_of
-from surgery_cli.store.write.journal import Journal
+from surgery_cli.store.write.journal import Journal, LinesInBucket
 from surgery_cli.store.write.owners import Owner, State
 from surgery_cli.store.write.staging import remove
 
@@ -25,21 +27,21 @@ T = TypeVar("T")
 class BucketLeftover:
     """What a run to a destination has left, as far as its lock tells; see ``leftovers.Leftover``."""
 
-    journal: Journal | None = None
-
     def __init__(self, destination: Path) -> None:
         self.destination = destination
         self._lock = lock_of(destination)
-        self._content = filesystem.read(self._lock)
-        self.owner = _decoded(self._content, Owner)
-        said = _decoded(self._content, _Said)
-        self._built = None if said is None else _built_of(destination, said.builds)
+        self.content = filesystem.read(self._lock)
+        self.owner = _decoded(self.content, Owner)
+        said = _decoded(self.content, _Said)
+        self.built = None if said is None else _built_of(destination, said.builds)
+        self.folder = None if said is None else _journal_of(destination, said.journal)
+        """Where its journal is, if it keeps one."""
 
     @property
     def path(self) -> Path:
         """What goes: what was built, or the lock alone where that is whole or not known."""
-        is_there = self._built is not None and filesystem.exists(self._built)
-        return self._built if self._built and is_there and not self._is_done else self._lock
+        is_there = self.built is not None and filesystem.exists(self.built)
+        return self.built if self.built and is_there and not self._is_done else self._lock
 
     @property
     def state(self) -> State:
@@ -47,6 +49,14 @@ class BucketLeftover:
         state = State.UNKNOWN if self.owner is None else self.owner.state
         is_over = state is not State.LIVING
         return State.WHOLE if is_over and self._replaces_a_mixture else state
+
+    @cached_property
+    def journal(self) -> Journal | None:
+        """What has been done in it, if a run may go on from there."""
+        if self.folder is None or self.built is None or self._is_done:
+            return None
+        found = Journal(LinesInBucket(self.folder))
+        return found if found.head is not None else None
 
     @property
     def bytes(self) -> int:
@@ -59,7 +69,7 @@ class BucketLeftover:
         Raises:
             WriteError: it cannot be removed, or another run has taken the lock meanwhile.
         """
-        lock = Lock(self.destination, self._content)
+        lock = Lock(self.destination, self.content)
         try:
             if not lock.is_held():
                 raise WriteError(
@@ -71,6 +81,8 @@ class BucketLeftover:
                 if self.path == self.destination:
                     filesystem.delete(companion_of(self.destination))
                 remove(self.path)
+            if self.folder is not None:
+                filesystem.delete_below(self.folder)
             lock.release()
         except OSError as error:
             raise WriteError(
@@ -82,20 +94,21 @@ class BucketLeftover:
     @property
     def _is_done(self) -> bool:
         """The run had done all but remove its lock."""
-        return self._built == self.destination and _is_whole(self.destination)
+        return self.built == self.destination and _is_whole(self.destination)
 
     @property
     def _replaces_a_mixture(self) -> bool:
         """What was built is whole, and the only one that surely is."""
-        if self._built is None or self._built == self.destination:
+        if self.built is None or self.built == self.destination:
             return False
-        return _is_whole(self._built / self.destination.name) and not _is_whole(self.destination)
+        return _is_whole(self.built / self.destination.name) and not _is_whole(self.destination)
 
 
 class _Said(msgspec.Struct):
     """What a lock says beside its owner: the address at which the run builds."""
 
     builds: str
+    journal: str = ""
 
 
 def _built_of(destination: Path, said: str) -> Path | None:
@@ -105,6 +118,13 @@ def _built_of(destination: Path, said: str) -> Path | None:
         said.startswith(beside) and "/" not in said[len(beside) :]
     )
     return path_at(said) if is_either else None
+
+
+def _journal_of(destination: Path, said: str) -> Path | None:
+    """Where a lock says that the journal is, if that can be: what stands there goes with it."""
+    beside = f"{destination.parent}/.{destination.name}{STAGING_MARK}"
+    is_ours = re.fullmatch(f"{re.escape(beside)}[0-9a-f]{{8}}-journal", said)
+    return path_at(said) if is_ours else None
 
 
 def _decoded(content: bytes, kind: type[T]) -> T | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -76,9 +77,9 @@ class Written(msgspec.Struct, frozen=True, tag="written"):
 
 
 class Whole(msgspec.Struct, frozen=True, tag="whole"):
-    """The result is proved, and about to get its name; ``inode`` is that of its directory."""
+    """The result is proved, and about to get its name; on a disk, ``inode`` is that of its directory."""
 
-    inode: int
+    inode: int = 0
 
 
 Entry: TypeAlias = Head | Placed | Written | Whole
@@ -192,6 +193,27 @@ class LinesOnDisk:
 
     def append(self, line: bytes) -> None:
         append_durably(self._file, b"\n" + line)
+
+
+class LinesInBucket:
+    """The lines are objects of a folder, one each, as nothing can be added to an object; their names count them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        filesystem.forget(folder)
+        names = [entry.name for entry in filesystem.entries_if_any(folder)]
+        self._places = [folder / name for name in sorted(names)]
+        self._next = 1 + int(max(names, default="0"))
+
+    def read(self) -> list[bytes]:
+        if not self._places:
+            return []
+        with ThreadPoolExecutor(filesystem.requests_at_once(self._folder)) as pool:
+            return list(pool.map(filesystem.read, self._places))
+
+    def append(self, line: bytes) -> None:
+        filesystem.write(self._folder / f"{self._next:08}", line)
+        self._next += 1
 
 
 def journal_in(directory: Path) -> Journal | None:

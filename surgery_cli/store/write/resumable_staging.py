@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError, WriteError
 from surgery_cli.store import filesystem
@@ -14,7 +14,7 @@ from surgery_cli.store.filesystem.durability import sync_directory, sync_tree
 from surgery_cli.store.filesystem.modes import let_owner_write
 from surgery_cli.store.write.journal import Head, Journal, Placed, Whole, journal_in, new_journal
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
-from surgery_cli.store.write.owners import State, take_over
+from surgery_cli.store.write.owners import Owner, State, take_over
 from surgery_cli.store.write.staging import Staging, begin_anew, kept, uninterrupted
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.invocation import the_same
@@ -22,6 +22,15 @@ from surgery_cli.words.quantities import byte_text
 
 _LOCK: str = ".__lock"
 """How TensorStore calls what it is about to rename to a chunk or a manifest."""
+
+
+class Left(Protocol):
+    """What a run has built, or builds."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def owner(self) -> Owner | None: ...
 
 
 class ResumableStaging(Staging):
@@ -94,23 +103,24 @@ class ResumableStaging(Staging):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._is_committed or error is None or not self._can_go_on(error):
+        if self._is_committed or error is None or not can_go_on(self.journal, error):
             super().__exit__(kind, error, traceback)
             return
         with uninterrupted():
             note = kept_note(self.directory, self.destination, self.journal, the_same())
             kept.append(note)
 
-    def _can_go_on(self, error: BaseException) -> bool:
-        """True unless the same command would come to the same end."""
-        if self.journal.placed is None or self.journal.is_withdrawn:
-            return False
-        passing = (CheckpointError, WriteError, DestinationError)
-        return not isinstance(error, SurgeryError) or isinstance(error, passing)
-
     def _give_name(self) -> None:
         self.journal.note(Whole(filesystem.status(self.new).st_ino))
         super()._give_name()
+
+
+def can_go_on(journal: Journal, error: BaseException) -> bool:
+    """True unless the same command would come to the same end."""
+    if journal.placed is None or journal.is_withdrawn:
+        return False
+    passing = (CheckpointError, WriteError, DestinationError)
+    return not isinstance(error, SurgeryError) or isinstance(error, passing)
 
 
 def kept_note(place: Path, destination: Path, journal: Journal, command: str) -> str:
@@ -130,7 +140,7 @@ def amount_of(journal: Journal) -> str:
     return f"what is done, {byte_text(journal.done_bytes)} of {byte_text(total)}"
 
 
-def being_written(left: Leftover) -> DestinationError:
+def being_written(left: Left) -> DestinationError:
     """The error for what another run is building."""
     number = f" (process {left.owner.pid})" if left.owner else ""
     return DestinationError(

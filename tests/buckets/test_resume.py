@@ -1,0 +1,113 @@
+"""A run to a bucket that was begun with `--resume` goes on from where it was cut short."""
+
+import json
+import re
+
+import msgspec
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli.inputs.buckets import path_at
+from surgery_cli.store.filesystem.bucket_locks import Lock
+from surgery_cli.store.write.owners import Owner
+from tests.buckets.checkpoints import saved, uploaded
+from tests.buckets.test_destinations import downloaded
+from tests.store.cutting import Runs
+
+RANDOM = np.random.default_rng(3)
+TREE = {
+    "params": {name: RANDOM.normal(size=(32, 32)).astype(np.float32) for name in "abcdefg"},
+    "opt_state": {"count": np.int32(3)},
+}
+LOCK = ".new.surgery-tmp-lock"
+
+
+@pytest.fixture
+def run(service):
+    with Runs("gcsfs" if service.root.startswith("gs") else "s3fs") as runs:
+        yield runs
+
+
+@pytest.fixture
+def source(service, tmp_path):
+    return uploaded(service, saved(tmp_path / "ck", TREE), f"{service.root}/ck")
+
+
+def command(source, service, *more, by="2"):
+    edit = ("rescale", source, f"{service.root}/new", "params", "--by", by)
+    return (*edit, "--optimizer", "keep", "--quiet", "--resume", *more)
+
+
+def check(service, tmp_path, factor=2):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        tree = checkpointer.restore(downloaded(service, "new", tmp_path / f"down{factor}"))
+    for name, values in TREE["params"].items():
+        np.testing.assert_array_equal(tree["params"][name], values * np.float32(factor))
+    assert tree["opt_state"]["count"] == 3
+    assert not [name for name in service.names() if "surgery-tmp" in name]
+
+
+def test_what_was_killed_goes_on(run, service, source, tmp_path):
+    ended = run(*command(source, service), cut=["entry+", 5, "SIGKILL"])
+    assert ended["code"] == -9, ended["said"]
+    assert {LOCK, "new"} <= {name.partition("/")[0] for name in service.names()}
+    again = run(*command(source, service), cut=["entry", 3, "SIGTERM"])
+    assert (again["code"], "goes on from there" in again["said"]) == (143, True)
+    went_on = run(*command(source, service, "--json"))
+    assert went_on["code"] == 0, went_on["said"]
+    taken_up = re.search(r'"taken_up_bytes": (\d+)', went_on["said"])
+    assert int(taken_up[1]) >= 3 * 4096
+    check(service, tmp_path)
+
+
+@pytest.mark.parametrize("service", ["gs"], indirect=True)
+def test_what_was_kept_is_for_this_command_alone_and_goes_with_its_journal(run, service, source):
+    before = service.names()
+    assert run(*command(source, service), cut=["entry+", 5, "SIGKILL"])["code"] == -9
+    without = [word for word in command(source, service) if word != "--resume"]
+    assert run(*without)["code"] == 2
+    other = run(*command(source, service, by="3"))
+    assert (other["code"], "is of another draft" in other["said"]) == (3, True)
+    seen = run("clean", f"{service.root}/new", "--dry-run")["said"]
+    assert "it keeps what is done, " in seen
+    assert run("clean", f"{service.root}/new")["code"] == 0
+    assert service.names() == before
+
+
+@pytest.mark.parametrize("service", ["gs"], indirect=True)
+def test_only_one_run_goes_on(run, service, source, tmp_path):
+    assert run(*command(source, service), cut=["entry+", 5, "SIGKILL"])["code"] == -9
+    left = json.loads(service.content(LOCK))
+    living = json.dumps(left | msgspec.to_builtins(Owner.here())).encode()
+    service.put("bkt", LOCK, living)
+    assert run(*command(source, service, "--stale"))["code"] == 2
+    service.put("bkt", LOCK, json.dumps(left | {"machine": "01234567"}).encode())
+    assert run(*command(source, service))["code"] == 2
+    assert run(*command(source, service, "--stale"))["code"] == 0
+    assert f"'{service.root}/new' is complete" in run(*command(source, service))["said"]
+    check(service, tmp_path)
+
+
+def test_who_comes_second_gets_nothing(service):
+    place = path_at(f"{service.root}/new")
+    Lock(place, b"dead").take()
+    first, second = Lock(place, b"first"), Lock(place, b"second")
+    first.take_over(b"dead")
+    with pytest.raises(FileExistsError):
+        second.take_over(b"dead")
+    assert first.is_held()
+
+
+@pytest.mark.parametrize("service", ["gs"], indirect=True)
+def test_a_replacement_that_was_cut_short_is_finished(run, service, source, tmp_path):
+    assert run(*command(source, service))["code"] == 0
+    edit = command(source, service, "--force", by="4")
+    assert run(*edit, cut=["entry+", 2 + 7 + 1, "SIGKILL"])["code"] == -9  # before any mark
+    halfway = {
+        name: content for name in service.names("new/") if (content := service.content(name))
+    }
+    for name in list(halfway)[::2]:
+        service.put("bkt", name, b"")  # as if half of it had been replaced
+    assert run(*edit)["code"] == 0
+    check(service, tmp_path, factor=4)
