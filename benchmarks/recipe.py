@@ -1,9 +1,10 @@
 """The recipe without surgery: restore the whole state with Orbax, edit it, save the whole state.
 
-`recipe.py TASK SRC DST [--donor OTHER]`; `metadata` and `restore` only look.
+`recipe.py TASK SRC DST [--donor OTHER]`; `metadata`, `restore` and `look` write nothing.
 """
 
 import argparse
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -85,6 +86,16 @@ def grow_vocabulary(state: State, _: State) -> None:
         tree["embedding"] = np.concatenate([rows, new])
 
 
+def look(state: State) -> None:
+    """What a notebook would ask of every leaf, and a digest."""
+    for leaf in map(np.asarray, jax.tree.leaves(state)):
+        print(leaf.mean(dtype=np.float64), leaf.std(dtype=np.float64), leaf.min(), leaf.max())
+        print(
+            np.linalg.norm(leaf.reshape(-1)), np.count_nonzero(leaf == 0), np.histogram(leaf, 16)[0]
+        )
+        print(hashlib.sha256(np.ascontiguousarray(leaf).view(np.uint8).data).hexdigest())
+
+
 def _trees(state: State) -> list[State]:
     return [state["params"], moments(state)["mu"], moments(state)["nu"]]
 
@@ -111,7 +122,7 @@ def place(text: str) -> epath.Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("task", choices=[*TASKS, "metadata", "restore"])
+    parser.add_argument("task", choices=[*TASKS, "metadata", "restore", "look"])
     parser.add_argument("source", type=place)
     parser.add_argument("destination", type=place, nargs="?")
     parser.add_argument("--donor", type=place)
@@ -124,6 +135,9 @@ def main() -> None:
             return
         state = checkpointer.restore(source)
         if arguments.task == "restore":
+            return
+        if arguments.task == "look":
+            look(state)
             return
         donor = checkpointer.restore(arguments.donor) if arguments.donor else {}
         TASKS[arguments.task](state, donor)

@@ -318,6 +318,16 @@ def _rows() -> list[Row]:
             writes=False,
         ),
         Row(
+            "looks",
+            "a large leaf: statistics and digest, `--memory 128MiB`",
+            (
+                _surgery("inspect", "{large}", "--stats", "--digests", "--memory", "128MiB"),
+                _orbax("look", source="large"),
+            ),
+            writes=False,
+            needs=("large",),
+        ),
+        Row(
             "verify",
             "verify",
             (_surgery("verify", "{source}"), _orbax("restore"), _loop("read")),

@@ -91,6 +91,9 @@ def targets(leaf_bytes: int) -> list[Target]:
             1.5,
         ),
         Target("large leaf: peak memory with 512 MiB", _peak("large"), 800, "MB"),
+        Target(
+            "looks: peak memory with 128 MiB", _peak("looks"), (128 * MIB + 150 * MB) / MB, "MB"
+        ),
         Target("many leaves: inspect", _seconds("leaves-inspect"), 5, "s"),
         Target("many leaves: plan", _seconds("leaves-plan"), 5, "s"),
         Target("many leaves: one edited", _seconds("leaves-edit"), 5, "s"),
