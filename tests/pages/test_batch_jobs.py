@@ -1,0 +1,84 @@
+"""The scripts of the page of batch jobs are run from it, against a server that stands for the bucket."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from etils import epath
+
+from tests.buckets.checkpoints import SAMPLES, uploaded
+from tests.buckets.conftest import bucket, google
+
+__all__ = ["bucket", "google"]
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "batch-jobs.md").read_text()
+
+
+def script(title):
+    """The first block of code below a title, for the bucket of the tests."""
+    section = PAGE[PAGE.index(f"\n## {title}\n") :]
+    return section.split("```")[1].partition("\n")[2].replace("gs://my-bucket", "gs://bkt")
+
+
+def run(text, folder, **environment):
+    """As a shell does it that stops at what fails; `surgery` is ours."""
+    (folder / "surgery").write_text(f'#!/bin/sh\nexec {sys.executable} -m surgery_cli "$@"\n')
+    (folder / "surgery").chmod(0o755)
+    place = os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+    root = str(Path(__file__).resolve().parents[2])
+    environment = {**os.environ, "PATH": place, "PYTHONPATH": root, **environment}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def digits(bucket):
+    return uploaded(bucket, SAMPLES / "digits_manager", "gs://bkt/runs/digits")
+
+
+def check_cast(address, step):
+    with ocp.CheckpointManager(epath.Path(address)) as manager:
+        assert manager.all_steps() == [step]
+        restored = manager.restore(step)
+    kernel = restored["params"]["Dense_1"]["kernel"]
+    assert np.asarray(kernel).dtype == ml_dtypes.bfloat16
+
+
+def test_what_was_looked_at_is_done_and_verified(digits, tmp_path):
+    said = run(script("One machine beside the bucket"), tmp_path)
+    assert "0 unchecked: agrees" in said
+    check_cast("gs://bkt/runs/digits-bf16", 500)
+
+
+def test_a_task_of_an_array_casts_its_step(digits, tmp_path):
+    run(script("A Slurm array"), tmp_path, SLURM_ARRAY_TASK_ID="250")
+    check_cast("gs://bkt/runs/digits-bf16-250", 250)
+
+
+def test_a_step_of_a_workflow_reports_and_asserts(digits, tmp_path):
+    commands = script("A GitHub Actions step").rpartition("run: |\n")[2]
+    run(re.sub(r"^ +", "", commands, flags=re.MULTILINE), tmp_path)
+    assert json.loads((tmp_path / "checkpoint.json").read_text())["agrees"]
+
+
+@pytest.mark.parametrize("title", ["A TPU VM slice", "An xpk job"])
+def test_commands_for_clusters_are_commands_here(digits, bucket, tmp_path, title):
+    uploaded(bucket, SAMPLES / "digits_manager", "gs://bkt/runs/base")
+    (command,) = re.findall(r'--command="(.*?)"', script(title), flags=re.DOTALL)
+    command = re.sub(r"\s*pip install[^&]*&&", "", command)
+    run(command.replace("params/head", "params/Dense_1"), tmp_path)
