@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
@@ -39,7 +39,7 @@ class SurgeryError(Exception):
     Exit code 2: the command or the plan is wrong, as far as metadata shows.
     """
 
-    exit_code: ClassVar[int] = 2
+    exit_code: int = 2
 
     def __init__(self, what: str | Problem, **details: Any) -> None:
         problem = what if isinstance(what, Problem) else Problem(what, **details)
@@ -105,6 +105,12 @@ class WriteError(SurgeryError):
     """Writing failed, or what was written did not read back; ``fix`` says what is left."""
 
     exit_code = 4
+
+
+class LostProcessError(SurgeryError):
+    """A process of this run on many hosts did not come, or is gone: the same command may be started again."""
+
+    exit_code = 143
 
 
 class Gathering:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Final
 
+from surgery_cli.hosts.current import current
+
 struck: Final[list[BaseException]] = []
 """The signal that asked this command to end."""
 
@@ -56,6 +58,8 @@ def caught() -> Iterator[None]:
             os.kill(os.getpid(), number)
         if says_so:
             signal.setitimer(signal.ITIMER_REAL, _PATIENCE_SECONDS)
+        for member in current:
+            member.is_struck = True
         struck.append(KeyboardInterrupt() if number == signal.SIGINT else Terminated(number))
         raise struck[-1]
 

@@ -63,6 +63,21 @@ class CheckedSource:
         """A leaf of which an earlier run has read something: it is checked as a whole by ``complete``."""
         self._check_of(path)
 
+    def seen(self) -> dict[LeafPath, dict[tuple[int, ...], bytes]]:
+        """The digests of what was read, leaf by leaf, by where blocks begin: of values that another can take over."""
+        return {path: check.blocks for path, check in self._checks.items() if check is not None}
+
+    def take_over(self, seen: Mapping[LeafPath, Mapping[tuple[int, ...], bytes]]) -> None:
+        """Add what another process has read.
+
+        Raises:
+            CheckpointError: all of a leaf is there now, and is not what is on record.
+        """
+        for path, blocks in seen.items():
+            check = self._check_of(path)
+            if check is not None:
+                check.take_over(blocks)
+
     def complete(self, limit_bytes: int) -> int:
         """Read what is missing of the leaves that were read in part; how many leaves agree with their digests.
 
@@ -137,8 +152,26 @@ class _LeafCheck:
             self._digester.add(block, values[relative(block, read)])
             with self._lock:
                 is_last = self._digester.is_complete(self._count)
-            if is_last and self._digester.result().digest != self._expected.digest:
-                raise self._mismatch()
+            if is_last:
+                self._check_whole()
+
+    @property
+    def blocks(self) -> dict[tuple[int, ...], bytes]:
+        return self._digester.blocks
+
+    def take_over(self, blocks: Mapping[tuple[int, ...], bytes]) -> None:
+        """Add the digests of blocks that another process has read; a text is read, and judged, as a whole."""
+        if not self.spec.has_array:
+            self._begun.add(())
+            return
+        self.blocks.update(blocks)
+        self._begun.update(blocks)
+        if self._digester.is_complete(self._count):
+            self._check_whole()
+
+    def _check_whole(self) -> None:
+        if self._digester.result().digest != self._expected.digest:
+            raise self._mismatch()
 
     def missing(self) -> Iterator[Window]:
         """The blocks that have not come."""

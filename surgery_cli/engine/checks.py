@@ -65,8 +65,17 @@ class Checks:
             watched.is_taken = True
         return found
 
+    def seen(self) -> list[_SeenOfLeaf]:
+        """What was seen so far, leaf by leaf: values that another process can take over."""
+        return [watched.all_seen() for watched in self._watched.values()]
+
+    def take_over(self, seen: Sequence[_SeenOfLeaf]) -> None:
+        """Add what another process has ``seen`` of the same leaves, in the same order."""
+        for watched, of_leaf in zip(self._watched.values(), seen, strict=True):
+            watched.take_over(of_leaf)
+
     def findings(self) -> list[Finding]:
-        """What was found of every leaf that was looked at, rule by rule, in the order of the plan."""
+        """What was found of every leaf that was looked at to its end, rule by rule, in the order of the plan."""
         return [
             Finding(check, leaf, leaf.rule.judge(watched.seen(leaf), leaf.recipe.spec))
             for check in self._checks
@@ -101,6 +110,18 @@ class Watched:
         blocks = self._seen[_key(leaf)]
         return reduce(leaf.rule.sees.joined, (blocks[start] for start in sorted(blocks)))
 
+    def all_seen(self) -> _SeenOfLeaf:
+        """What was seen, look by look: by where blocks begin."""
+        return [list(self._seen.get(key, {}).items()) for key in self._looks]
+
+    def take_over(self, seen: _SeenOfLeaf) -> None:
+        """Add what another process has seen of other blocks."""
+        for key, blocks in zip(self._looks, seen, strict=True):
+            self.is_taken |= len(blocks) > 0
+            self._seen.setdefault(key, {}).update(
+                (tuple(start), key[0](*values)) for start, values in blocks
+            )
+
     def working_bytes(self, block: tuple[int, ...], tile_elements: int | None) -> int:
         """Bytes in memory while values are compared with others."""
         others = (beside.recipe for beside in self._looks.values() if beside is not None)
@@ -108,6 +129,7 @@ class Watched:
 
 
 _Key = tuple[type[Seen], int]
+_SeenOfLeaf = list[list[tuple[tuple[int, ...], Any]]]
 
 
 def _key(leaf: CheckedLeaf) -> _Key:

@@ -52,6 +52,26 @@ class Digester:
             hashed = self._begun.setdefault(start, hashlib.sha256())
             hashed.update(_bytes(values[relative(part, window)]))
 
+    @property
+    def blocks(self) -> dict[tuple[int, ...], bytes]:
+        """The digests of the blocks that have come, by where they begin."""
+        return self._blocks
+
+    @property
+    def known(self) -> list[tuple[Window, bytes]]:
+        """The blocks that have come, with the digest of each."""
+        shape = self._spec.shape
+        return [
+            (
+                tuple(
+                    slice(at, min(at + n, end))
+                    for at, n, end in zip(start, self.grid, shape, strict=True)
+                ),
+                found,
+            )
+            for start, found in self._blocks.items()
+        ]
+
     def is_complete(self, count: int) -> bool:
         """True once ``count`` blocks have come."""
         return len(self._blocks) == count

@@ -83,21 +83,23 @@ class Execution:
             CheckpointError: a source cannot be read.
             WriteError: the new checkpoint cannot be written.
         """
-        made = [recipe for writer in writers for recipe in writer.plan.made]
-        with self._stream as stream:
-            try:
-                self._judge(self.checks.left(made))
-                for writer in writers:
-                    for leaf in writer.plan.packed:  # computed when its turn to be written comes
-                        writer.keep_value(leaf, partial(self._whole_value, leaf))
-                    self._take_up(writer)
-                    for leaf in writer.plan.computed:
-                        self._write_leaf(writer, leaf)
-                    stream.finish()
-            except BaseException as error:
-                stream.abandon(error)
-                raise
+        with self._stream.working():
+            self._judge(self._left(writers))
+            refuse_breaches(self.checks.findings())
+            self._write(writers)
         return self.executed
+
+    def _left(self, writers: Sequence[ItemWriter]) -> list[Watched]:
+        return self.checks.left(recipe for writer in writers for recipe in writer.plan.made)
+
+    def _write(self, writers: Sequence[ItemWriter]) -> None:
+        for writer in writers:
+            for leaf in writer.plan.packed:  # computed when its turn to be written comes
+                writer.keep_value(leaf, partial(self._whole_value, leaf))
+            self._take_up(writer)
+            for leaf in writer.plan.computed:
+                self._write_leaf(writer, leaf)
+            self._stream.finish()
 
     @property
     def read_bytes(self) -> int:
@@ -114,11 +116,7 @@ class Execution:
         return sum(source.complete(limit) for source in self._sources.values())
 
     def _judge(self, left: Sequence[Watched]) -> None:
-        """Read what nobody writes as it stands where something must hold of it.
-
-        Raises:
-            ValueRefusal: it does not.
-        """
+        """Read what nobody writes as it stands where something must hold of it."""
         for watched in left:
             spec = watched.recipe.spec
             evaluation = self._evaluation(watched.recipe, block_shape(spec, spec.write_shape))
@@ -129,7 +127,6 @@ class Execution:
             for window in evaluation.windows:
                 self._stream.start(held, self._judge_block, evaluation, watched, window)
         self._stream.finish()
-        refuse_breaches(self.checks.findings())
 
     def _judge_block(self, evaluation: Evaluation, watched: Watched, window: Window) -> None:
         values = evaluation.block(window)
@@ -279,6 +276,8 @@ class Execution:
             leaf.left -= 1
             if not leaf.planned.is_read_whole:
                 executed.parts.setdefault(path, []).append((window, digest))
+            elif not leaf.left and leaf.is_cut:
+                executed.cut[path] = leaf.digester
             elif not leaf.left:
                 executed.digests[path] = leaf.digester.result()
             return not leaf.left

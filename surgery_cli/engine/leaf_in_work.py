@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from surgery_cli.store.write.journal import Done
 
 
 class LeafInWork:
-    """A leaf being written."""
+    """A leaf being written; of one that is cut, others write the blocks that are not among ``windows``."""
 
     def __init__(
         self,
@@ -43,12 +44,19 @@ class LeafInWork:
         if watched is not None:
             self.working_bytes += watched.working_bytes(block, tiles)
         self.pending_bytes = pending_bytes(planned, block)
+        self.is_cut = False
         self.left = len(self.windows)
         """Blocks that are not written yet."""
         self.standing: set[tuple[int, ...]] = set()
         """Where those start that an earlier run has written, and that are what it recorded."""
         self.kept_bytes = 0
         """What is kept of stored leaves until then."""
+
+    def cut_to(self, windows: Sequence[Window]) -> None:
+        """Leave all other blocks to other processes."""
+        self.is_cut = self.planned.is_read_whole and len(windows) < len(self.windows)
+        self.windows = list(windows)
+        self.left = len(self.windows)
 
     @property
     def missing(self) -> list[Window]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
 from surgery_cli.engine.budget import WORKERS, Budget
@@ -62,6 +62,16 @@ class Stream:
             self._committer = stack.enter_context(self._threads(1, "surgery-commit"))
             self._stack = stack.pop_all()
         return self
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """As entering it; what fails inside lets nothing be begun, and nothing be committed that is not on its way."""
+        with self:
+            try:
+                yield
+            except BaseException as error:
+                self.abandon(error)
+                raise
 
     def _threads(self, count: int, name: str) -> Executor:
         return _AtOnce() if self._is_alone else ThreadPoolExecutor(count, thread_name_prefix=name)

@@ -57,6 +57,27 @@ def verify_result(
     Raises:
         WriteError: it is not what the draft says.
     """
+    written = open_result(new, item=item, prefix_items=prefix_items, before=before)
+    _compare_structure(written, draft)
+    read_back(written, done, memory_bytes, listener)
+    if wrong := other_than_planned(written, plans, memory_bytes):
+        what = "is not the stored values that were meant"
+        raise WriteError.of([_problem(path, what) for path in wrong[:MOST_SHOWN]])
+    return written
+
+
+def open_result(
+    new: Path,
+    *,
+    item: str | None,
+    prefix_items: bool,
+    before: Mapping[str, ReadBefore] | None = None,
+) -> Checkpoint:
+    """Open what was written, before it has its name.
+
+    Raises:
+        WriteError: it is no checkpoint.
+    """
     try:
         location = locate(str(new), item=item, staging=True)
     except SurgeryError as error:
@@ -66,7 +87,10 @@ def verify_result(
             fix=worded("choose a destination with another name; {}", NOTHING_LEFT),
         ) from error
     # a step of which one item is left would be read without the item's name in front
-    written = Checkpoint(msgspec.structs.replace(location, prefix_items=prefix_items), before)
+    return Checkpoint(msgspec.structs.replace(location, prefix_items=prefix_items), before)
+
+
+def _compare_structure(written: Checkpoint, draft: Draft) -> None:
     comparison = compare(draft.tree, written.tree)
     if not comparison.agrees:
         raise WriteError.of(
@@ -79,11 +103,6 @@ def verify_result(
     if wrong := _laid_out_otherwise(draft, written.tree):
         what = "has other chunks or another sharding than was asked for"
         raise WriteError.of([_problem(path, what) for path in wrong[:MOST_SHOWN]])
-    _read_back(written, done, memory_bytes, listener)
-    if wrong := other_than_planned(written, plans, memory_bytes):
-        what = "is not the stored values that were meant"
-        raise WriteError.of([_problem(path, what) for path in wrong[:MOST_SHOWN]])
-    return written
 
 
 def _laid_out_otherwise(draft: Draft, written: TreeSpec) -> list[LeafPath]:
@@ -112,7 +131,8 @@ def _tasks(written: Checkpoint, done: Executed, memory_bytes: int) -> Iterator[_
         reading = digest_reading(spec, memory_bytes, digest.grid)
         agrees = partial(_is_leaf, written, path, digest, reading)
         yield _Task(path, spec.bytes, reading.held_bytes, agrees)
-    for path, blocks in done.parts.items():
+    parts = {**done.parts, **{path: cut.known for path, cut in done.cut.items()}}
+    for path, blocks in parts.items():
         spec = written.tree[path]
         for window, expected in blocks:
             shape = window_shape(window)
@@ -130,9 +150,14 @@ def _is_block(written: Checkpoint, path: LeafPath, window: Window, digest: bytes
     return block_digest(read_values(written, path, window)) == digest
 
 
-def _read_back(
+def read_back(
     written: Checkpoint, done: Executed, memory_bytes: int, listener: Listener | None
 ) -> None:
+    """Hold what was written against what was computed.
+
+    Raises:
+        WriteError: it is something else.
+    """
     tasks = list(_tasks(written, done, memory_bytes))
     written.expect(task.path for task in tasks)
     meter = Meter(listener, "verifying", sum(task.bytes for task in tasks))

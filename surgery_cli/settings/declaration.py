@@ -25,6 +25,7 @@ class Group(Enum):
     CHECKPOINT = "Which checkpoint"
     OPTIMIZER = "Optimizer state"
     WRITE = "Writing"
+    HOSTS = "Many hosts"
     MEMORY = "Memory"
     CHECK = "Checking"
     CALL = "How your model is called"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from msgspec import Meta
+
 from surgery_cli.inputs.addresses import local_object
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import Group, setting
@@ -63,6 +65,40 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
             default="100MiB",
         ),
     ] = 100 << 20
+    distributed: Annotated[
+        bool,
+        setting(
+            "Share the work with the processes of this command on other hosts; start the same on each.",
+            Group.HOSTS,
+        ),
+    ] = False
+    coordinator: Annotated[
+        str | None,
+        setting(
+            "Address of process 0, where JAX does not find it out (it does on TPU slices, GKE, Slurm, Open MPI).",
+            Group.HOSTS,
+            "HOST:PORT",
+            needs="distributed",
+        ),
+    ] = None
+    process: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        setting(
+            "Number of this process, from 0, where JAX does not find it out.",
+            Group.HOSTS,
+            "N",
+            needs="distributed",
+        ),
+    ] = None
+    processes: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        setting(
+            "How many processes there are, where JAX does not find it out.",
+            Group.HOSTS,
+            "N",
+            needs="distributed",
+        ),
+    ] = None
     like_init: LikeInit = None
     allow_non_finite: Annotated[
         bool, setting("Accept NaN and infinities that SRC did not have.", Group.CHECK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener, Progress
@@ -10,6 +11,7 @@ from surgery_cli.plan import Plan
 from surgery_cli.probe import ProbeOptions, open_gate, probe
 from surgery_cli.settings.run import Options
 from surgery_cli.surgery.apply import apply as write
+from surgery_cli.surgery.apply import take_part
 from surgery_cli.surgery.clean import clean
 from surgery_cli.surgery.diff import diff
 from surgery_cli.surgery.inspect import complete_path, inspect
@@ -18,6 +20,9 @@ from surgery_cli.surgery.judge import judge
 from surgery_cli.surgery.plan import plan
 from surgery_cli.surgery.seal import seal
 from surgery_cli.surgery.verify import verify
+
+if TYPE_CHECKING:
+    from surgery_cli.hosts.membership import Membership
 
 __all__ = [
     "Listener",
@@ -34,6 +39,7 @@ __all__ = [
     "plan",
     "probe",
     "seal",
+    "take_part",
     "verify",
 ]
 
@@ -46,12 +52,22 @@ def apply(
     options: Options = Options(),
     listener: Listener | None = None,
     say: Callable[[str], None] = lambda _: None,
+    membership: Membership | None = None,
 ) -> reports.Report:
     """Write ``destination``: ``source`` with the plan applied, verified before it appears, and probed if asked for.
+
+    ``membership``: of the first process of the command on many hosts; the others ``take_part``.
 
     Raises:
         SurgeryError: what ``plan`` raises, and what only values or the disk show; nothing was written then.
     """
     return write(
-        source, destination, plan, options=options, listener=listener, say=say, open_gate=open_gate
+        source,
+        destination,
+        plan,
+        options=options,
+        listener=listener,
+        say=say,
+        open_gate=open_gate,
+        membership=membership,
     )

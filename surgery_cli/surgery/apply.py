@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -30,10 +31,13 @@ from surgery_cli.store.write.resumable_staging import ResumableStaging
 from surgery_cli.store.write.staging import Staging, remaining_notes
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.gate import OpenGate, check_probe
+from surgery_cli.surgery.many_hosts import Company, ending_others_first, refuse_alone
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import costs, preview_notes, previewed
 from surgery_cli.surgery.resumption import find_kept, head_of, refuse_finished
+from surgery_cli.surgery.run import Run
+from surgery_cli.surgery.shared_result import write_share
 from surgery_cli.surgery.source_and_destination import (
     check_standing,
     check_target,
@@ -42,9 +46,12 @@ from surgery_cli.surgery.source_and_destination import (
     with_aftermath,
 )
 from surgery_cli.surgery.space import check_space
-from surgery_cli.surgery.staged_result import Run, write
+from surgery_cli.surgery.staged_result import write
 from surgery_cli.words.notes import Consequence, Remark
 from surgery_cli.words.quantities import byte_text
+
+if TYPE_CHECKING:
+    from surgery_cli.hosts.membership import Membership
 
 
 @importing_once()
@@ -57,18 +64,24 @@ def apply(
     listener: Listener | None = None,
     say: Say = lambda _: None,
     open_gate: OpenGate,
+    membership: Membership | None = None,
 ) -> reports.Report:
     """See ``surgery.apply``; ``open_gate`` opens what the result must pass before it appears, where one is asked for.
+
+    ``membership``: of the first process among those of a run on many hosts, the others of which ``take_part``.
 
     Raises:
         SurgeryError: what ``preview`` raises, and what only values or the disk show; nothing was written then.
     """
     started, before = time.monotonic(), requests_so_far()
     target = path_of(destination)
+    refuse_alone(options, membership)
     run = _ready(source, target, destination, plan, options, say, open_gate, before)
+    if membership is not None:
+        run = replace(run, company=Company.met(membership, run.prepared, target))
     check_sealed_files(run.prepared.checkpoint)
     try:
-        with _staging(target, run) as staging:
+        with _staging(target, run) as staging, ending_others_first(run.company):
             report = write(run, staging, listener)
             staging.commit()
     except (OSError, SurgeryError) as error:
@@ -88,6 +101,8 @@ def apply(
             fix="lower `--memory`, or run where there is more",
         )
         raise with_aftermath(refusal) from error
+    if membership is not None:
+        membership.finish()
     requests = requests_so_far() - before
     return replace(
         report,
@@ -98,6 +113,37 @@ def apply(
         consequences=[*report.consequences, *remaining_notes()],
         seconds=round(time.monotonic() - started, 3),
     )
+
+
+@importing_once()
+def take_part(
+    source: str,
+    destination: str,
+    plan: Plan,
+    *,
+    options: Options,
+    say: Say = lambda _: None,
+    membership: Membership,
+) -> None:
+    """What every process but the first does of a run on many hosts: its share, from the same draft.
+
+    Raises:
+        SurgeryError: what ``apply`` raises.
+    """
+    target = path_of(destination)
+    plan = effective(plan, options)
+    with reading(path_at(source)):
+        prepared = prepare(source, plan, options, say)
+    check_expected(prepared, options)
+    company = Company.met(membership, prepared, target)
+    run = replace(_run(prepared, plan, options), company=company)
+    try:
+        write_share(run)
+    except (OSError, SurgeryError) as error:
+        check_standing(prepared)
+        if isinstance(error, OSError):
+            raise _of_system(error, target, prepared) from error
+        raise
 
 
 def _staging(target: Path, run: Run) -> Staging | BucketStaging:
@@ -126,8 +172,6 @@ def _ready(
     before: Requests,
 ) -> Run:
     """Everything that is decided, checked and opened before anything is written."""
-    from surgery_cli.compute.kits import open_kit
-
     plan = effective(plan, options)
     check_probe(options)
     with reading(path_at(source)):
@@ -147,7 +191,6 @@ def _ready(
     there = left.bytes if isinstance(left, Leftover) else 0
     needed = max(estimate.bytes_written + estimate.bytes_copied - there, 0)
     check_space(target, needed, prepared, options)
-    kit = open_kit(options.device, options.mesh)
     above = replace(options, seed=plan.seed, params=plan.params)
     gate = None if options.probe is None else open_gate(prepared.checkpoint, above, say)
     removed = remove_dead(target) if options.force or options.resume else []
@@ -156,18 +199,23 @@ def _ready(
     if restored is not None:
         said = f"restored '{restored}', which an interrupted run had set aside"
         notes.insert(0, Remark(said))  # a consequence that was said when it was done
+    preview = previewed(prepared, plan, destination, estimate, notes)
+    run = _run(prepared, plan, options)
+    return replace(run, preview=preview, gate=gate, head=head, left=left)
+
+
+def _run(prepared: Prepared, plan: Plan, options: Options) -> Run:
+    """What every process needs to make values."""
+    from surgery_cli.compute.kits import open_kit
+
     return Run(
         prepared=prepared,
         plan=plan,
         options=options,
-        preview=previewed(prepared, plan, destination, estimate, notes),
-        kit=kit,
-        gate=gate,
+        kit=open_kit(options.device, options.mesh),
         linker=Linker(LinkMode(options.link), prepared.boundary),
         memory_bytes=bytes_to_use(options.memory_bytes),
         recorded=recorded_in(prepared.sources),
-        head=head,
-        left=left,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from surgery_cli import reports
+from surgery_cli.hosts.options import refuse_strays
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import Plan
 from surgery_cli.script.user_code import Say, importing_once
@@ -11,6 +12,7 @@ from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.filesystem.request_counts import requests_so_far
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.gate import check_probe
+from surgery_cli.surgery.many_hosts import shares_note
 from surgery_cli.surgery.preparation import effective, prepare
 from surgery_cli.surgery.previews import costs, preview_notes, previewed
 from surgery_cli.surgery.source_and_destination import check_target, path_of
@@ -38,6 +40,7 @@ def plan(
     target = None if destination is None else path_of(destination)
     plan = effective(plan, options)
     check_probe(options)
+    refuse_strays(options)
     with reading(path_at(source)):
         prepared = prepare(source, plan, options, say)
     check_expected(prepared, options)
@@ -51,4 +54,6 @@ def plan(
     if options.probe is not None:
         said = f"the probe of {options.probe} runs on the result, once that is written"
         notes.append(Remark(said))
+    if options.processes is not None:
+        notes.append(Remark(shares_note(prepared, options.processes)))
     return previewed(prepared, plan, destination, estimate, notes)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from surgery_cli import reports
 from surgery_cli.draft.recipe import SOURCE
-from surgery_cli.engine.checked_source import Recorded
-from surgery_cli.engine.checks import judged_recipes, refuse_breaches
+from surgery_cli.engine.checks import refuse_breaches
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.execution import Execution
-from surgery_cli.engine.progress import Listener, Meter
+from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import SurgeryError, WriteError
-from surgery_cli.plan import Plan
 from surgery_cli.proof.records import (
     digests_after,
     history_after,
@@ -28,48 +24,31 @@ from surgery_cli.proof.records import (
 )
 from surgery_cli.proof.result import verify_result
 from surgery_cli.proof.surgery_json import Record, Verified, new_record
-from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.modes import follow_modes
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging, commit_marks
-from surgery_cli.store.write.journal import Head, Journal, withdrawing
-from surgery_cli.store.write.leftovers import Leftover
+from surgery_cli.store.write.journal import Journal, withdrawing
 from surgery_cli.store.write.staging import Staging
 from surgery_cli.store.write.step import StepWriter
 from surgery_cli.surgery.expected_reads import expect_reads
-from surgery_cli.surgery.gate import Gate, Passed
+from surgery_cli.surgery.gate import Passed
 from surgery_cli.surgery.inverse import address_of
 from surgery_cli.surgery.judged_checks import judged_checks
 from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.run import (
+    Run,
+    execution_of,
+    shared_execution_of,
+    shared_step_writer,
+    step_writer,
+)
 from surgery_cli.surgery.seal import seal_written
 from surgery_cli.surgery.source_and_destination import check_unchanged
 from surgery_cli.surgery.state_kinds import settled_after
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.notes import Remark
-
-
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written, from what, and with what."""
-
-    prepared: Prepared
-    plan: Plan
-    """With what options say above it."""
-    options: Options
-    preview: reports.Preview
-    """Becomes the report."""
-    kit: Any
-    gate: Gate | None
-    linker: Linker
-    memory_bytes: int
-    recorded: dict[str, Recorded]
-    head: Head | None = None
-    """What a run must make that goes on from this one; None if none is to."""
-    left: Leftover | BucketLeftover | None = None
-    """What this one goes on from."""
 
 
 def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None) -> reports.Report:
@@ -79,37 +58,17 @@ def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None)
         SurgeryError: it is not what the draft says, a source has changed meanwhile, or the gate does not let it pass.
     """
     prepared, options, draft = run.prepared, run.options, run.prepared.draft
-    journal = staging.journal
-    writer = StepWriter(
-        prepared.checkpoint,
-        prepared.plans,
-        staging.new,
-        run.linker,
-        compact=prepared.compact,
-        made=draft.items.made,
-        as_step=options.as_step,
-    )
-    expect_reads(prepared)
-    _place(writer, staging)
-    execution = Execution(
-        prepared.sources,
-        run.kit,
-        memory_bytes=run.memory_bytes,
-        meter=Meter(listener, "writing", _value_bytes(prepared)),
-        allow_non_finite=options.allow_non_finite,
-        recorded=run.recorded,
-        checks=draft.checks,
-        is_alone=len(prepared.functions) > 0,
-        journal=journal,
-    )
-    done = execution.run(list(writer.items.values()))
+    journal, company = staging.journal, run.company
+    writer, execution, done = _made(run, staging, listener)
     writer.finish()
     findings = execution.checks.findings()
     refuse_breaches(findings)
     sources_checked = execution.check_sources()
-    written = _proved(run, writer, done, journal, listener)
+    own = done if company is None else execution.executed
+    written = _proved(run, writer, own, journal, listener)
     probed = run.gate.check(written) if run.gate is not None else None
-    report = _report(run, writer, done, execution.read_bytes, sources_checked, probed)
+    read = execution.read_bytes + (0 if company is None else company.read_bytes)
+    report = _report(run, writer, done, read, sources_checked, probed)
     report = replace(report, checks=judged_checks(draft, findings) or UNSET)
     digests = digests_after(prepared.checkpoint, written, draft, done.digests, run.recorded)
     record = _record(run, digests, report, written, probed)
@@ -120,6 +79,24 @@ def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None)
     _follow_modes(prepared, writer, place)
     run.linker.check_standing()
     return report
+
+
+def _made(
+    run: Run, staging: Staging | BucketStaging, listener: Listener | None
+) -> tuple[StepWriter, Execution, Executed]:
+    """Everything but the small files in its place: by reference, or computed, by this process or several."""
+    expect_reads(run.prepared)
+    if run.company is None:
+        writer, execution = (
+            step_writer(run, staging.new),
+            execution_of(run, listener, staging.journal),
+        )
+        _place(writer, staging)
+        return writer, execution, execution.run(list(writer.items.values()))
+    shared, share = shared_step_writer(run, staging.new), shared_execution_of(run, listener)
+    shared.begin()
+    run.company.place(staging.new)
+    return shared, share, run.company.execute(share, shared)
 
 
 def _place(writer: StepWriter, staging: Staging | BucketStaging) -> None:
@@ -143,11 +120,13 @@ def _proved(
     listener: Listener | None,
 ) -> Checkpoint:
     """What was written, as opened, held against the draft; and the sources against what they were."""
-    draft = run.prepared.draft
+    draft, company = run.prepared.draft, run.company
     with withdrawing(journal, SurgeryError):
         check_unchanged(run.prepared)
+    if company is not None:
+        company.merged()
     with withdrawing(journal, WriteError):
-        return verify_result(
+        written = verify_result(
             writer.new,
             draft,
             done,
@@ -158,6 +137,9 @@ def _proved(
             listener=listener,
             before=writer.read_before,
         )
+    if company is not None:
+        company.wait_until_read_back()
+    return written
 
 
 def _sealed(
@@ -184,15 +166,6 @@ def _sealed(
     return report, record
 
 
-def _value_bytes(prepared: Prepared) -> int:
-    """Bytes of the values that pass through memory: to be written, or to be judged as they stood before."""
-    every = [leaf for plan in prepared.plans.values() for leaf in plan.computed]
-    whole = [leaf.recipe for leaf in every if leaf.is_read_whole]
-    whole += judged_recipes(prepared.draft.checks, whole)
-    partly = sum(leaf.written_bytes for leaf in every if not leaf.is_read_whole)
-    return partly + sum(recipe.spec.bytes for recipe in whole)
-
-
 def _report(
     run: Run,
     writer: StepWriter,
@@ -203,9 +176,11 @@ def _report(
 ) -> reports.Report:
     """What was done, in the place of what would be."""
     preview, linker = run.preview, run.linker
+    assert preview is not None
     names = document_names(run.prepared.draft.texts)
     digests = {names[path]: digest.digest for path, digest in done.digests.items()}
     raw_bytes = sum(item.raw_bytes for item in writer.items.values())
+    raw_bytes += 0 if run.company is None else run.company.raw_bytes
     looked_at = sum(look.bytes for look in run.prepared.looked)
     # some links were only needed while references were copied
     kept = (path for path in linker.carried.shared if filesystem.exists(path))

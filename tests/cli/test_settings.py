@@ -22,7 +22,7 @@ TYPED = {
     "FILE.py:FUNCTION": "t.py:f", "FILE.py:MODEL": "t.py:f", "FILE.py:NAME": "t.py:f", "sha256:...": "sha256:0",
     "[NAME=]SPEC": "int32[2]", "X": "0.5", "NAME=VALUE": "a=1", "NAME=SEED": "a=1", "NAME=AT": "a=b", "AXIS": "batch",
     "PATH": "Dense_0", "PATTERN": "Dense_*", "CLASS": "Dense", "METHOD": "*", "CKPT": "other", "FILE.npz": "x.npz",
-    "FILE.svg": "x.svg",
+    "FILE.svg": "x.svg", "HOST:PORT": "10.0.0.1:1234",
 }  # fmt: skip
 """A value other than the default for every form that an option may have."""
 

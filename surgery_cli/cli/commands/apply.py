@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from surgery_cli.console.arguments import Destination, Output, PlanFile, Source
+from surgery_cli.console.many_hosts import joined
 from surgery_cli.console.printing import print_document, print_report, progress, saying
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import DryRun, Variables
@@ -31,38 +32,54 @@ def apply(
     output: Output,
 ) -> int:
     """Write a new checkpoint: the source with a plan applied, verified before it appears."""
-    from surgery_cli.plan import read_plan
-    from surgery_cli.store import filesystem
 
-    read = read_plan(plan, settings=set or {}, content=filesystem.read_anew)
+    def read() -> Plan:
+        from surgery_cli.plan import read_plan
+        from surgery_cli.store import filesystem
+
+        return read_plan(plan, settings=set or {}, content=filesystem.read_anew)
+
     return run_plan(source, destination, read, options, output, dry_run=dry_run)
 
 
 def run_plan(
     source: str,
     destination: str,
-    plan: Plan,
+    plan: Callable[[], Plan],
     options: Options,
     output: Output,
     *,
     dry_run: bool,
     reworded: Callable[[str], str] = str,
 ) -> int:
-    """Apply a plan, or with ``dry_run`` print what that would do; the notes as ``reworded`` puts them."""
+    """Apply a plan, or with ``dry_run`` print what that would do; the notes as ``reworded`` puts them.
+
+    ``plan`` makes it, once the processes of a run on many hosts have met: whatever fails then ends all of them.
+    """
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import preview
 
     render = partial(preview.render, verbose=output.verbose)
     if dry_run:
         found = surgery.plan(
-            source, plan, destination=destination, options=options, say=saying(output)
+            source, plan(), destination=destination, options=options, say=saying(output)
         )
         print_document(_said(found, reworded), output, render)
         return 0
-    with progress(output) as listener:
-        report = surgery.apply(
-            source, destination, plan, options=options, listener=listener, say=saying(output)
-        )
+    with joined(options) as membership:
+        if membership is not None and not membership.is_first:
+            surgery.take_part(source, destination, plan(), options=options, membership=membership)
+            return 0
+        with progress(output) as listener:
+            report = surgery.apply(
+                source,
+                destination,
+                plan(),
+                options=options,
+                listener=listener,
+                say=saying(output),
+                membership=membership,
+            )
     report = _said(report, reworded)
     print_report(
         report,

@@ -31,4 +31,4 @@ def compact(
             fix="leave `--compact` out; `surgery apply` takes it",
         )
     options = msgspec.structs.replace(options, compact="always")
-    return run_plan(source, destination, plan_of([]), options, output, dry_run=dry_run)
+    return run_plan(source, destination, lambda: plan_of([]), options, output, dry_run=dry_run)

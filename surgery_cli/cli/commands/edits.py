@@ -72,7 +72,7 @@ def edit_command(name: str) -> Command:
             return run_plan(
                 source,
                 destination,
-                built(given, set, **more),
+                lambda: built(given, set, **more),
                 options,
                 output,
                 dry_run=dry_run,

@@ -35,11 +35,10 @@ def reshard(
         layout = Reshard(like_init=options.like_init)
     run = Options(**msgspec.structs.asdict(options))
     with said_in_options(Reshard):
-        plan = plan_of([], reshard=layout)
         return run_plan(
             source,
             destination,
-            plan,
+            lambda: plan_of([], reshard=layout),
             run,
             output,
             dry_run=dry_run,

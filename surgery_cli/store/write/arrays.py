@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -46,6 +46,9 @@ class ArrayWriter(Protocol):
     def read_back(self, leaf: PlannedLeaf, window: Window) -> np.ndarray[Any, Any] | None:
         """A block that was committed, by an earlier run perhaps; None if it is not there, or does not decode."""
 
+    def merge(self, numbers: Iterable[int], elsewhere: Sequence[PlannedLeaf]) -> None:
+        """Refer to what other processes have written; ``elsewhere``: leaves of which this one writes no block."""
+
     def finish(self) -> None:
         """Drop what nothing refers to."""
 
@@ -73,6 +76,9 @@ class NoArrays:
     def read_back(self, leaf: PlannedLeaf, window: Window) -> np.ndarray[Any, Any] | None:
         return None
 
+    def merge(self, numbers: Iterable[int], elsewhere: Sequence[PlannedLeaf]) -> None:
+        """Nothing is stored."""
+
     def finish(self) -> None:
         """Nothing was stored."""
 
@@ -84,9 +90,10 @@ def open_for_writing(
     context: Any,
     *,
     create: bool,
+    may_exist: bool = False,
     transaction: Any = None,
 ) -> Any:
-    """An array to write to, made with ``document`` if it is new."""
+    """An array to write to, made with ``document`` if it is new; ``may_exist``: another process may have made it."""
     import tensorstore as ts
 
     spec: dict[str, Any] = {
@@ -101,7 +108,9 @@ def open_for_writing(
         spec["metadata"] = document
         # an array of several transactions: the one that makes it may still be on its way to the disk
         options["assume_metadata"] = not create
-    return ts.open(spec, open=not create, create=create, context=context, **options).result()
+    return ts.open(
+        spec, open=may_exist or not create, create=create, context=context, **options
+    ).result()
 
 
 def read_block(

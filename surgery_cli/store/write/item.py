@@ -19,15 +19,17 @@ from surgery_cli.store.write.arrays import ArrayWriter, NoArrays
 from surgery_cli.store.write.files import ConvertingWriter, MsgpackWriter, write_aggregate
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way, planned
 from surgery_cli.store.write.item_writer import ItemWriter
-from surgery_cli.store.write.ocdbt import OcdbtWriter
+from surgery_cli.store.write.ocdbt import Copies, OcdbtWriter, everything, folder_of_process
 from surgery_cli.store.write.per_leaf import PerLeafWriter
 from surgery_cli.store.write.sidecars import write_sidecars
 
 
-def open_writer(plan: ItemPlan, target: Path, linker: Linker, *, compact: bool) -> ItemWriter:
-    """The writer for an item's format."""
+def open_writer(
+    plan: ItemPlan, target: Path, linker: Linker, *, compact: bool, copies: Copies = everything
+) -> ItemWriter:
+    """The writer for an item's format; ``copies``: see ``OcdbtWriter``."""
     if isinstance(plan.item, PytreeItem):
-        return PytreeWriter(plan, target, linker, compact=compact)
+        return PytreeWriter(plan, target, linker, compact=compact, copies=copies)
     assert isinstance(plan.item, FileItem)
     if plan.item.layout == "flax msgpack":
         return MsgpackWriter(plan, target)
@@ -41,6 +43,39 @@ def carrying(item: PytreeItem, target: Path, linker: Linker) -> ItemWriter:
     return open_writer(plan, target, linker, compact=False)
 
 
+def open_part(
+    number: int, plan: ItemPlan, target: Path, linker: Linker, *, compact: bool, copies: Copies
+) -> PartWriter:
+    """The writer for what one of several processes makes of an item: of arrays, in no file of the others."""
+    item = plan.item
+    arrays: ArrayWriter = NoArrays()
+    if isinstance(item, PytreeItem) and isinstance(item.store, PerLeafStore):
+        arrays = PerLeafWriter(target, item.store.zarr, linker)
+    elif isinstance(item, PytreeItem):
+        folder = folder_of_process(target, number)
+        arrays = _array_writer(item, folder, linker, compact=True, copies=copies)
+    elif item.layout != "flax msgpack":
+        folder = folder_of_process(target, number)
+        arrays = OcdbtWriter(folder, OcdbtStore(item.directory, 2), linker, compact=True)
+    copied = copied_leaves(plan, compact=compact)
+    return PartWriter(plan, target, arrays, copied)
+
+
+class PartWriter(ItemWriter):
+    """What one of several processes makes of an item; the first one brings it together, and writes the rest."""
+
+    def __init__(
+        self, plan: ItemPlan, target: Path, arrays: ArrayWriter, copied: Sequence[PlannedLeaf]
+    ) -> None:
+        super().__init__(plan, target, arrays)
+        self._copied = copied
+
+    def begin(self) -> None:
+        """Copy what is copied as it is encoded."""
+        if isinstance(self._arrays, OcdbtWriter):
+            self._arrays.copy_raw(self._copied)
+
+
 def copied_leaves(plan: ItemPlan, *, compact: bool) -> Sequence[PlannedLeaf]:
     """The leaves whose stored values pass through memory, encoded, on their way into a database."""
     if not isinstance(plan.item, PytreeItem) or isinstance(plan.item.store, PerLeafStore):
@@ -51,9 +86,18 @@ def copied_leaves(plan: ItemPlan, *, compact: bool) -> Sequence[PlannedLeaf]:
 class PytreeWriter(ItemWriter):
     """An Orbax item directory, in the layout of its source."""
 
-    def __init__(self, plan: ItemPlan, target: Path, linker: Linker, *, compact: bool) -> None:
+    def __init__(
+        self,
+        plan: ItemPlan,
+        target: Path,
+        linker: Linker,
+        *,
+        compact: bool,
+        copies: Copies = everything,
+    ) -> None:
         assert isinstance(plan.item, PytreeItem)
-        super().__init__(plan, target, _array_writer(plan.item, target, linker, compact=compact))
+        arrays = _array_writer(plan.item, target, linker, compact=compact, copies=copies)
+        super().__init__(plan, target, arrays)
         self.item = plan.item
         self._linker = linker
 
@@ -81,12 +125,14 @@ class PytreeWriter(ItemWriter):
         return ReadBefore(self.item.sidecars, survey)
 
 
-def _array_writer(item: PytreeItem, target: Path, linker: Linker, *, compact: bool) -> ArrayWriter:
+def _array_writer(
+    item: PytreeItem, target: Path, linker: Linker, *, compact: bool, copies: Copies
+) -> ArrayWriter:
     store = item.store
     if isinstance(store, PerLeafStore):
         return PerLeafWriter(target, store.zarr, linker)
     if isinstance(store, OcdbtStore):
-        return OcdbtWriter(target, store, linker, compact=compact)
+        return OcdbtWriter(target, store, linker, compact=compact, copies=copies)
     if item.aggregate is not None:
         return NoArrays()
     fresh = OcdbtStore(item.directory, 3 if item.sidecars.use_zarr3 else 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +55,10 @@ class ItemWriter:
     def keep_value(self, leaf: PlannedLeaf, produce: Produce) -> None:
         """Take what computes a value that is packed into a file; it is called when the file is written."""
         self._packed[leaf.path] = produce
+
+    def merge(self, numbers: Iterable[int], elsewhere: Sequence[PlannedLeaf]) -> None:
+        """Take in what other processes have written: see ``ArrayWriter.merge``."""
+        self._arrays.merge(numbers, elsewhere)
 
     def finish(self) -> None:
         """Drop what nothing refers to, and write the small files: where nothing is renamed, they make it whole."""

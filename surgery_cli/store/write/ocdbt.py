@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
@@ -14,7 +14,7 @@ from surgery_cli.store.filesystem.durability import sync_directory
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import StoredArray, Window, below
-from surgery_cli.store.orbax.btree import MANIFEST, Survey, database_folders
+from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX, Survey, database_folders
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.stored_values import StoredValue, whole
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 
 RAW_BATCH_BYTES = 64 << 20
 """Encoded bytes that one transaction holds when they are copied without decoding."""
+
+
+Copies: TypeAlias = Callable[[PlannedLeaf], bool]
+
+
+def everything(_: PlannedLeaf) -> bool:
+    """What one process copies that has no others beside it."""
+    return True
 
 
 _COPIES: Final = 3
@@ -55,6 +63,11 @@ def _encoded(leaves: Iterable[PlannedLeaf]) -> Iterator[tuple[str, StoredValue]]
                 yield below(leaf.name) + new, values[old]
 
 
+def folder_of_process(item: Path, number: int) -> Path:
+    """Where one of several processes has its own database in an item, as Orbax's processes have."""
+    return item / f"{PROCESS_PREFIX}{number}"
+
+
 class OcdbtWriter:
     """Arrays in a clone of an OCDBT database, or (compact) in a fresh one with the same configuration.
 
@@ -62,13 +75,21 @@ class OcdbtWriter:
     """
 
     def __init__(
-        self, target: Path, store: OcdbtStore, linker: Linker, *, compact: bool = False
+        self,
+        target: Path,
+        store: OcdbtStore,
+        linker: Linker,
+        *,
+        compact: bool = False,
+        copies: Copies = everything,
     ) -> None:
+        """``copies``: which leaves' encoded bytes this process copies, where others copy the rest."""
         self.target = target
         self.store = store
         self.zarr = store.zarr
         self.linker = linker
         self.compact = compact
+        self._copies = copies
         self.raw_bytes = 0
         self.survey: Survey | None = None
         """What was read back once everything was written."""
@@ -80,11 +101,11 @@ class OcdbtWriter:
         """Clone, then take by reference whatever is; a compact store copies encoded bytes instead."""
         with write_errors(self.target.name):
             if self._is_new:
-                self._copy_raw([leaf for leaf in plan.leaves if leaf.taken])
+                self.copy_raw([leaf for leaf in plan.leaves if leaf.taken])
                 return
             self._clone(self._references.own_arrays(plan))
             self._references.place(plan)
-            self._copy_raw(plan.of(Way.RAW))
+            self.copy_raw(plan.of(Way.RAW))
 
     def go_on(self) -> None:
         """The database is there; what it has of an array whose first blocks do not hold goes with its next ones."""
@@ -97,10 +118,11 @@ class OcdbtWriter:
         self.linker.carry_all((self.store.directory / file, self.target / file) for file in files)
         filesystem.write(self.target / MANIFEST, _newest(survey))
 
-    def _copy_raw(self, leaves: Sequence[PlannedLeaf]) -> None:
+    def copy_raw(self, leaves: Iterable[PlannedLeaf]) -> None:
         """Copy encoded bytes, in transactions of bounded size."""
         import tensorstore as ts
 
+        leaves = [leaf for leaf in leaves if self._copies(leaf)]
         if not leaves:
             return
         database = ts.KvStore.open(self.new_database_spec(), context=self.context).result()
@@ -162,6 +184,25 @@ class OcdbtWriter:
     def read_back(self, leaf: PlannedLeaf, window: Window) -> np.ndarray[Any, Any] | None:
         kvstore = {**database_spec(self.target), "path": below(leaf.name)}
         return read_block(self.zarr, kvstore, leaf, self.context, window)
+
+    def merge(self, numbers: Iterable[int], elsewhere: Sequence[PlannedLeaf]) -> None:
+        """Refer to what other processes have written in databases of their own, in one atomic transaction."""
+        import tensorstore as ts
+
+        folders = [folder_of_process(self.target, number) for number in numbers]
+        for folder in folders:
+            filesystem.forget(folder)
+        written = [folder for folder in folders if filesystem.exists(folder / MANIFEST)]
+        with write_errors(self.target.name):
+            database = ts.KvStore.open(self.new_database_spec(), context=self.context).result()
+            with ts.Transaction(atomic=True) as transaction:
+                for leaf in elsewhere:
+                    if leaf.way is Way.ENCODE and leaf.referred is None:
+                        self.clear(leaf, transaction)
+                inside = database.with_transaction(transaction)
+                for folder in written:
+                    other = ts.KvStore.open(database_spec(folder), context=self.context).result()
+                    other.experimental_copy_range_to(inside).result()
 
     def finish(self) -> None:
         """Drop the history that our own commits made, and the files that nothing refers to any more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,9 +113,12 @@ class PerLeafWriter:
         self._begun.discard(leaf.name)
         with write_errors(str(leaf.draft_path)):
             array: ts.TensorStore = open_for_writing(
-                self.zarr, kvstore, leaf.document, self._context, create=is_new
+                self.zarr, kvstore, leaf.document, self._context, create=is_new, may_exist=True
             )
         return array
+
+    def merge(self, numbers: Iterable[int], elsewhere: Sequence[PlannedLeaf]) -> None:
+        """All processes write into the same directories: no chunk belongs to two of them."""
 
     def finish(self) -> None:
         """Nothing to drop: what is not in the plan was not linked."""

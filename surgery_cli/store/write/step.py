@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from surgery_cli.store import filesystem
@@ -71,12 +71,12 @@ class StepWriter:
         raw_bytes = {name: writer.raw_bytes for name, writer in self.items.items()}
         return Placed.of(self.linker, self.new, raw_bytes)
 
-    def _open_items(self) -> None:
+    def _open_items(self, opened: Callable[..., ItemWriter] = open_writer) -> None:
         for name, plan in self.plans.items():
             if name not in self.dropped:
                 target = self._item_target(self.checkpoint.location, self._step_directory, name)
                 compact = self.compact[name]
-                self.items[name] = open_writer(plan, target, self.linker, compact=compact)
+                self.items[name] = opened(plan, target, self.linker, compact=compact)
         self._unchosen = [
             carrying(tree, self._step_directory / path.name, self.linker)
             for path, tree in self._unchosen_trees()

@@ -1,0 +1,80 @@
+"""A command that is one of several processes: how it joins them, speaks, and ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from surgery_cli.errors import Problem, SurgeryError
+from surgery_cli.hosts.current import current
+from surgery_cli.hosts.options import refuse_strays
+from surgery_cli.settings.run import Options
+
+if TYPE_CHECKING:
+    from surgery_cli.hosts.membership import Membership
+
+
+@contextmanager
+def joined(options: Options) -> Iterator[Membership | None]:
+    """While the block runs, this process is one of those that `--distributed` brings together; None without it.
+
+    Raises:
+        PlanError: what options say of processes does not go together.
+        EndedByAnother: another process has ended the run.
+    """
+    refuse_strays(options)
+    if not options.distributed:
+        yield None
+        return
+    from surgery_cli.hosts import membership as hosts
+    from surgery_cli.hosts.failure import EndedByAnother
+    from surgery_cli.hosts.runtime import connect, find_seat
+
+    seat = find_seat(options)
+    if seat.number:
+        _speak_as(f"[{seat.number}/{seat.among}] ")
+    member = hosts.Membership(connect(seat), seat, lambda failure: _say(member.told(failure)))
+    current.append(member)
+    member.start()
+    try:
+        yield member
+    except BaseException as error:
+        member.fail(error)
+        if member.failure is not None and not isinstance(error, SurgeryError):
+            raise EndedByAnother(member.told(member.failure), member.failure.code) from error
+        raise
+
+
+def _say(problems: Sequence[Problem]) -> None:
+    """Print why another process has ended the run."""
+    from surgery_cli.console.printing import print_problems
+
+    print_problems(problems, is_json=False)
+
+
+def _speak_as(name: str) -> None:
+    """From now on say nothing on standard output, and everything on standard error with ``name`` in front."""
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - until the process ends
+    sys.stderr = cast("TextIO", _Named(sys.stderr, name))
+
+
+class _Named:
+    """A stream that begins every line with a name."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self._stream = stream
+        self._name = name
+        self._is_at_start = True
+
+    def write(self, text: str) -> int:
+        lines = text.splitlines(keepends=True)
+        for line in lines:
+            self._stream.write(self._name + line if self._is_at_start else line)
+            self._is_at_start = line.endswith("\n")
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

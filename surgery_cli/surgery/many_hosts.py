@@ -1,0 +1,276 @@
+"""A run on many hosts: every process makes the same draft and a share of its values; the first brings all together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from surgery_cli import __version__
+from surgery_cli.draft.digest import DigestPart
+from surgery_cli.draft.kernel import Window
+from surgery_cli.engine.checks import refuse_breaches
+from surgery_cli.engine.digests import Digester, LeafDigest
+from surgery_cli.engine.executed import Executed
+from surgery_cli.engine.shared_execution import SharedExecution
+from surgery_cli.engine.shares import Share
+from surgery_cli.errors import DestinationError, PlanError, Problem
+from surgery_cli.inputs.buckets import BucketPath, path_at
+from surgery_cli.settings.run import Options
+from surgery_cli.store import filesystem
+from surgery_cli.store.write.item import copied_leaves
+from surgery_cli.store.write.shared_step import SharedStepWriter
+from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.words.quantities import byte_text
+
+if TYPE_CHECKING:
+    from surgery_cli.hosts.membership import Membership
+
+_Span = list[tuple[int, int]]
+_Checked = dict[str, list[tuple[int, list[tuple[tuple[int, ...], bytes]]]]]
+
+
+class _Outcome(msgspec.Struct):
+    """What a process did, for the first one; leaves by their places in the draft and in the sources."""
+
+    digests: list[tuple[int, LeafDigest]]
+    parts: list[tuple[int, list[tuple[_Span, bytes]]]]
+    cut: list[tuple[int, tuple[int, ...], list[tuple[tuple[int, ...], bytes]]]]
+    written_bytes: int
+    read_bytes: int
+    raw_bytes: int
+    seen: list[list[list[tuple[tuple[int, ...], Any]]]]
+    checked: _Checked
+
+
+class Company:
+    """The processes of a run as one of them sees them, and its share of the work."""
+
+    def __init__(self, membership: Membership, prepared: Prepared) -> None:
+        """For a draft, which all of them have made."""
+        self.membership = membership
+        self.share = share_of(prepared, membership.number, membership.count)
+        self.read_bytes = self.raw_bytes = 0
+        """What the others have read of values, and copied as it is encoded; known once all is written."""
+        self._draft = prepared.draft
+        self._sources = prepared.sources
+        self._paths = list(prepared.draft.leaves)
+
+    @classmethod
+    def met(cls, membership: Membership, prepared: Prepared, destination: Path) -> Company:
+        """Once all are about to do the same.
+
+        Raises:
+            PlanError: they are not.
+        """
+        company = cls(membership, prepared)
+        company._agree(prepared, destination)
+        membership.left_by_first = (
+            f"what it had built may stand beside '{destination}': "
+            f"`surgery clean {quote(str(destination))}` removes that"
+        )
+        return company
+
+    def _agree(self, prepared: Prepared, destination: Path) -> None:
+        """See that all processes are about to do the same, before any byte moves."""
+        own = {
+            "surgery": __version__,
+            "source": str(prepared.checkpoint.location.root),
+            "destination": str(destination),
+            "draft": prepared.draft.digest,
+            "compact": " ".join(name for name, chosen in prepared.compact.items() if chosen),
+        }
+        gathered = self.membership.gather("agreed", msgspec.msgpack.encode(own))
+        said = [msgspec.msgpack.decode(one, type=dict[str, str]) for one in gathered]
+        problems = [
+            self._disagreement(number, what, said[0][what], other[what])
+            for number, other in enumerate(said)
+            for what in own
+            if other.get(what) != said[0][what]
+        ]
+        if problems:
+            raise PlanError.of(problems)
+
+    def _disagreement(self, number: int, what: str, first: str, other: str) -> Problem:
+        named = what
+        if what == "draft" and first[DigestPart().source] != other[DigestPart().source]:
+            named = "source's fingerprint, in its draft"
+        where = [f"'{self.membership.host_of(one)}'" for one in (0, number)]
+        return Problem(
+            f"process {number} on {where[1]} is not about to do what process 0 on {where[0]} is",
+            why=f"its {named} is '{other}', there '{first}'",
+            fix="start the same command of the same release on every host, with paths that mean the same files there",
+        )
+
+    # ---- in the first process
+
+    def place(self, directory: Path) -> None:
+        """Tell the others where to build."""
+        self.membership.tell("place", str(directory).encode())
+
+    def execute(self, execution: SharedExecution, writer: SharedStepWriter) -> Executed:
+        """As ``Execution.run``, with all others; what they have written is referred to then.
+
+        Raises:
+            SurgeryError: what ``Execution.run`` raises.
+        """
+        writers = list(writer.items.values())
+        execution.judge(writers)
+        for outcome in self._gathered("judged"):
+            execution.checks.take_over(outcome.seen)
+        refuse_breaches(execution.checks.findings())
+        done = Executed()
+        specs = {path: leaf.spec for path, leaf in self._draft.leaves.items()}
+        done.join(execution.write(writers), specs)
+        for outcome in self._gathered("written"):
+            done.join(self._executed(outcome), specs)
+            execution.checks.take_over(outcome.seen)
+            for name, leaves in outcome.checked.items():
+                tree = list(self._sources[name].tree)
+                read = {tree[number]: dict(blocks) for number, blocks in leaves}
+                execution.checked[name].take_over(read)
+            self.read_bytes += outcome.read_bytes
+            self.raw_bytes += outcome.raw_bytes
+        writer.merge(self.share.count, self.share.makes)
+        return done
+
+    def merged(self) -> None:
+        """Tell the others that all arrays are in their place: each reads back what it has written."""
+        self.membership.tell("merged", b"")
+
+    def wait_until_read_back(self) -> None:
+        """All have; from now on nothing of them is needed."""
+        self.membership.gather("read back")
+        self.membership.settle()
+
+    def _gathered(self, key: str) -> list[_Outcome]:
+        given = self.membership.gather(key)[1:]
+        return [msgspec.msgpack.decode(one, type=_Outcome) for one in given]
+
+    def _executed(self, outcome: _Outcome) -> Executed:
+        paths = self._paths
+        done = Executed(
+            digests={paths[number]: digest for number, digest in outcome.digests},
+            parts={paths[number]: _blocks(blocks) for number, blocks in outcome.parts},
+            written_bytes=outcome.written_bytes,
+        )
+        for number, grid, blocks in outcome.cut:
+            path = paths[number]
+            done.cut[path] = Digester(self._draft.leaves[path].spec, grid)
+            done.cut[path].blocks.update(blocks)
+        return done
+
+    # ---- in the others
+
+    def wait_for_place(self) -> Path:
+        """Where the first process builds, which this one must see as well.
+
+        Raises:
+            DestinationError: it does not.
+        """
+        directory = path_at(self.membership.hear("place").decode())
+        filesystem.forget(directory)
+        if not isinstance(directory, BucketPath) and not filesystem.exists(directory.parent):
+            raise DestinationError(
+                f"'{directory.parent}', which process 0 has made, is not there",
+                why="the destination has to lie where all hosts write to: on a disk that they share, or in a bucket",
+                fix="name a destination on one",
+            )
+        return directory
+
+    def take_part(self, execution: SharedExecution, writer: SharedStepWriter) -> Executed:
+        """Make this process's share, and tell the first one what was done."""
+        writers = list(writer.items.values())
+        execution.judge(writers)
+        self._give("judged", execution, Executed(), 0)
+        done = execution.write(writers)
+        self._give("written", execution, done, sum(one.raw_bytes for one in writers))
+        self.membership.hear("merged")
+        return done
+
+    def has_read_back(self) -> None:
+        """Tell that what this process has written is in its place as it was computed, and wait for the end."""
+        self.membership.give("read back", b"")
+        self.membership.wait_for_end()
+
+    def _give(self, key: str, execution: SharedExecution, done: Executed, raw_bytes: int) -> None:
+        places = {path: number for number, path in enumerate(self._paths)}
+        checked: _Checked = {}
+        for name, source in execution.checked.items():
+            if seen := source.seen():
+                tree = {path: number for number, path in enumerate(self._sources[name].tree)}
+                checked[name] = [
+                    (tree[path], list(blocks.items())) for path, blocks in seen.items()
+                ]
+        outcome = _Outcome(
+            digests=[(places[path], digest) for path, digest in done.digests.items()],
+            parts=[(places[path], _spans(blocks)) for path, blocks in done.parts.items()],
+            cut=[(places[p], cut.grid, list(cut.blocks.items())) for p, cut in done.cut.items()],
+            written_bytes=done.written_bytes,
+            read_bytes=execution.read_bytes,
+            raw_bytes=raw_bytes,
+            seen=execution.checks.seen(),
+            checked=checked,
+        )
+        self.membership.give(key, msgspec.msgpack.encode(outcome))
+
+
+_Blocks = list[tuple[Window, bytes]]
+
+
+def _spans(blocks: Sequence[tuple[Window, bytes]]) -> list[tuple[_Span, bytes]]:
+    return [([(one.start, one.stop) for one in window], digest) for window, digest in blocks]
+
+
+def _blocks(spans: Sequence[tuple[_Span, bytes]]) -> _Blocks:
+    return [(tuple(slice(*one) for one in span), digest) for span, digest in spans]
+
+
+def share_of(prepared: Prepared, number: int, count: int) -> Share:
+    """What one of ``count`` processes does of a run."""
+    computed = [leaf for plan in prepared.plans.values() for leaf in plan.computed]
+    copied = [
+        leaf
+        for name, plan in prepared.plans.items()
+        for leaf in copied_leaves(plan, compact=prepared.compact[name])
+    ]
+    return Share(number, count, computed, copied)
+
+
+def shares_note(prepared: Prepared, count: int) -> str:
+    """How much of a run each of ``count`` processes does."""
+    sizes = share_of(prepared, 0, count).bytes
+    return (
+        f"{count} processes: each makes {byte_text(min(sizes))} to {byte_text(max(sizes))} of values;"
+        " the first one places what is by reference, and writes all small files"
+    )
+
+
+def refuse_alone(options: Options, membership: Membership | None) -> None:
+    """See that a run on many hosts has been begun as one.
+
+    Raises:
+        PlanError: it has not: `surgery.apply` was called by a program, whose own processes ours must not end.
+    """
+    if options.distributed and membership is None:
+        raise PlanError(
+            "`distributed` is for the command `surgery`",
+            why="its processes end each other, and the program that calls this function with them",
+            fix="start `surgery ... --distributed` from the program, on every host",
+        )
+
+
+@contextmanager
+def ending_others_first(company: Company | None) -> Iterator[None]:
+    """Where the block fails: the others have left before what it built is removed, and write no more to it."""
+    try:
+        yield
+    except BaseException as error:
+        if company is not None:
+            company.membership.fail(error)
+            company.membership.end_others()
+        raise
