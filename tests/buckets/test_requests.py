@@ -83,14 +83,16 @@ def hold(server, anew, plan, source, destination, **options):
     server.log.clear()
     done = use_cases.apply(source, destination, plan, options=given).requests
     seen = logged(server)
-    counted = (done.read.requests, done.written.requests, done.copied.requests, done.other)
-    assert counted == (seen.read[0], seen.written[0], seen.copied[0], seen.other[0])
+    counted = (done.read.requests, done.written.requests, done.copied.requests)
+    assert counted == (seen.read[0], seen.written[0], seen.copied[0])
+    # on s3:// TensorStore looks an object up before it replaces it, and does not count that
+    assert 0 <= seen.other[0] - done.other <= (seen.written[0] if server.scheme == "s3" else 0)
     assert abs(done.read.bytes - seen.read[1]) < 1024 * seen.read[0]  # refusals have a body, too
     assert abs(done.written.bytes - seen.written[1]) < 1024  # as the names of what is streamed
     assert told.written.requests == seen.written[0]
     assert told.copied == done.copied
     assert -MORE_READS <= told.read.requests - seen.read[0] <= FEWER_READS
-    assert abs(told.other - seen.other[0]) <= OTHERS
+    assert abs(told.other - done.other) <= OTHERS
     for forecast, bytes_seen in (
         (told.read.bytes, seen.read[1]),
         (told.written.bytes, seen.written[1]),
@@ -110,6 +112,32 @@ def test_requests_are_as_the_preview_says(bucket, checkpoints, tmp_path, anew, l
         assert told.copied.bytes > 3_000_000
     hold(bucket, anew, plan, there, str(tmp_path / "new"))
     hold(bucket, anew, plan, str(here), "gs://bkt/from-here")
+
+
+@pytest.mark.parametrize(
+    ("layout", "edit"), [("ocdbt", "rescale"), ("zarr3", "rename"), ("a file a chunk", "cast")]
+)
+def test_requests_of_the_other_service(s3, checkpoints, tmp_path, anew, layout, edit):
+    there = s3.upload(checkpoints / layout, "s3://bkt/runs/ck")
+    plan = plan_of([operation_from_options(edit, EDITS[edit])])
+    hold(s3, anew, plan, there, "s3://bkt/runs/new")
+    hold(s3, anew, plan, there, str(tmp_path / "new"))
+
+
+def test_requests_from_one_service_to_the_other(bucket, s3, checkpoints, anew):
+    there = uploaded(bucket, checkpoints / "ocdbt", "gs://bkt/runs/ck")
+    plan = plan_of([operation_from_options("rename", EDITS["rename"])])
+    anew()
+    told = use_cases.plan(there, plan, destination="s3://bkt/new").requests
+    anew()
+    bucket.log.clear()
+    s3.log.clear()
+    done = use_cases.apply(there, "s3://bkt/new", plan).requests
+    kinds = {**bucket.kinds(), **{k: bucket.kinds().get(k, 0) + n for k, n in s3.kinds().items()}}
+    assert (done.read.requests, done.written.requests) == (kinds["read"], kinds["write"])
+    assert told.written.requests == done.written.requests
+    assert told.copied == done.copied == type(done.copied)()
+    assert abs(told.read.requests - done.read.requests) <= MORE_READS
 
 
 @pytest.mark.parametrize("options", [{"compact": "always"}, {"memory_bytes": 16 << 20}], ids=str)
