@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
@@ -24,6 +24,9 @@ from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.preparation import prepare
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
+from surgery_cli.words.series import folded
+
+_MOST_NAMED: Final = 12
 
 
 def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan:
@@ -119,21 +122,19 @@ def _check_there(record: Record, origin: _Origin) -> None:
             f" what stood there, and {origin.why}",
             fix="put it back where it was",
         )
-    needed = [edit for edit in record.inverse["edits"] if needs_source(edit)]
+    needed = [edit["at"] for edit in record.inverse["edits"] if needs_source(edit)]
     if needed:
-        raise UndoError.of(
-            Problem(
-                f"{quoted(_texts(edit), 4)} cannot be undone",
-                why=f"only '{origin.address}' has what stood there, and {origin.why}",
-                fix="put it back where it was; all other edits can be undone without it",
-            )
-            for edit in needed
-        )
+        texts = [text for at in needed for text in ([at] if isinstance(at, str) else at)]
+        raise _lost(quoted(folded(texts), _MOST_NAMED), origin)
 
 
-def _texts(edit: Mapping[str, Any]) -> list[str]:
-    at = edit["at"]
-    return at if isinstance(at, list) else [at]
+def _lost(what: str, origin: _Origin) -> UndoError:
+    """The error that says what cannot be undone without the source."""
+    return UndoError(
+        f"{what} cannot be undone",
+        why=f"only '{origin.address}' has what stood there, and {origin.why}",
+        fix="put it back where it was, then run the command again",
+    )
 
 
 def _proved(
@@ -160,11 +161,7 @@ def _proved(
     if found is not None:
         return found
     if origin.checkpoint is None:
-        raise UndoError(
-            f"the run that wrote '{source}' cannot be undone",
-            why=f"only '{origin.address}' has what stood there, and {origin.why}",
-            fix="put it back where it was",
-        )
+        raise _lost(f"the run that wrote '{source}'", origin)
     raise UndoError(
         f"no plan makes '{origin.address}' of '{source}'",
         why=problems[0].what + (f": {problems[0].why}" if problems[0].why else ""),
