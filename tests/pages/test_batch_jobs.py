@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -80,5 +81,8 @@ def test_a_step_of_a_workflow_reports_and_asserts(digits, tmp_path):
 def test_commands_for_clusters_are_commands_here(digits, bucket, tmp_path, title):
     uploaded(bucket, SAMPLES / "digits_manager", "gs://bkt/runs/base")
     (command,) = re.findall(r'--command="(.*?)"', script(title), flags=re.DOTALL)
-    command = re.sub(r"\s*pip install[^&]*&&", "", command)
-    run(command.replace("params/head", "params/Dense_1"), tmp_path)
+    command = re.sub(r"\s*pip install[^&]*&&", "", command).replace("params/head", "params/Dense_1")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    alone = f"--distributed --coordinator {place} --processes 1 --process 0"  # no cluster says so
+    run(command.replace("--distributed", alone), tmp_path)
