@@ -32,7 +32,7 @@ from surgery_cli.store.write.staging import Staging, remaining_notes
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.gate import OpenGate, check_probe
 from surgery_cli.surgery.many_hosts import Company, ending_others_first, refuse_alone
-from surgery_cli.surgery.memory import bytes_to_use
+from surgery_cli.surgery.memory import bytes_to_use, memory_notes
 from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import costs, preview_notes, previewed
 from surgery_cli.surgery.resumption import find_kept, head_of, refuse_finished
@@ -195,6 +195,8 @@ def _ready(
     gate = None if options.probe is None else open_gate(prepared.checkpoint, above, say)
     removed = remove_dead(target) if options.force or options.resume else []
     notes = preview_notes(prepared, destination, options)
+    for note in memory_notes(prepared.needs, options.memory_bytes):
+        say(str(note))  # nothing has been read; the report says it as well
     notes += [Consequence(f"removed '{path}', which a killed run had left") for path in removed]
     if restored is not None:
         said = f"restored '{restored}', which an interrupted run had set aside"

@@ -8,18 +8,13 @@ from typing import Final, NamedTuple
 from surgery_cli.engine.bounded_reads import chunk_bytes
 from surgery_cli.engine.grid import BLOCK_BYTES
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store.filesystem.memory_limits import Room, room
+from surgery_cli.store.filesystem.memory_limits import room
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.quantities import byte_text
 
 MOST_NAMED: Final = 3
-
-_ALWAYS_TRIED_BYTES: Final = 128 << 20
-"""What needs no more than this is not refused by a look at the machine, which tells too little rather than too much,
-and no budget is cut to less. Other limits are counted closely."""
-
 
 Stored = tuple[LeafSpec, tuple[int, ...] | None]
 """A leaf, and the shape of the chunks in which it is read or written."""
@@ -36,12 +31,7 @@ class Need(NamedTuple):
 
 def bytes_to_use(memory_bytes: int) -> int:
     """How much may be in flight: what `--memory` allows, and not more than this process can have."""
-    return max(min(memory_bytes, _tried(room())), 1)
-
-
-def _tried(there: Room) -> int:
-    """How many bytes are tried, of as many as are there."""
-    return there.bytes if there.is_deadly else max(there.bytes, _ALWAYS_TRIED_BYTES)
+    return max(min(memory_bytes, room().tried_bytes), 1)
 
 
 def check_memory(needs: Sequence[Need]) -> None:
@@ -53,7 +43,7 @@ def check_memory(needs: Sequence[Need]) -> None:
     if not needs:
         return
     there = room()
-    over = [need for need in needs if need.bytes > _tried(there)]
+    over = [need for need in needs if need.bytes > there.tried_bytes]
     if over:
         most = over[0]
         which = most.type_text if len(over) == 1 else f"'{most.path}', {most.type_text},"
@@ -61,7 +51,7 @@ def check_memory(needs: Sequence[Need]) -> None:
             f"{_named(over)} {'does' if len(over) == 1 else 'do'} not fit into memory",
             why=f"{which} takes about {byte_text(most.bytes)} at once, {byte_text(there.bytes)}"
             f" {there.bound}: {most.why()}",
-            fix="run where there is more memory; if that size is not meant, the metadata is damaged",
+            fix="run where there is more memory, or raise the limit; if that is not meant, the metadata is damaged",
         )
 
 

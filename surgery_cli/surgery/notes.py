@@ -23,7 +23,7 @@ from surgery_cli.store.write.files import CONVERTED_LAYOUT
 from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
 from surgery_cli.store.write.owners import State
-from surgery_cli.store.write.resumable_staging import amount_of, kept_note
+from surgery_cli.store.write.resumable_staging import amount_of, what_is_kept
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES, Costs
 from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.notes import Consequence, Note, Remark
@@ -195,7 +195,7 @@ def _leftover_note(left: Leftover, destination: Path, *, force: bool, resume: bo
     target, journal = quote(str(destination)), left.journal
     if journal is not None and journal.head is not None and left.state is State.DEAD:
         if not resume:
-            return Consequence(kept_note(left.path, destination, journal, journal.head.command))
+            return Consequence(what_is_kept(left.path, destination, journal, journal.head.command))
         return Remark(f"goes on from '{left.path}', which keeps {amount_of(journal)}")
     match left.state:
         case State.LIVING:

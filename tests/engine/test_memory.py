@@ -108,6 +108,28 @@ def test_what_a_look_takes_beyond_the_memory_is_said_of_all_leaves_before_any_is
     )
 
 
+def test_what_an_edit_takes_beyond_the_memory_is_said_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", {"w": np.ones((MIB,), np.float32)})
+    said: list[str] = []
+
+    def written(*_: object) -> None:
+        raise CheckpointError("written")
+
+    monkeypatch.setattr(sys.modules["surgery_cli.surgery.apply"], "write", written)
+    plan = plan_of([operation_from_options("rescale", {"at": "w", "by": 2.0})])
+    options = surgery.Options(memory_bytes=MIB)
+    with pytest.raises(CheckpointError, match=r"^written$"):
+        surgery.apply(
+            str(tmp_path / "source"), str(tmp_path / "new"), plan, options=options, say=said.append
+        )
+    (note,) = said
+    assert note.startswith("'w' takes about ")
+    assert note in surgery.plan(str(tmp_path / "source"), plan, options=options).notes
+
+
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_look_for_which_there_is_no_memory_is_refused_before_anything_is_read(
     look: str, claiming: Path, monkeypatch: pytest.MonkeyPatch

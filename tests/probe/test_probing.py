@@ -16,6 +16,9 @@ from surgery_cli.cli.main import run
 from surgery_cli.errors import CheckpointError, SurgeryError
 from surgery_cli.plan import plan_from_document
 from surgery_cli.probe.model.misfits import Misfit
+from surgery_cli.probe.use_case import session
+from surgery_cli.store.filesystem import memory_limits
+from surgery_cli.store.open.checkpoint import Checkpoint
 from tests.probe import edited_models as own
 from tests.probe.conftest import X, save
 from tests.probe.looking import HERE, linen_variables
@@ -595,3 +598,16 @@ def test_a_result_is_not_held_against_the_digests_of_its_source(sealed, batch, t
     probed = surgery.Options(probe=MODEL, probe_inputs=(batch,))
     report = surgery.apply(str(sealed), str(tmp_path / "out"), halve, options=probed)
     assert report.verified
+
+
+def test_params_for_which_there_is_no_memory_are_refused_before_any_is_read(
+    saved, batch, monkeypatch
+):
+    there = memory_limits.Room(100, "are left of what its container or job may have", True)
+    monkeypatch.setattr(session, "room", lambda: there)
+    monkeypatch.setattr(Checkpoint, "read", None)
+    with pytest.raises(CheckpointError, match="the 2 leaves that the model takes do not") as caught:
+        probe(saved, batch)
+    assert caught.value.problems[0].why == (
+        "they have 256 B, 100 B are left of what its container or job may have"
+    )

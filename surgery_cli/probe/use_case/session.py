@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from surgery_cli.errors import Problem, SurgeryError
+from surgery_cli.errors import CheckpointError, Problem, SurgeryError
 from surgery_cli.probe.interface.settings import ProbeOptions
 from surgery_cli.probe.model.binding import PARAMS, Binding, bind
 from surgery_cli.probe.model.calls import Call, Collections, Model, Slot, explained
@@ -20,9 +21,11 @@ from surgery_cli.probe.trace.traces import cannot_stop_at, of_one, over_members,
 from surgery_cli.probe.use_case.filters import is_at
 from surgery_cli.proof.records import checked
 from surgery_cli.script.user_code import UserObject
+from surgery_cli.store.filesystem.memory_limits import room
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.tree.nearness import suggested
 from surgery_cli.tree.specs import LeafKind
+from surgery_cli.words.quantities import byte_text, leaves_text
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -52,6 +55,7 @@ class Session(msgspec.Struct, frozen=True):
 
         needed = used_slots(self.trace)
         source = self.checkpoint if self.is_staged else checked(self.checkpoint)
+        self._check_memory(needed)
         values: dict[Slot, Any] = {}
         read = 0
         missing: dict[str, dict[VariablePath, Any]] = {}
@@ -76,6 +80,19 @@ class Session(msgspec.Struct, frozen=True):
                     # the members of an ensemble share random streams that the checkpoint does not have
                     values[name, path] = jax.numpy.broadcast_to(value, shape)
         return values, read
+
+    def _check_memory(self, needed: Iterable[Slot]) -> None:
+        """Refuse variables for which this process has no memory: a model runs on all of them at once."""
+        bound = (self.binding.leaves.get(slot) for slot in needed)
+        leaves = [leaf for leaf in bound if leaf is not None]
+        total = sum(self.checkpoint.tree[leaf].bytes for leaf in leaves)
+        there = room()
+        if total > there.tried_bytes:
+            raise CheckpointError(
+                f"the {leaves_text(len(leaves))} that the model takes do not fit into memory",
+                why=f"they have {byte_text(total)}, {byte_text(there.bytes)} {there.bound}",
+                fix="run where there is more memory, or a part of the model (`--run`, `--until`)",
+            )
 
 
 def open_session(

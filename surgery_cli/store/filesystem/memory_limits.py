@@ -19,6 +19,9 @@ _STILL_DATA_BYTES: Final = 96 << 20
 _STILL_TAKEN_BYTES: Final = 48 << 20
 """Memory that the program itself takes once the work begins (measured: 40 MiB)."""
 
+_ALWAYS_TRIED_BYTES: Final = 128 << 20
+"""What needs no more than this is not refused by a look at the machine, and no budget is cut to less."""
+
 _UNLIMITED: Final = 1 << 60
 """Version 1 of cgroups says that there is no limit by a number of about 2 to the 63rd."""
 
@@ -32,6 +35,11 @@ class Room(NamedTuple):
     bytes: int
     bound: str
     is_deadly: bool = False
+
+    @property
+    def tried_bytes(self) -> int:
+        """What is tried: where they are not counted closely, that tells too little rather than too much."""
+        return self.bytes if self.is_deadly else max(self.bytes, _ALWAYS_TRIED_BYTES)
 
 
 def room(cgroups: Path = _CGROUPS, process: Path = Path("/proc/self")) -> Room:

@@ -18,7 +18,7 @@ from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.journal import Head, Journal, LinesInBucket, Placed, Whole
 from surgery_cli.store.write.owners import Owner
-from surgery_cli.store.write.resumable_staging import being_written, can_go_on, kept_note
+from surgery_cli.store.write.resumable_staging import being_written, can_go_on, what_is_kept
 from surgery_cli.store.write.staging import begin_anew, kept, uninterrupted
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.invocation import the_same
@@ -92,7 +92,7 @@ class ResumableBucketStaging(BucketStaging):
         if error is not None and not self._is_whole and can_go_on(self.journal, error):
             with uninterrupted():
                 place = self._built
-                kept.append(kept_note(place, self.destination, self.journal, the_same()))
+                kept.append(what_is_kept(place, self.destination, self.journal, the_same()))
             return
         with uninterrupted():
             if self._lock.is_held():

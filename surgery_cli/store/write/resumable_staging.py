@@ -107,7 +107,7 @@ class ResumableStaging(Staging):
             super().__exit__(kind, error, traceback)
             return
         with uninterrupted():
-            note = kept_note(self.directory, self.destination, self.journal, the_same())
+            note = what_is_kept(self.directory, self.destination, self.journal, the_same())
             kept.append(note)
 
     def _give_name(self) -> None:
@@ -123,7 +123,7 @@ def can_go_on(journal: Journal, error: BaseException) -> bool:
     return not isinstance(error, SurgeryError) or isinstance(error, passing)
 
 
-def kept_note(place: Path, destination: Path, journal: Journal, command: str) -> str:
+def what_is_kept(place: Path, destination: Path, journal: Journal, command: str) -> str:
     """What a run has kept, and the commands that go on from there, and that remove it."""
     return (
         f"'{place}' keeps {amount_of(journal)}: {command} goes on from there,"
