@@ -25,6 +25,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.shared_step import SharedStepWriter
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.words.notes import Remark
 from surgery_cli.words.quantities import byte_text
 
 if TYPE_CHECKING:
@@ -241,10 +242,10 @@ def share_of(prepared: Prepared, number: int, count: int) -> Share:
     return Share(number, count, computed, copied)
 
 
-def shares_note(prepared: Prepared, count: int) -> str:
+def shares_note(prepared: Prepared, count: int) -> Remark:
     """How much of a run each of ``count`` processes does."""
     sizes = share_of(prepared, 0, count).bytes
-    return (
+    return Remark(
         f"{count} processes: each makes {byte_text(min(sizes))} to {byte_text(max(sizes))} of values;"
         " the first one places what is by reference, and writes all small files"
     )

@@ -55,5 +55,5 @@ def plan(
         said = f"the probe of {options.probe} runs on the result, once that is written"
         notes.append(Remark(said))
     if options.processes is not None:
-        notes.append(Remark(shares_note(prepared, options.processes)))
+        notes.append(shares_note(prepared, options.processes))
     return previewed(prepared, plan, destination, estimate, notes)
