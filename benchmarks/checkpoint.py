@@ -99,8 +99,11 @@ def build_logical(directory: Path, leaf: int, leaves: int, chunks: int, width: i
 
 def build_large(directory: Path, chunks: int, width: int) -> None:
     """A checkpoint of one random leaf, in so many chunks of ``8 * width`` bytes times ``width``."""
+    import jax
+
     values = np.random.default_rng(0).standard_normal((2 * width, width), np.float32)
-    save(directory, {"step": 1000, "params": {"layer_0": {"kernel": values}}})
+    kernel = jax.numpy.asarray(values)
+    save(directory, {"step": 1000, "params": {"layer_0": {"kernel": kernel}}})
     _lengthen(directory, "params.layer_0.kernel", chunks)
 
 

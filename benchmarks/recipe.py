@@ -5,8 +5,13 @@
 
 import argparse
 import hashlib
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
+
+if "reshard" in sys.argv[1:2]:
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=16"
 
 import jax
 import jax.numpy as jnp
@@ -115,6 +120,22 @@ TASKS: dict[str, Callable[[State, State], None]] = {
 }
 
 
+def on_sixteen(checkpointer: ocp.StandardCheckpointer, source: epath.Path) -> State:
+    """The state as sixteen devices hold it that split the columns of kernels."""
+    mesh = jax.make_mesh((16,), ("fsdp",))
+
+    def spread(leaf: Any) -> Any:
+        if leaf.shape is None or isinstance(leaf, ocp.metadata.value.ScalarMetadata):
+            return 0
+        spec = jax.sharding.PartitionSpec(*([None, "fsdp"] if len(leaf.shape) == 2 else []))
+        sharding = jax.sharding.NamedSharding(mesh, spec)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    tree = checkpointer.metadata(source).item_metadata.tree
+    target = jax.tree.map(spread, tree, is_leaf=lambda node: hasattr(node, "dtype"))
+    return checkpointer.restore(source, target)
+
+
 def place(text: str) -> epath.Path:
     """A path on this disk, or in a bucket."""
     return epath.Path(text) if "://" in text else epath.Path(text).resolve()
@@ -122,7 +143,7 @@ def place(text: str) -> epath.Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("task", choices=[*TASKS, "metadata", "restore", "look"])
+    parser.add_argument("task", choices=[*TASKS, "metadata", "restore", "look", "reshard"])
     parser.add_argument("source", type=place)
     parser.add_argument("destination", type=place, nargs="?")
     parser.add_argument("--donor", type=place)
@@ -132,6 +153,9 @@ def main() -> None:
         source = arguments.source
         if arguments.task == "metadata":
             checkpointer.metadata(source)
+            return
+        if arguments.task == "reshard":
+            checkpointer.save(arguments.destination, on_sixteen(checkpointer, source))
             return
         state = checkpointer.restore(source)
         if arguments.task == "restore":

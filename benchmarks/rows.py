@@ -172,6 +172,7 @@ UNSTACK = ("unstack", "params/layers", "--to", f"params/layer_{{{{0..{LAYERS - 1
 VOCABULARY, GROWN = 65_408, 65_536
 """Rows of an embedding before and after."""
 RESIZE = ("resize", "params/embedding", "--axis", "0", "--size", str(GROWN))
+COLUMNS = ("--mesh", "fsdp=16", "--spec", "**/kernel=None,fsdp")
 MANY = ("params/layer_00007/kernel", "--by", "0.5")
 
 
@@ -182,7 +183,7 @@ def table(device: str | None = None) -> list[Row]:
 
 def _with_device(row: Row, device: str) -> Row:
     first = row.contenders[0]
-    if not row.writes or not row.compared or row.key in ("rename", "graft"):
+    if not row.writes or not row.compared or row.key in ("rename", "graft", "reshard"):
         return row
     on_device = Contender(
         f"{SURGERY} on {device}", lambda places: [*first.command(places), "--device", device]
@@ -295,6 +296,12 @@ def _rows() -> list[Row]:
             compared=(KERNEL, MU, NU),
         ),
         Row(
+            "reshard",
+            "laid out for 16 hosts",
+            (_edit("reshard", *COLUMNS, *MEMORY), _orbax("reshard"), _copy()),
+            compared=(KERNEL, MU, NU),
+        ),
+        Row(
             "vocabulary",
             "128 rows more of a vocabulary",
             (
@@ -387,6 +394,18 @@ def _rows() -> list[Row]:
             "a large leaf rescaled",
             (
                 _edit("rescale", *LEAF, "--memory", "512MiB", source="{large}"),
+                _copy("large"),
+            ),
+            needs=("large",),
+        ),
+        Row(
+            "large-reshard",
+            "a large leaf in crossed chunks",
+            (
+                _edit(
+                    *("reshard", *COLUMNS, "--chunk-bytes", "64MiB", "--memory", "512MiB"),
+                    source="{large}",
+                ),
                 _copy("large"),
             ),
             needs=("large",),

@@ -94,6 +94,11 @@ def targets(leaf_bytes: int) -> list[Target]:
         Target(
             "looks: peak memory with 128 MiB", _peak("looks"), (128 * MIB + 150 * MB) / MB, "MB"
         ),
+        Target(
+            "reshard: faster than restore and save", _faster("reshard", ORBAX), 2, at_least=True
+        ),
+        Target("reshard: peak memory with 256 MiB", _peak("reshard"), WITH_256MIB, "MB"),
+        Target("large leaf resharded: peak memory", _peak("large-reshard"), 800, "MB"),
         Target("many leaves: inspect", _seconds("leaves-inspect"), 5, "s"),
         Target("many leaves: plan", _seconds("leaves-plan"), 5, "s"),
         Target("many leaves: one edited", _seconds("leaves-edit"), 5, "s"),

@@ -30,7 +30,7 @@ def test_rows_run_and_a_bare_loop_gets_the_same_values(tmp_path: Path) -> None:
 
 
 def test_the_script_with_orbax_gets_the_same_values(tmp_path: Path) -> None:
-    rows = ["moments", "graft", "stack", "unstack", "transpose", "vocabulary", "looks"]
+    rows = ["moments", "graft", "stack", "unstack", "transpose", "reshard", "vocabulary", "looks"]
     measured, _ = _run(tmp_path, "--rows", ",".join(rows), "--contenders", "surgery,Orbax script")
     assert list(measured) == rows
 
@@ -39,7 +39,7 @@ def test_what_must_be_reached_is_said_of_the_rows_that_were_measured(tmp_path: P
     measured, printed = _run(
         tmp_path,
         "--rows",
-        "leaf,logical,large",
+        "leaf,logical,large,large-reshard",
         "--contenders",
         "surgery,surgery on cpu,surgery on the common size",
         "--device",
@@ -49,7 +49,7 @@ def test_what_must_be_reached_is_said_of_the_rows_that_were_measured(tmp_path: P
     assert list(measured["leaf"]) == ["surgery", "surgery on cpu"]
     lines = printed[printed.index("what must be reached") :].splitlines()
     works = [line.split(":")[0].strip() for line in lines[1:]]
-    assert set(works) == {"one leaf", "huge checkpoint", "large leaf"}
+    assert set(works) == {"one leaf", "huge checkpoint", "large leaf", "large leaf resharded"}
 
 
 def test_the_readme_s_table_is_made_from_the_measurements(tmp_path: Path) -> None:

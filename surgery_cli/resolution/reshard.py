@@ -184,7 +184,7 @@ def _goals_like(draft: Draft, name: str, tree: TreeSpec) -> dict[LeafPath, Goal]
     arrays = {
         path: leaf.spec
         for path, leaf in draft.leaves.items()
-        if leaf.spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY)
+        if leaf.spec.kind in (LeafKind.ARRAY, LeafKind.NUMPY, LeafKind.KEY)
     }
     models = {path: path for path in arrays}
     for path, spec in arrays.items():

@@ -14,7 +14,7 @@ from surgery_cli.plan import plan_from_document
 from surgery_cli.proof.records import read_record, record_path
 from surgery_cli.proof.surgery_json import Record
 from surgery_cli.resolution.from_source import Ends, Side
-from surgery_cli.resolution.inverse import needs_source
+from surgery_cli.resolution.inverse import ORIGIN, needs_source
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
@@ -122,6 +122,8 @@ def _check_there(record: Record, origin: _Origin) -> None:
             f" what stood there, and {origin.why}",
             fix="put it back where it was",
         )
+    if record.plan.get("reshard"):
+        raise _lost("the change of chunks and shardings", origin)
     needed = [edit["at"] for edit in record.inverse["edits"] if needs_source(edit)]
     if needed:
         texts = [text for at in needed for text in ([at] if isinstance(at, str) else at)]
@@ -147,7 +149,8 @@ def _proved(
     """
     problems: list[Problem] = []
     found: dict[str, Any] | None = None
-    for document in _plans(checkpoint, record, origin):
+    for edits in _plans(checkpoint, record, origin):
+        document = _laid_out_before(edits, record, origin)
         try:
             draft = prepare(source, plan_from_document(document), options).draft
         except PlanError as error:
@@ -167,6 +170,14 @@ def _proved(
         why=problems[0].what + (f": {problems[0].why}" if problems[0].why else ""),
         fix=f"go on from '{origin.address}', which is as it was",
     )
+
+
+def _laid_out_before(edits: dict[str, Any], record: Record, origin: _Origin) -> dict[str, Any]:
+    """The plan that takes the layout of the source as well, where the run gave its result another one."""
+    if not record.plan.get("reshard"):
+        return edits
+    sources = {**edits.get("sources", {}), ORIGIN: origin.address}
+    return {**edits, "sources": sources, "reshard": {"like": ORIGIN}}
 
 
 def _plans(checkpoint: Checkpoint, record: Record, origin: _Origin) -> Iterator[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Where a layout comes from: another checkpoint, a script's state, a size of chunks; and what is refused."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from surgery_cli import surgery
-from surgery_cli.errors import PlanError
-from surgery_cli.plan import read_plan
+from surgery_cli.errors import PlanError, UndoError
+from surgery_cli.plan import plan_from_document, read_plan
 from tests.layout.states import over, restored, save, state, values
 from tests.layout.test_reshard import reshard, shapes
 
@@ -136,3 +137,25 @@ def test_a_plan_says_it_after_its_edits_and_the_record_says_it_again(tmp_path: P
     plan.write_text(plan.read_text().replace("[[fsdp, tensor], null]", "[null, fsdp]"))
     other = surgery.plan(str(source), read_plan(str(plan)))
     assert other.draft != done.draft
+
+
+def test_the_inverse_takes_edits_back_and_the_layout_too(tmp_path: Path) -> None:
+    source = save(tmp_path / "source", state())
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        "edits:\n- op: rename\n  at: params/embed\n  to: params/table\n"
+        "reshard:\n  mesh: fsdp=4\n  spec:\n    params/**/kernel: fsdp\n"
+    )
+    surgery.apply(str(source), str(tmp_path / "target"), read_plan(str(plan)))
+    undo = surgery.inverse(str(tmp_path / "target")).plan
+    assert undo["reshard"] == {"like": "source"}
+    again = tmp_path / "again"
+    surgery.apply(str(tmp_path / "target"), str(again), plan_from_document(undo))
+    for name in ("params.dense.kernel", "params.embed", "opt_state.0.mu.dense.kernel"):
+        assert shapes(again, name) == shapes(source, name)
+    said = [json.loads((path / "_sharding").read_text()) for path in (again, source)]
+    assert said[0] == said[1]
+    assert values(restored(again)) == values(restored(source))
+    source.rename(tmp_path / "elsewhere")
+    with pytest.raises(UndoError, match="chunks and shardings cannot be undone"):
+        surgery.inverse(str(tmp_path / "target"))
