@@ -131,6 +131,11 @@ TASKS: Final[Sequence[Task]] = (
         "keep",
         "serving, inference, export, bfloat16, half precision, quantize",
     ),
+    Task(
+        "Pre-shard for another topology",
+        "reshard",
+        "reshard, preshard, resharding, other topology, more hosts, mesh, slow restore",
+    ),
     Task("Find the NaN", "assert", "nan, inf, exploded, diverged"),
     Task("Undo what I did", "plan", "undo, revert, rollback, inverse"),
     Task("Check in CI that nothing else changed", "assert", "ci, check, unchanged, guard"),

@@ -15,6 +15,7 @@ import orbax.checkpoint as ocp
 import pytest
 import resume
 import scipy.ndimage
+from jax.sharding import PartitionSpec as P
 from letters import Layout
 
 from tests.pages.recipes import PAGE, Kitchen, recipes
@@ -627,6 +628,20 @@ def _broken(kitchen):
 def test_the_leaf_and_the_call_with_the_nan_are_named(dish):
     assert "'params/Conv_1/bias' breaks `finite`" in dish
     assert re.search(r"first .*Conv_1", dish)
+
+
+@cooks("Pre-shard for another topology")
+def test_what_each_host_needs_is_a_chunk_and_training_goes_on(kitchen, run):
+    result = letters_resumed(kitchen / "build/sharded")
+    with ocp.StandardCheckpointer() as reader:
+        plain = reader.restore(kitchen / "build/sharded/100/default")
+
+    same(jax.tree.leaves(result.state), jax.tree.leaves(run.state))
+    same(result.after.params, run.after.params)
+    spread = plain["params"]["head"]["kernel"].sharding
+    assert (spread.spec, spread.shard_shape((8, 28))) == (P("fsdp", "tensor"), (2, 14))
+    assert plain["params"]["embed"]["embedding"].sharding.spec == P("fsdp")
+    assert plain["params"]["positions"].sharding.is_fully_replicated
 
 
 @cooks("Undo what I did")
