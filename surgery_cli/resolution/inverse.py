@@ -64,10 +64,11 @@ class Inverse:
             return []
         tree, front = self._steps[0][1].source_tree, self._steps[-1][2].items.front
         undone = self._undone()
-        needed, whole = _needed(undone, tree), [undone[0].joined(self._steps[-1][2])]
-        is_of_one_kind = whole[0].before.items == whole[0].after.items
-        if needed and is_of_one_kind and len(_needed(whole, tree)) < len(needed):
-            undone = whole  # of what was copied and then deleted, the copy moves back
+        has_items_as_before = self._steps[0][1].items == self._steps[-1][2].items
+        if len(undone) > 1 and has_items_as_before and (needed := _needed(undone, tree)):
+            whole = [undone[0].joined(self._steps[-1][2])]
+            if len(_needed(whole, tree)) < len(needed):
+                undone = whole  # of what was copied and then deleted, the copy moves back
         lost: set[LeafPath] = set()
         found: list[dict[str, Any]] = []
         for undo, _, after, homes in reversed(undone):
