@@ -47,6 +47,7 @@ powers: $(INSTALLED)
 check-all: check oracle
 	@POWERS=all $(BIN)/python -m pytest tests/optimizer/test_measured_powers.py
 	@$(BIN)/python -m pytest tests/judge tests/optimizer/test_every_operation.py tests/test_inverse_sequences.py --every-combination
+	@$(BIN)/python -m pytest tests/hosts --every-combination
 	@$(MAKE) --no-print-directory plans
 
 plans: $(INSTALLED)

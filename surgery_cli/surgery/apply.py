@@ -31,7 +31,7 @@ from surgery_cli.store.write.resumable_staging import ResumableStaging
 from surgery_cli.store.write.staging import Staging, remaining_notes
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.gate import OpenGate, check_probe
-from surgery_cli.surgery.many_hosts import Company, ending_others_first, refuse_alone
+from surgery_cli.surgery.many_hosts import Company, be_patient, ending_others_first, refuse_alone
 from surgery_cli.surgery.memory import bytes_to_use, memory_notes
 from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import costs, preview_notes, previewed
@@ -76,6 +76,7 @@ def apply(
     started, before = time.monotonic(), requests_so_far()
     target = path_of(destination)
     refuse_alone(options, membership)
+    be_patient(membership, plan, options)
     run = _ready(source, target, destination, plan, options, say, open_gate, before)
     if membership is not None:
         run = replace(run, company=Company.met(membership, run.prepared, target))
@@ -130,6 +131,7 @@ def take_part(
     Raises:
         SurgeryError: what ``apply`` raises.
     """
+    be_patient(membership, plan, options)
     target = path_of(destination)
     plan = effective(plan, options)
     with reading(path_at(source)):

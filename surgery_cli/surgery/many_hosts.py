@@ -19,7 +19,10 @@ from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.shared_execution import SharedExecution
 from surgery_cli.engine.shares import Share
 from surgery_cli.errors import DestinationError, PlanError, Problem
+from surgery_cli.hosts.lives import PATIENCE_WITH_CALLS_SECONDS
 from surgery_cli.inputs.buckets import BucketPath, path_at
+from surgery_cli.operations.map import Map
+from surgery_cli.plan import Plan
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.write.item import copied_leaves
@@ -249,6 +252,13 @@ def shares_note(prepared: Prepared, count: int) -> Remark:
         f"{count} processes: each makes {byte_text(min(sizes))} to {byte_text(max(sizes))} of values;"
         " the first one places what is by reference, and writes all small files"
     )
+
+
+def be_patient(membership: Membership | None, plan: Plan, options: Options) -> None:
+    """Where code of the user's runs: it may keep the thread waiting that says that this process lives."""
+    calls = options.like_init is not None or options.probe is not None
+    if membership is not None and (calls or any(isinstance(edit, Map) for edit in plan.edits)):
+        membership.patience_seconds = PATIENCE_WITH_CALLS_SECONDS
 
 
 def refuse_alone(options: Options, membership: Membership | None) -> None:

@@ -1,0 +1,80 @@
+"""Many hosts on a bucket: each process writes objects of its own, and the mark comes last, or never."""
+
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from surgery_cli import surgery
+from tests.buckets.checkpoints import MARK, SAMPLES, uploaded
+from tests.buckets.conftest import bucket, google
+from tests.buckets.server import Faults
+from tests.buckets.test_writing import restored
+from tests.hosts.companies import Processes, apply_together, assert_same_bits
+from tests.hosts.test_same_result import plan
+
+__all__ = ["bucket", "google"]
+
+CAST = [("cast", {"at": "params", "to": "bfloat16"})]
+
+
+def names(server):
+    return {name for name in server.buckets["bkt"] if not name.startswith("ck/")}
+
+
+@pytest.fixture
+def there(bucket):
+    return uploaded(bucket, SAMPLES / "digits_standard", "gs://bkt/ck")
+
+
+@pytest.mark.parametrize(
+    "fault", [Faults(), Faults("503", every=6)], ids=["whole", "one-in-six-fails"]
+)
+def test_the_result_is_that_of_one_process(bucket, there, fault, pytestconfig):
+    if fault.every and not pytestconfig.getoption("--every-combination"):
+        pytest.skip("part of `make check-all`: it waits before it tries again")
+    surgery.apply(there, "gs://bkt/one", plan(CAST))
+    bucket.faults = fault
+    apply_together(3, there, "gs://bkt/many", lambda: plan(CAST))
+    bucket.faults = Faults()
+    assert_same_bits(restored("gs://bkt/many"), restored("gs://bkt/one"))
+    assert surgery.verify("gs://bkt/many").agrees
+    assert any("ocdbt.process_2" in name for name in names(bucket))
+    assert not any("surgery-tmp" in name for name in names(bucket))
+
+
+@pytest.mark.parametrize("killed", [1, 0])
+def test_a_process_that_dies_leaves_nothing_that_is_taken_for_whole(bucket, there, killed):
+    bucket.faults = Faults(latency=0.02)
+    processes = Processes(
+        2,
+        "cast",
+        there,
+        "gs://bkt/new",
+        "params",
+        "--to",
+        "bfloat16",
+        environment=bucket.environment,
+    )
+    end = time.monotonic() + 60
+    while not names(bucket):
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    time.sleep(random.Random(killed).uniform(0, 0.3))
+    processes.end(killed, signal.SIGKILL)
+    ended = processes.ended()
+    bucket.faults = Faults()
+    if f"new/{MARK}" in names(bucket):  # it had done its part
+        assert surgery.verify("gs://bkt/new").agrees
+        return
+    assert ended[1 - killed].code == 143, ended
+    if killed:
+        assert not names(bucket)
+        return
+    assert "surgery clean gs://bkt/new" in ended[1].err
+    surgery.clean("gs://bkt/new")
+    assert not names(bucket)
+    surgery.apply(there, "gs://bkt/new", plan(CAST))
+    assert restored("gs://bkt/new")["params"]["Dense_0"]["kernel"].dtype == np.dtype("bfloat16")
