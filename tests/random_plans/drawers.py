@@ -115,11 +115,19 @@ def _with_policy(draw: Draw, edit: dict[str, Any]) -> dict[str, Any]:
     return edit
 
 
+def _numbers(draw: Draw, state: State) -> dict[str, Any]:
+    """What an edit by arithmetic names: floating leaves, or integers, too."""
+    if not draw(_SOMETIMES):
+        return _named(draw, state, _is_number)
+    edit = _named(draw, state, lambda leaf: _is_number(leaf) or leaf.is_integer)
+    return edit if "where_dtype" in edit else {**edit, "integers": True}
+
+
 # --- values ------------------------------------------------------------------------------------------------------
 
 
 def _rescale(draw: Draw, state: State, world: World) -> dict[str, Any]:
-    edit = _with_policy(draw, _named(draw, state, _is_number))
+    edit = _with_policy(draw, _numbers(draw, state))
     if draw(_SOMETIMES):
         shape = state.leaves[_some_leaf(draw, state, _is_number)].shape
         shape = shape[draw(st.integers(0, len(shape))) :]
@@ -129,7 +137,7 @@ def _rescale(draw: Draw, state: State, world: World) -> dict[str, Any]:
 
 
 def _normalize(draw: Draw, state: State, world: World) -> dict[str, Any]:
-    edit = _with_policy(draw, _named(draw, state, _is_number))
+    edit = _with_policy(draw, _numbers(draw, state))
     edit["norm"] = draw(st.sampled_from(["l2", "l1", "max", "rms", "spectral"]))
     if draw(_SOMETIMES):
         edit["to"] = draw(st.sampled_from([2.0, 0.5, 10.0]))
@@ -181,7 +189,7 @@ def _reinit(draw: Draw, state: State, world: World) -> dict[str, Any]:
 
 
 def _average(draw: Draw, state: State, world: World) -> dict[str, Any]:
-    edit = _with_policy(draw, _named(draw, state, _is_number))
+    edit = _with_policy(draw, _numbers(draw, state))
     if draw(_SOMETIMES):
         edit = {key: value for key, value in edit.items() if key == "optimizer"}
     members = [world.donor(n) for n in range(draw(st.integers(1, 2)))]
@@ -264,7 +272,7 @@ def _listed(named: Any) -> list[str]:
 
 
 def _clip(draw: Draw, state: State, world: World) -> dict[str, Any]:
-    edit = _with_policy(draw, _named(draw, state, _is_number))
+    edit = _with_policy(draw, _numbers(draw, state))
     if draw(st.booleans()):
         edit["norm"] = draw(st.sampled_from([1.0, 0.125, 1000.0]))
         if draw(_SOMETIMES):

@@ -26,7 +26,7 @@ from surgery_cli.store.open.checkpoint import open_checkpoint
 from tests.random_plans import judge, reference
 from tests.random_plans.drawers import DRAWERS
 from tests.random_plans.layouts import LAYOUTS, Layout
-from tests.random_plans.model import Path, Refused, State, Words, printed
+from tests.random_plans.model import Path, Refused, State, Words, is_below, printed
 from tests.random_plans.optimizers import TOLD
 from tests.random_plans.trees import is_storable, samples
 from tests.random_plans.world import World
@@ -234,7 +234,9 @@ def _in_two_runs(
         return
     rest = {**document, "edits": edits[at:]}
     if between.slots and between.root:
-        rest["params"] = printed(between.root)
+        first_root = world.state().root  # still that of all, if they moved below it
+        is_lower = is_below(between.root, first_root)
+        rest["params"] = printed(first_root if is_lower else between.root)
     if not between.slots:
         rest.pop("params", None)
         rest.pop("optimizer_kind", None)

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from tests.random_plans import twins
+from tests.random_plans.integers import with_integers
 from tests.random_plans.merges import FORMULAS
 from tests.random_plans.model import Fields, Leaf, Path, Refused, State, Words, printed
 from tests.random_plans.patterns import patterns_of, select
@@ -381,6 +382,13 @@ def cast_values(
     return new
 
 
+def _shares(edit: Fields, count: int) -> list[float]:
+    weights = list(edit.get("weights", ())) or [1.0] * count
+    if len(weights) != count or not sum(weights):
+        raise Refused(2, "weights do not fit the members")
+    return [weight / math.fsum(weights) for weight in weights]
+
+
 def average(state: State, edit: Fields, world: World, words: Words) -> None:
     everything = not edit.get("at")
     selected = select(state, edit, everything=everything)
@@ -393,10 +401,7 @@ def average(state: State, edit: Fields, world: World, words: Words) -> None:
     members = [named] if isinstance(named, str) else list(named)
     if not selected:
         return
-    weights = list(edit.get("weights", ())) or [1.0] * (1 + len(members))
-    if len(weights) != 1 + len(members) or not sum(weights):
-        raise Refused(2, "weights do not fit the members")
-    shares = [weight / math.fsum(weights) for weight in weights]
+    shares = _shares(edit, 1 + len(members))
     if min(shares) < 0:
         slots = twins.slots_of(state, selected) if twins.policy_of(edit) == "transform" else []
         twins.refuse_negative_weights(state, [*selected, *(slot.path for slot in slots)])
@@ -407,6 +412,8 @@ def average(state: State, edit: Fields, world: World, words: Words) -> None:
         blocks = [np.asarray(leaf.value).astype(_double(leaf.dtype))]
         for member in members:
             other = world.leaf_of(member, path)
+            if edit.get("integers") and Leaf(other).is_integer:
+                other = np.float64(other)
             if np.shape(other) != leaf.shape or family(Leaf(other)) != family(leaf):
                 raise Refused(2, f"a member's leaf does not fit '{printed(path)}'")
             blocks.append(np.asarray(other).astype(_double(leaf.dtype)))
@@ -685,17 +692,17 @@ def _masked(state: State, edit: Fields, masks: dict[Path, Any], words: Words) ->
 
 
 OPERATIONS: dict[str, Callable[[State, Fields, World, Words], None]] = {
-    "rescale": rescale,
-    "normalize": normalize,
+    "rescale": with_integers(rescale),
+    "normalize": with_integers(normalize),
     "replace": replace_values,
     "reinit": reinit,
     "set": set_number,
     "cast": cast,
-    "average": average,
+    "average": with_integers(average),
     "add-scaled": add_scaled,
     **dict.fromkeys(FORMULAS, merge),
     **dict.fromkeys(("swa", "ema"), over_steps),
-    "clip": clip,
+    "clip": with_integers(clip),
     "noise": perturb,
     "shrink-and-perturb": perturb,
     "map": map_halved,
