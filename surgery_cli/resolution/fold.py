@@ -251,8 +251,9 @@ class Stage:
             if found and not edit.follows_nothing and edit.twins != "named":
                 raise PlanError.of(each.problem(edit.if_torn) for each in found)
             after = after.noting(*torn_notes(found))
-            if not isinstance(edit, LeafOperation):
+            if found or not isinstance(edit, LeafOperation):
                 self.arrivals.see(draft, after, changed, edit, index)
+            if not isinstance(edit, LeafOperation):
                 came = came_from_elsewhere(changed, after)
                 after = after_values_from_elsewhere(after, Takes(), came, self)
             after = self._with_places(after, len(draft.checks), index)

@@ -13,6 +13,7 @@ import pytest
 from optax import contrib
 
 from surgery_cli import surgery
+from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.expand import Expand
 from surgery_cli.operations.reshape import Reshape
@@ -131,3 +132,24 @@ def test_weights_that_no_longer_fit_the_memory_are_said(
     said = [note for note in report.notes if "'opt_state/weights_memory' stays as it was" in note]
     assert bool(said) == is_said
     assert fits == (not is_said)
+
+
+def test_a_twin_of_another_shape_than_its_param_is_said_to_need_a_word_from_then_on(
+    tmp_path: Path,
+) -> None:
+    state = {"params": PARAMS, "opt_state": optax.adam(1e-3).init(PARAMS)}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "a", state)
+    twin = {"op": "reshape", "at": "opt_state/0/mu/w", "shape": [4, 6], "twins": "named"}
+    param = {"op": "reshape", "at": "params/w", "shape": [4, 6]}
+
+    def said(*edits: dict[str, Any]) -> list[str]:
+        plan = plan_from_document({"edits": list(edits), "optimizer_kind": "adam"})
+        notes = map(str, surgery.plan(str(tmp_path / "a"), plan).notes)
+        return [note for note in notes if "later edits of these params need `slots:`" in note]
+
+    assert len(said(twin)) == 1
+    assert said(twin, param) == []  # both alike again
+    surgery.apply(str(tmp_path / "a"), str(tmp_path / "b"), plan_from_document({"edits": [twin]}))
+    with pytest.raises(PlanError, match="cannot tell which params 'opt_state/0/mu' belongs to"):
+        surgery.plan(str(tmp_path / "b"), plan_from_document({"edits": [param]}))
