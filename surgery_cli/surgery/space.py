@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.records import record_path
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.link_permission import is_sharing_forbidden
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.write.item_plan import ItemPlan, Way
@@ -83,12 +85,23 @@ def record_bytes(prepared: Prepared, options: Options) -> int:
 
 
 def is_all_copied(prepared: Prepared, destination: Path | None, options: Options) -> bool:
-    """True if what no edit touches cannot be shared: that was asked for, or DST is on another filesystem."""
+    """True if what no edit touches cannot be shared: as asked for, on another filesystem, or as another's files."""
     if destination is None or options.link == "never":
         return options.link == "never"
     root = prepared.checkpoint.location.root
     there = filesystem.status(standing_parent(destination))
-    return there.st_dev != filesystem.status(root).st_dev
+    if there.st_dev != filesystem.status(root).st_dev:
+        return True
+    return not isinstance(root, BucketPath) and any(
+        map(is_sharing_forbidden, _first_files(prepared))
+    )
+
+
+def _first_files(prepared: Prepared) -> Iterator[Path]:
+    """A data file of each tree that is opened."""
+    for item in prepared.checkpoint.items.values():
+        if isinstance(item, PytreeItem) and item.store is not None:
+            yield from (item.directory / name for name in item.store.data_files[:1])
 
 
 def files_of_leaves(plan: ItemPlan, *, copies: bool) -> int:
