@@ -27,8 +27,8 @@ from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.leftovers import Leftover, remove_dead
 from surgery_cli.store.write.resumable_bucket_staging import ResumableBucketStaging
-from surgery_cli.store.write.resumable_staging import ResumableStaging
-from surgery_cli.store.write.staging import Staging, remaining_notes
+from surgery_cli.store.write.resumable_staging import ResumableStaging, what_is_kept
+from surgery_cli.store.write.staging import Staging, begin_anew, kept, remaining_notes
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.gate import OpenGate, check_probe
 from surgery_cli.surgery.many_hosts import Company, be_patient, ending_others_first, refuse_alone
@@ -47,6 +47,7 @@ from surgery_cli.surgery.source_and_destination import (
 )
 from surgery_cli.surgery.space import check_space
 from surgery_cli.surgery.staged_result import write
+from surgery_cli.words.invocation import the_same
 from surgery_cli.words.notes import Consequence, Remark
 from surgery_cli.words.quantities import byte_text
 
@@ -74,6 +75,7 @@ def apply(
         SurgeryError: what ``preview`` raises, and what only values or the disk show; nothing was written then.
     """
     started, before = time.monotonic(), requests_so_far()
+    begin_anew()
     target = path_of(destination)
     refuse_alone(options, membership)
     be_patient(membership, plan, options)
@@ -186,6 +188,8 @@ def _ready(
     if options.resume:
         head = head_of(prepared, options)
         left = find_kept(target, prepared, head, stale=options.stale)
+        if left is not None and left.journal is not None:
+            kept.append(what_is_kept(left.path, target, left.journal, the_same()))
     built = left.built if isinstance(left, BucketLeftover) else None
     check_target(target, prepared, force=options.force, built=built)
     with reading(path_at(source)):

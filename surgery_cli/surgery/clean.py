@@ -40,9 +40,10 @@ def clean(place: str, *, stale: bool = False, dry_run: bool = False) -> reports.
     for left in _leftovers(path):
         state = left.state
         row = _row(left, state)
-        (removed if state in removable else kept).append(row)
-        if state in removable and not dry_run:
-            left.remove()
+        if state not in removable:
+            kept.append(row)
+        elif dry_run or left.remove():
+            removed.append(row)
     return reports.Cleaning(
         path=str(path), removed=removed, kept=kept, dry_run=dry_run, notes=_notes(path, kept)
     )

@@ -12,7 +12,15 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from surgery_cli import surgery
+from surgery_cli.errors import CheckpointError, DestinationError, ValueRefusal, WriteError
+from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.store.write import staging
+from surgery_cli.store.write.journal import Head
 from surgery_cli.store.write.owners import Owner, make_owned, owner_of, take_over
+from surgery_cli.store.write.resumable_staging import ResumableStaging
+from surgery_cli.surgery import staged_result
+from surgery_cli.words.invocation import remember
 from tests.source_trees import everything_of
 from tests.store.cutting import Runs
 
@@ -364,3 +372,61 @@ def test_with_force_the_old_one_stands_until_the_new_one_does(run, sources, tmp_
     assert run(*edit)["code"] == 0
     check(new, factor=4)
     assert left_in(tmp_path) == []
+
+
+PLAN = plan_of(
+    [operation_from_options("rescale", {"at": "params", "by": "2", "optimizer": "keep"})]
+)
+RESUME = surgery.Options(resume=True)
+
+
+def test_of_two_runs_that_begin_at_once_one_at_most_goes_on(tmp_path):
+    head = Head("sha256:0", {}, {})
+    with ResumableStaging(tmp_path / "new", head, [], None):
+        (living,) = left_in(tmp_path)
+        with (
+            pytest.raises(DestinationError, match="another run"),
+            ResumableStaging(tmp_path / "new", head, [], None),
+        ):
+            pass
+        assert left_in(tmp_path) == [living]
+    assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "stays"),
+    [
+        (WriteError("it does not read back"), False),
+        (ValueRefusal("it is not finite"), False),
+        (KeyboardInterrupt(), True),
+        (CheckpointError("the service fails"), True),
+    ],
+    ids=str,
+)
+def test_what_would_come_to_the_same_end_is_not_kept(sources, tmp_path, monkeypatch, error, stays):
+    def failing(*_, **__):
+        raise error
+
+    remember([])  # what other tests have typed
+    source, new = str(sources / "ocdbt"), str(tmp_path / "new")
+    monkeypatch.setattr(staged_result, "verify_result", failing)
+    with pytest.raises(type(error)):
+        surgery.apply(source, new, PLAN, options=RESUME)
+    assert len(left_in(tmp_path)) == stays
+    assert ("the same call goes on from there" in staging.aftermath()) == stays
+    monkeypatch.undo()
+    if stays:  # this process has it, and lives
+        with pytest.raises(DestinationError, match="another run"):
+            surgery.apply(source, new, PLAN, options=RESUME)
+
+
+def test_a_destination_that_came_meanwhile_costs_nothing(run, sources, tmp_path):
+    source, new = sources / "ocdbt", tmp_path / "new"
+    cut_short(run, source, new, ("entry+", 9))
+    (tmp_path / "came").mkdir()
+    (tmp_path / "came").rename(new)
+    assert run(*command(source, new))["code"] == 2
+    assert len(left_in(tmp_path)) == 1
+    new.rmdir()
+    assert run(*command(source, new))["code"] == 0
+    check(new)

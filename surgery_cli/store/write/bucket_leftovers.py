@@ -63,7 +63,7 @@ class BucketLeftover:
         files = filesystem.files_below(self.path)
         return sum(filesystem.size(file) for file in files)
 
-    def remove(self) -> None:
+    def remove(self) -> bool:
         """Remove it, and then the lock.
 
         Raises:
@@ -90,6 +90,7 @@ class BucketLeftover:
                 why=error.strerror or str(error),
                 fix=getattr(error, "fix", "remove it as the user who made it"),
             ) from error
+        return True
 
     @property
     def _is_done(self) -> bool:

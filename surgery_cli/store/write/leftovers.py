@@ -40,8 +40,8 @@ class Leftover(msgspec.Struct, frozen=True):
         is_there = filesystem.exists(new) and filesystem.status(new).st_ino == found.whole.inode
         return found if is_there else None
 
-    def remove(self) -> None:
-        """Remove it, unless a run has just gone on from there.
+    def remove(self) -> bool:
+        """Remove it; False if it is gone: removed by another, or a run has just gone on from there.
 
         Raises:
             WriteError: something in it cannot be removed.
@@ -49,13 +49,14 @@ class Leftover(msgspec.Struct, frozen=True):
         try:
             filesystem.delete_below(self.path if self.journal is None else take_over(self.path))
         except FileNotFoundError:
-            return
+            return False
         except OSError as error:
             raise WriteError(
                 f"'{self.path}' cannot be removed",
                 why=f"{error.strerror}: '{error.filename}'",
                 fix="remove it as the user who made it",
             ) from error
+        return True
 
 
 def leftovers_of(destination: Path) -> list[Leftover]:
@@ -92,6 +93,4 @@ def remove_dead(destination: Path) -> list[Path]:
     """
     found = leftovers_of(destination)
     dead = [left for left in found if left.state is State.DEAD and left.journal is None]
-    for left in dead:
-        left.remove()
-    return [left.path for left in dead]
+    return [left.path for left in dead if left.remove()]

@@ -66,13 +66,16 @@ class ResumableBucketStaging(BucketStaging):
                 raise
         else:
             begin_anew()
+            self.journal = Journal(LinesInBucket(self._folder))
             try:
                 self._lock.take_over(self._left.content)
+                if self.journal.placed is None:  # it was cut short before anything was computed
+                    filesystem.delete_below(self.new)
             except FileExistsError:
                 raise being_written(self._left) from None
-            self.journal = Journal(LinesInBucket(self._folder))
-            if self.journal.placed is None:  # it was cut short before anything was computed
-                filesystem.delete_below(self.new)
+            except BaseException:  # a signal, say: `__exit__` is not called then
+                self._say_kept()
+                raise
         self.journal.of(self._leaves)
         return self
 
@@ -91,10 +94,12 @@ class ResumableBucketStaging(BucketStaging):
     ) -> None:
         if error is not None and not self._is_whole and can_go_on(self.journal, error):
             with uninterrupted():
-                place = self._built
-                kept.append(what_is_kept(place, self.destination, self.journal, the_same()))
+                self._say_kept()
             return
         with uninterrupted():
             if self._lock.is_held():
                 filesystem.delete_below(self._folder)
         super().__exit__(kind, error, traceback)
+
+    def _say_kept(self) -> None:
+        kept.append(what_is_kept(self._built, self.destination, self.journal, the_same()))

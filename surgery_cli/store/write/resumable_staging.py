@@ -64,18 +64,24 @@ class ResumableStaging(Staging):
                 raise
         else:
             begin_anew()
-            self._go_on(self._left)
+            try:
+                self._go_on(self._left)
+            except BaseException:  # a signal, say: `__exit__` is not called then
+                if filesystem.is_folder(self.directory):
+                    self._say_kept()
+                raise
         self.journal.of(self._leaves)
         return self
 
     def _go_on(self, left: Leftover) -> None:
         try:
-            self.directory = take_over(left.path)
+            with uninterrupted():
+                self.directory = take_over(left.path)
+                journal = journal_in(self.directory)
+                assert journal is not None
+                self.journal = journal
         except FileNotFoundError:
             raise being_written(left) from None
-        journal = journal_in(self.directory)
-        assert journal is not None
-        self.journal = journal
         let_owner_write(self.directory)
         if journal.placed is None:  # it was cut short before anything was computed
             filesystem.delete_below(self.new)
@@ -107,8 +113,10 @@ class ResumableStaging(Staging):
             super().__exit__(kind, error, traceback)
             return
         with uninterrupted():
-            note = what_is_kept(self.directory, self.destination, self.journal, the_same())
-            kept.append(note)
+            self._say_kept()
+
+    def _say_kept(self) -> None:
+        kept.append(what_is_kept(self.directory, self.destination, self.journal, the_same()))
 
     def _give_name(self) -> None:
         self.journal.note(Whole(filesystem.status(self.new).st_ino))
