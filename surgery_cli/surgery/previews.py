@@ -96,8 +96,8 @@ def costs(
         read += raw_bytes
     computed += judged_recipes(prepared.draft.checks, computed)
     read += read_bytes(computed, partly)
-    copied += sum(carried_files(prepared.checkpoint))
-    linked += sum(unchosen_files(prepared.checkpoint))
+    copied += sum(file.size for file in carried_files(prepared.checkpoint))
+    linked += sum(file.size for file in unchosen_files(prepared.checkpoint))
     if is_all_copied(prepared, destination, options):
         linked, copied = 0, copied + linked
     moved = (read, written, linked, copied)

@@ -75,7 +75,7 @@ def requests_of_run(
     if not (isinstance(source, BucketPath) or isinstance(target, BucketPath) or so_far.total):
         return None
     tally = Tally(target, so_far)
-    _add_carried(tally, prepared)
+    _add_carried(tally, prepared, target)
     add_values_read(tally, prepared)
     memory_bytes = bytes_to_use(options.memory_bytes)
     for name, plan in prepared.plans.items():
@@ -86,13 +86,17 @@ def requests_of_run(
     return tally.requests
 
 
-def _add_carried(tally: Tally, prepared: Prepared) -> None:
+def _add_carried(tally: Tally, prepared: Prepared, target: Path) -> None:
     """Files that come along as they are: what no edit can touch, and data that is taken by reference."""
     root = prepared.checkpoint.location.root
-    for size in carried_files(prepared.checkpoint):
-        tally.carry(root, size, was_read=size <= _LOOKED_INTO_BYTES)
-    for size in unchosen_files(prepared.checkpoint):
-        tally.carry(root, size)
+    is_marked = isinstance(target, BucketPath)
+    for file in carried_files(prepared.checkpoint):
+        if not (file.is_mark and is_marked):
+            was_read = not file.is_mark and file.size <= _LOOKED_INTO_BYTES
+            tally.carry(root, file.size, was_read=was_read)
+    for file in unchosen_files(prepared.checkpoint):
+        if not (file.is_mark and is_marked):
+            tally.carry(root, file.size)
     for name, plan in prepared.plans.items():
         if not prepared.compact[name]:
             for place in _files_taken(plan):
