@@ -142,9 +142,11 @@ def connect(seat: Seat) -> Board:
         PlanError: the port is taken.
         LostProcessError: not all came in time.
     """
-    os.environ.setdefault(
-        "TF_CPP_MIN_LOG_LEVEL", "1"
-    )  # as JAX itself does: its library says every step
+    # to load it from a cold disk takes seconds, in which no thread of ours could say that this process lives
+    import tensorstore  # noqa: F401
+
+    # as JAX itself does: its library says every step
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     keeper = _keep(seat) if seat.number == 0 else None
     from jaxlib import _jax  # type: ignore[attr-defined]  # it has no stubs
 
