@@ -223,4 +223,6 @@ def _word(part: types.Type) -> str:
             return f"mapping of names to {_words(part.value_type)}"
         case types.AnyType():
             return "anything"
+        case types.StructType():
+            return "mapping"
     return type(part).__name__.removesuffix("Type").lower()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -92,7 +93,9 @@ def plan_of(edits: Sequence[Operation], **shared: Any) -> Plan:
     here = str(Path.cwd())
     sources = {name: absolute(text, here) for name, text in shared.pop("sources", {}).items()}
     if isinstance(shared.get("reshard"), Reshard):
-        shared["reshard"] = with_absolute_places(shared["reshard"], here, sources)
+        shared["reshard"] = with_absolute_places(
+            shared["reshard"], sources, partial(absolute, directory=here)
+        )
     return Plan(
         edits=tuple(_with_absolute_paths(edit, here, sources) for edit in edits),
         sources=sources,
@@ -118,13 +121,15 @@ def replaced(plan: Plan, **shared: Any) -> Plan:
     return msgspec.structs.replace(plan, **values)
 
 
-def with_absolute_places(request: Reshard, directory: str, sources: Collection[str]) -> Reshard:
-    """The request with the paths in it made absolute. Raises as ``absolute``."""
+def with_absolute_places(
+    request: Reshard, sources: Collection[str], place: Callable[..., str]
+) -> Reshard:
+    """The request with the paths in it as ``place`` makes them absolute; see ``absolute``."""
     like, script = request.like, request.like_init
     if like is not None and like not in sources:
-        like = absolute(like, directory)
+        like = place(like)
     if script is not None:
-        script = absolute(script, directory, is_local=True)
+        script = place(script, is_local=True)
     return msgspec.structs.replace(request, like=like, like_init=script)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -143,7 +144,8 @@ class _Reader:
         shared = {name: self._shared(name, document[name]) for name in SHARED if name in document}
         sources = self._sources(shared.pop("sources", {}))
         if shared.get("reshard") is not None:
-            shared["reshard"] = self._placed(shared["reshard"], sources)
+            place = partial(self._place, ("reshard",))
+            shared["reshard"] = with_absolute_places(shared["reshard"], sources, place)
         given = document.get("edits")
         if given is not None and not isinstance(given, list):
             self.refuse(
@@ -176,14 +178,21 @@ class _Reader:
             return None
         if value is None and name in ("sources", "slots"):
             return {}
+        if name == "reshard" and isinstance(value, dict):
+            return self._layout(value)
+        found = self._converted(Plan, name, value, (name,))
+        return {} if found is None and name in ("sources", "slots") else found
+
+    def _converted(
+        self, kind: type[msgspec.Struct], name: str, value: Any, position: Position
+    ) -> Any:
+        """The value as its field holds it; None where it does not take it, which is a problem."""
         try:
-            return converted(Plan, name, value)
+            return converted(kind, name, value)
         except Misfit as misfit:
-            line = self.text.line((name, *misfit.within))
-            self.problems.append(
-                msgspec.structs.replace(misfit.problem, file=self.text.file, line=line)
-            )
-            return {} if name in ("sources", "slots") else None
+            place = {"file": self.text.file, "line": self.text.line((*position, *misfit.within))}
+            self.problems.append(msgspec.structs.replace(misfit.problem, **place))
+            return None
 
     def _sources(self, given: Mapping[str, str]) -> dict[str, str]:
         for name, text in given.items():
@@ -196,23 +205,26 @@ class _Reader:
                 )
         return {name: self._place(("sources", name), text) for name, text in given.items()}
 
-    def _place(self, position: Position, value: str) -> str:
+    def _place(self, position: Position, value: str, *, is_local: bool = False) -> str:
         """A path made absolute; an address of elsewhere is a problem."""
         try:
-            return absolute(value, self.directory)
+            return absolute(value, self.directory, is_local=is_local)
         except PlanError as error:
             for problem in error.problems:
                 self.refuse(position, problem.what, why=problem.why, fix=problem.fix)
             return value
 
-    def _placed(self, request: Reshard, sources: Mapping[str, str]) -> Reshard:
-        """The layout that is asked for, with its paths made absolute; addresses of elsewhere are problems."""
-        try:
-            return with_absolute_places(request, self.directory, sources)
-        except PlanError as error:
-            for problem in error.problems:
-                self.refuse(("reshard",), problem.what, why=problem.why, fix=problem.fix)
-            return request
+    def _layout(self, given: Mapping[str, Any]) -> Reshard:
+        """The layout that is asked for; each of its keys that is wrong is a problem of its own."""
+        values, known = {}, list(Reshard.__struct_fields__)
+        for key, value in given.items():
+            here: Position = ("reshard", key)
+            if key not in known:
+                fix = nearest_fix(key, known, otherwise=f"keys are {', '.join(known)}")
+                self.refuse(here, f"`reshard` has no key `{key}`", fix=fix)
+            elif here not in self.unfilled:
+                values[key] = self._converted(Reshard, key, value, here)
+        return Reshard(**values)
 
     def _edit(self, at: int, values: Any, sources: Mapping[str, str]) -> Operation | None:
         here: Position = ("edits", at)
