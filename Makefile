@@ -6,7 +6,7 @@
 #                 ARGS="--part 1/8" tries the first eighth)
 #   make powers   try every optimizer of optax out, and write what was seen to optimizer/knowledge/measured.py
 #   make check-all  make check, then the oracle, all of that table anew, every edit in every layout of every state,
-#                   and random plans
+#                   random plans, and runs struck at every moment
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
 #   make bench    measure edits beside restore-edit-save and cp -r (SIZE=1.6GB; ARGS="--device gpu" adds a device)
 #   make samples  train the sample checkpoints anew
@@ -46,7 +46,7 @@ powers: $(INSTALLED)
 
 check-all: check oracle
 	@POWERS=all $(BIN)/python -m pytest tests/optimizer/test_measured_powers.py
-	@$(BIN)/python -m pytest tests/judge tests/optimizer/test_every_operation.py tests/test_inverse_sequences.py --every-combination
+	@$(BIN)/python -m pytest tests/judge tests/optimizer/test_every_operation.py tests/store/test_resume.py tests/test_inverse_sequences.py --every-combination
 	@$(BIN)/python -m pytest tests/hosts --every-combination
 	@$(MAKE) --no-print-directory plans
 

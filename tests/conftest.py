@@ -29,7 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--every-combination",
         action="store_true",
         help="all states in all layouts under all edits (tests/judge, 2 minutes), all operations on slots of every kind"
-        " (tests/optimizer/test_every_operation.py), not the chosen ones",
+        " (tests/optimizer/test_every_operation.py), runs struck at every moment (tests/store/test_resume.py);"
+        " not the chosen ones",
     )
 
 
