@@ -30,11 +30,11 @@ def there(bucket):
 
 
 @pytest.mark.parametrize(
-    "fault", [Faults(), Faults("503", every=6)], ids=["whole", "one-in-six-fails"]
+    "fault",
+    [Faults(), pytest.param(Faults("503", every=6), marks=pytest.mark.check_all)],
+    ids=["whole", "one-in-six-fails"],
 )
-def test_the_result_is_that_of_one_process(bucket, there, fault, pytestconfig):
-    if fault.every and not pytestconfig.getoption("--every-combination"):
-        pytest.skip("part of `make check-all`: it waits before it tries again")
+def test_the_result_is_that_of_one_process(bucket, there, fault):
     surgery.apply(there, "gs://bkt/one", plan(CAST))
     bucket.faults = fault
     apply_together(3, there, "gs://bkt/many", lambda: plan(CAST))
@@ -45,7 +45,7 @@ def test_the_result_is_that_of_one_process(bucket, there, fault, pytestconfig):
     assert not any("surgery-tmp" in name for name in names(bucket))
 
 
-@pytest.mark.parametrize("killed", [1, 0])
+@pytest.mark.parametrize("killed", [1, pytest.param(0, marks=pytest.mark.check_all)])
 def test_a_process_that_dies_leaves_nothing_that_is_taken_for_whole(bucket, there, killed):
     bucket.faults = Faults(latency=0.02)
     processes = Processes(

@@ -33,7 +33,7 @@ def wait_for(what, seconds=60):
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.check_all)])
 def test_the_result_is_that_of_one_process(source, tmp_path, count):
     surgery.apply(str(source), str(tmp_path / "one"), plan(EDITS["cast"]))
     ended = cast(source, count, tmp_path / "many").ended()
@@ -78,13 +78,13 @@ def test_one_that_is_killed_ends_the_others(source, tmp_path, killed, how):
     kill_one(source, tmp_path, 2, killed, draw.uniform(0, 0.3), how)
 
 
+@pytest.mark.check_all
 def test_one_that_is_asked_to_end_ends_the_others(source, tmp_path):
     kill_one(source, tmp_path, 2, 1, 0.05, signal.SIGTERM)
 
 
-def test_every_process_dies_at_random_points(source, tmp_path, pytestconfig):
-    if not pytestconfig.getoption("--every-combination"):
-        pytest.skip("part of `make check-all`")
+@pytest.mark.check_all
+def test_every_process_dies_at_random_points(source, tmp_path):
     draw = random.Random(int(os.environ.get("KILL_SEED", "1")))
     for turn in range(24):
         (folder := tmp_path / str(turn)).mkdir()

@@ -77,6 +77,7 @@ def test_what_is_told_of_processes_must_go_together(told, refusal):
         find_seat(Options(distributed=True, **told))
 
 
+@pytest.mark.check_all
 def test_processes_that_all_fail_alike_say_so_each(tmp_path):
     ended = Processes(2, "compact", tmp_path / "none", tmp_path / "new").ended()
     assert [each.code for each in ended] == [2, 2]
