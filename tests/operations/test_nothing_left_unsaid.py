@@ -38,6 +38,7 @@ def _settings(op: str) -> dict[str, Any]:
 
 class _Source:
     steps: ClassVar[dict[int, str]] = {}
+    step: int | None = None
 
     def __init__(self, leaf: LeafSpec, name: str) -> None:
         texts = ("params/w", "params/x", "other/x")
