@@ -18,6 +18,7 @@ ORIGIN: Final = "source"
 """The name in an inverse plan of the checkpoint that was edited."""
 
 _LITERALLY: Final = {"twins": "literal"}
+_ONLY_THERE: Final = "only the source has it"
 _PLACES: Final = ("at", "to")
 
 
@@ -219,15 +220,20 @@ def _placed(undo: Undo, after: Draft) -> Iterator[dict[str, Any]]:
     if moves:
         texts = {old.exact_pattern: target_text(new) for old, new in moves.items()}
         yield {"op": "rename", "moves": texts, "twins": "literal"}
-    for place, home in undo.missing.items():
-        if place not in into_lists:
-            yield inserted(place, home)
+    others = {place: home for place, home in undo.missing.items() if place not in into_lists}
+    at_home = [place for place, home in others.items() if place == home]
+    if len(at_home) > 1 and after.items.keeps_kinds:  # else in a file that keeps the order of keys
+        at = [place.exact_pattern for place in at_home]
+        yield {"op": "merge", "at": at, "with": ORIGIN, **_LITERALLY, "note": _ONLY_THERE}
+        others = {place: home for place, home in others.items() if place != home}
+    for place, home in others.items():
+        yield inserted(place, home)
 
 
 def inserted(place: LeafPath, home: LeafPath) -> dict[str, Any]:
     """The entry that puts a node of the source, or all of it, at a place."""
     origin = {"from": home.spelling} if home else {}
-    said = {"twins": "literal", "note": "only the source has it"}
+    said = {**_LITERALLY, "note": _ONLY_THERE}
     return {"op": "insert-item", "at": place.exact_pattern, "with": ORIGIN, **origin, **said}
 
 
