@@ -137,12 +137,12 @@ def _add_around(tally: Tally, prepared: Prepared) -> None:
             continue
         tally.other(_OTHERS_OF_DATABASE)
         tally.read_back(_READS_OF_DATABASE)
-        tally.write(2)  # the manifest, when there is a database, and once it has no history
+        tally.write(1)  # the manifest, once all is there
         moved = plan.rearranged or plan.of(Way.MOVE, Way.GRAFT)
         if prepared.compact[name] or not isinstance(store, OcdbtStore):
             continue
         if moved or names_gone(plan, store):
-            tally.write(2)
+            tally.write(1)
 
 
 def _sidecars(item: PytreeItem) -> int:
@@ -154,7 +154,7 @@ def _sidecars(item: PytreeItem) -> int:
 def _add_file(tally: Tally, plan: ItemPlan) -> None:
     """A format that is files: written anew, or as a database with two small files."""
     if is_converted(plan.item):
-        tally.write(5)
+        tally.write(4)
         return
     size = sum(leaf.spec.bytes for leaf in plan.leaves)
     tally.write_file(size)

@@ -113,20 +113,15 @@ def _stored_bytes(store: ArrayStore, array: StoredArray, keys: set[str]) -> int:
 
 
 def add_written(tally: Tally, plan: ItemPlan, memory_bytes: int, *, compact: bool) -> None:
-    """What is written of an item, and read back to be held against what was computed."""
+    """What is written of an item; it is held against what was computed before it is sent, and not read from there."""
     ratio = _ratio(plan)
     count = round(ratio * sum(leaf.written_bytes for leaf in plan.computed))
-    chunks = sum(map(_chunks_written, plan.computed))
     if isinstance(plan.item, PytreeItem) and isinstance(plan.item.store, PerLeafStore):
         leaves = len(plan.computed)
-        tally.write(chunks + leaves, count)
-        tally.read_back(chunks + 2 * leaves + len(plan.leaves), count)
+        tally.write(sum(map(_chunks_written, plan.computed)) + leaves, count)
+        tally.read_back(len(plan.leaves))
         return
-    tally.write(2 * _transactions(plan, memory_bytes), count)
-    small = [leaf for leaf in plan.computed if ratio * leaf.written_bytes <= SMALL_BYTES]
-    few = round(ratio * sum(leaf.written_bytes for leaf in small))
-    large = chunks - sum(map(_chunks_written, small))
-    tally.read_back(parts(few) + large + (_TO_OPEN if large else 0), count)
+    tally.write(_transactions(plan, memory_bytes), count)
     _add_copied(tally, copied_leaves(plan, compact=compact))
 
 
@@ -145,7 +140,7 @@ def _add_copied(tally: Tally, leaves: Sequence[PlannedLeaf]) -> None:
         tally.read(place, pieces + (0 if is_kept else parts(small)), count - is_kept * small)
         tally.read_back(pieces + parts(small), count)
         total += count
-    tally.write(2 * max(-(-total // RAW_BATCH_BYTES), bool(taken)), total)
+    tally.write(max(-(-total // RAW_BATCH_BYTES), bool(taken)), total)
 
 
 def _ratio(plan: ItemPlan) -> float:
