@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -38,3 +39,9 @@ class Executed(msgspec.Struct):
                 self.digests[path] = digester.result()
                 del self.cut[path]
         self.written_bytes += other.written_bytes
+
+    def without(self, paths: AbstractSet[LeafPath]) -> Executed:
+        """The same of all other leaves."""
+        digests = {path: one for path, one in self.digests.items() if path not in paths}
+        parts = {path: one for path, one in self.parts.items() if path not in paths}
+        return msgspec.structs.replace(self, digests=digests, parts=parts)

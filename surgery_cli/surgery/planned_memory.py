@@ -16,7 +16,7 @@ from surgery_cli.engine.grid import block_shape
 from surgery_cli.store.filesystem.memory_limits import room
 from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
-from surgery_cli.store.write.ocdbt import copying_bytes
+from surgery_cli.store.write.raw_copies import copying_bytes
 from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.surgery.memory import MOST_NAMED, Need, Stored, memory_option, why_chunks
 from surgery_cli.words.lists import quoted

@@ -78,9 +78,11 @@ def requests_of_run(
     _add_carried(tally, prepared, target)
     add_values_read(tally, prepared)
     memory_bytes = bytes_to_use(options.memory_bytes)
+    buffered = not (options.resume or options.distributed)
     for name, plan in prepared.plans.items():
-        add_written(tally, plan, memory_bytes, compact=prepared.compact[name])
-    _add_around(tally, prepared)
+        compact = prepared.compact[name]
+        add_written(tally, plan, memory_bytes, compact=compact, buffered=buffered)
+    _add_around(tally, prepared, buffered=buffered)
     if options.force and isinstance(target, BucketPath) and filesystem.exists(target):
         _add_replacing(tally, target)
     return tally.requests
@@ -120,7 +122,7 @@ def _files_taken(plan: ItemPlan) -> Iterator[Path]:
             yield from (store.directory / array.name / key for array in found for key in array.keys)
 
 
-def _add_around(tally: Tally, prepared: Prepared) -> None:
+def _add_around(tally: Tally, prepared: Prepared, *, buffered: bool) -> None:
     """The lock, marks and the record; manifests and other small files; looks at what stands there."""
     tally.look_at(prepared.checkpoint.location.root, _LOOKS_AT_SOURCE)
     tally.other(_OTHERS)
@@ -128,7 +130,7 @@ def _add_around(tally: Tally, prepared: Prepared) -> None:
     tally.write(2 + _count_marks(prepared.checkpoint))  # the lock and the record
     for name, plan in prepared.plans.items():
         if not isinstance(plan.item, PytreeItem):
-            _add_file(tally, plan)
+            _add_file(tally, plan, buffered=buffered)
             continue
         store = plan.item.store
         tally.write(_sidecars(plan.item) if is_rewritten(plan.item, plan) else 0)
@@ -137,12 +139,13 @@ def _add_around(tally: Tally, prepared: Prepared) -> None:
             continue
         tally.other(_OTHERS_OF_DATABASE)
         tally.read_back(_READS_OF_DATABASE)
-        tally.write(1)  # the manifest, once all is there
+        each = 1 if buffered else 2
+        tally.write(each)  # the manifest, when there is a database, and once it has no history
         moved = plan.rearranged or plan.of(Way.MOVE, Way.GRAFT)
         if prepared.compact[name] or not isinstance(store, OcdbtStore):
             continue
         if moved or names_gone(plan, store):
-            tally.write(1)
+            tally.write(each)
 
 
 def _sidecars(item: PytreeItem) -> int:
@@ -151,10 +154,10 @@ def _sidecars(item: PytreeItem) -> int:
     return sum(file is not None for file in single) + len(item.sidecars.array_metadatas)
 
 
-def _add_file(tally: Tally, plan: ItemPlan) -> None:
+def _add_file(tally: Tally, plan: ItemPlan, *, buffered: bool) -> None:
     """A format that is files: written anew, or as a database with two small files."""
     if is_converted(plan.item):
-        tally.write(4)
+        tally.write(4 if buffered else 5)
         return
     size = sum(leaf.spec.bytes for leaf in plan.leaves)
     tally.write_file(size)

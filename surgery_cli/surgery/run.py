@@ -48,9 +48,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Of a run on many hosts."""
 
 
-def step_writer(run: Run, new: Path) -> StepWriter:
-    """What builds the result at ``new``."""
-    return StepWriter(*_where(run, new), **_how(run))
+def step_writer(run: Run, new: Path, *, buffered: bool) -> StepWriter:
+    """What builds the result at ``new``; ``buffered``: see ``StepWriter``."""
+    return StepWriter(*_where(run, new), **_how(run), buffered=buffered)
 
 
 def shared_step_writer(run: Run, new: Path) -> SharedStepWriter:

@@ -88,7 +88,7 @@ def _made(
     expect_reads(run.prepared)
     if run.company is None:
         writer, execution = (
-            step_writer(run, staging.new),
+            step_writer(run, staging.new, buffered=staging.journal is None),
             execution_of(run, listener, staging.journal),
         )
         _place(writer, staging)
@@ -136,6 +136,7 @@ def _proved(
             memory_bytes=run.memory_bytes,
             listener=listener,
             before=writer.read_before,
+            buffers=writer.buffers,
         )
     if company is not None:
         company.wait_until_read_back()

@@ -22,7 +22,7 @@ from surgery_cli.store.orbax.ocdbt import SMALL_BYTES, OcdbtStore
 from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.write.item import copied_leaves
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way, is_converted
-from surgery_cli.store.write.ocdbt import RAW_BATCH_BYTES
+from surgery_cli.store.write.raw_copies import RAW_BATCH_BYTES
 from surgery_cli.store.write.sidecars import write_shape
 from surgery_cli.surgery.expected_reads import array_of, reads_expected
 from surgery_cli.surgery.preparation import Prepared
@@ -112,20 +112,32 @@ def _stored_bytes(store: ArrayStore, array: StoredArray, keys: set[str]) -> int:
     return sum(filesystem.size(folder / key) for key in keys if key in array.keys)
 
 
-def add_written(tally: Tally, plan: ItemPlan, memory_bytes: int, *, compact: bool) -> None:
-    """What is written of an item; it is held against what was computed before it is sent, and not read from there."""
+def add_written(
+    tally: Tally, plan: ItemPlan, memory_bytes: int, *, compact: bool, buffered: bool
+) -> None:
+    """What is written of an item, and read back to be held against it; ``buffered``: before it is sent."""
     ratio = _ratio(plan)
     count = round(ratio * sum(leaf.written_bytes for leaf in plan.computed))
+    chunks = sum(map(_chunks_written, plan.computed))
     if isinstance(plan.item, PytreeItem) and isinstance(plan.item.store, PerLeafStore):
         leaves = len(plan.computed)
-        tally.write(sum(map(_chunks_written, plan.computed)) + leaves, count)
-        tally.read_back(len(plan.leaves))
+        tally.write(chunks + leaves, count)
+        if buffered:
+            tally.read_back(len(plan.leaves))
+        else:
+            tally.read_back(chunks + 2 * leaves + len(plan.leaves), count)
         return
-    tally.write(_transactions(plan, memory_bytes), count)
-    _add_copied(tally, copied_leaves(plan, compact=compact))
+    each = 1 if buffered else 2  # a data object, and a manifest that comes with it or last
+    tally.write(each * _transactions(plan, memory_bytes), count)
+    small = [leaf for leaf in plan.computed if ratio * leaf.written_bytes <= SMALL_BYTES]
+    few = round(ratio * sum(leaf.written_bytes for leaf in small))
+    large = chunks - sum(map(_chunks_written, small))
+    if not buffered:
+        tally.read_back(parts(few) + large + (_TO_OPEN if large else 0), count)
+    _add_copied(tally, copied_leaves(plan, compact=compact), each)
 
 
-def _add_copied(tally: Tally, leaves: Sequence[PlannedLeaf]) -> None:
+def _add_copied(tally: Tally, leaves: Sequence[PlannedLeaf], each: int) -> None:
     """Stored values that pass through as they are, and are held against where they came from, value by value."""
     taken = [one for leaf in leaves for one in leaf.taken]
     total = 0
@@ -140,7 +152,7 @@ def _add_copied(tally: Tally, leaves: Sequence[PlannedLeaf]) -> None:
         tally.read(place, pieces + (0 if is_kept else parts(small)), count - is_kept * small)
         tally.read_back(pieces + parts(small), count)
         total += count
-    tally.write(max(-(-total // RAW_BATCH_BYTES), bool(taken)), total)
+    tally.write(each * max(-(-total // RAW_BATCH_BYTES), bool(taken)), total)
 
 
 def _ratio(plan: ItemPlan) -> float:

@@ -62,7 +62,7 @@ def test_a_result_is_whole(s3, tmp_path, how, compact):
     assert surgery.verify("s3://bkt/runs/new").agrees
 
 
-@pytest.mark.parametrize("how", LAYOUTS[1:2], ids=str)
+@pytest.mark.parametrize("how", LAYOUTS, ids=str)
 def test_metadata_come_after_all_data_and_the_mark_last(s3, tmp_path, how):
     there = uploaded(s3, saved(tmp_path / "ck", **how), "s3://bkt/ck")
     s3.log.clear()

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Final
 
-from surgery_cli.store.filesystem.fsspec_service import FsspecService
+from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
 from surgery_cli.store.filesystem.object_service import Page, ServiceWords, StoredObject
 
 _PER_PAGE: Final = 1000
@@ -65,10 +65,13 @@ class AmazonS3(FsspecService):
             return b""
         return content
 
-    def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> None:
+    def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> str:
         asked = {"IfNoneMatch": "*"} if exclusively else {}
+        asked["ContentMD5"] = md5_of(content)  # what differs from it, the service refuses
         with self._asking(bucket, key):
-            self._call("put_object", Bucket=bucket, Key=key, Body=content, **asked)
+            got = self._call("put_object", Bucket=bucket, Key=key, Body=content, **asked)
+        version: str = got["ETag"]
+        return version
 
     def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> None:
         with self._asking(bucket, key, is_of_version=True):

@@ -89,8 +89,7 @@ class Buckets:
         device = _number(f"{self._service.scheme}://{path.bucket}")
         if found is None:
             return BucketStatus(stat.S_IFDIR | 0o755, 0, 0, device, _number(f"{path.key}/"))
-        # every new object has a version of its own, and another key is another object
-        number = _number(f"{found.key}\0{found.version}")
+        number = _number_of(found.key, found.version)
         return BucketStatus(stat.S_IFREG | 0o644, found.size, found.mtime_ns, device, number)
 
     def real(self, place: Place) -> Path:
@@ -121,6 +120,12 @@ class Buckets:
 
     def _new(self, place: Place, *, exclusively: bool) -> NewObject:
         return NewObject(self._service, BucketPath(place), self.changed, exclusively=exclusively)
+
+    def put(self, place: Place, content: bytes) -> int:
+        path = BucketPath(place)
+        version = self._service.put(path.bucket, path.key, content, exclusively=False)
+        self.changed(path)
+        return _number_of(path.key, version)
 
     def copy(self, source: Place, target: Place) -> None:
         origin, path = BucketPath(source), BucketPath(target)
@@ -213,6 +218,11 @@ def _entries(folder: str, standing: Folder) -> list[Entry]:
         BucketEntry(name, f"{folder}/{name}", 0 if found is None else found.size, found is None)
         for name, found in sorted(standing.items())
     ]
+
+
+def _number_of(key: str, version: str) -> int:
+    """Every new object has a version of its own, and another key is another object."""
+    return _number(f"{key}\0{version}")
 
 
 def _number(text: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -12,6 +14,11 @@ from surgery_cli.store.filesystem.object_service import (
     ServiceWords,
     asking,
 )
+
+
+def md5_of(content: bytes) -> str:
+    """As services write it."""
+    return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
 
 
 class FsspecService(ABC):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from datetime import datetime
 from typing import Any, Final
 
-from surgery_cli.store.filesystem.fsspec_service import FsspecService
+from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
 from surgery_cli.store.filesystem.object_service import Page, ServiceWords, StoredObject
 
 _FIELDS: Final = "name,size,updated,generation"
@@ -52,20 +53,27 @@ class GoogleStorage(FsspecService):
             content: bytes = self._client.call("GET", url, headers=asked, **same)[1]
         return content
 
-    def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> None:
+    def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> str:
         with self._asking(bucket, key):
-            self._upload(bucket, key, content, {"ifGenerationMatch": "0"} if exclusively else {})
+            condition = {"ifGenerationMatch": "0"} if exclusively else {}
+            return self._upload(bucket, key, content, condition)
 
     def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> None:
         with self._asking(bucket, key, is_of_version=True):
             self._upload(bucket, key, content, {"ifGenerationMatch": found.version})
 
-    def _upload(self, bucket: str, key: str, content: bytes, condition: dict[str, str]) -> None:
+    def _upload(self, bucket: str, key: str, content: bytes, condition: dict[str, str]) -> str:
         # gcsfs's own way wraps small objects in a message, in which a byte 0x0d at their end looks like a part of it
         asked = {"uploadType": "media", "name": key, **condition}
         kind = {"Content-Type": "application/octet-stream"}
         place = self._client.base.replace("/storage/", "/upload/storage/", 1)
-        self._client.call("POST", f"{place}b/{bucket}/o", headers=kind, data=content, **asked)
+        got = self._client.call(
+            "POST", f"{place}b/{bucket}/o", headers=kind, data=content, json_out=True, **asked
+        )
+        if got["md5Hash"] != md5_of(content):
+            raise OSError(errno.EIO, "what it holds is not what was sent")
+        version: str = got["generation"]
+        return version
 
     def copy(self, bucket: str, found: StoredObject, to_bucket: str, to_key: str) -> None:
         asked = {"ifSourceGenerationMatch": found.version}

@@ -71,6 +71,11 @@ class LocalDisk:
         self.delete(place)
         return self.create(place)
 
+    def put(self, place: Place, content: bytes) -> int:
+        with self.replace(place) as file:
+            file.write(content)
+        return self.status(place).st_ino
+
     def copy(self, source: Place, target: Place) -> None:
         refuse_special(Path(source))
         shutil.copy2(source, target)

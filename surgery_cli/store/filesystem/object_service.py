@@ -57,8 +57,10 @@ class ObjectService(Protocol):
     def read(self, bucket: str, found: StoredObject, start: int, stop: int) -> bytes:
         """Bytes of an object as it was when it was found; ``Replaced`` if another one is in its place."""
 
-    def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> None:
-        """Make an object; ``exclusively``: FileExistsError where one stands, also if it is from a lost answer."""
+    def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> str:
+        """Make an object, and give its version; ``exclusively``: FileExistsError where one stands, also if it is from
+        a lost answer. The service has held what came against its MD5.
+        """
 
     def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> None:
         """Put another object in the place of one as it was when it was found; ``Replaced`` if that is gone by now."""

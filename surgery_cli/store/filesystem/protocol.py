@@ -105,6 +105,12 @@ class FileSystem(Protocol):
     def replace(self, place: Place) -> BinaryIO:
         """As ``create``, in the place of what stands there, never through a link to it."""
 
+    def put(self, place: Place, content: bytes) -> int:
+        """Make or replace a file; a service holds it against the digest that comes with it.
+
+        Returns what ``status`` says of it as ``st_ino`` from then on.
+        """
+
     def copy(self, source: Place, target: Place) -> None:
         """Copy a file, its times and mode with it, without its bytes passing through this machine where that can be."""
 

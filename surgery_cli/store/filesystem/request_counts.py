@@ -121,9 +121,9 @@ class CountedService:
         _COUNTS.add(read=Asked(1, len(content)))
         return content
 
-    def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> None:
+    def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> str:
         _COUNTS.add(written=Asked(1, len(content)))
-        self._service.put(bucket, key, content, exclusively=exclusively)
+        return self._service.put(bucket, key, content, exclusively=exclusively)
 
     def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> None:
         _COUNTS.add(written=Asked(1, len(content)))

@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import Window
-from surgery_cli.store.orbax.contexts import VALUES_POOL
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf
+from surgery_cli.store.write.upload_buffer import UploadBuffer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,11 +54,15 @@ class ArrayWriter(Protocol):
     raw_bytes: int
     """Encoded bytes that were copied without decoding."""
 
+    buffer: UploadBuffer | None
+    """Through which all is written, where it goes to a bucket."""
+
 
 class NoArrays:
     """For items without stored arrays."""
 
     raw_bytes = 0
+    buffer: UploadBuffer | None = None
 
     def place(self, plan: ItemPlan) -> None:
         """Nothing is stored."""
@@ -81,60 +84,3 @@ class NoArrays:
 
     def finish(self) -> None:
         """Nothing was stored."""
-
-
-def open_for_writing(
-    zarr: int,
-    kvstore: dict[str, Any],
-    document: dict[str, Any] | None,
-    context: Any,
-    *,
-    create: bool,
-    may_exist: bool = False,
-    transaction: Any = None,
-) -> Any:
-    """An array to write to, made with ``document`` if it is new; ``may_exist``: another process may have made it."""
-    import tensorstore as ts
-
-    spec: dict[str, Any] = {
-        "driver": "zarr" if zarr == 2 else "zarr3",
-        "cache_pool": VALUES_POOL,
-        "kvstore": kvstore,
-        # without it all-zero chunks are not stored, and Orbax refuses to restore
-        "store_data_equal_to_fill_value": True,
-    }
-    options: dict[str, Any] = {"transaction": transaction} if transaction is not None else {}
-    if document is not None:
-        spec["metadata"] = document
-        # an array of several transactions: the one that makes it may still be on its way to the disk
-        options["assume_metadata"] = not create
-    return ts.open(
-        spec, open=may_exist or not create, create=create, context=context, **options
-    ).result()
-
-
-def read_block(
-    zarr: int, kvstore: dict[str, Any], leaf: PlannedLeaf, context: Any, window: Window
-) -> np.ndarray[Any, Any] | None:
-    """A block of an array that is being built; None if it, or the array, is not there, or damaged."""
-    import numpy as np
-    import tensorstore as ts
-
-    spec = {
-        "driver": "zarr" if zarr == 2 else "zarr3",
-        "cache_pool": VALUES_POOL,
-        "kvstore": kvstore,
-        "metadata": leaf.document,
-        "fill_missing_data_reads": False,
-    }
-    try:
-        array = ts.open(spec, open=True, read=True, context=context).result()
-        return np.asarray(array[window].read(order="C").result())
-    except (ValueError, OSError):
-        return None
-
-
-def store_block(array: Any, window: Window, values: np.ndarray[Any, Any]) -> None:
-    """Write a block. TensorStore refers to ``values`` until they are committed; they must not change."""
-    with write_errors(array.kvstore.path if array.kvstore else "an array"):
-        array[window].write(values, can_reference_source_data_indefinitely=True).result()

@@ -126,8 +126,11 @@ _HANDLER = "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheck
 class ConvertingWriter(ItemWriter):
     """An Orbax directory made from a format that is only read."""
 
-    def __init__(self, plan: ItemPlan, target: Path, linker: Linker) -> None:
-        arrays = OcdbtWriter(target, OcdbtStore(target, 2), linker, compact=True)
+    def __init__(
+        self, plan: ItemPlan, target: Path, linker: Linker, *, buffered: bool = False
+    ) -> None:
+        store = OcdbtStore(target, 2)
+        arrays = OcdbtWriter(target, store, linker, compact=True, buffered=buffered)
         super().__init__(plan, target, arrays)
 
     def finish(self) -> None:

@@ -19,21 +19,31 @@ from surgery_cli.store.write.arrays import ArrayWriter, NoArrays
 from surgery_cli.store.write.files import ConvertingWriter, MsgpackWriter, write_aggregate
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way, planned
 from surgery_cli.store.write.item_writer import ItemWriter
-from surgery_cli.store.write.ocdbt import Copies, OcdbtWriter, everything, folder_of_process
+from surgery_cli.store.write.ocdbt import OcdbtWriter, folder_of_process
 from surgery_cli.store.write.per_leaf import PerLeafWriter
+from surgery_cli.store.write.raw_copies import Copies, everything
 from surgery_cli.store.write.sidecars import write_sidecars
 
 
 def open_writer(
-    plan: ItemPlan, target: Path, linker: Linker, *, compact: bool, copies: Copies = everything
+    plan: ItemPlan,
+    target: Path,
+    linker: Linker,
+    *,
+    compact: bool,
+    copies: Copies = everything,
+    buffered: bool = False,
 ) -> ItemWriter:
-    """The writer for an item's format; ``copies``: see ``OcdbtWriter``."""
+    """The writer for an item's format; ``copies`` and ``buffered``: see ``OcdbtWriter``."""
     if isinstance(plan.item, PytreeItem):
-        return PytreeWriter(plan, target, linker, compact=compact, copies=copies)
+        arrays = _array_writer(
+            plan.item, target, linker, compact=compact, copies=copies, buffered=buffered
+        )
+        return PytreeWriter(plan, target, linker, arrays)
     assert isinstance(plan.item, FileItem)
     if plan.item.layout == "flax msgpack":
         return MsgpackWriter(plan, target)
-    return ConvertingWriter(plan, target, linker)
+    return ConvertingWriter(plan, target, linker, buffered=buffered)
 
 
 def carrying(item: PytreeItem, target: Path, linker: Linker) -> ItemWriter:
@@ -86,17 +96,8 @@ def copied_leaves(plan: ItemPlan, *, compact: bool) -> Sequence[PlannedLeaf]:
 class PytreeWriter(ItemWriter):
     """An Orbax item directory, in the layout of its source."""
 
-    def __init__(
-        self,
-        plan: ItemPlan,
-        target: Path,
-        linker: Linker,
-        *,
-        compact: bool,
-        copies: Copies = everything,
-    ) -> None:
+    def __init__(self, plan: ItemPlan, target: Path, linker: Linker, arrays: ArrayWriter) -> None:
         assert isinstance(plan.item, PytreeItem)
-        arrays = _array_writer(plan.item, target, linker, compact=compact, copies=copies)
         super().__init__(plan, target, arrays)
         self.item = plan.item
         self._linker = linker
@@ -126,17 +127,23 @@ class PytreeWriter(ItemWriter):
 
 
 def _array_writer(
-    item: PytreeItem, target: Path, linker: Linker, *, compact: bool, copies: Copies
+    item: PytreeItem,
+    target: Path,
+    linker: Linker,
+    *,
+    compact: bool,
+    copies: Copies,
+    buffered: bool = False,
 ) -> ArrayWriter:
     store = item.store
     if isinstance(store, PerLeafStore):
-        return PerLeafWriter(target, store.zarr, linker)
+        return PerLeafWriter(target, store.zarr, linker, buffered=buffered)
     if isinstance(store, OcdbtStore):
-        return OcdbtWriter(target, store, linker, compact=compact, copies=copies)
+        return OcdbtWriter(target, store, linker, compact=compact, copies=copies, buffered=buffered)
     if item.aggregate is not None:
         return NoArrays()
     fresh = OcdbtStore(item.directory, 3 if item.sidecars.use_zarr3 else 2)
-    return OcdbtWriter(target, fresh, linker, compact=True)
+    return OcdbtWriter(target, fresh, linker, compact=True, buffered=buffered)
 
 
 def small_files(item: PytreeItem) -> list[Path]:

@@ -11,6 +11,7 @@ from surgery_cli.draft.kernel import Window
 from surgery_cli.store import filesystem
 from surgery_cli.store.write.arrays import ArrayWriter, Batch
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf
+from surgery_cli.store.write.upload_buffer import UploadBuffer
 from surgery_cli.tree.paths import LeafPath
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ class ItemWriter:
         """In the place of ``begin``, where an earlier run has done that."""
         self._arrays.raw_bytes = raw_bytes
         self._arrays.go_on()
+
+    @property
+    def buffer(self) -> UploadBuffer | None:
+        """Through which arrays are written, where they go to a bucket."""
+        return self._arrays.buffer
 
     def batch(self) -> AbstractContextManager[Batch]:
         """A batch of arrays that are written together."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
@@ -17,50 +17,26 @@ from surgery_cli.store.orbax.arrays import StoredArray, Window, below
 from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX, Survey, database_folders
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
-from surgery_cli.store.orbax.stored_values import StoredValue, whole
-from surgery_cli.store.write.arrays import open_for_writing, read_block, store_block
+from surgery_cli.store.orbax.stored_values import whole
+from surgery_cli.store.write.array_access import open_for_writing, read_block, store_block
+from surgery_cli.store.write.arrays import Batch
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.ocdbt_references import (
     References,
     database_spec,
     wait,
 )
+from surgery_cli.store.write.raw_copies import (
+    RAW_BATCH_BYTES,
+    Copies,
+    at_most,
+    encoded_values,
+    everything,
+)
+from surgery_cli.store.write.upload_buffer import BufferedPart, buffer_for
 
 if TYPE_CHECKING:
     import numpy as np
-
-RAW_BATCH_BYTES = 64 << 20
-"""Encoded bytes that one transaction holds when they are copied without decoding."""
-
-
-Copies: TypeAlias = Callable[[PlannedLeaf], bool]
-
-
-def everything(_: PlannedLeaf) -> bool:
-    """What one process copies that has no others beside it."""
-    return True
-
-
-_COPIES: Final = 3
-"""So often a value is in memory while TensorStore takes it over: as it was read, and twice more."""
-
-
-def copying_bytes(leaf: PlannedLeaf) -> int:
-    """Bytes in memory while the largest stored value of a leaf is copied into a database without being decoded."""
-    values = (len(value) for _, value in _encoded([leaf]))
-    return _COPIES * max(values, default=0)
-
-
-def _encoded(leaves: Iterable[PlannedLeaf]) -> Iterator[tuple[str, StoredValue]]:
-    """What is copied without being decoded, by its new key; the document of what is rearranged is new."""
-    for leaf in leaves:
-        if leaf.referred is not None:
-            key, document = leaf.stored_document
-            yield below(leaf.name) + key, document
-        for taken in leaf.taken:
-            values = taken.store.stored_values(taken.array.name)
-            for old, new in zip(taken.array.keys, taken.to, strict=True):
-                yield below(leaf.name) + new, values[old]
 
 
 def folder_of_process(item: Path, number: int) -> Path:
@@ -82,8 +58,11 @@ class OcdbtWriter:
         *,
         compact: bool = False,
         copies: Copies = everything,
+        buffered: bool = False,
     ) -> None:
-        """``copies``: which leaves' encoded bytes this process copies, where others copy the rest."""
+        """``copies``: which leaves' encoded bytes this process copies, where others copy the rest. ``buffered``: nobody
+        needs to see in a bucket what is there of it before all is.
+        """
         self.target = target
         self.store = store
         self.zarr = store.zarr
@@ -93,7 +72,8 @@ class OcdbtWriter:
         self.raw_bytes = 0
         self.survey: Survey | None = None
         """What was read back once everything was written."""
-        self.context = new_context()
+        self.buffer = buffer_for(target) if buffered else None
+        self.context = new_context() if self.buffer is None else self.buffer.context
         self._is_new = compact or not store.recognises(store.directory)
         self._references = References(target, store, linker, self.context, is_new=self._is_new)
 
@@ -104,7 +84,10 @@ class OcdbtWriter:
                 self.copy_raw([leaf for leaf in plan.leaves if leaf.taken])
                 return
             self._clone(self._references.own_arrays(plan))
-            self._references.place(plan)
+            part = None if self.buffer is None else self.buffer.part()
+            self._references.place(plan, part)
+            if part is not None:
+                part.send_objects()
             self.copy_raw(plan.of(Way.RAW))
 
     def go_on(self) -> None:
@@ -116,57 +99,67 @@ class OcdbtWriter:
         for file in files:
             filesystem.make_folders((self.target / file).parent)
         self.linker.carry_all((self.store.directory / file, self.target / file) for file in files)
-        filesystem.write(self.target / MANIFEST, _newest(survey))
+        if self.buffer is not None:
+            self.buffer.begin_database(_newest(survey.manifest))
+        else:
+            filesystem.write(self.target / MANIFEST, _newest(survey.manifest))
 
     def copy_raw(self, leaves: Iterable[PlannedLeaf]) -> None:
         """Copy encoded bytes, in transactions of bounded size."""
         import tensorstore as ts
 
-        leaves = [leaf for leaf in leaves if self._copies(leaf)]
-        if not leaves:
-            return
-        database = ts.KvStore.open(self.new_database_spec(), context=self.context).result()
-        transaction, held = ts.Transaction(atomic=True), 0
-        for key, value in _encoded(leaves):
-            if held > RAW_BATCH_BYTES:
-                transaction.commit_async().result()
-                transaction, held = ts.Transaction(atomic=True), 0
-            database.with_transaction(transaction).write(key, whole(value)).result()
-            held += len(value)
-            self.raw_bytes += len(value)
-        transaction.commit_async().result()
+        waiting = encoded_values(leaf for leaf in leaves if self._copies(leaf))
+        while some := at_most(RAW_BATCH_BYTES, waiting):
+            part = None if self.buffer is None else self.buffer.part()
+            database = self.open_database(part)
+            transaction = ts.Transaction(atomic=True)
+            for key, value in some:
+                database.with_transaction(transaction).write(key, whole(value)).result()
+                self.raw_bytes += len(value)
+            transaction.commit_async().result()
+            if part is not None:
+                part.send_objects()
 
-    def new_database_spec(self) -> dict[str, Any]:
+    def open_database(self, part: BufferedPart | None = None) -> Any:
+        """The target, opened for all that is written in one transaction: over two handles of it one would be none."""
+        import tensorstore as ts
+
+        return ts.KvStore.open(self.new_database_spec(part), context=self.context).result()
+
+    def new_database_spec(self, part: BufferedPart | None = None) -> dict[str, Any]:
         """The spec of the target; a database that is made by it gets the source's configuration."""
-        spec = database_spec(self.target)
+        spec = database_spec(self.target, part)
         if self._is_new and self.store.recognises(self.store.directory):
             config = dict(self.store.survey.manifest["config"])
             config.pop("uuid", None)
             spec["config"] = config
         return spec
 
-    def clear(self, leaf: PlannedLeaf, transaction: Any) -> None:
-        """Delete in a transaction what stands under a name; other arrays may lie below its prefix.
+    def keys_under(self, leaf: PlannedLeaf) -> set[str]:
+        """What stands under a name, or would: other arrays may lie below its prefix.
 
-        Its document is deleted even where there is none: whoever makes the array need not look in the database then,
+        Its document is among them even where there is none: whoever makes the array need not look in the database then,
         which in a bucket is a request for each.
         """
-        import tensorstore as ts
-
         name, keys = leaf.name, {leaf.stored_document[0]}
         if not self._is_new and name in self.store.arrays:
             keys.update(self.store.arrays[name].keys)
-        with write_errors(name):
-            # as it is opened for the arrays: a transaction over two handles of a database is none
-            database = ts.KvStore.open(self.new_database_spec(), context=self.context).result()
-            inside = database.with_transaction(transaction)
-            wait([inside.write(below(name) + key, None) for key in keys])
+        return {below(name) + key for key in keys}
 
     @contextmanager
-    def batch(self) -> Iterator[_OcdbtBatch]:
+    def batch(self) -> Iterator[Batch]:
         """One atomic transaction: TensorStore holds its bytes in memory until the end."""
         import tensorstore as ts
 
+        if self.buffer is not None:
+            part = self.buffer.part()
+            yield part
+            part.check()
+            with write_errors(self.target.name):
+                gone = {key for leaf in part.begun for key in self.keys_under(leaf)}
+                part.put_into(self.open_database(part), gone)
+                part.send_objects()
+            return
         transaction = ts.Transaction(atomic=True)
         try:
             yield _OcdbtBatch(self, transaction)
@@ -194,24 +187,27 @@ class OcdbtWriter:
             filesystem.forget(folder)
         written = [folder for folder in folders if filesystem.exists(folder / MANIFEST)]
         with write_errors(self.target.name):
-            database = ts.KvStore.open(self.new_database_spec(), context=self.context).result()
+            database = self.open_database()
             with ts.Transaction(atomic=True) as transaction:
+                inside = database.with_transaction(transaction)
                 for leaf in elsewhere:
                     if leaf.way is Way.ENCODE and leaf.referred is None:
-                        self.clear(leaf, transaction)
-                inside = database.with_transaction(transaction)
+                        wait([inside.write(key, None) for key in self.keys_under(leaf)])
                 for folder in written:
                     other = ts.KvStore.open(database_spec(folder), context=self.context).result()
                     other.experimental_copy_range_to(inside).result()
 
     def finish(self) -> None:
         """Drop the history that our own commits made, and the files that nothing refers to any more."""
+        if self.buffer is not None and (made := self.buffer.manifest) is not None:
+            filesystem.write(self.target / MANIFEST, _newest(made))
         filesystem.forget(self.target)  # TensorStore wrote past us
         if not filesystem.exists(self.target / MANIFEST):
             return  # no array at all
         known = None if self._is_new else self.store.survey
         survey = self.survey = Survey(self.target, known)
-        filesystem.replace_whole(self.target / MANIFEST, _newest(survey))
+        if self.buffer is None:
+            filesystem.replace_whole(self.target / MANIFEST, _newest(survey.manifest))
         needed = set(survey.files)
         for file in survey.all_files():
             if file not in needed:
@@ -225,6 +221,7 @@ class _OcdbtBatch:
     def __init__(self, writer: OcdbtWriter, transaction: Any) -> None:
         self._writer = writer
         self._transaction = transaction
+        self._database = writer.open_database()
         self._opened: dict[str, Any] = {}
         self._begun: set[str] = set()
         """The names of the arrays that this batch makes; of others an earlier one has written the first blocks."""
@@ -233,7 +230,9 @@ class _OcdbtBatch:
     def begin(self, leaf: PlannedLeaf) -> None:
         if leaf.referred is not None:  # it is there, with the chunks that are not written
             return
-        self._writer.clear(leaf, self._transaction)
+        inside = self._database.with_transaction(self._transaction)
+        with write_errors(leaf.name):
+            wait([inside.write(key, None) for key in self._writer.keys_under(leaf)])
         self._begun.add(leaf.name)
 
     def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
@@ -245,11 +244,10 @@ class _OcdbtBatch:
 
     def _array(self, leaf: PlannedLeaf) -> Any:
         writer = self._writer
-        kvstore = {**writer.new_database_spec(), "path": below(leaf.name)}
         with write_errors(leaf.name):
             return open_for_writing(
                 writer.zarr,
-                kvstore,
+                self._database / below(leaf.name),
                 leaf.document,
                 writer.context,
                 create=leaf.name in self._begun,
@@ -257,13 +255,13 @@ class _OcdbtBatch:
             )
 
 
-def _newest(survey: Survey) -> bytes:
+def _newest(manifest: dict[str, Any]) -> bytes:
     """A manifest of the newest version alone, so that files of older versions need not exist."""
     import tensorstore as ts
 
     newest = {
-        **survey.manifest,
-        "versions": survey.manifest["versions"][-1:],
+        **manifest,
+        "versions": manifest["versions"][-1:],
         "version_tree_nodes": [],
     }
     found: bytes = ts.ocdbt.undump_manifest(newest)

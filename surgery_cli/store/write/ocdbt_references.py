@@ -12,6 +12,7 @@ from surgery_cli.store.orbax.arrays import StoredArray, below
 from surgery_cli.store.orbax.btree import DONOR_PREFIX, MANIFEST
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.write.upload_buffer import BufferedPart
 
 
 class References:
@@ -26,16 +27,20 @@ class References:
         self._context = context
         self._is_new = is_new
 
-    def place(self, plan: ItemPlan) -> None:
-        """Deletes, moves, grafts and chunks in one atomic transaction: names go in and out at once, so swaps work."""
+    def place(self, plan: ItemPlan, part: BufferedPart | None = None) -> None:
+        """Deletes, moves, grafts and chunks in one atomic transaction: names go in and out at once, so swaps work.
+
+        ``part`` takes what is written to a bucket.
+        """
         import tensorstore as ts
 
         gone = [] if self._is_new else names_gone(plan, self._store)
         whole, rearranged = plan.of(Way.MOVE, Way.GRAFT), plan.rearranged
         if not (gone or whole or rearranged):
             return
-        database = ts.KvStore.open(database_spec(self._target), context=self._context).result()
-        donors = self._link_donors(plan)
+        spec = database_spec(self._target, part)
+        database = ts.KvStore.open(spec, context=self._context).result()
+        donors = self._link_donors(plan, part)
         with ts.Transaction(atomic=True) as transaction:
             inside = database.with_transaction(transaction)
             wait([future for name in gone for future in deletions(inside, self._store, name)])
@@ -61,7 +66,7 @@ class References:
         for leaf in plan.rearranged:
             yield from (taken.array for taken in leaf.taken if taken.store is self._store)
 
-    def _link_donors(self, plan: ItemPlan) -> dict[Path, Any]:
+    def _link_donors(self, plan: ItemPlan, part: BufferedPart | None) -> dict[Path, Any]:
         """Bring the donors' data files under the target, each database in a directory of its own.
 
         References can only be copied between databases of one context, the donor's below the target's.
@@ -84,9 +89,10 @@ class References:
                 filesystem.make_folders((folder / file).parent)
             self._linker.carry_all((directory / file, folder / file) for file in files)
             self._linker.copy(directory / MANIFEST, folder / MANIFEST)
-            opened[directory] = ts.KvStore.open(
-                database_spec(folder), context=self._context
-            ).result()
+            spec = database_spec(folder)
+            if part is not None:
+                spec = part.database(f"{folder.name}/")
+            opened[directory] = ts.KvStore.open(spec, context=self._context).result()
         return opened
 
     def _donor_folder(self, number: int) -> Path:
@@ -143,7 +149,10 @@ def deletions(inside: Any, store: OcdbtStore, name: str) -> list[Any]:
     ]
 
 
-def database_spec(directory: Path) -> dict[str, Any]:
+def database_spec(directory: Path, part: BufferedPart | None = None) -> dict[str, Any]:
+    """How TensorStore is told of the database in a directory; ``part`` takes what is written to one in a bucket."""
+    if part is not None:
+        return part.database()
     return {"driver": "ocdbt", "base": filesystem.kvstore(directory)}
 
 

@@ -16,8 +16,10 @@ from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.stored_values import pieces
-from surgery_cli.store.write.arrays import open_for_writing, read_block
+from surgery_cli.store.write.array_access import open_for_writing, read_block
+from surgery_cli.store.write.arrays import Batch
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.write.upload_buffer import buffer_for
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,12 +29,14 @@ if TYPE_CHECKING:
 class PerLeafWriter:
     """Arrays as directories: untouched ones are linked file by file; a rename is another name for the same files."""
 
-    def __init__(self, target: Path, zarr: int, linker: Linker) -> None:
+    def __init__(self, target: Path, zarr: int, linker: Linker, *, buffered: bool = False) -> None:
+        """``buffered``: see ``OcdbtWriter``."""
         self.target = target
         self.zarr = zarr
         self.linker = linker
         self.raw_bytes = 0
-        self._context = new_context()
+        self.buffer = buffer_for(target) if buffered else None
+        self._context = new_context() if self.buffer is None else self.buffer.context
         self._opened: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._begun: set[str] = set()
@@ -70,8 +74,15 @@ class PerLeafWriter:
         return target
 
     @contextmanager
-    def batch(self) -> Iterator[PerLeafWriter]:
-        """Writes are visible at once; there is no transaction over directories."""
+    def batch(self) -> Iterator[Batch]:
+        """Writes are visible at once on a disk; there is no transaction over directories."""
+        if self.buffer is not None:
+            part = self.buffer.part()
+            yield part
+            part.check()
+            with write_errors(self.target.name):
+                part.send_arrays()
+            return
         self._opened.clear()
         yield self
         self._opened.clear()

@@ -9,7 +9,7 @@ from typing import Any
 from surgery_cli.store.write.item import open_part, open_writer
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.item_writer import ItemWriter
-from surgery_cli.store.write.ocdbt import Copies
+from surgery_cli.store.write.raw_copies import Copies
 from surgery_cli.store.write.step import StepWriter
 
 

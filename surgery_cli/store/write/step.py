@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from surgery_cli.store import filesystem
@@ -16,6 +17,7 @@ from surgery_cli.store.write.item import PytreeWriter, carrying, open_writer
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.item_writer import ItemWriter
 from surgery_cli.store.write.journal import Placed
+from surgery_cli.store.write.upload_buffer import UploadBuffer
 
 RECORD = "surgery.json"
 
@@ -33,7 +35,9 @@ class StepWriter:
         compact: Mapping[str, bool],
         made: Mapping[str, str] | None = None,
         as_step: int | None = None,
+        buffered: bool = False,
     ) -> None:
+        """``buffered``: nobody needs to see in a bucket what is there of the arrays before all is."""
         self.checkpoint = checkpoint
         self.plans = plans
         self.new = new
@@ -42,12 +46,13 @@ class StepWriter:
         self.items: dict[str, ItemWriter] = {}
         self._made = dict(made or {})
         self._as_step = as_step
+        self._buffered = buffered
         self._unchosen: list[ItemWriter] = []
 
     def begin(self) -> None:
         """Make the directories, and place everything that is by reference."""
         self._make_folders()
-        self._open_items()
+        self._open_items(partial(open_writer, buffered=self._buffered))
         for writer in (*self.items.values(), *self._unchosen):
             writer.begin()
 
@@ -132,6 +137,12 @@ class StepWriter:
             for name, writer in self.items.items()
             if isinstance(writer, PytreeWriter)
         }
+
+    @property
+    def buffers(self) -> dict[str, UploadBuffer]:
+        """For every item in a bucket, what its arrays were written through."""
+        writers = self.items.items()
+        return {name: writer.buffer for name, writer in writers if writer.buffer is not None}
 
     def _make_folders(self) -> None:
         location = self.checkpoint.location

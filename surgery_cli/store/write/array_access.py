@@ -1,0 +1,79 @@
+"""Opens arrays that are written, and writes and reads blocks of them, whatever the layout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from surgery_cli.store.filesystem.write_failures import write_errors
+from surgery_cli.store.orbax.arrays import Window
+from surgery_cli.store.orbax.contexts import VALUES_POOL
+from surgery_cli.store.write.item_plan import PlannedLeaf
+
+if TYPE_CHECKING:
+    import numpy as np
+
+DRIVERS: Final = {2: "zarr", 3: "zarr3"}
+"""What TensorStore calls the versions of zarr."""
+
+
+def open_for_writing(
+    zarr: int,
+    kvstore: Any,
+    document: dict[str, Any] | None,
+    context: Any,
+    *,
+    create: bool,
+    may_exist: bool = False,
+    transaction: Any = None,
+) -> Any:
+    """An array to write to, made with ``document`` if it is new; ``kvstore`` is opened, or its JSON.
+
+    ``may_exist``: another process may have made it.
+    """
+    import tensorstore as ts
+
+    spec: dict[str, Any] = {
+        "driver": DRIVERS[zarr],
+        "cache_pool": VALUES_POOL,
+        # without it all-zero chunks are not stored, and Orbax refuses to restore
+        "store_data_equal_to_fill_value": True,
+    }
+    options: dict[str, Any] = {"transaction": transaction} if transaction is not None else {}
+    if isinstance(kvstore, dict):
+        spec["kvstore"] = kvstore
+    else:
+        options["kvstore"] = kvstore
+    if document is not None:
+        spec["metadata"] = document
+        # an array of several transactions: the one that makes it may still be on its way to the disk
+        options["assume_metadata"] = not create
+    return ts.open(
+        spec, open=may_exist or not create, create=create, context=context, **options
+    ).result()
+
+
+def read_block(
+    zarr: int, kvstore: dict[str, Any], leaf: PlannedLeaf, context: Any, window: Window
+) -> np.ndarray[Any, Any] | None:
+    """A block of an array that is being built; None if it, or the array, is not there, or damaged."""
+    import numpy as np
+    import tensorstore as ts
+
+    spec = {
+        "driver": DRIVERS[zarr],
+        "cache_pool": VALUES_POOL,
+        "kvstore": kvstore,
+        "metadata": leaf.document,
+        "fill_missing_data_reads": False,
+    }
+    try:
+        array = ts.open(spec, open=True, read=True, context=context).result()
+        return np.asarray(array[window].read(order="C").result())
+    except (ValueError, OSError):
+        return None
+
+
+def store_block(array: Any, window: Window, values: np.ndarray[Any, Any]) -> None:
+    """Write a block. TensorStore refers to ``values`` until they are committed; they must not change."""
+    with write_errors(array.kvstore.path if array.kvstore else "an array"):
+        array[window].write(values, can_reference_source_data_indefinitely=True).result()

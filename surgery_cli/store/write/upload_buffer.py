@@ -1,0 +1,227 @@
+"""What TensorStore writes to a bucket: held in memory, read back there, and sent object by object, each once."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from surgery_cli.errors import WriteError
+from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.write_failures import write_errors
+from surgery_cli.store.orbax.arrays import StoredArray, Window, below
+from surgery_cli.store.orbax.btree import MANIFEST
+from surgery_cli.store.orbax.contexts import new_context
+from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
+from surgery_cli.store.write.array_access import open_for_writing, read_block
+from surgery_cli.store.write.chunk_references import Referred
+from surgery_cli.store.write.item_plan import PlannedLeaf
+from surgery_cli.words.advice import NOTHING_LEFT, worded
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_OF_DATABASE: Final = (
+    "value_data_prefix",
+    "btree_node_data_prefix",
+    "version_tree_node_data_prefix",
+)
+
+
+def buffer_for(target: Path) -> UploadBuffer | None:
+    """A buffer for a folder in a bucket; a disk needs none."""
+    return UploadBuffer(target) if isinstance(target, BucketPath) else None
+
+
+class UploadBuffer:
+    """The parts of what is written to one folder, and what became of them.
+
+    A service vouches for each object that was sent: it holds it against the digest that comes with it. So what was read
+    back in memory, decoded from the very bytes that were sent, need not be read from there again.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.context = new_context()
+        self.sent: dict[str, int] = {}
+        """The object that stands under each name since, as ``status`` tells it."""
+        self.read_back: set[str] = set()
+        """The arrays of which all that was written was read back."""
+
+    def part(self) -> BufferedPart:
+        """What is written together, and sent together."""
+        return BufferedPart(self, secrets.token_hex(4))
+
+    @property
+    def manifest(self) -> dict[str, Any] | None:
+        """The manifest of the database that the parts have made, which was not sent; None where there is none."""
+        import tensorstore as ts
+
+        memory = ts.KvStore.open({"driver": "memory"}, context=self.context).result()
+        if not memory.read(MANIFEST).result().value:
+            return None
+        found: dict[str, Any] = ts.ocdbt.dump(memory).result()
+        return found
+
+    def begin_database(self, manifest: bytes) -> None:
+        """Let the parts go on from a database in the folder."""
+        import tensorstore as ts
+
+        memory = ts.KvStore.open({"driver": "memory"}, context=self.context).result()
+        memory.write(MANIFEST, manifest).result()
+
+    def vouches_for(self, array: StoredArray, referred: Referred | None) -> bool:
+        """True if all that was written of a stored array was read back, and stands as it was sent.
+
+        ``referred``: what it takes of others, whose places are compared with what was meant.
+        """
+        if array.name not in self.read_back:
+            return False
+        if array.values:
+            files = {extent.file for extent in array.extents}
+        else:
+            files = {below(array.name) + key for key in array.keys}
+        if referred is not None:
+            files &= self.sent.keys()
+        return all(
+            self.sent.get(file) == filesystem.status(self.target / file).st_ino for file in files
+        )
+
+
+class BufferedPart:
+    """What is written together, as a batch of arrays: each encoded by itself, and then sent, or put into a database.
+
+    Its data objects have names of their own, so that no other part's are meant.
+    """
+
+    def __init__(self, buffer: UploadBuffer, token: str) -> None:
+        self._buffer = buffer
+        self._token = token
+        self._lock = threading.Lock()
+        self._opened: dict[str, Any] = {}
+        self._written: list[tuple[PlannedLeaf, Window, np.ndarray[Any, Any]]] = []
+        self.begun: list[PlannedLeaf] = []
+        """The arrays that this part makes; of others an earlier one has written the first blocks."""
+
+    def begin(self, leaf: PlannedLeaf) -> None:
+        """See ``Batch``."""
+        if leaf.referred is None:
+            self.begun.append(leaf)
+
+    def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
+        """See ``Batch``."""
+        with self._lock:
+            array = self._opened.get(leaf.name)
+            if array is None:
+                array = self._opened[leaf.name] = self._array(leaf)
+            self._written.append((leaf, window, values))
+        with write_errors(str(leaf.draft_path)):
+            array[window].write(values, can_reference_source_data_indefinitely=True).result()
+
+    def _array(self, leaf: PlannedLeaf) -> Any:
+        with write_errors(str(leaf.draft_path)):
+            return open_for_writing(
+                leaf.document["zarr_format"] if leaf.document else 2,
+                self._memory("arrays", below(leaf.name)),
+                leaf.document,
+                self._buffer.context,
+                create=leaf in self.begun,
+            )
+
+    def database(self, folder: str = "") -> dict[str, Any]:
+        """The spec of the database in the target, or in a folder of it: read there, and written in memory."""
+        prefix = f"d/{self._token}"
+        stack = {
+            "driver": "kvstack",
+            "path": folder,
+            "layers": [
+                {"base": filesystem.kvstore(self._buffer.target)},
+                {"prefix": prefix, "base": self._memory("objects", prefix)},
+                {"exact": MANIFEST, "base": {"driver": "memory", "path": MANIFEST}},
+            ],
+        }
+        return {"driver": "ocdbt", "base": stack, **dict.fromkeys(_OF_DATABASE, prefix)}
+
+    def _memory(self, room: Literal["arrays", "objects"], path: str = "") -> dict[str, Any]:
+        return {"driver": "memory", "path": f"{self._token}/{room}/{path}"}
+
+    def _opened_memory(self, room: Literal["arrays", "objects"]) -> Any:
+        import tensorstore as ts
+
+        return ts.KvStore.open(self._memory(room), context=self._buffer.context).result()
+
+    def check(self) -> None:
+        """Read back what was written.
+
+        Raises:
+            WriteError: it does not read back as it was computed.
+        """
+        opened: dict[str, Any] = {}
+        for leaf, window, values in self._written:
+            kvstore = self._memory("arrays", below(leaf.name))
+            zarr = leaf.document["zarr_format"] if leaf.document else 2
+            found = read_block(zarr, kvstore, leaf, self._buffer.context, window)
+            if found is None or not _is_same(found, values):
+                raise WriteError(
+                    f"'{leaf.draft_path}' does not read back as it was computed",
+                    why="what was encoded of it decodes to other values; it was not sent",
+                    fix=worded("{}; this is worth a report", NOTHING_LEFT),
+                )
+            opened[leaf.name] = leaf
+        self._buffer.read_back.update(opened)
+        self._written.clear()
+        self._opened.clear()
+
+    def put_into(self, database: Any, gone: Collection[str]) -> None:
+        """Put the arrays into a database, in one atomic transaction, without the keys that are ``gone``."""
+        import tensorstore as ts
+
+        memory = self._opened_memory("arrays")
+        names = [key.decode() for key in memory.list().result()]
+        for name in names[:1]:  # nodes that were read join the data in one object; others come late
+            database.read(f"{name}\0").result()  # where there is nothing
+        transaction = ts.Transaction(atomic=True)
+        inside = database.with_transaction(transaction)
+        for name in gone:
+            inside.write(name, None).result()
+        for name in names:
+            inside.write(name, memory.read(name).result().value).result()
+            memory.write(name, None).result()
+        transaction.commit_async().result()
+
+    def send_arrays(self) -> None:
+        """Send the arrays as they are, their documents last."""
+        memory = self._opened_memory("arrays")
+        names = [key.decode() for key in memory.list().result()]
+        documents = [name for name in names if name.endswith(tuple(DOCUMENT_NAMES.values()))]
+        self._send(memory, sorted(set(names) - set(documents)))
+        self._send(memory, documents)
+
+    def send_objects(self) -> None:
+        """Send what a database consists of, but for its manifest."""
+        memory = self._opened_memory("objects")
+        self._send(memory, [key.decode() for key in memory.list().result()])
+
+    def _send(self, memory: Any, names: Collection[str]) -> None:
+        target = self._buffer.target
+
+        def send(name: str) -> tuple[str, int]:
+            number = filesystem.put(target / name, memory.read(name).result().value)
+            memory.write(name, None).result()
+            return name, number
+
+        if names:
+            with ThreadPoolExecutor(min(len(names), filesystem.requests_at_once(target))) as pool:
+                self._buffer.sent.update(pool.map(send, names))
+
+
+def _is_same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    """True for the same bytes; types that NumPy does not export (bfloat16) are viewed as such."""
+    import numpy as np
+
+    a, b = (np.ascontiguousarray(v).reshape(-1).view(np.uint8) for v in (one, other))
+    return bool(np.array_equal(a, b))

@@ -1,0 +1,117 @@
+"""What an edit costs in a bucket: one read of its leaf, one data object, one manifest; and what proves the result."""
+
+import numpy as np
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.errors import CheckpointError, WriteError
+from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.settings.run import Options
+from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.write.upload_buffer import BufferedPart
+from surgery_cli.tree.paths import LeafPath
+from tests.buckets.checkpoints import saved, uploaded
+
+RNG = np.random.default_rng(0)
+TREE = {
+    "params": {
+        f"layers_{n}": RNG.standard_normal((500, 1000)).astype(np.float32) for n in range(12)
+    }
+}
+LEAF = LeafPath(("params", "layers_1"))
+RESCALED = plan_of([operation_from_options("rescale", {"at": "params/layers_1", "by": 2.0})])
+LAYOUTS = [{}, {"use_ocdbt": False}, {"use_zarr3": True}]
+
+
+def written(service, folder):
+    """What was written into a folder by us, by name; what the service copied is not among it."""
+    requests = [r for r in service.log if r.kind == "write"]
+    names = [(r.query.get("name") or r.path.partition("/bkt/")[2], r) for r in requests]
+    return [(n.removeprefix(f"{folder}/"), r) for n, r in names if n.startswith(f"{folder}/")]
+
+
+@pytest.mark.parametrize("how", LAYOUTS, ids=str)
+def test_an_edited_leaf_goes_through_the_machine_once_each_way(service, tmp_path, how):
+    there = uploaded(service, saved(tmp_path / "ck", TREE, **how), f"{service.root}/ck")
+    stored = surgery.inspect(there, ["params/layers_1"]).leaves[0].stored_bytes
+    service.log.clear()
+    surgery.apply(there, f"{service.root}/new", RESCALED)
+    down = sum(request.sent for request in service.log if request.kind == "read")
+    up = sum(len(r.body) for name, r in written(service, "new") if name != "surgery.json")
+    assert down <= 1.05 * stored
+    assert up <= 1.05 * stored
+    result = open_checkpoint(f"{service.root}/new")
+    for n in range(12):
+        expected = TREE["params"][f"layers_{n}"] * (2 if n == 1 else 1)
+        np.testing.assert_array_equal(result.read(LeafPath(("params", f"layers_{n}"))), expected)
+
+
+@pytest.mark.parametrize("leaves", [["params/layers_1"], ["params/layers_0", "params/layers_2"]])
+def test_an_edit_is_one_data_object_and_one_manifest(service, tmp_path, leaves):
+    there = uploaded(service, saved(tmp_path / "ck", TREE), f"{service.root}/ck")
+    service.log.clear()
+    plan = plan_of([operation_from_options("rescale", {"at": at, "by": 2.0}) for at in leaves])
+    surgery.apply(there, f"{service.root}/new", plan)
+    names = [name for name, _ in written(service, "new")]
+    assert len([name for name in names if name.startswith("d/")]) == 1
+    assert names.count("manifest.ocdbt") == 1
+    assert names.index("manifest.ocdbt") > max(
+        n for n, name in enumerate(names) if name[:2] == "d/"
+    )
+    used = {name.removeprefix("new/") for name in service.names("new/d/")}
+    assert {name for name in names if name.startswith("d/")} <= used
+
+
+@pytest.mark.parametrize("how", LAYOUTS[:2], ids=str)
+@pytest.mark.parametrize("when", ["after it was sent", "before it was sent"])
+def test_what_is_not_what_was_computed_never_becomes_a_result(
+    service, tmp_path, monkeypatch, how, when
+):
+    """An object that another program replaces after it was sent is read, and found out."""
+    there = uploaded(service, saved(tmp_path / "ck", TREE, **how), f"{service.root}/ck")
+    before = service.names()
+    other = {"params": {"layers_1": TREE["params"]["layers_1"] * 3}}
+    files = [f for f in saved(tmp_path / "other", other, **how).rglob("*") if f.is_file()]
+    wrong = max(files, key=lambda file: file.stat().st_size).read_bytes()
+    if when == "before it was sent":
+        check = BufferedPart.check
+
+        def other_values(part):
+            part._written = [(leaf, window, values * 3) for leaf, window, values in part._written]
+            check(part)
+
+        monkeypatch.setattr(BufferedPart, "check", other_values)
+    else:
+        seen = []
+
+        def replace(request):
+            name = request.query.get("name") or request.path.partition("/bkt/")[2]
+            if (
+                request.kind == "write"
+                and "surgery.json" not in name
+                and len(request.body) > 1 << 20
+            ):
+                seen.append(name)
+            elif seen and request.kind != "write":
+                service.put("bkt", seen.pop(), wrong)
+
+        service.before = replace
+    with pytest.raises((CheckpointError, WriteError)):
+        surgery.apply(there, f"{service.root}/new", RESCALED)
+    service.before = lambda request: None
+    assert service.names() == before
+
+
+def test_several_transactions_are_proved_and_whole(service, tmp_path):
+    there = uploaded(service, saved(tmp_path / "ck", TREE), f"{service.root}/ck")
+    service.log.clear()
+    plan = plan_of([operation_from_options("cast", {"at": "params", "to": "bfloat16"})])
+    done = surgery.apply(there, f"{service.root}/new", plan, options=Options(memory_bytes=8 << 20))
+    names = [name for name, _ in written(service, "new")]
+    assert len([name for name in names if name.startswith("d/")]) > 1
+    assert names.count("manifest.ocdbt") == 1
+    assert done.checked == 12
+    assert surgery.verify(f"{service.root}/new").agrees
+    here = surgery.apply(str(tmp_path / "ck"), str(tmp_path / "new"), plan)
+    assert done.digests == here.digests
+    assert surgery.diff(f"{service.root}/new", str(tmp_path / "new")).equal
