@@ -194,9 +194,9 @@ def _ready(
     check_target(target, prepared, force=options.force, built=built)
     with reading(path_at(source)):
         estimate = costs(prepared, options, target, before)
-    there = left.bytes if isinstance(left, Leftover) else 0
-    needed = max(estimate.bytes_written + estimate.bytes_copied - there, 0)
-    check_space(target, needed, prepared, options)
+        there = left.bytes if isinstance(left, Leftover) else 0
+        needed = max(estimate.bytes_written + estimate.bytes_copied - there, 0)
+        check_space(target, needed, prepared, options)
     above = replace(options, seed=plan.seed, params=plan.params)
     gate = None if options.probe is None else open_gate(prepared.checkpoint, above, say)
     removed = remove_dead(target) if options.force or options.resume else []

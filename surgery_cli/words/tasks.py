@@ -92,21 +92,19 @@ TASKS: Final[Sequence[Task]] = (
         "add",
         "add layer, new layer, insert layer, identity layer, block expansion, zero init",
     ),
-    Task(
-        "Average the last five", "average", "average, soup, model soup, swa, checkpoint averaging"
-    ),
+    Task("Average the last five", "average", "average, soup, model soup, checkpoint averaging"),
     Task("EMA weights into params", "replace", "ema, moving average, polyak"),
     Task(
         "Moving average of saved steps",
         "ema",
-        "ema, moving average, post-hoc ema, polyak, swa",
+        "ema, moving average, post-hoc ema, polyak average",
     ),
     Task(
         "Task arithmetic of three fine-tunes",
         "task-arithmetic",
         "task arithmetic, merge models, multi-task, merge fine-tunes",
     ),
-    Task("TIES", "ties", "ties, ties merging, dare, sign election, mergekit"),
+    Task("TIES", "ties", "ties, sign election, trim and elect, mergekit"),
     Task("Half-way between two runs", "interpolate", "slerp, lerp, interpolate, wise-ft, blend"),
     Task("Task vectors", "add-scaled", "task vector, delta, weight difference, subtract"),
     Task("Merge a LoRA", "map", "lora, adapter, low rank"),
