@@ -12,7 +12,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.tree.paths import LeafPath, Match, Selection
 from surgery_cli.words.advice import FieldName, worded
 
-Layered: TypeAlias = float | Annotated[tuple[float, ...], Meta(min_length=2)]
+Layered: TypeAlias = float | Annotated[tuple[float, ...], Meta(min_length=1)]
 """One number, or several that lie at equal distances over the layers, from the first to the last, with straight lines
 between them."""
 
@@ -46,8 +46,8 @@ def by_layer(value: Layered, named: Selection, field: str) -> Callable[[LeafPath
     Raises:
         PlanError: there are several numbers, and a pattern has none to count layers by.
     """
-    if isinstance(value, int | float):
-        number = float(value)
+    if isinstance(value, int | float) or len(value) == 1:
+        number = float(value if isinstance(value, int | float) else value[0])
         return lambda _: number
     found: dict[LeafPath, float] = {}
     for pattern, matches in named.by_pattern():

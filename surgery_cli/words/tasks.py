@@ -104,7 +104,7 @@ TASKS: Final[Sequence[Task]] = (
         "task-arithmetic",
         "task arithmetic, merge models, multi-task, merge fine-tunes",
     ),
-    Task("TIES", "ties", "ties, sign election, trim and elect, mergekit"),
+    Task("TIES", "ties", "ties, sign election, trim and elect"),
     Task("Half-way between two runs", "interpolate", "slerp, lerp, interpolate, wise-ft, blend"),
     Task("Task vectors", "add-scaled", "task vector, delta, weight difference, subtract"),
     Task("Merge a LoRA", "map", "lora, adapter, low rank"),
