@@ -257,6 +257,8 @@ def test_every_number_of_every_operation_may_be_a_fraction():
                 "shrink": "1/2",
                 "std": "1/2",
                 "steps": "1..2",
+                "density": "1/2",
+                "t": "1/2",
             }.get(f.name, 2 if f.type_text.startswith("whole number") else "x")
             for f in fields_of(kind)
             if f.required
