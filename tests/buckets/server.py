@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
@@ -27,11 +28,15 @@ class Request:
 
 @dataclass
 class Faults:
-    """``every``: one request in so many fails as ``kind`` says; 0 for none. ``latency``: seconds before an answer."""
+    """``every``: one request in so many fails as ``kind`` says; 0 for none. ``latency``: seconds before an answer.
+
+    ``are_held``: of which kinds requests wait until there are other faults; whose client has gone, is not obeyed.
+    """
 
     kind: str = ""
     every: int = 0
     latency: float = 0.0
+    are_held: Callable[[str], bool] = lambda kind: False
 
 
 class Server(ABC):
@@ -144,7 +149,7 @@ class Server(ABC):
             while True:
                 request = await self._received(reader, writer)
                 self.log.append(request)
-                if not await self._answered(request, writer):
+                if not await self._answered(request, reader, writer):
                     break
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
@@ -174,8 +179,12 @@ class Server(ABC):
         request.kind = self.kind_of(request)
         return request
 
-    async def _answered(self, request, writer):
+    async def _answered(self, request, reader, writer):
         """False where the connection is at its end."""
+        while self.faults.are_held(self.kind_of(request)):
+            await asyncio.sleep(0.005)
+            if reader.at_eof():
+                return False
         if self.faults.latency:
             await asyncio.sleep(self.faults.latency)
         every = self.faults.every

@@ -22,6 +22,7 @@ from surgery_cli.store.filesystem.object_files import NewObject, ObjectReader, r
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
 from surgery_cli.store.filesystem.protocol import Entry, Place
 from surgery_cli.store.filesystem.read_ahead import Range, ReadAhead
+from surgery_cli.store.filesystem.to_the_end import to_the_end
 
 
 class BucketStatus(msgspec.Struct, frozen=True):
@@ -123,13 +124,16 @@ class Buckets:
 
     def put(self, place: Place, content: bytes) -> int:
         path = BucketPath(place)
-        version = self._service.put(path.bucket, path.key, content, exclusively=False)
+        version = to_the_end(
+            lambda: self._service.put(path.bucket, path.key, content, exclusively=False)
+        )
         self.changed(path)
         return _number_of(path.key, version)
 
     def copy(self, source: Place, target: Place) -> None:
         origin, path = BucketPath(source), BucketPath(target)
-        self._service.copy(origin.bucket, self._object(origin), path.bucket, path.key)
+        found = self._object(origin)
+        to_the_end(lambda: self._service.copy(origin.bucket, found, path.bucket, path.key))
         self.changed(path)
 
     def clone(self, source: Place, target: Place) -> None:
@@ -140,13 +144,14 @@ class Buckets:
     def delete(self, place: Place) -> None:
         path = BucketPath(place)
         with suppress(FileNotFoundError):
-            self._service.delete(path.bucket, path.key)
+            to_the_end(lambda: self._service.delete(path.bucket, path.key))
         self._of(path).removed(path.key)
 
     def replace_as_found(self, place: Place, content: bytes) -> None:
         path = BucketPath(place)
         try:
-            self._service.put_in_place(path.bucket, path.key, content, self._object(path))
+            found = self._object(path)
+            to_the_end(lambda: self._service.put_in_place(path.bucket, path.key, content, found))
         except Replaced:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
         finally:
@@ -155,7 +160,8 @@ class Buckets:
     def delete_as_found(self, place: Place) -> None:
         path = BucketPath(place)
         with suppress(FileNotFoundError, Replaced):
-            self._service.delete(path.bucket, path.key, self._object(path))
+            found = self._object(path)
+            to_the_end(lambda: self._service.delete(path.bucket, path.key, found))
         self.changed(path)
 
     def delete_below(self, folder: Place) -> None:

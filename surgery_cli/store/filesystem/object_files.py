@@ -17,6 +17,7 @@ from surgery_cli.store.filesystem.object_service import (
     StoredObject,
 )
 from surgery_cli.store.filesystem.read_ahead import ReadAhead
+from surgery_cli.store.filesystem.to_the_end import to_the_end
 
 _PIECE_BYTES: Final = 8 << 20
 """What a reader asks for at most at once."""
@@ -128,9 +129,10 @@ class NewObject(io.BytesIO):
         super().close()
         if self._stream is not None:
             self._stream.write(content)
-            self._stream.close()
+            to_the_end(self._stream.close)
         else:
-            self._service.put(
-                self._path.bucket, self._path.key, content, exclusively=self._exclusively
+            path, exclusively = self._path, self._exclusively
+            to_the_end(
+                lambda: self._service.put(path.bucket, path.key, content, exclusively=exclusively)
             )
         self._changed(self._path)

@@ -33,6 +33,7 @@ from surgery_cli.store.write.raw_copies import (
     encoded_values,
     everything,
 )
+from surgery_cli.store.write.transactions import atomic, commit
 from surgery_cli.store.write.upload_buffer import BufferedPart, buffer_for
 
 if TYPE_CHECKING:
@@ -106,17 +107,14 @@ class OcdbtWriter:
 
     def copy_raw(self, leaves: Iterable[PlannedLeaf]) -> None:
         """Copy encoded bytes, in transactions of bounded size."""
-        import tensorstore as ts
-
         waiting = encoded_values(leaf for leaf in leaves if self._copies(leaf))
         while some := at_most(RAW_BATCH_BYTES, waiting):
             part = None if self.buffer is None else self.buffer.part()
             database = self.open_database(part)
-            transaction = ts.Transaction(atomic=True)
-            for key, value in some:
-                database.with_transaction(transaction).write(key, whole(value)).result()
-                self.raw_bytes += len(value)
-            transaction.commit_async().result()
+            with atomic() as transaction:
+                for key, value in some:
+                    database.with_transaction(transaction).write(key, whole(value)).result()
+                    self.raw_bytes += len(value)
             if part is not None:
                 part.send_objects()
 
@@ -167,7 +165,7 @@ class OcdbtWriter:
             transaction.abort()
             raise
         with write_errors(self.target.name):
-            transaction.commit_async().result()
+            commit(transaction)
 
     def settle(self, names: Collection[str]) -> None:
         """TensorStore sees to files and their folders, and not to a folder that it has made."""
@@ -188,7 +186,7 @@ class OcdbtWriter:
         written = [folder for folder in folders if filesystem.exists(folder / MANIFEST)]
         with write_errors(self.target.name):
             database = self.open_database()
-            with ts.Transaction(atomic=True) as transaction:
+            with atomic() as transaction:
                 inside = database.with_transaction(transaction)
                 for leaf in elsewhere:
                     if leaf.way is Way.ENCODE and leaf.referred is None:

@@ -12,6 +12,7 @@ from surgery_cli.store.orbax.arrays import StoredArray, below
 from surgery_cli.store.orbax.btree import DONOR_PREFIX, MANIFEST
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.write.transactions import atomic
 from surgery_cli.store.write.upload_buffer import BufferedPart
 
 
@@ -41,7 +42,7 @@ class References:
         spec = database_spec(self._target, part)
         database = ts.KvStore.open(spec, context=self._context).result()
         donors = self._link_donors(plan, part)
-        with ts.Transaction(atomic=True) as transaction:
+        with atomic() as transaction:
             inside = database.with_transaction(transaction)
             wait([future for name in gone for future in deletions(inside, self._store, name)])
             futures = []

@@ -20,6 +20,7 @@ from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 from surgery_cli.store.write.array_access import open_for_writing, read_block
 from surgery_cli.store.write.chunk_references import Referred
 from surgery_cli.store.write.item_plan import PlannedLeaf
+from surgery_cli.store.write.transactions import atomic
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
 if TYPE_CHECKING:
@@ -178,20 +179,17 @@ class BufferedPart:
 
     def put_into(self, database: Any, gone: Collection[str]) -> None:
         """Put the arrays into a database, in one atomic transaction, without the keys that are ``gone``."""
-        import tensorstore as ts
-
         memory = self._opened_memory("arrays")
         names = [key.decode() for key in memory.list().result()]
         for name in names[:1]:  # nodes that were read join the data in one object; others come late
             database.read(f"{name}\0").result()  # where there is nothing
-        transaction = ts.Transaction(atomic=True)
-        inside = database.with_transaction(transaction)
-        for name in gone:
-            inside.write(name, None).result()
-        for name in names:
-            inside.write(name, memory.read(name).result().value).result()
-            memory.write(name, None).result()
-        transaction.commit_async().result()
+        with atomic() as transaction:
+            inside = database.with_transaction(transaction)
+            for name in gone:
+                inside.write(name, None).result()
+            for name in names:
+                inside.write(name, memory.read(name).result().value).result()
+                memory.write(name, None).result()
 
     def send_arrays(self) -> None:
         """Send the arrays as they are, their documents last."""
