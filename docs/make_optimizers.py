@@ -43,6 +43,8 @@ Without a policy:
 |---|---|
 @DEFAULTS@
 
+`interpolate` goes by `warm` where it is a mean (straight, `t` from 0 to 1); elsewhere, as for other merges, slots stay.
+
 `prune` and `mask` set elements to 0. Under `transform` and `warm`, first moments get their initial value there, and
 second moments stay: the next steps are no larger than usual. A `reset` restarts both there alone. `keep` leaves what
 was gathered, which moves these zeros in the next steps; the preview says so. `clip` to a norm is a factor, to a range

@@ -223,6 +223,24 @@ def test_what_only_the_source_has_is_named_if_that_is_not_there_any_more(
     assert _code("plan", str(tmp_path / "new"), "--inverse") == 1
 
 
+def test_a_plan_that_was_kept_is_refused_over_a_source_that_has_changed_since(
+    source: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    shutil.copytree(source, own)
+    _applied(own, tmp_path / "new", {"op": "rescale", "at": "params/head/w", "by": 0.3})
+    document = surgery.inverse(str(tmp_path / "new")).plan
+    plan = plan_from_document(document)
+    surgery.apply(str(tmp_path / "new"), str(tmp_path / "back"), plan)
+    _same(own, tmp_path / "back")
+    shutil.rmtree(own)
+    _applied(source, own, {"op": "rescale", "at": "params/head/w", "by": 100.0})
+    with pytest.raises(PlanError, match="'source' is not what the plan was made for"):
+        surgery.apply(str(tmp_path / "new"), str(tmp_path / "again"), plan)
+    del document["fingerprints"]
+    surgery.apply(str(tmp_path / "new"), str(tmp_path / "meant"), plan_from_document(document))
+
+
 def test_the_command_prints_a_plan_for_apply(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,7 +123,7 @@ def test_a_donor_that_changed_since_is_refused(tmp_path: Path) -> None:
     record = edited(source, tmp_path / "b", {"op": "replace", "at": "params/w", "with": donor})
     (tmp_path / "d").rename(tmp_path / "old")
     saved(tmp_path / "d", state(7))
-    assert "is not what the run on record took from" in refused(record, source)
+    assert "is not what the plan was made for" in refused(record, source)
 
 
 def test_a_function_that_changed_since_is_refused(tmp_path: Path) -> None:

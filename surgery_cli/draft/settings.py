@@ -90,10 +90,9 @@ def resolve_axes(axis: int | tuple[int, ...], ndim: int, field: str) -> tuple[in
             why=f"axes are different numbers from {-ndim} to {ndim - 1}"
             if ndim
             else "it is a scalar",
-            fix=worded(
-                "choose others, or select leaves that have them: {where_ndim: {}}", _needed(given)
-            )
-            if given and _needed(given) > ndim
+            # not `where_ndim`, which is an exact count: it would leave out what fits as well
+            fix=worded("choose others, or leave leaves without them out with {except}")
+            if given and _needed(given) > ndim > 0
             else "name every axis once"
             if ndim
             else worded("leave it out with {except}"),

@@ -65,9 +65,12 @@ class Interpolate(Merging, tag="interpolate", kw_only=True, frozen=True):
 
     @property
     def effect(self) -> Effect:
+        return Means() if self.method == "lerp" and self.is_between else Shifts()
+
+    @property
+    def is_between(self) -> bool:
         numbers = (self.t,) if isinstance(self.t, int | float) else self.t
-        is_between = self.method == "lerp" and all(0 <= number <= 1 for number in numbers)
-        return Means() if is_between else Shifts()
+        return not self.base and all(0 <= number <= 1 for number in numbers)
 
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
         check_layered(self.t, "t", -float("inf"), float("inf"), open_low=False)

@@ -45,6 +45,10 @@ class KarcherMean(Merging, tag="karcher", kw_only=True, frozen=True):
             )
         super().check(named, draft, scene)
 
+    @property
+    def is_between(self) -> bool:
+        return True
+
     def merger(
         self, named: Selection, scene: Scene
     ) -> Callable[[LeafPath, Recipe, Sequence[Recipe]], Recipe]:

@@ -27,6 +27,7 @@ from surgery_cli.operations.members import (
     refuse_lacking,
     refuse_repeated,
 )
+from surgery_cli.operations.nonnegative import refuse_negative
 from surgery_cli.operations.numeric import Numeric
 from surgery_cli.operations.partners import Missing, Partnered
 from surgery_cli.optimizer.follow.states import States
@@ -88,6 +89,8 @@ class Merging(Partnered, Numeric, kw_only=True, frozen=True):
         is_edited = any(not draft.is_untouched(path) for path in named)
         refuse_repeated(others, scene, is_edited=is_edited)
         refuse_lacking(named, others, draft)
+        if not self.is_between:
+            refuse_negative(draft, named, (2.0, -1.0), whose="differences that are added")
 
     def output(self, spec: LeafSpec) -> LeafSpec:
         after = super().output(spec)
@@ -100,6 +103,11 @@ class Merging(Partnered, Numeric, kw_only=True, frozen=True):
         return after
 
     takes_complex: ClassVar[bool] = True
+
+    @property
+    def is_between(self) -> bool:
+        """True if what all members have at 0 or above stays so."""
+        return False
 
     def meet(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> None:
         for member in self.others(scene):

@@ -20,8 +20,8 @@ class ModelStockMerge(Merging, tag="model-stock", kw_only=True, frozen=True):
     """Go from the model that fine-tunes were trained from, the source, towards their mean.
 
     How far, follows leaf by leaf from the angle between what they have learnt: all the way where they agree, not at all
-    where they stand at right angles. Of two it is the paper's formula; of more, the mean cosine over all pairs is taken
-    for it. Computed in float64, rounded once.
+    where they stand at right angles or point away from each other. Of two it is the paper's formula; of more, the mean
+    cosine over all pairs is taken for it. Computed in float64, rounded once.
 
     Source: Jang, Yun and Han, Model Stock: All we need is just a few fine-tuned models.
     """
@@ -36,6 +36,10 @@ class ModelStockMerge(Merging, tag="model-stock", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: model-stock\n  at: params\n  with: [runs/other, runs/third]\n"
     least_others: ClassVar[int] = 2
+
+    @property
+    def is_between(self) -> bool:
+        return True
 
     def merger(
         self, named: Selection, scene: Scene

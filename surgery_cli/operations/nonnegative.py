@@ -19,8 +19,16 @@ FOLLOWING: Final = worded(
 """What an average of params alone does to their twins."""
 
 
-def refuse_negative(draft: Draft, named: Sequence[LeafPath], weights: Sequence[float]) -> None:
+def refuse_negative(
+    draft: Draft,
+    named: Sequence[LeafPath],
+    weights: Sequence[float],
+    *,
+    whose: str = "weights below 0",
+) -> None:
     """See that a sum with these ``weights`` leaves everything at 0 or above that must be.
+
+    ``whose``: what could make it negative, in words.
 
     Raises:
         PlanError: a weight counts against the others, and slots of squares or magnitudes are among the leaves, or
@@ -36,7 +44,7 @@ def refuse_negative(draft: Draft, named: Sequence[LeafPath], weights: Sequence[f
     path, reason = next(iter(reasons.items()))
     more = f", and {len(reasons) - 1} more leaves are like it" if len(reasons) > 1 else ""
     raise PlanError(
-        f"weights below 0 could make '{path}' negative",
+        f"{whose} could make '{path}' negative",
         why=f"{reason}{more}",
         fix=_way_out(list(reasons), draft),
         path=str(path),

@@ -54,6 +54,13 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
             description="Other checkpoints, by name: `DIRECTORY`, `DIRECTORY@STEP`; relative to the plan file."
         ),
     ] = {}
+    fingerprints: Annotated[
+        dict[str, str],
+        Meta(
+            description="What checkpoints in `sources` must be, by name: with another fingerprint than this, nothing is"
+            " taken from them. `plan --inverse` says it."
+        ),
+    ] = {}
     slots: Annotated[
         dict[str, dict[str, Any]],
         Meta(
@@ -65,8 +72,6 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
         Meta(description="For which topology the result is laid out, once all edits are done."),
     ] = None
     origins: tuple[Origin, ...] = ()
-    recorded: dict[str, str] = {}
-    """Of a plan from a record: the fingerprints that other checkpoints had, by their names in it."""
 
     def document(self) -> dict[str, Any]:
         """The plan as plain values, defaults left out: what `surgery.json` records. Paths in it are absolute."""
@@ -78,7 +83,7 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
         }
 
 
-SHARED: Final = ("sources", *AbovePlan.__struct_fields__, "slots", "reshard")
+SHARED: Final = ("sources", "fingerprints", *AbovePlan.__struct_fields__, "slots", "reshard")
 """The fields of a plan beside its edits."""
 
 

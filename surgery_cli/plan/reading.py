@@ -34,6 +34,9 @@ from surgery_cli.tree.nested import Position
 from surgery_cli.words.tasks import recipe_for
 
 TOP_LEVEL: Final = ("edits", *SHARED, "vars", "$schema")
+
+_MAPPINGS: Final = ("sources", "fingerprints", "slots")
+"""Keys that may be left empty: nothing stands there then."""
 """The keys of a plan file; `$schema` is there for editors."""
 
 Kinds = Mapping[str, type[Operation]]
@@ -112,7 +115,7 @@ def _recorded(text: PlanText, raw: str, settings: Mapping[str, str], kinds: Kind
         )
     found = plan_in_record(text, raw)
     plan = _Reader(found, "/", kinds, frozenset()).plan(found.value)
-    return msgspec.structs.replace(plan, recorded=donors_in_record(text.value))
+    return msgspec.structs.replace(plan, fingerprints=donors_in_record(text.value))
 
 
 def plan_from_document(document: Mapping[str, Any], *, kinds: Kinds | None = None) -> Plan:
@@ -176,12 +179,12 @@ class _Reader:
     def _shared(self, name: str, value: Any) -> Any:
         if (name,) in self.unfilled:
             return None
-        if value is None and name in ("sources", "slots"):
+        if value is None and name in _MAPPINGS:
             return {}
         if name == "reshard" and isinstance(value, dict):
             return self._layout(value)
         found = self._converted(Plan, name, value, (name,))
-        return {} if found is None and name in ("sources", "slots") else found
+        return {} if found is None and name in _MAPPINGS else found
 
     def _converted(
         self, kind: type[msgspec.Struct], name: str, value: Any, position: Position

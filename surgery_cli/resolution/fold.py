@@ -92,21 +92,23 @@ def resolve(
     refuse_out_of_range(draft, known.hyperparams, stage.number)
     refuse_overwritten(draft)
     draft = draft.noting(*stated_kind_notes(draft), *memory_notes(draft))
-    _refuse_other_donors(plan.recorded, stage.fingerprints)
+    _refuse_other_donors(plan.fingerprints, stage.fingerprints)
     fingerprints = {**draft.fingerprints, **stage.fingerprints}
     return draft.replaced(fingerprints=fingerprints)
 
 
-def _refuse_other_donors(recorded: Mapping[str, str], found: Mapping[str, str]) -> None:
-    """Refuse a recorded plan that would take other values than the run did that it is of."""
+def _refuse_other_donors(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Refuse a plan that would take other values than it was made for, or than the run on record took."""
     raise_all(
         Problem(
-            f"'{name}' is not what the run on record took from",
-            why="it has changed since: the same plan would take other values",
-            fix="put it back as it was; or put the record's `plan` into a file of its own, and run that",
+            f"'{name}' is not what the plan was made for",
+            why=f"it has changed since, and other values would be taken: {wanted[name]} then, {fingerprint} now",
+            fix="put it back as it was; or take it out of the plan's `fingerprints` (of a record: put its `plan` into"
+            " a file of its own, and run that)",
+            field="fingerprints",
         )
         for name, fingerprint in found.items()
-        if recorded.get(name, fingerprint) != fingerprint
+        if wanted.get(name, fingerprint) != fingerprint
     )
 
 

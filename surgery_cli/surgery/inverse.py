@@ -43,13 +43,22 @@ def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan
         origin = _origin_of(record)
         _check_item(source, checkpoint, origin)
         _check_there(record, origin)
-        document = _proved(source, checkpoint, record, origin, chosen)
+        document = _for(record, _proved(source, checkpoint, record, origin, chosen))
     return reports.InversePlan(
         checkpoint=str(checkpoint.location.root),
         source=record.source,
         plan=document,
         from_source=sum(map(needs_source, document["edits"])),
     )
+
+
+def _for(record: Record, document: dict[str, Any]) -> dict[str, Any]:
+    """The plan with what the source must be when it is applied, which may be much later."""
+    sources = document.get("sources", {})
+    if ORIGIN not in sources:
+        return document
+    wanted = {ORIGIN: record.source_fingerprint}
+    return {"sources": sources, "fingerprints": wanted, **document}
 
 
 def address_of(checkpoint: Checkpoint, item: str | None) -> str:

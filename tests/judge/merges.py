@@ -69,7 +69,7 @@ def _elected(*deltas: Any) -> Any:
 def _stock(base: Any, one: Any, other: Any) -> Any:
     a, b = one - base, other - base
     cosine = np.vdot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)
-    return base + 2 * cosine / (1 + cosine) * (a + b) / 2
+    return base + max(2 * cosine / (1 + cosine), 0) * (a + b) / 2
 
 
 def _half_way(a: Any, b: Any) -> Any:

@@ -230,6 +230,7 @@ def test_model_stock_goes_by_the_angle_between_what_was_learnt(axis: Any, count:
         norms = [np.linalg.norm(x, axis=axis, keepdims=True) for x in (one, other)]
         cosines.append(np.sum(one * other, axis=axis, keepdims=True) / norms[0] / norms[1])
     cosine = np.mean(cosines, axis=0)
+    cosine = np.maximum(cosine, 0)
     ratio = count * cosine / (1 + (count - 1) * cosine)
     wanted = ratio * np.mean(tunes, axis=0) + (1 - ratio) * base
     check(ModelStockMerge(at="params", with_=tuple("abcd"[:count]), axis=axis), leaves, wanted)
@@ -261,13 +262,18 @@ def test_the_karcher_mean_is_where_all_arcs_add_up_to_nothing(spread: float) -> 
     np.testing.assert_allclose(half.reshape(-1), wanted, rtol=1e-6, atol=1e-9)
 
 
-def test_what_has_no_mean_on_the_sphere_or_no_centre_is_refused() -> None:
-    base, tune = models(1)
+def test_what_has_no_mean_on_the_sphere_is_refused() -> None:
+    base, _ = models(1)
     with pytest.raises(ValueRefusal, match="no mean on the sphere"):
         merged(KarcherMean(at="params", with_="a"), [base, -base])
-    away = [base, base + tune, base - tune]
-    with pytest.raises(ValueRefusal, match="no centre to go to"):
-        merged(ModelStockMerge(at="params", with_=("a", "b")), away)
+
+
+@pytest.mark.parametrize("apart", [-1.0, -0.9, -0.1])
+def test_model_stock_stays_where_fine_tunes_point_away_from_each_other(apart: float) -> None:
+    base, tune = models(1)
+    away = [base, base + tune, base + np.float32(apart) * tune]
+    found = merged(ModelStockMerge(at="params", with_=("a", "b")), away)
+    np.testing.assert_allclose(found, base, rtol=1e-6)
 
 
 MERGES: list[Any] = [
@@ -344,3 +350,27 @@ def test_a_mean_over_steps_goes_on_from_one_of_them() -> None:
     with pytest.raises(PlanError, match=r"step 100, the source, is none of 200\.\.300") as caught:
         over_steps(Swa(at="params", steps="200..300"), scene, draft, leaves[0])
     assert "@300" in caught.value.problems[0].fix
+
+
+@pytest.mark.parametrize(
+    ("edit", "is_refused"),
+    [
+        (TaskArithmetic(at="params", with_="a", weights=(-1.0,)), True),
+        (Ties(at="params", with_="a", density=0.5), True),
+        (Dare(at="params", with_="a", density=0.5), True),
+        (Interpolate(at="params", with_="a", t=1.5), True),
+        (Interpolate(at="params", with_="a", t=0.5, method="slerp"), False),
+        (KarcherMean(at="params", with_="a"), False),
+    ],
+    ids=lambda edit: getattr(edit, "name", ""),
+)
+def test_no_merge_makes_a_variance_negative(edit: Any, is_refused: bool) -> None:
+    rng = np.random.default_rng(0)
+    names = ("params/bn/mean", "params/bn/var")
+    members = [{name: rng.uniform(0.1, 4, 6) for name in names} for _ in range(2)]
+    if is_refused:
+        with pytest.raises(PlanError, match="could make 'params/bn/var' negative") as caught:
+            merged_all(edit, members)
+        assert "leave them out with" in str(caught.value.problems[0].fix)
+    else:
+        assert (merged_all(edit, members)["params/bn/var"] >= 0).all()

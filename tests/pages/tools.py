@@ -512,7 +512,7 @@ def _(flat):
     def merged(base, one, other):
         norms = np.linalg.norm(one - base) * np.linalg.norm(other - base)
         cosine = np.vdot(one - base, other - base) / norms
-        ratio = 2 * cosine / (1 + cosine)
+        ratio = max(2 * cosine / (1 + cosine), 0)
         return ratio * (one + other) / 2 + (1 - ratio) * base
 
     return met(flat, merged, OTHER, FRESH, under="layers_0")

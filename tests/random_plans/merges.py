@@ -98,9 +98,7 @@ def _model_stock(edit: Mapping[str, Any], blocks: Blocks, dtype: str) -> Merged:
     for one, other in combinations([other - base for other in others], 2):
         norms = float(np.linalg.norm(one) * np.linalg.norm(other))
         cosines.append(np.real(np.vdot(one, other)) / norms if norms else 0.0)
-    count, cosine = len(others), float(np.mean(cosines))
-    if 1 + (count - 1) * cosine < 1e-3:
-        return Merged(None, is_known=False)
+    count, cosine = len(others), max(float(np.mean(cosines)), 0.0)
     ratio = count * cosine / (1 + (count - 1) * cosine)
     return Merged(ratio * sum(others) / count + (1 - ratio) * base)
 

@@ -577,7 +577,10 @@ def merge(state: State, edit: Fields, world: World, words: Words) -> None:
     named = edit["with"]
     members = [named] if isinstance(named, str) else list(named)
     name = edit["op"]
-    is_mean = name == "interpolate" and edit.get("method") is None and 0 <= edit["t"] <= 1
+    is_between = name in ("karcher", "model-stock") or 0 <= edit.get("t", -1) <= 1
+    is_mean = name == "interpolate" and edit.get("method") is None and is_between
+    if not is_between:
+        twins.refuse_negative_weights(state, selected)
 
     def blocks_of(path: Path) -> list[Any]:
         leaf = before.leaves[path]

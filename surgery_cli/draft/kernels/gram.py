@@ -135,7 +135,8 @@ class ModelStock(GramSum, frozen=True, tag="model_stock"):
     """The mean of the inputs times what the angle between them says of how far it is to the centre.
 
     The ratio is N·c / (1 + (N − 1)·c) for the mean cosine c of N fine-tunes' differences from their base; the paper
-    derives it for two, and of more the mean over all pairs is taken.
+    derives it for two, and of more the mean over all pairs is taken. Where c is below 0 the formula would go the other
+    way, and without bound: there it is 0.
 
     Source: Jang, Yun and Han, Model Stock: All we need is just a few fine-tuned models.
     """
@@ -144,16 +145,8 @@ class ModelStock(GramSum, frozen=True, tag="model_stock"):
         count = gram.shape[-1]
         cosines = _cosines(gram, xp)
         pairs = [cosines[..., i, j] for i in range(count) for j in range(i + 1, count)]
-        cosine = sum(pairs) / len(pairs)
-        below = 1 + (count - 1) * cosine
-        if bool((below < 1e-6).any()):
-            raise ValueRefusal(
-                f"the members of '{at.path}' have no centre to go to",
-                why="what they have learnt points away from one another: together it is nothing",
-                fix="leave one of the members out, or use `average` or `task-arithmetic`",
-                path=str(at.path),
-            )
-        return xp.stack([cosine / below] * count, axis=-1)
+        cosine = xp.maximum(sum(pairs) / len(pairs), 0.0)
+        return xp.stack([cosine / (1 + (count - 1) * cosine)] * count, axis=-1)
 
 
 class Karcher(GramSum, frozen=True, tag="karcher"):
