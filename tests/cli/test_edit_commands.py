@@ -76,8 +76,17 @@ def test_the_example_in_the_help_is_the_edit_in_the_docs(typed, name):
 
 def _absolute(documented, paths):
     """Fields that name files as a command takes them: relative to the working directory."""
-    texts = {name: documented[name] for name in paths if isinstance(documented.get(name), str)}
-    return {name: str(Path.cwd() / text) for name, text in texts.items() if "/" in text}
+
+    def absolute(text):
+        return str(Path.cwd() / text) if "/" in text else text
+
+    given = {
+        name: documented[name] for name in paths if isinstance(documented.get(name), str | list)
+    }
+    return {
+        name: absolute(value) if isinstance(value, str) else [absolute(text) for text in value]
+        for name, value in given.items()
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)

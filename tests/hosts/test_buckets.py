@@ -9,13 +9,10 @@ import pytest
 
 from surgery_cli import surgery
 from tests.buckets.checkpoints import MARK, SAMPLES, uploaded
-from tests.buckets.conftest import bucket, google
 from tests.buckets.server import Faults
 from tests.buckets.test_writing import restored
 from tests.hosts.companies import Processes, apply_together, assert_same_bits
 from tests.hosts.test_same_result import plan
-
-__all__ = ["bucket", "google"]
 
 CAST = [("cast", {"at": "params", "to": "bfloat16"})]
 

@@ -12,15 +12,24 @@ from surgery_cli.errors import PlanError, ValueRefusal
 from surgery_cli.operations.add_scaled import AddScaled
 from surgery_cli.operations.average import Average
 from surgery_cli.operations.base import Operation
+from surgery_cli.operations.breadcrumbs import Breadcrumbs
 from surgery_cli.operations.clip import Clip
+from surgery_cli.operations.dare import Dare
+from surgery_cli.operations.ema import Ema
+from surgery_cli.operations.interpolate import Interpolate
+from surgery_cli.operations.karcher import KarcherMean
 from surgery_cli.operations.mask import Mask
+from surgery_cli.operations.model_stock import ModelStockMerge
 from surgery_cli.operations.noise import Noise
 from surgery_cli.operations.normalize import Normalize
 from surgery_cli.operations.numeric import Numeric
 from surgery_cli.operations.prune import Prune
 from surgery_cli.operations.rescale import Rescale
 from surgery_cli.operations.shrink_and_perturb import ShrinkAndPerturb
+from surgery_cli.operations.swa import Swa
 from surgery_cli.operations.table import operations
+from surgery_cli.operations.task_arithmetic import TaskArithmetic
+from surgery_cli.operations.ties import Ties
 from tests.operations.value_edits import ArrayScene, ArraySource, computed, draft_of, path_of
 from tests.optimizer.optax_registry import train_state
 from tests.optimizer.test_new_shapes import drafted
@@ -34,6 +43,18 @@ EDITS: dict[type[Operation], tuple[dict[str, Any], Expected | None]] = {
     Normalize: ({"norm": "max", "to": 30.0}, lambda x: x / np.abs(x).max() * 30),
     AddScaled: ({"with_": "other", "scale": -0.5}, lambda x: x - 0.5 * OTHER),
     Average: ({"with_": "other"}, lambda x: (x + OTHER) / 2),
+    Swa: ({"steps": "1..2"}, lambda x: (x + OTHER) / 2),
+    Ema: ({"steps": "1..2", "decay": 0.25}, lambda x: 0.25 * OTHER + 0.75 * x),
+    Interpolate: ({"with_": "other", "t": 0.25}, lambda x: 0.75 * x + 0.25 * OTHER),
+    TaskArithmetic: ({"with_": "other", "scale": 0.5}, lambda x: x + 0.5 * (OTHER - x)),
+    Ties: ({"with_": "other", "density": 1}, lambda x: x + (OTHER - x)),
+    Dare: ({"with_": "other", "density": 1, "scale": 0.5}, lambda x: x + 0.5 * (OTHER - x)),
+    Breadcrumbs: (
+        {"with_": "other", "density": 1, "outliers": 0, "scale": 0.5},
+        lambda x: x + 0.5 * (OTHER - x),
+    ),
+    ModelStockMerge: ({"with_": ("other", "more")}, None),
+    KarcherMean: ({"with_": "other"}, None),
     Clip: ({"min": -4.5, "max": 6.0}, lambda x: np.clip(x, -4.5, 6)),
     Prune: ({"sparsity": 0.5}, lambda x: np.where(np.abs(x) > 5, x, 0)),
     Mask: ({"by": "mask"}, lambda x: np.where(OTHER > 1, x, 0)),
@@ -46,12 +67,16 @@ EDITS: dict[type[Operation], tuple[dict[str, Any], Expected | None]] = {
 def result(kind: type[Operation], leaf: np.ndarray, **fields: Any) -> np.ndarray:
     other = OTHER.astype(leaf.dtype)
     sources = {"other": ArraySource({"w": other}), "mask": ArraySource({"w": OTHER > 1})}
+    sources["more"] = ArraySource({"w": other})
     for name, source in sources.items():
         source.places, source.address, source.steps = frozenset({name}), name, {}
+        source.step = 1
     scene = ArrayScene(**sources)
     scene.source = ArraySource({"w": leaf})
     scene.source.places, scene.source.address = frozenset({"own"}), "own"
-    scene.source.step, scene.source.steps = None, {}
+    for name, source in {"own": scene.source, **sources}.items():
+        source.fingerprint = name
+    scene.source.step, scene.source.steps = 2, {1: "other", 2: "own"}
     draft = kind(at="w", integers=True, **fields).rewrite(draft_of({"w": leaf}), scene)
     return computed(draft.leaves[path_of("w")].recipe, {path_of("w"): leaf}, scene=scene)
 

@@ -15,9 +15,6 @@ import pytest
 from etils import epath
 
 from tests.buckets.checkpoints import SAMPLES, uploaded
-from tests.buckets.conftest import bucket, google
-
-__all__ = ["bucket", "google"]
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "batch-jobs.md").read_text()
 
