@@ -56,9 +56,9 @@ keeps slots become none with leaves that it leaves out. New places (`pad`, `resi
 moments, and in slots of which nothing is known, the mean along the axis. Adafactor's rows and columns move as they are
 where the map keeps both of their axes; else the moment is rebuilt from them, moved, and taken apart again, which is
 exact for what reorders, and a model of what cuts. Whether a param of the new shape is factored is read from the other
-params of the state; where none shows it, optax's 128 is taken, and the preview says so. `keep` does the same as
-`transform`, `reset` and `warm` start slots in the new shape. SM3's vectors move with their axes, and are refused where
-axes are merged, split or new. Copies beside the optimizer state move along.
+params of the state, not from a call or script; where none shows it, optax's 128 is taken, and the preview says so.
+`keep` does the same as `transform`, `reset` and `warm` start slots in the new shape. SM3's vectors move with their
+axes, and are refused where axes are merged, split or new. Copies beside the optimizer state move along.
 
 Where places are interpolated (`interpolate-positions`), second moments are so by linear weights, whatever those of the
 params: cubic ones would make them negative. First moments restart, and follow by the weights of their params under

@@ -137,9 +137,16 @@ def parse_partition(text: str) -> Partition:
     ((('fsdp',),), ((), ('data', 'fsdp')), (('x',),))
 
     Raises:
-        PlanError: its brackets do not match, or a name is missing.
+        PlanError: its brackets do not match, a name is missing, or there is nothing, as of a variable that is not set.
     """
     inner = text.strip()
+    if not inner:
+        raise PlanError(
+            "a partition is empty",
+            why="nothing says over which axes the leaves are split",
+            fix="write `None` for leaves that every device has whole",
+            field="spec",
+        )
     for front in ("PartitionSpec(", "P("):
         if inner.startswith(front) and inner.endswith(")"):
             inner = inner[len(front) : -1]

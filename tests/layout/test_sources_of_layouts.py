@@ -92,6 +92,7 @@ def test_chunks_are_the_largest_even_parts_within_a_size(tmp_path: Path, zarr3: 
         ({"mesh": {"fsdp": 2}, "spec": {"rng": "fsdp"}}, "names nothing that is split"),
         ({"mesh": {"x": 2}, "spec": {"params/embed": "x,x"}}, "over 'x' twice"),
         ({"mesh": {"fsdp": 2}}, "says nothing of leaves"),
+        ({"mesh": {"fsdp": 2}, "spec": {"params/**/kernel": ""}}, "a partition is empty"),
         ({"spec": {"**": "fsdp"}}, "needs a `mesh`"),
         ({}, "not told for what"),
         ({"mesh": {"x": 2}, "spec": {"**": "None"}, "like": "other"}, "takes one of"),
