@@ -86,6 +86,9 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
 SHARED: Final = ("sources", "fingerprints", *AbovePlan.__struct_fields__, "slots", "reshard")
 """The fields of a plan beside its edits."""
 
+MAPPINGS: Final = ("sources", "fingerprints", "slots")
+"""Those that may be left empty: nothing stands there then."""
+
 
 def plan_of(edits: Sequence[Operation], **shared: Any) -> Plan:
     """A plan from operations; ``shared`` are the other fields of a plan. Relative paths are relative to here.

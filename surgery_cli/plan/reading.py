@@ -18,6 +18,7 @@ from surgery_cli.operations.table import operations
 from surgery_cli.plan.edits import Fault, Misfit, build, converted
 from surgery_cli.plan.fields import fields_of
 from surgery_cli.plan.plan import (
+    MAPPINGS,
     SHARED,
     Origin,
     Plan,
@@ -34,9 +35,6 @@ from surgery_cli.tree.nested import Position
 from surgery_cli.words.tasks import recipe_for
 
 TOP_LEVEL: Final = ("edits", *SHARED, "vars", "$schema")
-
-_MAPPINGS: Final = ("sources", "fingerprints", "slots")
-"""Keys that may be left empty: nothing stands there then."""
 """The keys of a plan file; `$schema` is there for editors."""
 
 Kinds = Mapping[str, type[Operation]]
@@ -179,12 +177,12 @@ class _Reader:
     def _shared(self, name: str, value: Any) -> Any:
         if (name,) in self.unfilled:
             return None
-        if value is None and name in _MAPPINGS:
+        if value is None and name in MAPPINGS:
             return {}
         if name == "reshard" and isinstance(value, dict):
             return self._layout(value)
         found = self._converted(Plan, name, value, (name,))
-        return {} if found is None and name in _MAPPINGS else found
+        return {} if found is None and name in MAPPINGS else found
 
     def _converted(
         self, kind: type[msgspec.Struct], name: str, value: Any, position: Position

@@ -78,7 +78,7 @@ def _absolute(documented, paths):
     """Fields that name files as a command takes them: relative to the working directory."""
 
     def absolute(text):
-        return str(Path.cwd() / text) if "/" in text else text
+        return str(Path.cwd() / text) if "/" in str(text) else text
 
     given = {
         name: documented[name] for name in paths if isinstance(documented.get(name), str | list)

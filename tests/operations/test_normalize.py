@@ -214,7 +214,7 @@ def refusal(edit: LeafOperation, shape: tuple[int, ...] = (2, 3)) -> Problem:
 @pytest.mark.parametrize(
     ("edit", "fix"),
     [
-        (Normalize(axis=5), "select leaves that have them: `where_ndim: 6`"),
+        (Normalize(axis=5), "leave leaves without them out with `except`"),
         (Normalize(axis=(0, 0)), "name every axis once"),
         (Normalize(to=float("inf")), "write a number, such as `to: 1.0`"),
         (Normalize(to=0.0), "write a number above 0"),
