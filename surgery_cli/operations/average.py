@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft.kernels.weighted_mean import of_usual_size
+from surgery_cli.draft.kernels.weighted_sum import of_usual_size
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.averaging import Averaging

@@ -8,12 +8,11 @@ from typing import ClassVar
 from surgery_cli.draft.effect import Effect, Means
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.kernel import Kernel
-from surgery_cli.draft.kernels.weighted_mean import WeightedMean, of_usual_size
+from surgery_cli.draft.kernels.weighted_sum import WeightedMean, of_usual_size
 from surgery_cli.draft.recipe import Draft, is_numeric
-from surgery_cli.draft.source_leaves import find_leaf
 from surgery_cli.operations.averaged_state import state_notes
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.counterparts import counterparts
+from surgery_cli.operations.counterparts import counterparts, meet_all
 from surgery_cli.operations.members import (
     Member,
     copies_notes,
@@ -21,7 +20,7 @@ from surgery_cli.operations.members import (
     refuse_lacking,
     refuse_repeated,
 )
-from surgery_cli.operations.nonnegative import refuse_negative
+from surgery_cli.operations.nonnegative import are_of_one_sign, refuse_negative
 from surgery_cli.operations.numeric import Numeric
 from surgery_cli.operations.partners import Missing, Partnered
 from surgery_cli.optimizer.follow.states import States
@@ -64,15 +63,12 @@ class Averaging(Partnered, Numeric, kw_only=True, frozen=True):
         refuse_repeated(others, scene, is_edited=is_edited)
         slots = [slot.path for path in named for slot in draft.slots_of.get(path, ())]
         follow = self.twins != "literal" and scene.policy(self) == "transform"
-        refuse_negative(
-            draft, [*named, *slots] if follow else named, of_usual_size(self.member_weights(scene))
-        )
+        if not are_of_one_sign(of_usual_size(self.member_weights(scene))):
+            refuse_negative(draft, [*named, *slots] if follow else named, "weights below 0")
         refuse_lacking(named, others, draft)
 
     def meet(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> None:
-        for member in self.others(scene):
-            if path not in member.tree:
-                find_leaf(member.text, member.source, str(path), field="with")
+        meet_all(path, self.others(scene))
 
     def kernel(self, path: LeafPath, spec: LeafSpec, scene: States) -> Kernel:
         return WeightedMean(self.member_weights(scene))

@@ -38,6 +38,27 @@ def check_like(
         )
 
 
+def meet_all(path: LeafPath, others: Sequence[Member]) -> None:
+    """See that every member has the like of a leaf.
+
+    Raises:
+        PlanError: one has none.
+    """
+    for member in others:
+        _theirs(path, member)
+
+
+def _theirs(path: LeafPath, member: Member) -> LeafPath:
+    """Where the like of a leaf stands in a member: it may have one that prints alike.
+
+    Raises:
+        PlanError: it has none.
+    """
+    if path in member.tree:
+        return path
+    return find_leaf(member.text, member.source, str(path), field="with")
+
+
 def counterparts(
     path: LeafPath,
     spec: LeafSpec,
@@ -55,9 +76,7 @@ def counterparts(
     found: list[Recipe] = []
     for member in others:
         with gathering.catching(path=str(path)):
-            other = path
-            if path not in member.tree:  # it may have one that prints alike
-                other = find_leaf(member.text, member.source, str(path), field="with")
+            other = _theirs(path, member)
             theirs: Recipe = Stored(LeafRef(member.name, other), member.tree[other])
             if integers and is_integers(theirs.spec):
                 theirs = as_floats(theirs, other)

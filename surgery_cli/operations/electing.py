@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -16,6 +16,7 @@ from surgery_cli.draft.recipe import Draft
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.layered import Layered, by_layer, check_layered
 from surgery_cli.operations.merging import (
+    MergeLeaf,
     Merging,
     difference,
     refuse_nothing,
@@ -67,9 +68,7 @@ class Thinning(Merging, kw_only=True, frozen=True):
             refuse_nothing(one, "scale")
         super().check(named, draft, scene)
 
-    def merger(
-        self, named: Selection, scene: Scene
-    ) -> Callable[[LeafPath, Recipe, Sequence[Recipe]], Recipe]:
+    def merger(self, named: Selection, scene: Scene) -> MergeLeaf:
         scale = by_layer(self.scale, named, "scale")
         density = by_layer(self.density, named, "density")
         weights = weights_by_layer(self.weights, len(self.others(scene)), named)

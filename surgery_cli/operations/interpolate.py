@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
@@ -11,7 +11,7 @@ from surgery_cli.draft.effect import Effect, Means, Shifts
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, made
 from surgery_cli.draft.kernels.deltas import AddDeltas
 from surgery_cli.draft.kernels.gram import Gram, Slerp, gram_shape
-from surgery_cli.draft.kernels.weighted_mean import WeightedMean
+from surgery_cli.draft.kernels.weighted_sum import WeightedMean
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.settings import resolve_axes
 from surgery_cli.draft.source_leaves import find_leaf
@@ -19,7 +19,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.counterparts import check_like
 from surgery_cli.operations.layered import Layered, by_layer, check_layered
-from surgery_cli.operations.merging import Merging, difference
+from surgery_cli.operations.merging import MergeLeaf, Merging, difference
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -84,9 +84,7 @@ class Interpolate(Merging, tag="interpolate", kw_only=True, frozen=True):
                 )
         super().check(named, draft, scene)
 
-    def merger(
-        self, named: Selection, scene: Scene
-    ) -> Callable[[LeafPath, Recipe, Sequence[Recipe]], Recipe]:
+    def merger(self, named: Selection, scene: Scene) -> MergeLeaf:
         far = by_layer(self.t, named, "t")
 
         def merged(path: LeafPath, recipe: Recipe, others: Sequence[Recipe]) -> Recipe:

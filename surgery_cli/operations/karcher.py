@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -14,7 +14,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.interpolate import gram_of
 from surgery_cli.operations.merging import Merging
-from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.paths import LeafPath
 
 
 class KarcherMean(Merging, tag="karcher", kw_only=True, frozen=True):
@@ -49,13 +49,7 @@ class KarcherMean(Merging, tag="karcher", kw_only=True, frozen=True):
     def is_between(self) -> bool:
         return True
 
-    def merger(
-        self, named: Selection, scene: Scene
-    ) -> Callable[[LeafPath, Recipe, Sequence[Recipe]], Recipe]:
-        def merged(path: LeafPath, recipe: Recipe, others: Sequence[Recipe]) -> Recipe:
-            members = (recipe, *others)
-            kernel = Karcher(shares=self.weights or (1.0,) * len(members))
-            gram = gram_of(members, None, path)
-            return Made(kernel, (*members, gram), recipe.spec, path)
-
-        return merged
+    def merged(self, path: LeafPath, recipe: Recipe, others: Sequence[Recipe]) -> Recipe:
+        members = (recipe, *others)
+        kernel = Karcher(shares=self.weights or (1.0,) * len(members))
+        return Made(kernel, (*members, gram_of(members, None, path)), recipe.spec, path)

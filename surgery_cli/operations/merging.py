@@ -13,10 +13,9 @@ from surgery_cli.draft.effect import Effect, Shifts
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernels.deltas import Difference
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.draft.source_leaves import find_leaf
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.base import Scene
-from surgery_cli.operations.counterparts import counterparts
+from surgery_cli.operations.counterparts import counterparts, meet_all
 from surgery_cli.operations.layered import Layered, by_layer
 from surgery_cli.operations.members import (
     MOST_NAMED,
@@ -39,6 +38,7 @@ from surgery_cli.words.lists import listed
 from surgery_cli.words.notes import Remark
 
 MakeLeaf = Callable[[LeafPath, Recipe], Recipe]
+MergeLeaf = Callable[[LeafPath, Recipe, Sequence[Recipe]], Recipe]
 
 
 class Merging(Partnered, Numeric, kw_only=True, frozen=True):
@@ -90,7 +90,7 @@ class Merging(Partnered, Numeric, kw_only=True, frozen=True):
         refuse_repeated(others, scene, is_edited=is_edited)
         refuse_lacking(named, others, draft)
         if not self.is_between:
-            refuse_negative(draft, named, (2.0, -1.0), whose="differences that are added")
+            refuse_negative(draft, named, "differences that are added")
 
     def output(self, spec: LeafSpec) -> LeafSpec:
         after = super().output(spec)
@@ -110,9 +110,7 @@ class Merging(Partnered, Numeric, kw_only=True, frozen=True):
         return False
 
     def meet(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> None:
-        for member in self.others(scene):
-            if path not in member.tree:
-                find_leaf(member.text, member.source, str(path), field="with")
+        meet_all(path, self.others(scene))
 
     def partners(
         self, path: LeafPath, recipe: Recipe, others: Sequence[Member]
@@ -132,10 +130,12 @@ class Merging(Partnered, Numeric, kw_only=True, frozen=True):
 
         return make
 
-    def merger(
-        self, named: Selection, scene: Scene
-    ) -> Callable[[LeafPath, Recipe, Sequence[Recipe]], Recipe]:
-        """What makes a leaf of itself and its like, in the spec of the leaf."""
+    def merger(self, named: Selection, scene: Scene) -> MergeLeaf:
+        """What makes a leaf of itself and its like, in the spec of the leaf; overridden where numbers go by layers."""
+        return self.merged
+
+    def merged(self, path: LeafPath, recipe: Recipe, others: Sequence[Recipe]) -> Recipe:
+        """A leaf of itself and its like, in its spec, where it hangs on nothing but these."""
         raise NotImplementedError
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:

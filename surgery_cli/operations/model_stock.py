@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -10,10 +10,9 @@ from msgspec import Meta
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernels.gram import ModelStock
 from surgery_cli.draft.settings import resolve_axes
-from surgery_cli.operations.base import Scene
 from surgery_cli.operations.interpolate import gram_of
 from surgery_cli.operations.merging import Merging, difference
-from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.paths import LeafPath
 
 
 class ModelStockMerge(Merging, tag="model-stock", kw_only=True, frozen=True):
@@ -41,15 +40,10 @@ class ModelStockMerge(Merging, tag="model-stock", kw_only=True, frozen=True):
     def is_between(self) -> bool:
         return True
 
-    def merger(
-        self, named: Selection, scene: Scene
-    ) -> Callable[[LeafPath, Recipe, Sequence[Recipe]], Recipe]:
-        def merged(path: LeafPath, recipe: Recipe, others: Sequence[Recipe]) -> Recipe:
-            over = None
-            if self.axis is not None:
-                over = resolve_axes(self.axis, len(recipe.spec.shape), "axis")
-            learnt = [difference(other, recipe, path, narrow=False) for other in others]
-            gram = gram_of(learnt, over, path)
-            return Made(ModelStock(adds=True), (recipe, *learnt, gram), recipe.spec, path)
-
-        return merged
+    def merged(self, path: LeafPath, recipe: Recipe, others: Sequence[Recipe]) -> Recipe:
+        over = None
+        if self.axis is not None:
+            over = resolve_axes(self.axis, len(recipe.spec.shape), "axis")
+        learnt = [difference(other, recipe, path, narrow=False) for other in others]
+        gram = gram_of(learnt, over, path)
+        return Made(ModelStock(adds=True), (recipe, *learnt, gram), recipe.spec, path)

@@ -19,24 +19,19 @@ FOLLOWING: Final = worded(
 """What an average of params alone does to their twins."""
 
 
-def refuse_negative(
-    draft: Draft,
-    named: Sequence[LeafPath],
-    weights: Sequence[float],
-    *,
-    whose: str = "weights below 0",
-) -> None:
-    """See that a sum with these ``weights`` leaves everything at 0 or above that must be.
+def are_of_one_sign(weights: Sequence[float]) -> bool:
+    """True if a mean by these weights is never below 0 where no member is."""
+    total = math.fsum(weights)
+    return all(weight / total >= 0 for weight in weights)
 
-    ``whose``: what could make it negative, in words.
+
+def refuse_negative(draft: Draft, named: Sequence[LeafPath], what: str) -> None:
+    """See that nothing is among the leaves that must stay at 0 or above, as ``what`` could bring it below.
 
     Raises:
-        PlanError: a weight counts against the others, and slots of squares or magnitudes are among the leaves, or
-            variances, or numbers of the optimizer state of which nobody knows whether they may be negative.
+        PlanError: slots of squares or magnitudes are among them, or variances, or numbers of the optimizer state of
+            which nobody knows whether they may be negative.
     """
-    total = math.fsum(weights)
-    if all(weight / total >= 0 for weight in weights):
-        return
     floating = [path for path in named if is_floating(draft.leaves[path].spec.dtype)]
     reasons = {path: reason for path in floating if (reason := _why_not(path, draft))}
     if not reasons:
@@ -44,7 +39,7 @@ def refuse_negative(
     path, reason = next(iter(reasons.items()))
     more = f", and {len(reasons) - 1} more leaves are like it" if len(reasons) > 1 else ""
     raise PlanError(
-        f"{whose} could make '{path}' negative",
+        f"{what} could make '{path}' negative",
         why=f"{reason}{more}",
         fix=_way_out(list(reasons), draft),
         path=str(path),

@@ -11,7 +11,7 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.draft.expression import LeafRef, Made, Stored
 from surgery_cli.draft.kernel import broadcast_window
-from surgery_cli.draft.kernels.weighted_mean import WeightedMean
+from surgery_cli.draft.kernels.weighted_sum import WeightedMean
 from surgery_cli.engine import forecast
 from surgery_cli.engine.composition import Composition
 from surgery_cli.plan import operation_from_options, plan_of

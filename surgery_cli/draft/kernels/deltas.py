@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from surgery_cli.draft.kernel import Kernel, Kit, Piece, Place, Window
-from surgery_cli.draft.kernels.lost_values import refuse_lost
+from surgery_cli.draft.kernels.lost_values import rounded_sum
+from surgery_cli.draft.kernels.weighted_sum import WeightedSum
 from surgery_cli.tree.specs import LeafSpec
-from surgery_cli.words.advice import worded
 
 
 class Difference(Kernel, frozen=True, tag="difference"):
@@ -50,20 +50,11 @@ class Negation(Kernel, frozen=True, tag="not"):
         return kit.apply(lambda mask: ~mask, blocks[0])
 
 
-class AddDeltas(Kernel, frozen=True, tag="add_deltas"):
-    """The first input plus each of the others times its weight, in float64, rounded once."""
+class AddDeltas(WeightedSum, frozen=True, tag="add_deltas"):
+    """The first input plus each of the others times its weight."""
 
-    weights: tuple[float, ...]
-    keeps_inputs: ClassVar[bool] = False
-
-    def begin(self, kit: Kit, at: Place) -> Any:
-        return None
-
-    def add(self, state: Any, number: int, block: Any, kit: Kit, at: Place) -> Any:
-        return kit.add_scaled(state, block, self.weights[number - 1] if number else 1.0)
-
-    def result(self, state: Any, kit: Kit, at: Place) -> Any:
-        return rounded_sum(state, kit, at)
+    def weights_of(self, at: Place) -> tuple[float, ...]:
+        return (1.0, *self.weights)
 
 
 class _Sums(NamedTuple):
@@ -129,15 +120,3 @@ class AddElected(Kernel, frozen=True, tag="add_elected"):
 
     def result(self, state: Any, kit: Kit, at: Place) -> Any:
         return rounded_sum(state, kit, at)
-
-
-def rounded_sum(total: Any, kit: Kit, at: Place) -> Any:
-    """A sum in float64 as what the leaf holds, rounded to nearest even once.
-
-    Raises:
-        ValueRefusal: values that count would become 0.
-    """
-    new = kit.cast(total, at.output.dtype)
-    fix = worded("cast the leaf to a wider dtype first, or leave it out with {except}")
-    kit.apply(lambda: refuse_lost(total, new, at, fix=fix, least=0.0))
-    return new

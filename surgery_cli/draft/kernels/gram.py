@@ -15,7 +15,7 @@ from surgery_cli.draft.kernel import (
     Window,
     broadcast_window,
 )
-from surgery_cli.draft.kernels.deltas import rounded_sum
+from surgery_cli.draft.kernels.lost_values import rounded_sum
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.tree.specs import LeafSpec
 

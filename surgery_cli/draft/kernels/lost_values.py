@@ -74,3 +74,15 @@ def refuse_lost(old: Any, new: Any, at: Place, *, fix: str, least: float | None 
         fix=fix,
         path=str(at.path),
     )
+
+
+def rounded_sum(total: Any, kit: Kit, at: Place) -> Any:
+    """A sum in float64 as what the leaf holds, rounded to nearest even once.
+
+    Raises:
+        ValueRefusal: values that count would become 0.
+    """
+    new = kit.cast(total, at.output.dtype)
+    fix = worded("cast the leaf to a wider dtype first, or leave it out with {except}")
+    kit.apply(lambda: refuse_lost(total, new, at, fix=fix, least=0.0))
+    return new

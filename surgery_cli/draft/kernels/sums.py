@@ -10,7 +10,7 @@ import msgspec
 
 from surgery_cli.draft.expression import Made, Recipe
 from surgery_cli.draft.kernel import Kernel, Kit, Measurement, Place
-from surgery_cli.draft.kernels.lost_values import refuse_lost
+from surgery_cli.draft.kernels.lost_values import rounded_sum
 from surgery_cli.errors import ValueRefusal
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath
@@ -36,10 +36,7 @@ class Plus(Kernel, frozen=True, tag="plus"):
 
         term = kit.in_float64(other, scaled)
         total = kit.in_float64(leaf, lambda x: x * self.keep + term)
-        new = kit.cast(total, at.output.dtype)
-        fix = worded("cast the leaf to a wider dtype first, or leave it out with {except}")
-        kit.apply(lambda: refuse_lost(total, new, at, fix=fix, least=0.0))
-        return new
+        return rounded_sum(total, kit, at)
 
 
 class LeafMean(Measurement, frozen=True, tag="leaf_mean"):

@@ -1,4 +1,4 @@
-"""The mean of several leaves, by weights."""
+"""Sums of several leaves by weights, and their mean."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import Any, ClassVar
 
 from surgery_cli.draft.kernel import Kernel, Kit, Place
-from surgery_cli.draft.kernels.lost_values import may_lose, refuse_lost
+from surgery_cli.draft.kernels.lost_values import may_lose, refuse_lost, rounded_sum
 from surgery_cli.words.advice import worded
 
 
@@ -22,24 +22,38 @@ def of_usual_size(weights: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(math.ldexp(weight, 1 - exponent) for weight in weights)
 
 
-class WeightedMean(Kernel, frozen=True, tag="weighted_mean"):
-    """The mean of its inputs by weights, or of equal ones; one input stands in memory at a time."""
+class WeightedSum(Kernel, frozen=True):
+    """The sum of its inputs by weights, in float64, rounded once; one input stands in memory at a time.
+
+    Subclasses say the weights.
+    """
 
     weights: tuple[float, ...] = ()
     keeps_inputs: ClassVar[bool] = False
 
-    def _weights(self, at: Place) -> tuple[float, ...]:
-        return of_usual_size(self.weights) or (1.0,) * len(at.inputs)
+    def weights_of(self, at: Place) -> tuple[float, ...]:
+        """One for each input."""
+        raise NotImplementedError
 
     def begin(self, kit: Kit, at: Place) -> Any:
         return None
 
     def add(self, state: Any, number: int, block: Any, kit: Kit, at: Place) -> Any:
-        return kit.add_scaled(state, block, self._weights(at)[number])
+        return kit.add_scaled(state, block, self.weights_of(at)[number])
+
+    def result(self, state: Any, kit: Kit, at: Place) -> Any:
+        return rounded_sum(state, kit, at)
+
+
+class WeightedMean(WeightedSum, frozen=True, tag="weighted_mean"):
+    """The mean of its inputs by weights, or of equal ones."""
+
+    def weights_of(self, at: Place) -> tuple[float, ...]:
+        return of_usual_size(self.weights) or (1.0,) * len(at.inputs)
 
     def result(self, state: Any, kit: Kit, at: Place) -> Any:
         # divided once, at the end: the mean of equal members is exactly what each of them is
-        weights, dtype = self._weights(at), at.output.dtype
+        weights, dtype = self.weights_of(at), at.output.dtype
         divisor = math.fsum(weights)
         smallest = min(abs(weight) for weight in weights if weight)
         if not may_lose(smallest / abs(divisor), dtype):
