@@ -14,6 +14,8 @@ import sys
 import time
 from typing import Final
 
+from surgery_cli.hosts import jax_private
+
 READY: Final = "ready"
 OVER: Final = b"."
 """What process 0 says before it ends as it should: nobody is left who would ask."""
@@ -24,7 +26,6 @@ _LINGER_SECONDS: Final = 5.0
 _MOMENT_SECONDS: Final = 0.2
 """In which process 0 ends that has said so; the port is free then for the next run."""
 
-_HEARTBEAT_SECONDS: Final = 100
 _REGISTER_SECONDS: Final = 3600
 _SHUTDOWN_SECONDS: Final = 1
 
@@ -35,19 +36,13 @@ def main() -> None:
         signal.signal(
             number, signal.SIG_IGN
         )  # who gets one tells the others, and for that they need us
-    from jaxlib import _jax  # type: ignore[attr-defined]  # it has no stubs
-
     address, count = sys.argv[1], int(sys.argv[2])
     if _is_taken(address):
         _say("something else listens at that port")
         os._exit(1)
     try:
-        _service = _jax.get_distributed_runtime_service(
-            address,
-            count,
-            heartbeat_timeout=_HEARTBEAT_SECONDS,
-            cluster_register_timeout=_REGISTER_SECONDS,
-            shutdown_timeout=_SHUTDOWN_SECONDS,
+        _service = jax_private.service(
+            address, count, start_seconds=_REGISTER_SECONDS, shutdown_seconds=_SHUTDOWN_SECONDS
         )
     except Exception as error:  # noqa: BLE001 - process 0 says it
         _say(str(error).partition("\n")[0])

@@ -1,8 +1,7 @@
 """JAX's own runtime for many processes, as far as it is needed: who is there, and keys and values that all see.
 
 What JAX has for it in public (`jax.distributed`) gives no access to these, takes SIGTERM for itself, and makes every
-device of the hosts part of the run. This module alone knows its private parts; `tests/hosts/test_runtime.py` holds
-them to what is used of them.
+device of the hosts part of the run. `jax_private` knows the rest.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import threading
 from typing import Any, Final, NamedTuple
 
 from surgery_cli.errors import LostProcessError, PlanError
+from surgery_cli.hosts import jax_private
 from surgery_cli.hosts.coordinator import OVER, READY
 from surgery_cli.settings.run import Options
 
 START_SECONDS: Final = 300
 """So long is waited for the others to start, as JAX does by itself."""
 
-_HEARTBEAT_SECONDS: Final = 100
 _TICK_SECONDS: Final = 0.25
 _ELSEWHERE: Final = (
     "JAX finds them out on TPU slices, GKE, Slurm and Open MPI; elsewhere each process is told"
@@ -45,11 +44,9 @@ def find_seat(options: Options) -> Seat:
     address = options.coordinator or os.environ.get("JAX_COORDINATOR_ADDRESS")
     number, count = options.process, options.processes
     if None in (address, number, count):
-        from jax._src.clusters import ClusterEnv
-
         try:
-            found = ClusterEnv.auto_detect_unset_distributed_params(
-                address, count, number, [], None, START_SECONDS
+            address, number, count = jax_private.detect(
+                address, number, count, start_seconds=START_SECONDS
             )
         except Exception as error:
             raise PlanError(
@@ -57,7 +54,6 @@ def find_seat(options: Options) -> Seat:
                 why=f"{type(error).__name__}: {error}",
                 fix="add `--coordinator HOST:PORT`, `--process N` and `--processes N`",
             ) from error
-        address, count, number, _ = found
     told = {"--coordinator HOST:PORT": address, "--process N": number, "--processes N": count}
     missing = [f"`{option}`" for option, value in told.items() if value is None]
     if address is None or number is None or count is None:
@@ -148,16 +144,7 @@ def connect(seat: Seat) -> Board:
     # as JAX itself does: its library says every step
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     keeper = _keep(seat) if seat.number == 0 else None
-    from jaxlib import _jax  # type: ignore[attr-defined]  # it has no stubs
-
-    client = _jax.get_distributed_runtime_client(
-        seat.address,
-        seat.number,
-        init_timeout=START_SECONDS,
-        heartbeat_timeout=_HEARTBEAT_SECONDS,
-        shutdown_on_destruction=False,
-        use_compression=True,
-    )
+    client = jax_private.client(seat.address, seat.number, start_seconds=START_SECONDS)
     failed: list[Exception] = []
 
     def come() -> None:
