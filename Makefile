@@ -9,17 +9,21 @@
 #                   random plans, and runs struck at every moment
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
 #   make bench    measure edits beside restore-edit-save and cp -r (SIZE=1.6GB; ARGS="--device gpu" adds a device)
+#   make bench-peers  merge ten checkpoints beside mergekit and a NumPy script; mergekit gets an environment of its own
+#                 in build/peers-env (MEMBER=300MB; a few GB with torch)
 #   make samples  train the sample checkpoints anew
 #   make clean    remove what the other targets made
 
 BIN := .venv/bin
 INSTALLED := .venv/installed.stamp
 SIZE ?= 1.6GB
+MEMBER ?= 300MB
+MERGEKIT := mergekit==0.1.5 torch transformers safetensors
 ARGS ?=
 N ?= 2000
 SEED ?= 1
 
-.PHONY: help demo test check check-all oracle powers plans lint bench samples clean
+.PHONY: help demo test check check-all oracle powers plans lint bench bench-peers samples clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -55,6 +59,16 @@ plans: $(INSTALLED)
 
 bench: $(INSTALLED)
 	@$(BIN)/python benchmarks/bench.py --size $(SIZE) --json build/bench.json --picture build/bench.png $(ARGS)
+
+PEERS := build/peers-env
+
+bench-peers: $(INSTALLED) $(PEERS)/installed.stamp
+	@$(BIN)/python benchmarks/peers.py --python $(PEERS)/bin/python --size $(MEMBER) --json build/peers.json $(ARGS)
+
+$(PEERS)/installed.stamp: Makefile
+	@$(BIN)/python -m venv --clear $(PEERS)
+	@$(PEERS)/bin/pip install --quiet $(MERGEKIT)
+	@touch $@
 
 samples: $(INSTALLED)
 	@$(BIN)/python sample_checkpoints/train.py

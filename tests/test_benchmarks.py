@@ -91,3 +91,12 @@ def test_rows_in_a_bucket_count_requests_and_bytes_and_agree_with_the_script(
     assert edited["up_bytes"] > 0
     assert inspected["requests"] < 50
     assert "gs:// one leaf: bytes up over the leaf's" in printed
+
+
+def test_a_numpy_script_merges_to_the_same_values(tmp_path: Path) -> None:
+    result = tmp_path / "peers.json"
+    command = [sys.executable, BENCH.with_name("peers.py"), "--size", "tiny", "--repeats", "1"]
+    places = ["--members", "2", "--scratch", tmp_path / "scratch", "--json", result]
+    done = subprocess.run([*command, *places], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(json.loads(result.read_text())) == ["linear", "ties", "slerp"]
