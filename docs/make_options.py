@@ -27,7 +27,8 @@ made of; `surgery COMMAND --help` shows the same. The fields of edits stand in [
 ## Every command that plans or writes
 
 `plan`, `apply`, `compact` and every edit take these. In Python they are fields of `surgery.Options`. A plan file says
-those that have a key, beside `edits`, `sources`, `slots`, `reshard` and `vars`; what a command says stands above it."""
+those that have a key, beside `edits`, `sources`, `slots`, `reshard`, `output` and `vars`; what a command says stands
+above it."""
 
 OUTPUT = """\
 ## How a command speaks

@@ -18,6 +18,7 @@ from surgery_cli.operations.base import Operation
 from surgery_cli.plan.edits import Misfit, converted, selection_problems
 from surgery_cli.plan.fields import fields_of, takes_numbers
 from surgery_cli.plan.numbers import number_or_path
+from surgery_cli.settings.export import Export
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.settings.shared import AbovePlan
 from surgery_cli.tree.nested import mapped
@@ -71,19 +72,33 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
         Reshard | None,
         Meta(description="For which topology the result is laid out, once all edits are done."),
     ] = None
+    output: Annotated[
+        Export | None,
+        Meta(
+            description="In which format of other programs the result is written, once all edits are done."
+        ),
+    ] = None
     origins: tuple[Origin, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """The plan as plain values, defaults left out: what `surgery.json` records. Paths in it are absolute."""
         shared = {name: getattr(self, name) for name in SHARED}
         shared["reshard"] = self.reshard and self.reshard.document()
+        shared["output"] = self.output and self.output.document()
         return {
             **{name: mapped(value) for name, value in shared.items() if value not in (None, {})},
             "edits": [mapped(msgspec.to_builtins(edit)) for edit in self.edits],
         }
 
 
-SHARED: Final = ("sources", "fingerprints", *AbovePlan.__struct_fields__, "slots", "reshard")
+SHARED: Final = (
+    "sources",
+    "fingerprints",
+    *AbovePlan.__struct_fields__,
+    "slots",
+    "reshard",
+    "output",
+)
 """The fields of a plan beside its edits."""
 
 MAPPINGS: Final = ("sources", "fingerprints", "slots")

@@ -28,9 +28,9 @@ from surgery_cli.plan.plan import (
 )
 from surgery_cli.plan.plan_files import file_text, format_of, parse, standard_input
 from surgery_cli.plan.recorded_plans import donors_in_record, is_record, plan_in_record
+from surgery_cli.plan.sections import SECTIONS, misfit_in, read_section
 from surgery_cli.plan.text import PlanText, nearest_fix, shown
 from surgery_cli.plan.variables import Variables
-from surgery_cli.settings.reshard import Reshard
 from surgery_cli.tree.nested import Position
 from surgery_cli.words.tasks import recipe_for
 
@@ -179,8 +179,10 @@ class _Reader:
             return None
         if value is None and name in MAPPINGS:
             return {}
-        if name == "reshard" and isinstance(value, dict):
-            return self._layout(value)
+        if name in SECTIONS and isinstance(value, dict):
+            section, problems = read_section(self.text, name, value, self.unfilled)
+            self.problems += problems
+            return section
         found = self._converted(Plan, name, value, (name,))
         return {} if found is None and name in MAPPINGS else found
 
@@ -191,8 +193,7 @@ class _Reader:
         try:
             return converted(kind, name, value)
         except Misfit as misfit:
-            place = {"file": self.text.file, "line": self.text.line((*position, *misfit.within))}
-            self.problems.append(msgspec.structs.replace(misfit.problem, **place))
+            self.problems.append(misfit_in(self.text, misfit, position))
             return None
 
     def _sources(self, given: Mapping[str, str]) -> dict[str, str]:
@@ -214,18 +215,6 @@ class _Reader:
             for problem in error.problems:
                 self.refuse(position, problem.what, why=problem.why, fix=problem.fix)
             return value
-
-    def _layout(self, given: Mapping[str, Any]) -> Reshard:
-        """The layout that is asked for; each of its keys that is wrong is a problem of its own."""
-        values, known = {}, list(Reshard.__struct_fields__)
-        for key, value in given.items():
-            here: Position = ("reshard", key)
-            if key not in known:
-                fix = nearest_fix(key, known, otherwise=f"keys are {', '.join(known)}")
-                self.refuse(here, f"`reshard` has no key `{key}`", fix=fix)
-            elif here not in self.unfilled:
-                values[key] = self._converted(Reshard, key, value, here)
-        return Reshard(**values)
 
     def _edit(self, at: int, values: Any, sources: Mapping[str, str]) -> Operation | None:
         here: Position = ("edits", at)

@@ -35,7 +35,9 @@ def plan_in_record(text: PlanText, raw: str) -> PlanText:
             file=text.file,
         )
     plan = record["plan"]
-    if not isinstance(plan, dict) or not (plan.get("edits") or plan.get("reshard")):
+    if not isinstance(plan, dict) or not any(
+        plan.get(key) for key in ("edits", "reshard", "output")
+    ):
         by = "`surgery seal` wrote it" if record.get("sealed") else "nothing was edited"
         raise PlanError(
             "the record holds no plan",

@@ -13,7 +13,7 @@ from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.plan.fields import fields_of, shapes_of, takes_numbers
 from surgery_cli.plan.plan import SHARED, Plan
-from surgery_cli.settings.reshard import Reshard
+from surgery_cli.plan.sections import SECTIONS
 
 _VARIABLE: Final = {
     "description": "A variable: from `--set name=value`, else from `vars`.",
@@ -54,7 +54,7 @@ def schema(*, kinds: Mapping[str, type[Operation]] | None = None) -> dict[str, A
         "$defs": {
             "variable": _VARIABLE,
             "fraction": _FRACTION,
-            **msgspec.json.schema_components([Reshard])[1],
+            **msgspec.json.schema_components(list(SECTIONS.values()))[1],
             **{name: _operation(kind) for name, kind in known.items()},
         },
     }

@@ -14,6 +14,7 @@ from surgery_cli.reports.checkpoints import (
 )
 from surgery_cli.reports.cleaning import Cleaning, LeftoverRow
 from surgery_cli.reports.edits import EditLine, InversePlan, Judgement, Preview, Report
+from surgery_cli.reports.exports import Exported, ExportedFile
 from surgery_cli.reports.layout import HostReads, ReadLeaf, Resharded
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "Difference",
     "Document",
     "EditLine",
+    "Exported",
+    "ExportedFile",
     "Failure",
     "Finding",
     "HostReads",

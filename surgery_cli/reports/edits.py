@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from surgery_cli.document import Document
 from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf, CheckedRule
+from surgery_cli.reports.exports import Exported
 from surgery_cli.reports.layout import Resharded
 from surgery_cli.store.filesystem.request_counts import Requests
 from surgery_cli.words.notes import Consequence, Note
@@ -38,7 +39,7 @@ class Preview(Document, kw_only=True, frozen=True):
     destination: str | None
     draft: str
     strategy: str
-    """``copy-on-write`` or ``compact``."""
+    """``copy-on-write``, ``compact``, or ``export`` where the result is in a format of other programs."""
     strategy_reason: str
     edits: list[EditLine]
     leaves: list[ChangedLeaf]
@@ -69,6 +70,8 @@ class Preview(Document, kw_only=True, frozen=True):
     """What the plan says must hold; left out where it says nothing."""
     reshard: Resharded | UnsetType = UNSET
     """What becomes of chunks and shardings; left out where the plan asks for no layout."""
+    exported: Exported | UnsetType = UNSET
+    """Which files the result is; left out where it is a checkpoint in the layout of its source."""
     chosen: str = ""
 
 

@@ -87,7 +87,7 @@ def resolve(
             draft = stage.edited(draft, edit, index)
     gathering.raise_if_any()
     draft = stage.arrivals.told_apart(draft, surveyed)
-    refuse_unstorable(draft, draft.items.first_keys)
+    refuse_unstorable(draft, () if plan.output is not None else draft.items.first_keys)
     refuse_half_resets(draft)
     refuse_out_of_range(draft, known.hyperparams, stage.number)
     refuse_overwritten(draft)

@@ -30,6 +30,7 @@ from surgery_cli.store.write.resumable_bucket_staging import ResumableBucketStag
 from surgery_cli.store.write.resumable_staging import ResumableStaging, what_is_kept
 from surgery_cli.store.write.staging import Staging, begin_anew, kept, remaining_notes
 from surgery_cli.surgery.expected_draft import check_expected
+from surgery_cli.surgery.exporting import check_called
 from surgery_cli.surgery.gate import OpenGate, check_probe
 from surgery_cli.surgery.many_hosts import Company, be_patient, ending_others_first, refuse_alone
 from surgery_cli.surgery.memory import bytes_to_use, memory_notes
@@ -190,6 +191,7 @@ def _ready(
         left = find_kept(target, prepared, head, stale=options.stale)
         if left is not None and left.journal is not None:
             kept.append(what_is_kept(left.path, target, left.journal, the_same()))
+    check_called(target, plan)
     built = left.built if isinstance(left, BucketLeftover) else None
     check_target(target, prepared, force=options.force, built=built)
     with reading(path_at(source)):

@@ -79,6 +79,12 @@ def _record_of(checkpoint: Checkpoint) -> Record:
             + ("says of none" if record else "is not there"),
             fix="name a checkpoint that an edit has written",
         )
+    if record.plan.get("output"):
+        raise UndoError(
+            f"'{checkpoint.location.root}' is an export, which no plan makes a checkpoint again",
+            why=f"of '{record.source}' it has the leaves alone, as {checkpoint.layout}",
+            fix="use that checkpoint",
+        )
     return record
 
 

@@ -11,6 +11,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.filesystem.request_counts import requests_so_far
 from surgery_cli.surgery.expected_draft import check_expected
+from surgery_cli.surgery.exporting import check_called
 from surgery_cli.surgery.gate import check_probe
 from surgery_cli.surgery.many_hosts import shares_note
 from surgery_cli.surgery.preparation import effective, prepare
@@ -45,6 +46,7 @@ def plan(
         prepared = prepare(source, plan, options, say)
     check_expected(prepared, options)
     if target is not None:
+        check_called(target, plan)
         check_target(target, prepared, force=options.force)
     with reading(path_at(source)):
         estimate = costs(prepared, options, target, before)

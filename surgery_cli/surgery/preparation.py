@@ -22,12 +22,15 @@ from surgery_cli.script.user_functions import UserFunctions
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import AbovePlan
 from surgery_cli.store import filesystem
+from surgery_cli.store.export.planning import NewItem, plan_export
+from surgery_cli.store.export.table import FORMATS
 from surgery_cli.store.files.array_file import SUFFIXES, ArrayFile
 from surgery_cli.store.filesystem.boundary import Boundary
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.step_plan import draft_items, plan_items
 from surgery_cli.store.write.strategy import Costs, costs_of_references, is_compact
+from surgery_cli.surgery.exporting import in_format, refuse_settings
 from surgery_cli.surgery.memory import Need, check_memory
 from surgery_cli.surgery.optimizers import (
     Look,
@@ -84,6 +87,11 @@ class Prepared(msgspec.Struct, frozen=True):
     functions: UserFunctions
     inverse: Inverse
 
+    @property
+    def is_export(self) -> bool:
+        """True if the result is in a format of other programs: nothing but leaves comes along."""
+        return any(isinstance(plan.item, NewItem) for plan in self.plans.values())
+
 
 def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None) -> Prepared:
     """Resolve a plan against a checkpoint, from metadata alone; ``say`` is told what user code is imported.
@@ -92,6 +100,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         ContractError: with ``like_init``, that the training script could not restore the result.
         SurgeryError: everything that is wrong, as far as metadata shows.
     """
+    refuse_settings(plan, options)
     checkpoint = open_checkpoint(source, step=options.step, item=options.item)
     if options.as_step is not None:
         _check_step(options.as_step, checkpoint, source)
@@ -127,8 +136,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     looked += apart.looks_at(draft, sources)
     if plan.reshard is not None:  # what an edit does to values is looked at before
         draft = laid_out(draft, plan, checkpoint, sources, open_by_path, script, say)
-    recorded = cache(partial(recorded_in, sources))
-    plans = plan_items(checkpoint, draft, sources, lambda ref: has_digest(recorded(), ref))
+    draft, plans = _as_written(draft, plan, checkpoint, sources)
     boundary = Boundary(opened.place_on_disk for opened in sources.values())
     references = {name: costs_of_references(item, boundary) for name, item in plans.items()}
     choices = {
@@ -141,6 +149,17 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     written = (plans, references, compact, reason)
     told = (looked, needs, functions, inverse)
     return Prepared(checkpoint, draft, sources, boundary, *written, *told)
+
+
+def _as_written(
+    draft: Draft, plan: Plan, checkpoint: Checkpoint, sources: dict[str, Any]
+) -> tuple[Draft, dict[str, ItemPlan]]:
+    """The draft in the format that it is written in, and how the leaves of every item come about."""
+    if plan.output is not None:
+        draft = in_format(draft, checkpoint, plan)
+        return draft, plan_export(draft, FORMATS[plan.output.format], sources)
+    recorded = cache(partial(recorded_in, sources))
+    return draft, plan_items(checkpoint, draft, sources, lambda ref: has_digest(recorded(), ref))
 
 
 def _script(options: Options, say: Say) -> Script | None:

@@ -22,6 +22,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.request_counts import Requests, requests_so_far
 from surgery_cli.store.write.carried_files import carried_files, unchosen_files
 from surgery_cli.store.write.item_plan import Way
+from surgery_cli.surgery.exporting import export_document, export_reason, left_behind_notes
 from surgery_cli.surgery.judged_checks import judged_checks
 from surgery_cli.surgery.layout import reshard_document
 from surgery_cli.surgery.leaf_names import Names, document_names
@@ -96,8 +97,9 @@ def costs(
         read += raw_bytes
     computed += judged_recipes(prepared.draft.checks, computed)
     read += read_bytes(computed, partly)
-    copied += sum(file.size for file in carried_files(prepared.checkpoint))
-    linked += sum(file.size for file in unchosen_files(prepared.checkpoint))
+    if not prepared.is_export:
+        copied += sum(file.size for file in carried_files(prepared.checkpoint))
+        linked += sum(file.size for file in unchosen_files(prepared.checkpoint))
     if is_all_copied(prepared, destination, options):
         linked, copied = 0, copied + linked
     moved = (read, written, linked, copied)
@@ -121,12 +123,21 @@ def previewed(
     items = prepared.plans.values()
     rearranged = [leaf for item in items for leaf in item.rearranged]
     chunks = {leaf.draft_path: sum(len(one.to) for one in leaf.taken) for leaf in rearranged}
+    strategy, reason = (
+        "compact" if any(prepared.compact.values()) else "copy-on-write",
+        prepared.reason,
+    )
+    export: reports.Exported | UnsetType = UNSET
+    if plan.output is not None:
+        target = None if destination is None else path_at(destination)
+        export = export_document(prepared.plans, plan, target)
+        strategy, reason = "export", export_reason(export)
     return reports.Preview(
         source=str(prepared.checkpoint.location.root),
         destination=destination,
         draft=draft.digest,
-        strategy="compact" if any(prepared.compact.values()) else "copy-on-write",
-        strategy_reason=prepared.reason,
+        strategy=strategy,
+        strategy_reason=reason,
         edits=edit_lines(draft, plan),
         leaves=[
             changed_leaf(draft, path, names, sources, chunks.get(path, 0))
@@ -143,6 +154,7 @@ def previewed(
         assumptions=assumed(draft),
         checks=judged_checks(draft) or UNSET,
         reshard=UNSET if plan.reshard is None else reshard_document(prepared.checkpoint, draft),
+        exported=export,
         chosen=prepared.checkpoint.location.chosen,
         **msgspec.structs.asdict(estimate),
     )
@@ -154,12 +166,10 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
     notes: list[Note] = [
         *inference_notes(checkpoint),
         *damage_notes(checkpoint),
-        *unchosen_notes(checkpoint),
-        *link_notes(checkpoint, prepared.boundary),
+        *_notes_beside_leaves(prepared),
         *(look.note for look in prepared.looked if look.note is not None),
         *draft.notes,
         *repeated_draws(checkpoint, draft),
-        *dropped_item_notes(checkpoint, draft),
         *unread_notes(plans),
         *dead_notes(prepared.references, prepared.compact),
         *memory_notes(prepared.needs, options.memory_bytes),
@@ -173,6 +183,18 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         notes += replaced_notes(target, force=options.force)
         notes += leftover_notes(target, force=options.force, resume=options.resume)
     return notes
+
+
+def _notes_beside_leaves(prepared: Prepared) -> list[Note]:
+    """What becomes of items and files beside the leaves that edits can touch."""
+    checkpoint = prepared.checkpoint
+    if prepared.is_export:
+        return [*left_behind_notes(checkpoint)]
+    return [
+        *unchosen_notes(checkpoint),
+        *link_notes(checkpoint, prepared.boundary),
+        *dropped_item_notes(checkpoint, prepared.draft),
+    ]
 
 
 def edit_lines(draft: Draft, plan: Plan) -> list[reports.EditLine]:

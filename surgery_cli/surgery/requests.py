@@ -75,8 +75,11 @@ def requests_of_run(
     if not (isinstance(source, BucketPath) or isinstance(target, BucketPath) or so_far.total):
         return None
     tally = Tally(target, so_far)
-    _add_carried(tally, prepared, target)
     add_values_read(tally, prepared)
+    if prepared.is_export:
+        _add_export(tally, prepared)
+        return tally.requests
+    _add_carried(tally, prepared, target)
     memory_bytes = bytes_to_use(options.memory_bytes)
     buffered = not (options.resume or options.distributed)
     for name, plan in prepared.plans.items():
@@ -120,6 +123,16 @@ def _files_taken(plan: ItemPlan) -> Iterator[Path]:
                 yield store.directory / MANIFEST
         else:
             yield from (store.directory / array.name / key for array in found for key in array.keys)
+
+
+def _add_export(tally: Tally, prepared: Prepared) -> None:
+    """The lock and the record, and files that are written and read back."""
+    tally.look_at(prepared.checkpoint.location.root, _LOOKS_AT_SOURCE)
+    tally.other(_OTHERS)
+    tally.read_back(1)
+    tally.write(2)
+    for plan in prepared.plans.values():
+        _add_file(tally, plan, buffered=True)
 
 
 def _add_around(tally: Tally, prepared: Prepared, *, buffered: bool) -> None:

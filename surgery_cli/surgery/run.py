@@ -15,6 +15,8 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.shared_execution import SharedExecution
 from surgery_cli.plan import Plan
 from surgery_cli.settings.run import Options
+from surgery_cli.store.export.step import ExportWriter
+from surgery_cli.store.export.table import FORMATS
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.journal import Head, Journal
@@ -50,6 +52,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 def step_writer(run: Run, new: Path, *, buffered: bool) -> StepWriter:
     """What builds the result at ``new``; ``buffered``: see ``StepWriter``."""
+    if (asked := run.plan.output) is not None:
+        return ExportWriter(*_where(run, new), form=FORMATS[asked.format], request=asked)
     return StepWriter(*_where(run, new), **_how(run), buffered=buffered)
 
 

@@ -19,6 +19,7 @@ from surgery_cli.errors import SurgeryError, WriteError
 from surgery_cli.proof.records import (
     digests_after,
     history_after,
+    record_key,
     record_path,
     write_record,
 )
@@ -70,7 +71,9 @@ def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None)
     read = execution.read_bytes + (0 if company is None else company.read_bytes)
     report = _report(run, writer, done, read, sources_checked, probed)
     report = replace(report, checks=judged_checks(draft, findings) or UNSET)
-    digests = digests_after(prepared.checkpoint, written, draft, done.digests, run.recorded)
+    digests = {record_key(written, path): digest for path, digest in done.digests.items()}
+    if not prepared.is_export:  # there, every leaf is written, and nothing comes along
+        digests = digests_after(prepared.checkpoint, written, draft, done.digests, run.recorded)
     record = _record(run, digests, report, written, probed)
     if options.seal:
         report, record = _sealed(run, writer, written, record, report, list(done.digests), listener)
@@ -131,7 +134,7 @@ def _proved(
             draft,
             done,
             run.prepared.plans,
-            item=None if draft.items.made else run.options.item,
+            item=None if draft.items.made or run.prepared.is_export else run.options.item,
             prefix_items=draft.items.is_prefixed,
             memory_bytes=run.memory_bytes,
             listener=listener,
@@ -223,13 +226,15 @@ def _record(
         draft=draft.digest,
         plan=run.prepared.functions.pinned(run.plan).document(),
         original=run.prepared.inverse.original or UNSET,
-        inverse=run.prepared.inverse.document(address, run.plan.params),
+        inverse=UNSET
+        if run.prepared.is_export
+        else run.prepared.inverse.document(address, run.plan.params),
         leaves=report.leaves,
         removed=report.removed,
         notes=list(map(str, draft.notes)),
         assumptions=report.assumptions,
         checks=report.checks,
-        slots=settled_after(checkpoint, written, draft),
+        slots=[] if run.prepared.is_export else settled_after(checkpoint, written, draft),
         verified=Verified(
             structure=len(draft.leaves),
             read_back=report.checked,

@@ -9,6 +9,7 @@ from surgery_cli.cli.commands.clean import clean
 from surgery_cli.cli.commands.compact import compact
 from surgery_cli.cli.commands.diff import diff
 from surgery_cli.cli.commands.edits import edit_command
+from surgery_cli.cli.commands.export import export
 from surgery_cli.cli.commands.inspect import inspect
 from surgery_cli.cli.commands.operations import operations as show_operations
 from surgery_cli.cli.commands.operations import schema
@@ -35,6 +36,7 @@ COMMANDS: Final[dict[str, tuple[Command, str]]] = {
         reshard,
         "surgery reshard runs/big runs/big-16 --mesh fsdp=16 --spec 'params/**/kernel=fsdp,None'",
     ),
+    "export": (export, "surgery export runs/mnist model.safetensors params --to safetensors"),
     "compact": (compact, "surgery compact runs/edited runs/small"),
     "clean": (clean, "surgery clean runs/mnist-edited"),
     "operations": (show_operations, "surgery operations normalize"),

@@ -53,8 +53,8 @@ def _render_way(document: Preview, page: Page) -> None:
     if document.chosen:
         page.line(document.chosen, indent=2)
     if not document.edits:
-        is_copy = not document.reshard
-        page.line("no edits: a plain copy" if is_copy else "no edits: another layout", indent=2)
+        what = "another layout" if document.reshard else "a plain copy"
+        page.line(f"no edits: {'another format' if document.exported else what}", indent=2)
 
 
 def _meaning(policy: str, effect: str, taken_for: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Safetensors: one file, or a directory of shards with or without an index. Read only.
+"""Safetensors: one file, or a directory of shards with or without an index, as they are read.
 
 The whole structure is checked before a byte of data is touched. Source: the format's own description,
 https://github.com/huggingface/safetensors#format.
@@ -50,6 +50,12 @@ _DTYPES: Final = {
     "F8_E5M2FNUZ": "float8_e5m2fnuz",
     "F8_E8M0": "float8_e8m0fnu",
 }
+
+CODES: Final = {dtype: code for code, dtype in _DTYPES.items()}
+"""How the format calls the dtypes that it has."""
+
+METADATA: Final = "__metadata__"
+"""The key of a header that is no array's name."""
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -209,9 +215,7 @@ def _entries(path: Path, header: bytes) -> dict[str, _Entry]:
         if len(fields) != _count_keys(header):
             raise _refusal(path, "a name stands twice in its header")
         return {
-            name: decode_json(raw, type=_Entry)
-            for name, raw in fields.items()
-            if name != "__metadata__"
+            name: decode_json(raw, type=_Entry) for name, raw in fields.items() if name != METADATA
         }
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise _refusal(path, f"its header does not read: {error}") from None

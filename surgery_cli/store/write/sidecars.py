@@ -90,7 +90,9 @@ def _stands_as_it_was(item: PytreeItem, leaf: PlannedLeaf) -> bool:
 
 
 def write_shape(leaf: PlannedLeaf) -> tuple[int, ...] | None:
-    """The shape of what is stored whole, as the new sidecars must say it."""
+    """The shape of what is stored whole, as the new sidecars must say it; None for what goes into a file in C order."""
+    if leaf.document is None and leaf.way is Way.ENCODE:
+        return leaf.spec.write_shape
     if leaf.document is None:
         return leaf.origin_array.document.write_shape if leaf.way is not Way.NONE else None
     if leaf.document["zarr_format"] == 2:

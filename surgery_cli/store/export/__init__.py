@@ -1,0 +1,1 @@
+"""Formats of other programs that a result can be written in."""

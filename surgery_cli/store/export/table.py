@@ -1,0 +1,11 @@
+"""The formats that results can be written in, each a row."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from surgery_cli.store.export.contract import OutputFormat
+from surgery_cli.store.export.safetensors import Safetensors
+
+FORMATS: Final[dict[str, OutputFormat]] = {form.name: form for form in (Safetensors(),)}
+"""By the names that ``settings.export`` takes."""
