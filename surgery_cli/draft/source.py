@@ -30,3 +30,6 @@ class Source(Protocol):
     @property
     def steps(self) -> Mapping[int, str]:
         """The steps of the run that it belongs to, with the address of each."""
+
+    def beside(self, name: str) -> bytes | None:
+        """What is in a small file of this name that stands with its arrays; None if there is none."""

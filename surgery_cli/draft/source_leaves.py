@@ -11,7 +11,7 @@ from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, TreeSpec
 from surgery_cli.tree.targets import REFERENCE, referred
-from surgery_cli.words.advice import worded
+from surgery_cli.words.advice import FieldName, worded
 from surgery_cli.words.tasks import recipe_for_layers
 
 _ENTRY = re.compile(r"(.+\.(?:npz|safetensors)):(.+)")
@@ -82,11 +82,17 @@ def only_array(source: Leaves, path: LeafPath, printed: Collection[str]) -> Leaf
 
 
 def counterpart(
-    path: LeafPath, start: str, file: str, source: Leaves, selected: Selection, field: str = "with"
+    path: LeafPath,
+    start: str,
+    file: str,
+    source: Leaves,
+    selected: Selection,
+    field: str = "with",
+    place_field: str = "from",
 ) -> LeafPath:
     """The leaf of another source that belongs to ``path``: what ``start`` says (with parts filled in), else the same.
 
-    ``field`` is the one that names the source.
+    ``field`` is the one that names the source, ``place_field`` the one that says ``start``.
 
     Raises:
         PlanError: it is not there.
@@ -99,18 +105,20 @@ def counterpart(
     pattern, match = selected.match(path)
     text = pattern.text
     wanted = REFERENCE.sub(
-        lambda found: match.groups[referred(found, match, pattern, start, field="from")], start
+        lambda found: match.groups[referred(found, match, pattern, start, field=place_field)], start
     ).strip("/")
     if text.endswith("/**") and _is_node(wanted, source):
         node = text.removesuffix("/**")
         raise PlanError(
             f"'{wanted}' is a node of '{file}', and '{text}' names leaves one by one",
-            why=worded("what follows the node that {at} names is appended to {from}"),
+            why=worded(
+                "what follows the node that {at} names is appended to {}", FieldName(place_field)
+            ),
             fix=worded("write {at: {}}, without `/**`", node),
             field="at",
         )
     tail = match.tail.spelling if "%2" in start else str(match.tail)
-    return find_leaf(file, source, f"{wanted}/{tail}" if tail else wanted, field="from")
+    return find_leaf(file, source, f"{wanted}/{tail}" if tail else wanted, field=place_field)
 
 
 def _is_node(text: str, source: Leaves) -> bool:

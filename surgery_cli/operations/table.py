@@ -29,6 +29,7 @@ from surgery_cli.operations.keep import Keep
 from surgery_cli.operations.map import Map
 from surgery_cli.operations.mask import Mask
 from surgery_cli.operations.merge import Merge
+from surgery_cli.operations.merge_lora import MergeLora
 from surgery_cli.operations.model_stock import ModelStockMerge
 from surgery_cli.operations.noise import Noise
 from surgery_cli.operations.normalize import Normalize
@@ -76,6 +77,7 @@ def operations() -> dict[str, type[Operation]]:
         Breadcrumbs,
         ModelStockMerge,
         KarcherMean,
+        MergeLora,
         Clip,
         Prune,
         Mask,

@@ -107,7 +107,11 @@ TASKS: Final[Sequence[Task]] = (
     Task("TIES", "ties", "ties, sign election, trim and elect"),
     Task("Half-way between two runs", "interpolate", "slerp, lerp, interpolate, wise-ft, blend"),
     Task("Task vectors", "add-scaled", "task vector, delta, weight difference, subtract"),
-    Task("Merge a LoRA", "map", "lora, adapter, low rank"),
+    Task(
+        "LoRA into base",
+        "merge-lora",
+        "lora, merge lora, adapter, peft, low rank, bake lora",
+    ),
     Task("Prune 50 %", "prune", "prune, sparsity, magnitude"),
     Task("Shrink and perturb", "shrink-and-perturb", "warm start, plasticity, perturb"),
     Task("Drop the optimizer", "delete", "strip optimizer, weights only, smaller checkpoint"),

@@ -26,6 +26,7 @@ from surgery_cli.operations.interpolate_positions import InterpolatePositions
 from surgery_cli.operations.karcher import KarcherMean
 from surgery_cli.operations.map import Map
 from surgery_cli.operations.mask import Mask
+from surgery_cli.operations.merge_lora import MergeLora
 from surgery_cli.operations.model_stock import ModelStockMerge
 from surgery_cli.operations.noise import Noise
 from surgery_cli.operations.normalize import Normalize
@@ -128,6 +129,16 @@ def added(leaf: Any, x: float) -> Any:
     return computed(recipe, {KERNEL: leaf}, scene=scene)
 
 
+def with_lora(leaf: Any, x: float) -> Any:
+    """What becomes of a kernel of zeros: A is the leaf, B says each of its columns once."""
+    parts = {"a": leaf, "b": np.eye(6, dtype=np.float32)}
+    scene = ArrayScene(lora=ArraySource(parts))
+    edit = MergeLora(at=str(KERNEL), with_="lora", a="a", b="b", layout="flax", scale=x)
+    kernel = np.zeros_like(leaf)
+    recipe = edit.rewrite(draft_of({str(KERNEL): kernel}), scene).leaves[KERNEL].recipe
+    return computed(recipe, {KERNEL: kernel}, scene=scene)
+
+
 def mapped(leaf: Any, x: float) -> Any:
     scene = ArrayScene()
     scene.functions["edit.py:same"] = lambda array, path: array
@@ -203,6 +214,7 @@ VALUES: dict[type[Operation], list[Callable[[Any, float], Any]]] = {
     KarcherMean: [
         lambda leaf, x: merging(KarcherMean(at="**", with_="a", weights=(1, max(x, 1e-300))), leaf)
     ],
+    MergeLora: [with_lora],
     Clip: [
         lambda leaf, x: edited(Clip(min=x), leaf),
         lambda leaf, x: edited(Clip(max=x), leaf),

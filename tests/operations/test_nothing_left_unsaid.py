@@ -49,6 +49,9 @@ class _Source:
         self.fingerprint = self.address = name
         self.places = frozenset({name})
 
+    def beside(self, name: str) -> None:
+        return None
+
 
 def _drafted(leaf: LeafSpec, op: str, at: str | None) -> Any:
     document = {**_settings(op), **({"at": at} if at else {})}

@@ -51,6 +51,9 @@ class ArraySource:
         self.arrays = {path_of(text): array for text, array in arrays.items()}
         self.tree = TreeSpec({p: spec_of(array, **fields) for p, array in self.arrays.items()})
 
+    def beside(self, name: str) -> None:
+        return None
+
     def read(self, path: LeafPath, window: Any = None) -> Any:
         array = np.asarray(self.arrays[path])
         return array if window is None else array[window]
@@ -80,6 +83,9 @@ class ArrayScene:
 
     def policy(self, edit: Operation) -> str | None:
         return None
+
+    def name(self, leaves: Any) -> None:
+        """Nobody counts what the edit is about."""
 
     def carried(
         self,
@@ -246,6 +252,15 @@ def drafted_example(
     return example_on(kind, state(leaf), state(other), other, first=first, layers=layers, **fields)
 
 
+def _lora_of(leaf: Any, layers: int) -> dict[str, Any]:
+    """A LoRA of rank 1 for each layer; none for leaves that are no kernels."""
+    array = np.asarray(leaf)
+    if array.ndim < 2:
+        return {}
+    factors = {"lora_a": array[..., :1], "lora_b": array.reshape(-1, array.shape[-1])[:1]}
+    return {f"params/Dense_{n}/{key}": part for n in range(layers) for key, part in factors.items()}
+
+
 def layer_names(count: int) -> list[str]:
     return [f"Dense_{n}/{key}" for n in range(count) for key in ("bias", "kernel")]
 
@@ -278,6 +293,7 @@ def example_on(
         "runs/other": other,
         "runs/third": copy(other),
         "runs/weights": ArraySource(dict.fromkeys(layer_names(layers), leaf)),
+        "runs/lora": ArraySource(_lora_of(leaf, layers)),
         "masks/kernel.npy": ArraySource({"mask": leaf > 0}),
         "own": own,
     }

@@ -1,6 +1,7 @@
 """Every recipe of the cookbook is run, and what it says holds: by Orbax's restore, training, logits and NumPy."""
 
 import inspect
+import json
 import re
 import shutil
 import sys
@@ -17,6 +18,7 @@ import resume
 import scipy.ndimage
 from jax.sharding import PartitionSpec as P
 from letters import Layout
+from safetensors.numpy import save_file
 
 from tests.pages.recipes import PAGE, Kitchen, recipes
 from tests.pages.training import (
@@ -475,29 +477,43 @@ def test_the_difference_of_two_runs_is_added(kitchen):
     same(moments(result), moments(tuned))
 
 
-def _factors(kitchen):
+def _lora():
+    """A and B of rank 2 for each layer, by its number."""
     draw = np.random.default_rng(0)
-    shapes = {"a": (8, 2), "b": (2, 24)}
-    np.savez(
-        kitchen / "lora.npz",
-        **{
-            f"params/layers_{n}/attention/qkv/kernel/{name}": draw.normal(size=shape).astype("f4")
-            for n in range(3)
-            for name, shape in shapes.items()
-        },
+    return {
+        n: [draw.normal(size=shape).astype("f4") for shape in ((8, 2), (2, 24))] for n in range(3)
+    }
+
+
+def _adapters(kitchen):
+    """The same LoRA in a checkpoint, and as PEFT saves it."""
+    layers = {
+        f"layers_{n}": {"attention": {"qkv": {"lora_a": a, "lora_b": b}}}
+        for n, (a, b) in _lora().items()
+    }
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(kitchen / "lora", {"params": layers})
+    names = {
+        f"base_model.model.layers.{n}.qkv.lora_{name}.weight": np.ascontiguousarray(part.T)
+        for n, pair in _lora().items()
+        for name, part in zip("AB", pair, strict=True)
+    }
+    (kitchen / "adapter").mkdir()
+    save_file(names, kitchen / "adapter" / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "bias": "none", "use_dora": False}
+    (kitchen / "adapter" / "adapter_config.json").write_text(json.dumps(config))
+
+
+@cooks("LoRA into base")
+def test_a_lora_becomes_a_part_of_the_kernels(kitchen, run):
+    result, other = (
+        letters_resumed(kitchen / f"build/{name}").state for name in ("merged", "merged_peft")
     )
 
-
-@cooks("Merge a LoRA")
-def test_low_rank_factors_are_merged(kitchen, run):
-    result = letters_resumed(kitchen / "build/merged").state
-
-    with np.load(kitchen / "lora.npz") as factors:
-        for n in range(3):
-            at = f"params/layers_{n}/attention/qkv/kernel"
-            new, old = (s.params[f"layers_{n}"]["attention"]["qkv"] for s in (result, run.state))
-            added = 2 * np.float64(factors[f"{at}/a"]) @ factors[f"{at}/b"]
-            close(new["kernel"], old["kernel"] + added, 1e-5)
+    for n, (a, b) in _lora().items():
+        new, old = (s.params[f"layers_{n}"]["attention"]["qkv"] for s in (result, run.state))
+        close(new["kernel"], old["kernel"] + 2 * np.float64(a) @ b, 1e-6)
+    same(other.params, result.params)
     same(moments(result), moments(run.state))
 
 
@@ -665,7 +681,7 @@ def test_a_plan_says_that_nothing_else_changes(kitchen):
 PREPARED = {
     "Fuse q, k, v": [lambda kitchen: kitchen.cook("Split fused qkv")],
     "Remap the tokenizer": [lambda kitchen: np.save(kitchen / "order.npy", ORDER)],
-    "Merge a LoRA": [_factors],
+    "LoRA into base": [_adapters],
     "Resume with another optimizer": [_fresh],
     "Load what fits, the rest anew": [_wider],
     "Find the NaN": [_broken],

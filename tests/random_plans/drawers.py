@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.random_plans import lora
 from tests.random_plans.model import Leaf, Path, Refused, State, printed, spelled
 from tests.random_plans.patterns import select
 from tests.random_plans.world import World
@@ -688,6 +689,24 @@ def _insert_item(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return edit
 
 
+def _merge_lora(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    edit = _with_policy(draw, _named(draw, state, _is_number))
+    for key in ("except", "expect", "where_dtype", "where_ndim"):
+        edit.pop(key, None)
+    path = _some_leaf(draw, state, lambda leaf: _is_number(leaf) and len(leaf.shape) == 2)
+    kernel = state.leaves[path].shape
+    kernel = kernel if len(kernel) == 2 else (3, 4)
+    layout = draw(st.sampled_from(list(lora.LAYOUTS)))
+    sizes = lora.shapes(layout, kernel, draw(st.integers(1, 3)))
+    edit |= {"at": _escaped(printed(path)), "a": "a", "b": "b", "layout": layout}
+    edit["with"] = lora.write(world.folder, sizes, draw(st.integers(0, 3)))
+    if draw(_SELDOM):
+        edit["layout"] = draw(st.sampled_from(list(lora.LAYOUTS)))
+    if draw(st.booleans()):
+        return {**edit, "scale": draw(st.sampled_from([1.0, 0.5, -2.0]))}
+    return {**edit, "alpha": 6, "rslora": draw(st.booleans())}
+
+
 # --- rules -------------------------------------------------------------------------------------------------------
 
 
@@ -725,6 +744,7 @@ DRAWERS: dict[str, Drawer] = {
     "breadcrumbs": _electing,
     "model-stock": _model_stock,
     "karcher": _karcher,
+    "merge-lora": _merge_lora,
     "clip": _clip,
     "noise": _noise,
     "shrink-and-perturb": _shrink_and_perturb,

@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tests.random_plans import twins
+from tests.random_plans import lora, twins
 from tests.random_plans.integers import with_integers
 from tests.random_plans.merges import FORMULAS
 from tests.random_plans.model import Fields, Leaf, Path, Refused, State, Words, printed
@@ -622,6 +622,28 @@ def merge(state: State, edit: Fields, world: World, words: Words) -> None:
         _shifted(state, before, edit, selected, words)
 
 
+def merge_lora(state: State, edit: Fields, world: World, words: Words) -> None:
+    """A·B of a file is added to one kernel."""
+    selected = select(state, edit)
+    before = state.copy()
+    for path in selected:
+        leaf = before.leaves[path]
+        _check_numeric(leaf, path)
+        if leaf.is_complex or not lora.fits(edit, leaf.shape):
+            raise Refused(2, f"A and B do not make '{printed(path)}'")
+        added = lora.product(edit)
+        with np.errstate(all="ignore"):
+            total = np.asarray(leaf.value).astype("f8") + added
+        new = rounded(total, leaf.dtype)
+        check_loss(state, path, leaf.value, new, zeros=False)
+        if ((np.asarray(new) == 0) & (total != 0)).any():
+            state.may[1] = f"'{printed(path)}' gets zeros"
+        put(state, path, new, known=leaf.known)
+        largest = float(np.abs(added).max(initial=1.0))
+        state.leaves[path] = replace(state.leaves[path], ulps=64 * max(1.0, largest))
+    _shifted(state, before, edit, selected, words)
+
+
 # --- zeros -------------------------------------------------------------------------------------------------------
 
 
@@ -704,6 +726,7 @@ OPERATIONS: dict[str, Callable[[State, Fields, World, Words], None]] = {
     "average": with_integers(average),
     "add-scaled": add_scaled,
     **dict.fromkeys(FORMULAS, merge),
+    "merge-lora": merge_lora,
     **dict.fromkeys(("swa", "ema"), over_steps),
     "clip": with_integers(clip),
     "noise": perturb,

@@ -116,6 +116,10 @@ class ArrayFile:
         """The file."""
         return self.path
 
+    def beside(self, name: str) -> bytes | None:
+        """What is in a small file of this name in the same folder; None if there is none."""
+        return filesystem.read_if_any(self.path.parent / name)
+
     def is_unchanged(self) -> bool:
         """True if the file still is what it was when the fingerprint was taken."""
         filesystem.forget(self.path)

@@ -148,6 +148,11 @@ def read(place: Place, start: int = 0, count: int = -1) -> bytes:
         return file.read(count)
 
 
+def read_if_any(place: Place) -> bytes | None:
+    """The bytes of a file; None if there is none."""
+    return read(place) if is_file(place) else None
+
+
 def expect(place: Place, ranges: Iterable[tuple[int, int]]) -> None:
     """These ranges of a file will be read, in any order; where reads are requests, neighbours come in one."""
     system_of(place).expect(place, ranges)

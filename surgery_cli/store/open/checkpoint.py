@@ -138,6 +138,11 @@ class Checkpoint:
         with reading(self.location.root):
             return self._fingerprint_now()
 
+    def beside(self, name: str) -> bytes | None:
+        """What is in a small file of this name in the folder that was named; None if there is none."""
+        with reading(self.location.root):
+            return filesystem.read_if_any(self.location.root / name)
+
     def is_unchanged(self) -> bool:
         """True if the metadata and the data files are still what they were when the fingerprint was taken."""
         try:

@@ -1,0 +1,287 @@
+"""What operations have in common that add a LoRA to kernels, or take it out again."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, ClassVar, Final, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from surgery_cli.draft.effect import Effect, Shifts
+from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
+from surgery_cli.draft.kernels.low_rank import AddProduct
+from surgery_cli.draft.recipe import Draft, Edited, Output
+from surgery_cli.draft.settings import check_finite
+from surgery_cli.draft.source_leaves import Leaves
+from surgery_cli.errors import Gathering, PlanError, raise_all
+from surgery_cli.operations.adapter_config import (
+    AdapterConfig,
+    read_config,
+    refuse_other_tensors,
+)
+from surgery_cli.operations.base import Scene
+from surgery_cli.operations.lora_layout import check_layout
+from surgery_cli.operations.lora_pairs import Pair, left_over, pair_of, refuse_shared
+from surgery_cli.operations.lora_products import with_product
+from surgery_cli.operations.partners import Missing, Partnered
+from surgery_cli.tree.dtypes import is_complex
+from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import worded
+from surgery_cli.words.lists import listed
+from surgery_cli.words.notes import Remark
+from surgery_cli.words.quantities import counted, number_text
+
+_MOST_SCALES: Final = 4
+
+
+class Donor(NamedTuple):
+    """Where the LoRA stands: its name in the draft ('' for the checkpoint that is edited), and what is there."""
+
+    text: str
+    name: str
+    leaves: Leaves
+    config: AdapterConfig | None = None
+
+
+class WithLora(Partnered, kw_only=True, frozen=True):
+    """An edit by which kernels meet a LoRA. Subclasses say whether it is added or subtracted."""
+
+    a: Annotated[
+        str,
+        Meta(
+            description=r"Where the A of a kernel stands: `params/\1/lora_a`; `\1`, `\2` stand for the wildcards of"
+            " `at`. What follows the node that `at` names is appended."
+        ),
+    ]
+    b: Annotated[str, Meta(description=r"Where its B stands: `params/\1/lora_b`.")]
+    layout: Annotated[
+        str,
+        Meta(
+            description="How the axes stand. `flax`: A is (in, r), B (r, out), the kernel (in, out), and in and out may"
+            " be several axes. `peft`: A is (r, in), B (out, r), the kernel (out, in), as PyTorch has it."
+            " `peft-transposed`: the same A and B, the kernel (in, out), as Flax and Conv1D have it. Else all axes by"
+            " name, such as `r embed, (heads dim) r -> embed heads dim`."
+        ),
+    ]
+    with_: Annotated[
+        str,
+        Meta(
+            description="Where the LoRA stands: a checkpoint, a folder of PEFT's, a name in `sources`. Left out, in"
+            " this checkpoint."
+        ),
+    ] = msgspec.field(name="with", default="")
+    scale: Annotated[
+        float | None,
+        Meta(description="By what A·B is multiplied; 1 for `nnx.LoRA`, which has no other."),
+    ] = None
+    alpha: Annotated[
+        float | str | None,
+        Meta(
+            description=r"In place of `scale`: it is alpha / r. A number, or where it stands: `params/\1/alpha`."
+            " An adapter of PEFT's says it itself."
+        ),
+    ] = None
+    rslora: Annotated[bool, Meta(description="With `alpha`: the scale is alpha / √r.")] = False
+    scan_axis: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(
+            description="The axis of the layers in A, B and kernels that are stacked, beside those of `layout`."
+        ),
+    ] = None
+    missing: Missing = "error"
+
+    path_fields: ClassVar[tuple[str, ...]] = ("with",)
+    sign: ClassVar[float] = 1.0
+
+    @property
+    def effect(self) -> Effect:
+        return Shifts()
+
+    def _check(self, donor: Donor) -> None:
+        gathering = Gathering()
+        with gathering.catching():
+            check_layout(self.layout, self.scan_axis)
+        for field in ("scale", "alpha"):
+            value = getattr(self, field)
+            if isinstance(value, str | None):
+                continue
+            with gathering.catching():
+                check_finite(value, field)
+        with gathering.catching():
+            self._check_scale(donor)
+        gathering.raise_if_any()
+
+    def _check_scale(self, donor: Donor) -> None:
+        """See that one thing says the scale."""
+        if self.scale is not None and self.alpha is not None:
+            raise PlanError(
+                worded("{scale} and {alpha} both say by what A·B is multiplied"),
+                fix=worded("say one of them; {alpha} is divided by the rank"),
+                field="alpha",
+            )
+        if self.rslora and self.alpha is None:
+            raise PlanError(
+                worded("{rslora} is about {alpha}, and that is not said"),
+                why=worded("the scale is alpha divided by the root of the rank"),
+                fix=worded("say {alpha: 16}, say; an adapter of PEFT's says both itself"),
+                field="rslora",
+            )
+        if self.scale is None and self.alpha is None and donor.config is None:
+            raise PlanError(
+                "nothing says by what A·B is multiplied",
+                why="only a folder of PEFT's has an `adapter_config.json` that does",
+                fix=worded(
+                    "say {scale: 1} (so does `nnx.LoRA`), or {alpha: 16}, which is divided by the rank"
+                ),
+                field="scale",
+            )
+
+    def donor(self, draft: Draft, scene: Scene) -> Donor:
+        """Where the LoRA stands.
+
+        Raises:
+            PlanError: it is an adapter that does more than to add A·B.
+        """
+        donor = self._place(draft, scene)
+        if not donor.name:
+            return donor
+        source = scene.open(self.with_)[1]
+        config = read_config(source, self.with_)
+        if config is not None:
+            refuse_other_tensors([str(path) for path in source.tree], self.with_)
+        if config is not None and config.fan_in_fan_out and self.layout == "peft":
+            raise PlanError(
+                f"'{self.with_}' says `fan_in_fan_out`, and {self.layout!r} that kernels are (out, in)",
+                why="its base model had its kernels as (in, out)",
+                fix=worded(
+                    "say {layout: peft-transposed}; or, where this checkpoint has them turned, {layout: '{}'}",
+                    "r in, out r -> out in",
+                ),
+                field="layout",
+            )
+        return donor._replace(config=config)
+
+    def _place(self, draft: Draft, scene: Scene) -> Donor:
+        if not self.with_:
+            return Donor("this checkpoint", "", draft)
+        name, source = scene.open(self.with_)
+        return Donor(self.with_, name, source)
+
+    def meet(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> None:
+        self._pair(path, named, self._place(draft, scene))
+
+    def _pair(self, path: LeafPath, named: Selection, donor: Donor) -> Pair:
+        alpha = self.alpha if isinstance(self.alpha, str) else ""
+        return pair_of(path, (self.a, self.b, alpha), donor.text, donor.leaves, named)
+
+    def pairs(self, named: Selection, donor: Donor) -> dict[LeafPath, Pair]:
+        """What belongs to every kernel.
+
+        Raises:
+            PlanError: something is left over, on either side.
+        """
+        found: dict[LeafPath, Pair] = {}
+        gathering = Gathering()
+        for path in named:
+            with gathering.catching(path=str(path)):
+                found[path] = self._pair(path, named, donor)
+        with gathering.catching():
+            refuse_shared(found, own=not donor.name)
+        taken = {leaf for pair in found.values() for leaf in pair.leaves()}
+        for path in named.excluded:
+            try:
+                taken.update(self._pair(path, named, donor).leaves())
+            except PlanError:  # what is left out need not have any
+                continue
+        with gathering.catching():
+            raise_all(left_over((self.a, self.b), donor.leaves, taken, donor.text))
+        gathering.raise_if_any()
+        return found
+
+    def product(
+        self, path: LeafPath, recipe: Recipe, pair: Pair, donor: Donor, draft: Draft
+    ) -> Recipe:
+        """The kernel with the LoRA of ``pair``. Raises PlanError as ``with_product``."""
+        after = self.output(recipe.spec)
+        parts = {leaf: _part(leaf, donor, draft) for leaf in pair.leaves()}
+
+        def by(rank: int) -> float:
+            return self.sign * self._scale(pair, rank, donor)
+
+        return with_product(path, recipe, after, parts, self.layout, self.scan_axis, by)
+
+    def output(self, spec: LeafSpec) -> LeafSpec:
+        after = super().output(spec)
+        if is_complex(spec.dtype):
+            raise PlanError(
+                f"{self.name} does not apply to {spec.type_text}",
+                why="kernels of linear layers are real",
+                fix=worded("leave it out with {except}"),
+            )
+        return after
+
+    def _scale(self, pair: Pair, rank: int, donor: Donor) -> float:
+        """By what the product is multiplied; a stored alpha comes on top."""
+        if self.scale is not None:
+            return self.scale
+        if self.alpha is None:
+            assert donor.config is not None
+            return donor.config.scale_of(str(pair.a), rank)
+        alpha = 1.0 if isinstance(self.alpha, str) else self.alpha
+        return alpha / (math.sqrt(rank) if self.rslora else rank)
+
+    def copies(
+        self, pairs: Mapping[LeafPath, Pair], draft: Draft
+    ) -> Iterator[tuple[LeafPath, Pair]]:
+        """Copies of kernels, such as a moving average, that have a LoRA of their own in the same place."""
+        for path, pair in pairs.items():
+            for slot in draft.slots_of.get(path, ()):
+                if not slot.is_params_like or slot.relation != "same":
+                    continue
+                own = [slot.place_for(leaf) for leaf in pair.leaves()]
+                if all(leaf is not None and leaf in draft.leaves for leaf in own):
+                    yield slot.path, Pair(*(leaf for leaf in own if leaf is not None))
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        selected, notes = self.partnered(scene.select(self, draft), draft, scene)
+        if not selected:
+            return draft
+        donor = self.donor(draft, scene)
+        self._check(donor)
+        pairs = self.pairs(selected, donor)
+        own = {} if donor.name or self.follows_nothing else dict(self.copies(pairs, draft))
+        changed: dict[LeafPath, Output] = {}
+        gathering = Gathering()
+        for path, pair in {**own, **pairs}.items():
+            with gathering.catching(path=str(path)):
+                output = draft.leaves[path]
+                recipe = self.product(path, output.recipe, pair, donor, draft)
+                edit = Edited(self.name, Shifts(), is_named=path in pairs)
+                changed[path] = output.then(recipe, edit, policy="" if path in pairs else "carried")
+        gathering.raise_if_any()
+        after = scene.carried(draft.with_leaves(changed), self, [*changed], draft)
+        said = self._scales_note(changed[path].recipe for path in pairs)
+        return self.finished(after.noting(*notes, said), {**own, **pairs}, donor)
+
+    def _scales_note(self, kernels: Iterable[Recipe]) -> Remark:
+        """By what the products are multiplied, each number with how many kernels it is for."""
+        made = (one.kernel for one in kernels if isinstance(one, Made))
+        counts = Counter(self.sign * one.by for one in made if isinstance(one, AddProduct))
+        times = " times the alpha that is stored" if isinstance(self.alpha, str) else ""
+        each = (f"{number_text(by)}{times} for {counted(n, 'kernel')}" for by, n in counts.items())
+        return Remark(f"A·B is multiplied by {listed(each, _MOST_SCALES)}")
+
+    def finished(self, draft: Draft, pairs: Mapping[LeafPath, Pair], donor: Donor) -> Draft:
+        """The draft once every kernel has met its LoRA."""
+        return draft
+
+
+def _part(leaf: LeafPath, donor: Donor, draft: Draft) -> Recipe:
+    """A part of a LoRA, as it is stored, or as it is here at that moment."""
+    if not donor.name:
+        return draft.leaves[leaf].recipe
+    return Stored(LeafRef(donor.name, leaf), donor.leaves.tree[leaf])

@@ -1,0 +1,116 @@
+"""Which A and B belong to which kernel, and which are left over."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from surgery_cli.draft.source_leaves import Leaves, NoSuchLeaf, counterpart
+from surgery_cli.errors import PlanError, Problem, raise_all
+from surgery_cli.tree.paths import LeafPath, PathPattern, Selection
+from surgery_cli.tree.specs import LeafKind
+from surgery_cli.tree.targets import REFERENCE
+from surgery_cli.words.advice import FieldName, worded
+
+
+class Pair(NamedTuple):
+    """Where the parts of a LoRA stand; ``alpha`` where it is a leaf."""
+
+    a: LeafPath
+    b: LeafPath
+    alpha: LeafPath | None = None
+
+    def leaves(self) -> tuple[LeafPath, ...]:
+        """Those that there are, in order."""
+        return (self.a, self.b) if self.alpha is None else (self.a, self.b, self.alpha)
+
+
+def pair_of(
+    path: LeafPath, places: tuple[str, str, str], text: str, leaves: Leaves, named: Selection
+) -> Pair:
+    """The LoRA of a kernel; ``places`` say where A, B and alpha stand ('' for no such leaf), ``text`` whose they are.
+
+    Raises:
+        NoSuchLeaf: it has none.
+        PlanError: a part of it is missing.
+    """
+    found: dict[str, LeafPath] = {}
+    problems: list[Problem] = []
+    for field, place in zip(("a", "b", "alpha"), places, strict=True):
+        try:
+            if place:
+                found[field] = counterpart(path, place, text, leaves, named, "with", field)
+        except NoSuchLeaf as error:
+            problems += error.problems
+    if problems:
+        raise PlanError.of(problems) if found.keys() & {"a", "b"} else NoSuchLeaf.of(problems)
+    return Pair(**found)
+
+
+def refuse_shared(pairs: Mapping[LeafPath, Pair], *, own: bool) -> None:
+    """See that no leaf is a part of two LoRAs, or of one twice; nor, in the same tree (``own``), a kernel itself.
+
+    Raises:
+        PlanError: one is.
+    """
+    users: dict[LeafPath, LeafPath] = {}
+    problems: list[Problem] = []
+    for path, pair in pairs.items():
+        for leaf in (pair.a, pair.b):
+            other = path if own and leaf in pairs else users.setdefault(leaf, path)
+            if leaf == pair.b and pair.a == pair.b:
+                why = f"it would be A and B of '{path}'"
+            elif own and leaf in pairs:
+                why = "it is a kernel that is named itself"
+            elif other != path:
+                why = f"it would be that of '{other}' and of '{path}'"
+            else:
+                continue
+            problems.append(
+                Problem(
+                    f"'{leaf}' is no LoRA of one kernel",
+                    why=why,
+                    fix=worded(
+                        "say in {a} and {b} where those of each kernel stand, with `\\1` for its wildcards"
+                    ),
+                    path=str(leaf),
+                    field="a",
+                )
+            )
+    raise_all(problems)
+
+
+def left_over(
+    places: Sequence[str],
+    leaves: Leaves,
+    taken: Collection[LeafPath],
+    text: str,
+) -> Iterator[Problem]:
+    """Leaves that stand where ``places`` say, and belong to no kernel that is named."""
+    texts = {
+        path: str(path) for path, spec in leaves.tree.items() if spec.kind is not LeafKind.EMPTY
+    }
+    for field, place in zip("ab", places, strict=True):
+        for path in PathPattern(_any(place)).named(texts):
+            if path not in taken:
+                yield Problem(
+                    f"'{path}' of '{text}' belongs to no kernel that is named",
+                    why=worded("it stands where {} says", FieldName(field)),
+                    fix=worded("name its kernel in {at}, too, or leave that out with {except}"),
+                    path=str(path),
+                    field=field,
+                )
+
+
+def _any(place: str) -> str:
+    """The pattern of all that a place with references may be."""
+    keys = []
+    for key in place.strip("/").split("/"):
+        if REFERENCE.fullmatch(key):
+            keys.append("**")
+            continue
+        parts = REFERENCE.split(key)[:: REFERENCE.groups + 1]
+        keys.append(
+            "*".join("".join(f"[{c}]" if c in "*?[{}" else c for c in part) for part in parts)
+        )
+    return "/".join(keys)
