@@ -9,9 +9,9 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def finished() -> list[str]:
-    """Names of all fixtures that have true values, as `orbax-0.5.10/odd_lst`."""
+    """Names of all fixtures by Orbax that have true values, as `orbax-0.5.10/odd_lst`."""
     suffix = ".truth.npz"
-    found = sorted(FIXTURES.glob(f"*/*{suffix}"))
+    found = sorted(FIXTURES.glob(f"orbax-*/*{suffix}"))
     return [str(path.relative_to(FIXTURES)).removesuffix(suffix) for path in found]
 
 

@@ -4,7 +4,6 @@ import io
 import pickle
 import shutil
 import tarfile
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -36,24 +35,16 @@ def _refused(path: Path | str) -> SurgeryError:
     return error
 
 
-def _torch_zip() -> bytes:
-    body = io.BytesIO()
-    with zipfile.ZipFile(body, "w") as archive:
-        archive.writestr("archive/data.pkl", pickle.dumps(_Bomb()))
-        archive.writestr("archive/version", "3")
-    return body.getvalue()
-
-
 def _npz() -> bytes:
     body = io.BytesIO()
     np.savez(body, w=np.ones(2))
     return body.getvalue()
 
 
-def _tar() -> bytes:
+def _tar(name: str = "run/1/_METADATA") -> bytes:
     body = io.BytesIO()
     with tarfile.open(fileobj=body, mode="w") as archive:
-        archive.addfile(tarfile.TarInfo("run/1/_METADATA"))
+        archive.addfile(tarfile.TarInfo(name))
     return body.getvalue()
 
 
@@ -63,7 +54,8 @@ def _tar() -> bytes:
         ("model.pkl", pickle.dumps(_Bomb()), "is a pickle"),
         ("model", pickle.dumps(_Bomb(), protocol=2), "is a pickle"),
         ("model.pkl", pickle.dumps(_Bomb(), protocol=0), "is a pickle"),
-        ("model.pt", _torch_zip(), "is a PyTorch checkpoint"),
+        ("model.pt", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", "before PyTorch 1.6"),
+        ("model.pt", _tar("sys_info"), "before PyTorch 1.6"),
         ("weights.h5", b"\x89HDF\r\n\x1a\n" + bytes(64), "is an HDF5 file"),
         ("w.npz", _npz(), "is a NumPy array file"),
         ("w.npy", b"\x93NUMPY\x01\x00", "is a NumPy array file, not a checkpoint"),

@@ -98,13 +98,17 @@ def _shards(folder: Path) -> None:
     reference.save_file({"c": np.full(2, 3.0)}, folder / "model-2.safetensors")
 
 
+WEIGHT_MAP = {"c": "model-2.safetensors", "b": "model-1.safetensors", "a": "model-1.safetensors"}
+
+
 def test_shards_with_and_without_an_index_are_one_tree(tmp_path: Path) -> None:
     _shards(tmp_path)
     assert [str(path) for path in SafetensorsFile(tmp_path).tree] == ["a", "b", "c"]
-    index = {"weight_map": {"c": "model-2.safetensors", "a": "model-1.safetensors"}}
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {"total_size": 48}, "weight_map": WEIGHT_MAP}))
+    reference.save_file({"a": np.ones(2)}, tmp_path / "consolidated.safetensors")
     file = SafetensorsFile(tmp_path)
-    assert sorted(map(str, file.tree)) == ["a", "c"]
+    assert sorted(map(str, file.tree)) == ["a", "b", "c"]
     assert file.read(LeafPath(("c",))).tolist() == [3, 3]
 
 
@@ -113,7 +117,9 @@ def test_an_index_that_names_what_is_not_there_is_refused(tmp_path: Path) -> Non
     index = tmp_path / "model.safetensors.index.json"
     for weight_map, says in (
         ({"a": "gone.safetensors"}, "does not exist"),
-        ({"x": "model-1.safetensors"}, "does not hold 'x'"),
+        ({**WEIGHT_MAP, "x": "model-1.safetensors"}, "does not hold 'x'"),
+        ({"c": "model-2.safetensors", "a": "model-1.safetensors"}, "holds 'b', and the index"),
+        ({**WEIGHT_MAP, "a": "model-2.safetensors"}, "model-2.safetensors' does not hold 'a'"),
         ({"x": "../model-1.safetensors"}, "does not exist"),
     ):
         index.write_text(json.dumps({"weight_map": weight_map}))
@@ -121,6 +127,14 @@ def test_an_index_that_names_what_is_not_there_is_refused(tmp_path: Path) -> Non
             _ = SafetensorsFile(tmp_path).tree
     index.write_text("[]")
     with pytest.raises(CheckpointError, match="is not an index"):
+        _ = SafetensorsFile(tmp_path).tree
+
+
+def test_a_numbered_shard_that_is_missing_is_told_from_the_others_names(tmp_path: Path) -> None:
+    for number in (1, 3):
+        name = f"model-0000{number}-of-00003.safetensors"
+        reference.save_file({f"w{number}": np.ones(2)}, tmp_path / name)
+    with pytest.raises(CheckpointError, match=r"model-00002-of-00003.safetensors' does not exist"):
         _ = SafetensorsFile(tmp_path).tree
 
 

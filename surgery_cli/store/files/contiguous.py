@@ -98,17 +98,27 @@ class ContiguousArray(msgspec.Struct, frozen=True):
             if skip >= segment.length:
                 skip -= segment.length
                 continue
-            while skip < segment.length and done < len(buffer):
-                wanted = min(segment.length - skip, len(buffer) - done, 1 << 30)
-                file.seek(segment.offset + skip)
-                got = file.readinto(buffer[done : done + wanted])
-                if not got:
-                    raise CheckpointError(
-                        f"'{self.path}' has become shorter while it was open",
-                        why=f"bytes at {segment.offset + skip} are no longer there",
-                        fix="wait until whatever writes it is done, then run the command again",
-                    )
-                done += got
-                skip += got
+            count = min(segment.length - skip, len(buffer) - done)
+            read_into(self.path, file, segment.offset + skip, buffer[done : done + count])
+            done += count
             skip = 0
         assert done == len(buffer)
+
+
+def read_into(path: Path, file: BufferedReader, offset: int, buffer: memoryview) -> None:
+    """Fill ``buffer`` with the bytes of a file from ``offset`` on.
+
+    Raises:
+        CheckpointError: the file has become shorter.
+    """
+    done = 0
+    while done < len(buffer):
+        file.seek(offset + done)
+        got = file.readinto(buffer[done : done + (1 << 30)])
+        if not got:
+            raise CheckpointError(
+                f"'{path}' has become shorter while it was open",
+                why=f"bytes at {offset + done} are no longer there",
+                fix="wait until whatever writes it is done, then run the command again",
+            )
+        done += got

@@ -17,7 +17,9 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
+from surgery_cli.store.files.shards import read_shards
 from surgery_cli.store.filesystem.listing import unreadable
+from surgery_cli.store.locate.file_formats import SAFETENSORS_SHARDS
 from surgery_cli.store.locate.lfs_pointers import refuse_pointer
 from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.tree.dtypes import item_bytes
@@ -26,8 +28,6 @@ from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
 LARGEST_HEADER_BYTES: Final = 100_000_000
 """The format's own limit."""
-
-_INDEX_SUFFIX: Final = ".safetensors.index.json"
 
 _DTYPES: Final = {
     "BOOL": "bool",
@@ -66,12 +66,6 @@ class _Entry(msgspec.Struct, frozen=True):
     data_offsets: tuple[int, int]
 
 
-class _Index(msgspec.Struct, frozen=True):
-    """``model.safetensors.index.json``: which shard holds which tensor."""
-
-    weight_map: dict[str, str]
-
-
 class SafetensorsFile:
     """The tensors of a ``.safetensors`` file or of a directory of shards; each name is one key, dots and all.
 
@@ -87,64 +81,7 @@ class SafetensorsFile:
         """Every tensor with its place."""
         if not filesystem.is_folder(self.path):
             return read_header(self.path)
-        found: dict[LeafPath, ContiguousArray] = {}
-        for shard, wanted in self._shards():
-            held = read_header(shard)
-            for name in held if wanted is None else map(_path_of, wanted):
-                if name not in held:
-                    raise CheckpointError(
-                        f"'{shard}' does not hold '{name}'",
-                        why="the index beside it says that it does",
-                        fix="a shard is missing or from another model; copy the directory again",
-                    )
-                if name in found:
-                    raise CheckpointError(
-                        f"'{name}' stands in two shards: '{found[name].path.name}', '{shard.name}'",
-                        why="without an index it cannot be told which is meant",
-                        fix="name one of the files",
-                    )
-                found[name] = held[name]
-        return found
-
-    def _shards(self) -> list[tuple[Path, list[str] | None]]:
-        """Files to read, each with the names that the index promises in it (None: all)."""
-        names = filesystem.names(self.path)
-        indexes = [name for name in names if name.endswith(_INDEX_SUFFIX)]
-        files = [name for name in names if name.endswith(".safetensors")]
-        if not indexes:
-            return [(self.path / name, None) for name in files]
-        if len(indexes) > 1:
-            raise CheckpointError(
-                f"'{self.path}' has {len(indexes)} indexes: {', '.join(map(repr, indexes))}",
-                why="each belongs to another set of shards",
-                fix="put the sets into directories of their own",
-            )
-        promised: dict[str, list[str]] = {}
-        for tensor, file in self._index(self.path / indexes[0]).weight_map.items():
-            promised.setdefault(file, []).append(tensor)
-        absent = sorted(set(promised) - set(files))
-        if absent:
-            raise CheckpointError(
-                f"'{self.path / absent[0]}' does not exist",
-                why=f"'{indexes[0]}' names it, and {len(absent) - 1} more that are missing"
-                if len(absent) > 1
-                else f"'{indexes[0]}' names it",
-                fix="copy the missing shards",
-            )
-        return [(self.path / file, tensors) for file, tensors in promised.items()]
-
-    @staticmethod
-    def _index(path: Path) -> _Index:
-        try:
-            return decode_json(filesystem.read(path), type=_Index)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise CheckpointError(
-                f"'{path}' is not an index of shards",
-                why=str(error),
-                fix="copy it again from where it was whole",
-            ) from None
-        except OSError as error:
-            raise unreadable(path, error) from None
+        return read_shards(self.path, SAFETENSORS_SHARDS, read_header)
 
     @cached_property
     def tree(self) -> TreeSpec:

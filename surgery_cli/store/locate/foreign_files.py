@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import beginning
+from surgery_cli.store.locate.file_formats import zip_names
 from surgery_cli.store.locate.lfs_pointers import POINTER_MARK, pointer
 
 PICKLE_SUFFIXES: Final = (".pkl", ".pickle", ".p", ".joblib", ".pt", ".pth", ".bin", ".ckpt")
@@ -25,8 +24,8 @@ def describe_file(path: Path) -> CheckpointError:
             return CheckpointError(f"'{path}' {what}", why=why, fix=fix)
     return CheckpointError(
         f"'{path}' is not a checkpoint file",
-        why="it is neither Flax msgpack nor safetensors" if head else "it is empty",
-        fix="name a checkpoint's directory, a Flax `checkpoint_<N>` file, or a `.safetensors` file",
+        why="it is neither Flax msgpack nor safetensors nor PyTorch's" if head else "it is empty",
+        fix="name a checkpoint's directory, a Flax `checkpoint_<N>`, a `.safetensors` or a PyTorch file",
     )
 
 
@@ -35,25 +34,24 @@ def _is_pickle(path: Path, head: bytes) -> bool:
     return binary or (path.suffix in PICKLE_SUFFIXES and head[:1] in (b"(", b"c", b"}", b"]"))
 
 
-def _zip_names(path: Path, head: bytes) -> list[str]:
-    if not head.startswith(b"PK\x03\x04"):
-        return []
-    try:
-        with filesystem.reader(path) as file, zipfile.ZipFile(file) as archive:
-            return archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        return []
+def _is_old_torch(_path: Path, head: bytes) -> bool:
+    """Told by the number that the first pickle of the file is, or by the first name in a tar archive."""
+    return head.startswith(_OLD_TORCH) or (head.startswith(b"sys_info\0") and _is_tar(head))
 
 
 def _is_archive(_path: Path, head: bytes) -> bool:
     return head.startswith(
         (b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ")
-    ) or (head[257:262] == b"ustar")
+    ) or _is_tar(head)
+
+
+def _is_tar(head: bytes) -> bool:
+    return head[257:262] == b"ustar"
 
 
 def _holds(*ends: str) -> Callable[[Path, bytes], bool]:
     """Told by a name that ends so in a zip archive."""
-    return lambda path, head: any(name.endswith(ends) for name in _zip_names(path, head))
+    return lambda path, _head: any(name.endswith(ends) for name in zip_names(path))
 
 
 def _begins(magic: bytes) -> Callable[[Path, bytes], bool]:
@@ -61,19 +59,22 @@ def _begins(magic: bytes) -> Callable[[Path, bytes], bool]:
 
 
 _is_npy, _is_npz = _begins(b"\x93NUMPY"), _holds(".npy")
+_OLD_TORCH: Final = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch.serialization.MAGIC_NUMBER
 _NEVER_UNPICKLED = "a pickle runs code when it is loaded; surgery never does that"
 TENSORFLOW_HELP: Final = "read it with `tf.train.load_checkpoint` and save the arrays with Orbax"
-READ_FORMATS: Final = "surgery edits Orbax checkpoints, Flax msgpack files and safetensors"
+READ_FORMATS: Final = (
+    "surgery edits Orbax checkpoints, Flax msgpack files, safetensors and what `torch.save` writes"
+)
 _BY_SUFFIX = "what an edit takes arrays from is told by its suffix"
 _FILES_OF_CHECKPOINTS = frozenset(
     {"_METADATA", "_CHECKPOINT_METADATA", "_sharding", "manifest.ocdbt", ".zarray", "zarr.json"}
 )
 _FILE_KINDS: Final[tuple[tuple[Callable[[Path, bytes], bool], str, str, str], ...]] = (
     (
-        _holds("/data.pkl", "/version"),
-        "is a PyTorch checkpoint: a pickle in a zip archive",
-        _NEVER_UNPICKLED,
-        "convert it where you trust it: `safetensors.torch.save_file(torch.load(…), 'x.safetensors')`",
+        _is_old_torch,
+        "is a PyTorch checkpoint in the format that was written before PyTorch 1.6",
+        "its tensors stand between pickles, where none can be found without unpickling what is before it",
+        "convert it where you trust it: `torch.save(torch.load('OLD', map_location='cpu'), 'NEW.pt')`",
     ),
     (
         _holds("weights.h5"),

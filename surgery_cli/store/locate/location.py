@@ -14,7 +14,6 @@ from surgery_cli.store.filesystem.listing import (
     Listing,
     StepName,
     holds_pytree,
-    starts_as_msgpack,
     step_name,
 )
 from surgery_cli.store.locate import foreign_files, lfs_pointers, refusals
@@ -25,6 +24,13 @@ from surgery_cli.store.locate.chosen_items import (
     no_tree,
     single_file,
     single_tree,
+)
+from surgery_cli.store.locate.file_formats import (
+    FILE_PHRASES,
+    FOLDER_PHRASES,
+    FileFormat,
+    format_of_file,
+    format_of_folder,
 )
 from surgery_cli.store.locate.items import StepItems, item_handlers, step_items
 from surgery_cli.store.locate.steps import (
@@ -40,7 +46,7 @@ from surgery_cli.store.locate.steps import (
 Shape = Literal["root", "step", "flat", "item", "file"]
 """``root``: steps side by side (CheckpointManager, v1, ``flax.training.checkpoints``). ``step``: one directory with
 items. ``flat``: one directory with the tree at its root. ``item``: an item inside a step, named directly. ``file``:
-Flax msgpack, or safetensors (also a directory of shards)."""
+Flax msgpack; safetensors or PyTorch, also a directory of shards."""
 
 
 class Location(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,8 +128,8 @@ def _located(argument: Argument) -> Location:
     if steps:
         return _root(argument, listing, steps)
     listing.refuse_special()
-    if any(name.endswith(".safetensors") for name in listing.files):
-        return _flat(argument, "file", ChosenItems({"": path}, "safetensors shards"))
+    if (shards := format_of_folder(listing.files)) is not None:
+        return _flat(argument, "file", ChosenItems({"": path}, FOLDER_PHRASES[shards]))
     raise _no_checkpoint(listing, inside)
 
 
@@ -145,11 +151,12 @@ def _file(argument: Argument) -> Location:
             why="the directory that it stands in is the checkpoint",
             fix=f"name '{path.parent}'",
         )
-    if path.suffix == ".safetensors" and not lfs_pointers.is_pointer(path):
-        return _flat(argument, "file", ChosenItems({"": path}, "a safetensors file"))
-    if not starts_as_msgpack(path):
+    found = format_of_file(path)
+    if found is None or (found is FileFormat.SAFETENSORS and lfs_pointers.is_pointer(path)):
         raise foreign_files.describe_file(path)
-    return _flat(argument, "file", single_file(path))
+    if found is FileFormat.FLAX:
+        return _flat(argument, "file", single_file(path))
+    return _flat(argument, "file", ChosenItems({"": path}, FILE_PHRASES[found]))
 
 
 def _tree(argument: Argument, listing: Listing) -> Location:

@@ -5,6 +5,7 @@ Everything here is told from names and first bytes; nothing is ever unpickled.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from shlex import quote
 from typing import Final
@@ -22,6 +23,7 @@ from surgery_cli.store.filesystem.listing import (
     step_name,
     unfinished_name,
 )
+from surgery_cli.store.locate.file_formats import is_torch_archive
 from surgery_cli.store.locate.foreign_files import (
     PICKLE_SUFFIXES,
     READ_FORMATS,
@@ -170,6 +172,8 @@ def describe_directory(listing: Listing) -> CheckpointError:
         what = f"'{path}' is one part of a checkpoint"
         why, fix = "the directory that it stands in is the checkpoint", f"name '{path.parent}'"
     else:
+        if (error := _holds_file(path, files)) is not None:
+            return error
         telling = sorted(n for n in files if Path(n).suffix in (*PICKLE_SUFFIXES, ".h5", ".keras"))
         if telling:
             inside = describe_file(path / telling[0])
@@ -178,19 +182,29 @@ def describe_directory(listing: Listing) -> CheckpointError:
                 why=inside.problems[0].why,
                 fix=inside.problems[0].fix,
             )
-        packed = sorted(name for name in files if name.endswith(".msgpack"))
-        if packed:
-            return CheckpointError(
-                f"'{path}' is not an Orbax checkpoint, but holds '{packed[0]}'",
-                why="a Flax msgpack file is a checkpoint of its own",
-                fix=f"name '{path / packed[0]}'",
-            )
         below = _checkpoints_below(listing)
         why = "it has no step, no item and no tree that Orbax or Flax would know"
         if below:
             why = "it holds checkpoints: " + quoted((path / name for name in below), 3)
         fix = "name one of them" if below else "name a checkpoint, a step or an item"
     return CheckpointError(what, why=why, fix=fix)
+
+
+def _holds_file(path: Path, files: Collection[str]) -> CheckpointError | None:
+    """The error for a directory that holds a file which is a checkpoint of its own."""
+    for name in sorted(files):
+        if name.endswith(".msgpack"):
+            kind = "a Flax msgpack file"
+        elif Path(name).suffix in PICKLE_SUFFIXES and is_torch_archive(path / name):
+            kind = "a PyTorch file"
+        else:
+            continue
+        return CheckpointError(
+            f"'{path}' is not an Orbax checkpoint, but holds '{name}'",
+            why=f"{kind} is a checkpoint of its own",
+            fix=f"name '{path / name}'",
+        )
+    return None
 
 
 def _checkpoints_below(listing: Listing) -> list[str]:

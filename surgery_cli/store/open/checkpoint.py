@@ -16,7 +16,9 @@ from surgery_cli.inputs.buckets import BucketPath, Replaced, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.files.safetensors import SafetensorsFile
+from surgery_cli.store.files.torch_file import TorchFile
 from surgery_cli.store.filesystem.listing import is_tree, reading
+from surgery_cli.store.locate.file_formats import FileFormat, format_of_file, format_of_folder
 from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.open.item import FileItem, Item, PytreeItem, ReadBefore
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window
@@ -274,11 +276,18 @@ def open_checkpoint(text: str, *, step: int | None = None, item: str | None = No
 
 def open_item(path: Path, before: ReadBefore | None = None) -> Item:
     """The item at ``path``, in whichever format it is."""
+    found: FileFormat | None
     if filesystem.is_folder(path):
         is_described = filesystem.exists(path / METADATA)
-        if not is_described and any(n.endswith(".safetensors") for n in filesystem.names(path)):
-            return FileItem(path, SafetensorsFile(path), "safetensors")
-        return PytreeItem(path, before)
-    if path.suffix == ".safetensors":
-        return FileItem(path, SafetensorsFile(path), "safetensors")
-    return FileItem(path, MsgpackFile(path), "flax msgpack")
+        found = None if is_described else format_of_folder(filesystem.names(path))
+    else:
+        found = format_of_file(path)
+    match found:
+        case None:
+            return PytreeItem(path, before)
+        case FileFormat.SAFETENSORS:
+            return FileItem(path, SafetensorsFile(path), found)
+        case FileFormat.TORCH:
+            return FileItem(path, TorchFile(path), found)
+        case FileFormat.FLAX:
+            return FileItem(path, MsgpackFile(path), found)

@@ -13,6 +13,7 @@ import msgspec
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
+from surgery_cli.store.locate.file_formats import FileFormat
 from surgery_cli.store.open.missing_data import no_data, no_tree, refuse_incomplete
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window, open_array, read_array
 from surgery_cli.store.orbax.btree import MANIFEST, Survey
@@ -249,12 +250,13 @@ class PytreeItem:
 
 
 class FileItem:
-    """A tree in a file of its own: Flax msgpack or safetensors."""
+    """A tree in a file of its own, or in several in a folder."""
 
-    def __init__(self, directory: Path, content: Any, layout: str) -> None:
+    def __init__(self, directory: Path, content: Any, format: FileFormat) -> None:
         self.directory = directory
         self.content = content
-        self.layout = layout
+        self.format = format
+        self.layout: str = format.value
         self.dead_bytes = 0
 
     @property

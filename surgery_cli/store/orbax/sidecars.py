@@ -18,7 +18,7 @@ from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.tree_metadata import values_of_tree
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 METADATA: Final = "_METADATA"
 TREE: Final = "tree_metadata"
@@ -259,3 +259,8 @@ _KINDS: Final = {
     "string": LeafKind.STRING,
 }
 VALUE_TYPES: Final = {kind: name for name, kind in _KINDS.items()} | {LeafKind.KEY: "jax.Array"}
+
+
+def value_type(spec: LeafSpec) -> str:
+    """What ``_METADATA`` calls a leaf."""
+    return spec.empty if spec.kind is LeafKind.EMPTY else VALUE_TYPES[spec.kind]

@@ -1,4 +1,4 @@
-"""Writers for formats that are files: msgpack comes out as msgpack, safetensors as an Orbax directory."""
+"""Writers for formats that are files: msgpack comes out as msgpack, what is only read as an Orbax directory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from surgery_cli.store.files.msgpack_writing import Continued, Stored, in_kind, 
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.open.item import FileItem, PytreeItem
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
-from surgery_cli.store.orbax.sidecars import METADATA, VALUE_TYPES
+from surgery_cli.store.orbax.sidecars import METADATA, value_type
 from surgery_cli.store.orbax.tree_metadata import entry_key, key_records
 from surgery_cli.store.write.arrays import NoArrays
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.item_writer import ItemWriter, Produce
 from surgery_cli.store.write.ocdbt import OcdbtWriter
+from surgery_cli.store.write.text_leaves import write_texts
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 
@@ -118,7 +119,7 @@ def write_aggregate(plan: ItemPlan, produced: Mapping[LeafPath, Produce], target
 
 
 CONVERTED_LAYOUT = "ocdbt zarr2"
-"""What safetensors come out as: what ``PyTreeCheckpointer`` writes, and every release since 0.5 reads."""
+"""What comes of formats that are only read: what ``PyTreeCheckpointer`` writes, and every release since 0.5 reads."""
 
 _HANDLER = "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheckpointHandler"
 
@@ -140,8 +141,8 @@ class ConvertingWriter(ItemWriter):
             entry_key(leaf.path): {
                 "key_metadata": key_records(leaf.path),
                 "value_metadata": {
-                    "value_type": VALUE_TYPES[leaf.spec.kind],
-                    "skip_deserialize": False,
+                    "value_type": value_type(leaf.spec),
+                    "skip_deserialize": leaf.spec.kind is LeafKind.EMPTY,
                 },
             }
             for leaf in self.plan.leaves
@@ -154,6 +155,7 @@ class ConvertingWriter(ItemWriter):
             "custom_metadata": None,
         }
         filesystem.write(self.target / METADATA, json.dumps(document).encode())
+        write_texts(self.plan, self.target)
         nanoseconds = time.time_ns()
         step = {
             "item_handlers": _HANDLER,

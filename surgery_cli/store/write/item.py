@@ -17,7 +17,7 @@ from surgery_cli.store.orbax.per_leaf import PerLeafStore
 from surgery_cli.store.orbax.sidecars import AGGREGATE, ARRAY_METADATAS, PROCESS_FILE
 from surgery_cli.store.write.arrays import ArrayWriter, NoArrays
 from surgery_cli.store.write.files import ConvertingWriter, MsgpackWriter, write_aggregate
-from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way, planned
+from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way, is_converted, planned
 from surgery_cli.store.write.item_writer import ItemWriter
 from surgery_cli.store.write.ocdbt import OcdbtWriter, folder_of_process
 from surgery_cli.store.write.per_leaf import PerLeafWriter
@@ -41,7 +41,7 @@ def open_writer(
         )
         return PytreeWriter(plan, target, linker, arrays)
     assert isinstance(plan.item, FileItem)
-    if plan.item.layout == "flax msgpack":
+    if not is_converted(plan.item):
         return MsgpackWriter(plan, target)
     return ConvertingWriter(plan, target, linker, buffered=buffered)
 
@@ -64,7 +64,7 @@ def open_part(
     elif isinstance(item, PytreeItem):
         folder = folder_of_process(target, number)
         arrays = _array_writer(item, folder, linker, compact=True, copies=copies)
-    elif item.layout != "flax msgpack":
+    elif is_converted(item):
         folder = folder_of_process(target, number)
         arrays = OcdbtWriter(folder, OcdbtStore(item.directory, 2), linker, compact=True)
     copied = copied_leaves(plan, compact=compact)

@@ -13,7 +13,8 @@ import msgspec
 from surgery_cli.draft.expression import Recipe, moves_elements
 from surgery_cli.draft.kernels.rechunk import values_of
 from surgery_cli.draft.recipe import Output
-from surgery_cli.store.open.item import Item, PytreeItem, StoredLeaf
+from surgery_cli.store.locate.file_formats import FileFormat
+from surgery_cli.store.open.item import FileItem, Item, PytreeItem, StoredLeaf
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.orbax.new_documents import encoded, new_document, revised
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, ArrayDocument, parse
@@ -253,7 +254,7 @@ def is_packed(plan: ItemPlan) -> bool:
 
 def is_converted(item: Item) -> bool:
     """True for formats that are only read: they come out as an Orbax directory."""
-    return item.layout == "safetensors"
+    return isinstance(item, FileItem) and item.format is not FileFormat.FLAX
 
 
 def _stays_inline(item: PytreeItem, origin: Item | None, stored: StoredLeaf | None) -> bool:

@@ -21,13 +21,13 @@ from surgery_cli.store.orbax.sidecars import (
     SHARDING,
     STRINGS,
     TREE,
-    VALUE_TYPES,
     Entry,
     sharding_key,
+    value_type,
 )
 from surgery_cli.store.orbax.tree_metadata import entry_key, key_records
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
-from surgery_cli.tree import json_pointer
+from surgery_cli.store.write.text_leaves import write_texts
 from surgery_cli.tree.paths import stored_name
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
@@ -139,7 +139,7 @@ def _entry(item: PytreeItem, leaf: PlannedLeaf) -> Entry:
     value: Entry = dict(old) if old else {"skip_deserialize": False}
     was = value.get("value_type")
     spec = leaf.spec
-    value["value_type"] = spec.empty if spec.kind is LeafKind.EMPTY else VALUE_TYPES[spec.kind]
+    value["value_type"] = value_type(spec)
     if value["value_type"] != was or spec.kind is LeafKind.EMPTY:
         value["skip_deserialize"] = spec.kind is LeafKind.EMPTY
     shape = write_shape(leaf) if leaf.way is not Way.NONE else None
@@ -289,12 +289,5 @@ def _array_entry(item: PytreeItem, leaf: PlannedLeaf, old_name: str) -> Entry:
 
 
 def _write_strings(item: PytreeItem, plan: ItemPlan, target: Path, linker: Linker) -> None:
-    texts = [
-        (stored_name(leaf.path), leaf.origin.read(leaf.origin_path))
-        for leaf in plan.leaves
-        if leaf.spec.kind is LeafKind.STRING and leaf.origin is not None and leaf.origin_path
-    ]
-    if texts:
-        filesystem.write(target / STRINGS, json.dumps(json_pointer.document_of(texts)).encode())
-    elif item.sidecars.strings is not None:
+    if not write_texts(plan, target) and item.sidecars.strings is not None:
         linker.drop(target / STRINGS)
