@@ -91,6 +91,8 @@ class Report(Preview, kw_only=True, frozen=True):
     """Leaves of the source and of donors that were read, have a digest on record, and agree with it."""
     taken_up_bytes: int = 0
     """Of values that an earlier run had written, with ``--resume``: read back, and not made again."""
+    is_repeated: bool = False
+    """With ``--resume``: an earlier run had finished this, as the record says; nothing was done."""
     sealed_files: int = 0
     """Files of the result that are on record with their SHA-256, with ``--seal``."""
 

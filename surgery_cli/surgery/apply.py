@@ -23,12 +23,12 @@ from surgery_cli.store.filesystem.links import Linker, LinkMode
 from surgery_cli.store.filesystem.listing import reading, unreadable
 from surgery_cli.store.filesystem.request_counts import Requests, requests_so_far
 from surgery_cli.store.filesystem.write_failures import is_of_writing, write_failed
-from surgery_cli.store.write.bucket_leftovers import BucketLeftover
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover, remove_dead
 from surgery_cli.store.write.bucket_staging import BucketStaging
-from surgery_cli.store.write.leftovers import Leftover, remove_dead
+from surgery_cli.store.write.leftovers import Leftover
 from surgery_cli.store.write.resumable_bucket_staging import ResumableBucketStaging
-from surgery_cli.store.write.resumable_staging import ResumableStaging, what_is_kept
-from surgery_cli.store.write.staging import Staging, begin_anew, kept, remaining_notes
+from surgery_cli.store.write.resumable_staging import ResumableStaging
+from surgery_cli.store.write.staging import Staging, begin_anew, remaining_notes
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.exporting import check_called
 from surgery_cli.surgery.gate import OpenGate, check_probe
@@ -36,7 +36,7 @@ from surgery_cli.surgery.many_hosts import Company, be_patient, ending_others_fi
 from surgery_cli.surgery.memory import bytes_to_use, memory_notes
 from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import costs, preview_notes, previewed
-from surgery_cli.surgery.resumption import find_kept, head_of, refuse_finished
+from surgery_cli.surgery.resumption import finished_before, resumption_of
 from surgery_cli.surgery.run import Run
 from surgery_cli.surgery.shared_result import write_share
 from surgery_cli.surgery.source_and_destination import (
@@ -48,7 +48,6 @@ from surgery_cli.surgery.source_and_destination import (
 )
 from surgery_cli.surgery.space import check_space
 from surgery_cli.surgery.staged_result import write
-from surgery_cli.words.invocation import the_same
 from surgery_cli.words.notes import Consequence, Remark
 from surgery_cli.words.quantities import byte_text
 
@@ -80,7 +79,12 @@ def apply(
     target = path_of(destination)
     refuse_alone(options, membership)
     be_patient(membership, plan, options)
-    run = _ready(source, target, destination, plan, options, say, open_gate, before)
+    prepared, plan, restored = _prepared(source, target, plan, options, say)
+    done = finished_before(target, prepared, plan, options)
+    if done is not None:
+        remove_dead(target)
+        return _ended(done, started, before)
+    run = _ready(prepared, target, destination, plan, options, say, open_gate, before, restored)
     if membership is not None:
         run = replace(run, company=Company.met(membership, run.prepared, target))
     check_sealed_files(run.prepared.checkpoint)
@@ -107,6 +111,11 @@ def apply(
         raise with_aftermath(refusal) from error
     if membership is not None:
         membership.finish()
+    return _ended(report, started, before)
+
+
+def _ended(report: reports.Report, started: float, before: Requests) -> reports.Report:
+    """The report of a run that is over, with what that took."""
     requests = requests_so_far() - before
     return replace(
         report,
@@ -166,8 +175,20 @@ def _staging(target: Path, run: Run) -> Staging | BucketStaging:
     return ResumableStaging(target, head, leaves, left, force=force)
 
 
+def _prepared(
+    source: str, target: Path, plan: Plan, options: Options, say: Say
+) -> tuple[Prepared, Plan, Path | None]:
+    """The draft, the plan as the options have it, and what an interrupted run had set aside, which was restored."""
+    plan = effective(plan, options)
+    check_probe(options)
+    with reading(path_at(source)):
+        prepared = prepare(source, plan, options, say)
+    check_expected(prepared, options)
+    return prepared, plan, restore_set_aside(target, prepared, say)
+
+
 def _ready(
-    source: str,
+    prepared: Prepared,
     target: Path,
     destination: str,
     plan: Plan,
@@ -175,33 +196,22 @@ def _ready(
     say: Say,
     open_gate: OpenGate,
     before: Requests,
+    restored: Path | None,
 ) -> Run:
     """Everything that is decided, checked and opened before anything is written."""
-    plan = effective(plan, options)
-    check_probe(options)
-    with reading(path_at(source)):
-        prepared = prepare(source, plan, options, say)
-    check_expected(prepared, options)
-    restored = restore_set_aside(target, prepared, say)
-    if options.resume and not options.force:
-        refuse_finished(target, prepared)
-    head, left = None, None
-    if options.resume:
-        head = head_of(prepared, options)
-        left = find_kept(target, prepared, head, stale=options.stale)
-        if left is not None and left.journal is not None:
-            kept.append(what_is_kept(left.path, target, left.journal, the_same()))
+    source = prepared.checkpoint.location.root
     check_called(target, plan)
-    built = left.built if isinstance(left, BucketLeftover) else None
-    check_target(target, prepared, force=options.force, built=built)
-    with reading(path_at(source)):
+    resumed = resumption_of(target, prepared, options)
+    check_target(target, prepared, force=options.force, built=resumed.built)
+    with reading(source):
         estimate = costs(prepared, options, target, before)
-        there = left.bytes if isinstance(left, Leftover) else 0
+        there = resumed.left.bytes if isinstance(resumed.left, Leftover) else 0
         needed = max(estimate.bytes_written + estimate.bytes_copied - there, 0)
         check_space(target, needed, prepared, options)
     above = replace(options, seed=plan.seed, params=plan.params)
     gate = None if options.probe is None else open_gate(prepared.checkpoint, above, say)
-    removed = remove_dead(target) if options.force or options.resume else []
+    is_to_go = options.force or options.resume
+    removed = remove_dead(target, stale=options.stale) if is_to_go else []
     notes = preview_notes(prepared, destination, options)
     for note in memory_notes(prepared.needs, options.memory_bytes):
         say(str(note))  # nothing has been read; the report says it as well
@@ -211,7 +221,7 @@ def _ready(
         notes.insert(0, Remark(said))  # a consequence that was said when it was done
     preview = previewed(prepared, plan, destination, estimate, notes)
     run = _run(prepared, plan, options)
-    return replace(run, preview=preview, gate=gate, head=head, left=left)
+    return replace(run, preview=preview, gate=gate, head=resumed.head, left=resumed.left)
 
 
 def _run(prepared: Prepared, plan: Plan, options: Options) -> Run:

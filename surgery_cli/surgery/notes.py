@@ -14,15 +14,16 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.metadata_files import faults_beside
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.boundary import Boundary
+from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, SHARDING
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover, leftovers_at
 from surgery_cli.store.write.files import CONVERTED_LAYOUT
 from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
-from surgery_cli.store.write.leftovers import Leftover, leftovers_of
-from surgery_cli.store.write.owners import State
+from surgery_cli.store.write.leftovers import Leftover
 from surgery_cli.store.write.resumable_staging import amount_of, what_is_kept
 from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES, Costs
 from surgery_cli.words.lists import listed, quoted
@@ -187,11 +188,13 @@ def leftover_notes(destination: Path, *, force: bool, resume: bool) -> list[Note
     """What other runs to the same destination have beside it: those that were killed, and those that still go."""
     return [
         _leftover_note(left, destination, force=force, resume=resume)
-        for left in leftovers_of(destination)
+        for left in leftovers_at(destination)
     ]
 
 
-def _leftover_note(left: Leftover, destination: Path, *, force: bool, resume: bool) -> Note:
+def _leftover_note(
+    left: Leftover | BucketLeftover, destination: Path, *, force: bool, resume: bool
+) -> Note:
     target, journal = quote(str(destination)), left.journal
     if journal is not None and journal.head is not None and left.state is State.DEAD:
         if not resume:
@@ -203,10 +206,9 @@ def _leftover_note(left: Leftover, destination: Path, *, force: bool, resume: bo
             return Consequence(
                 f"another run (process {number}) is writing to '{target}' now, in '{left.path}'"
             )
-        case State.DEAD if force:
-            return Consequence(
-                f"a run that was killed has left '{left.path}'; `--force` removes it"
-            )
+        case State.DEAD if force or resume:
+            by = "--force" if force else "--resume"
+            return Consequence(f"a run that was killed has left '{left.path}'; `{by}` removes it")
         case State.DEAD:
             return Remark(
                 f"a run that was killed has left '{left.path}'; `surgery clean {target}` removes it"

@@ -10,12 +10,14 @@ from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.filesystem.request_counts import requests_so_far
+from surgery_cli.store.write.staging import begin_anew
 from surgery_cli.surgery.expected_draft import check_expected
 from surgery_cli.surgery.exporting import check_called
 from surgery_cli.surgery.gate import check_probe
 from surgery_cli.surgery.many_hosts import shares_note
 from surgery_cli.surgery.preparation import effective, prepare
 from surgery_cli.surgery.previews import costs, preview_notes, previewed
+from surgery_cli.surgery.resumption import finished_before, resumption_of
 from surgery_cli.surgery.source_and_destination import check_target, path_of
 from surgery_cli.surgery.space import check_space
 from surgery_cli.words.notes import Remark
@@ -38,6 +40,7 @@ def plan(
         SurgeryError: everything that is wrong, as far as metadata shows.
     """
     before = requests_so_far()
+    begin_anew()
     target = None if destination is None else path_of(destination)
     plan = effective(plan, options)
     check_probe(options)
@@ -47,7 +50,11 @@ def plan(
     check_expected(prepared, options)
     if target is not None:
         check_called(target, plan)
-        check_target(target, prepared, force=options.force)
+        done = finished_before(target, prepared, plan, options)
+        if done is not None:
+            return done
+        resumed = resumption_of(target, prepared, options)
+        check_target(target, prepared, force=options.force, built=resumed.built)
     with reading(path_at(source)):
         estimate = costs(prepared, options, target, before)
     if target is not None:

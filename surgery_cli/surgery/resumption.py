@@ -5,26 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Final
+from typing import Final, NamedTuple
 
-from surgery_cli import __version__
+from surgery_cli import __version__, reports
 from surgery_cli.draft.digest import DigestPart
 from surgery_cli.draft.expression import is_repeatable
 from surgery_cli.errors import CheckpointError, DestinationError, PlanError, SurgeryError
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.plan import Plan
 from surgery_cli.proof.records import read_record
+from surgery_cli.proof.result import open_result
+from surgery_cli.proof.structure import compare
 from surgery_cli.proof.surgery_json import versions
 from surgery_cli.settings.run import Options
-from surgery_cli.store.open.checkpoint import open_checkpoint
-from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.processes import State
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.bucket_leftovers import (
+    BucketLeftover,
+    bucket_leftovers,
+    dead_at,
+)
 from surgery_cli.store.write.item_plan import is_packed
 from surgery_cli.store.write.journal import Head
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
-from surgery_cli.store.write.owners import State
-from surgery_cli.store.write.resumable_staging import Left, being_written
+from surgery_cli.store.write.resumable_staging import Left, being_written, what_is_kept
+from surgery_cli.store.write.staging import kept
 from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.surgery.previews import Traffic, previewed
 from surgery_cli.words.invocation import the_same
 from surgery_cli.words.lists import listed
+from surgery_cli.words.notes import Remark
 
 _PART: Final = DigestPart()
 
@@ -65,6 +76,44 @@ def head_of(prepared: Prepared, options: Options) -> Head:
     return Head(prepared.draft.digest, programs, settings, the_same(), count)
 
 
+class Resumption(NamedTuple):
+    """What a run goes on from.
+
+    ``head`` is what it makes, if another one may go on from it; ``left`` what an earlier run has kept. ``built`` is
+    where in a bucket an earlier one stands that this one goes on from, or removes.
+    """
+
+    head: Head | None
+    left: Leftover | BucketLeftover | None
+    built: Path | None
+
+
+def resumption_of(target: Path, prepared: Prepared, options: Options) -> Resumption:
+    """What an earlier run to ``target`` has left there for this one.
+
+    Raises:
+        SurgeryError: see ``head_of`` and ``find_kept``.
+    """
+    if not options.resume:
+        return Resumption(None, None, _dead_built(target, stale=False) if options.force else None)
+    head = head_of(prepared, options)
+    left = find_kept(target, prepared, head, stale=options.stale)
+    if left is None or left.journal is None:
+        return Resumption(head, None, _dead_built(target, stale=options.stale))
+    built = left.built if isinstance(left, BucketLeftover) else None
+    is_in_the_way = filesystem.is_taken(target) and built != target and not options.force
+    command = the_same(*["--force"] * is_in_the_way)
+    kept.append(what_is_kept(left.path, target, left.journal, command))
+    return Resumption(head, left, built)
+
+
+def _dead_built(target: Path, *, stale: bool) -> Path | None:
+    """What a run to a bucket has built that is over, and nobody can go on from."""
+    if not isinstance(target, BucketPath):
+        return None
+    return next((left.path for left in dead_at(target, stale=stale)), None)
+
+
 def find_kept(
     target: Path, prepared: Prepared, head: Head, *, stale: bool
 ) -> Leftover | BucketLeftover | None:
@@ -88,25 +137,53 @@ def find_kept(
     return found
 
 
-def refuse_finished(target: Path, prepared: Prepared) -> None:
-    """Say so where the destination is what this very command makes.
+def finished_before(
+    target: Path, prepared: Prepared, plan: Plan, options: Options
+) -> reports.Report | None:
+    """With ``--resume``, the report where an earlier run has finished what this very command makes; else None.
 
-    Raises:
-        DestinationError: an earlier run has finished it.
+    The record says so: of the same draft, so of the same sources; and what stands there has the structure of it.
     """
+    if not options.resume or options.force:
+        return None
+    made = prepared.draft.items.made
     try:
-        record = read_record(open_checkpoint(str(target)))
+        written = open_result(
+            target,
+            item=None if made else options.item,
+            prefix_items=prepared.draft.items.is_prefixed,
+        )
+        record = read_record(written)
+        is_this = (
+            record is not None
+            and record.draft == prepared.draft.digest
+            and (record.sealed is not None or not options.seal)
+            and compare(prepared.draft.tree, written.tree).agrees
+            and _is_called(written, prepared, options)
+        )
     except SurgeryError:
-        return
-    if record is None or record.draft != prepared.draft.digest:
-        return
-    left = _leftovers_of(target)
-    clean = f"; `surgery clean {quote(str(target))}` removes what is left beside it" if left else ""
-    raise DestinationError(
-        f"'{target}' is complete",
-        why="it is what this command makes: an earlier run has finished it",
-        fix=f"nothing is left to be done{clean}; `--force` makes it anew",
+        return None
+    if not is_this or record is None:
+        return None
+    said = Remark(f"'{target}' is complete: an earlier run of this command has finished it")
+    preview = previewed(prepared, plan, str(target), Traffic(0, 0, 0, 0), [said])
+    digests = {name: one.digest for name, one in record.digests.items()}
+    return reports.Report.of(
+        preview,
+        is_repeated=True,
+        verified=True,
+        digests={leaf.path: digests[leaf.path] for leaf in preview.leaves if leaf.path in digests},
+        seconds=0.0,
+        shared_files=0,
+        checked=0,
     )
+
+
+def _is_called(written: Checkpoint, prepared: Prepared, options: Options) -> bool:
+    """True if what stands there is a root, step or file as this run would make it, of the same step."""
+    there, here = written.location, prepared.checkpoint.location
+    step = prepared.checkpoint.step if options.as_step is None else options.as_step
+    return there.shape == here.shape and (here.shape != "root" or written.step == step)
 
 
 def _leftovers_of(target: Path) -> Sequence[Leftover | BucketLeftover]:
@@ -132,7 +209,11 @@ def _refuse_living(left: Leftover | BucketLeftover, target: Path, *, stale: bool
 
 def _refuse_another(left: Left, kept: Head, head: Head, prepared: Prepared, target: Path) -> None:
     """See that what was kept is of this very draft, this program and these settings."""
-    remedy = f"{kept.command} goes on with what was kept; `surgery clean {quote(str(target))}` removes it"
+    clean = f"`surgery clean {quote(str(target))}`"
+    if kept.command == the_same():  # which is refused
+        remedy = f"{clean} removes what was kept, and then the same command begins anew"
+    else:
+        remedy = f"{kept.command} goes on with what was kept; {clean} removes it"
     if kept.draft != head.draft:
         raise _of_another_draft(left, kept.draft, head.draft, prepared, remedy)
     for what, ours, theirs in (

@@ -40,8 +40,11 @@ def check_target(
         DestinationError: the destination cannot be used.
     """
     filesystem.forget(target)
-    for source in prepared.sources.values():
-        check_destination(target, source.place_on_disk, force=force or built == target)
+    try:
+        for source in prepared.sources.values():
+            check_destination(target, source.place_on_disk, force=force or built == target)
+    except DestinationError as error:
+        raise with_aftermath(error) from None
     if built is None and force and filesystem.exists(target) and not filesystem.is_link(target):
         _check_replaced(target)
     if force and filesystem.is_taken(target) and (old := set_aside_of(target)) is not None:

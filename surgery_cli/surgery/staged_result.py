@@ -15,7 +15,7 @@ from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.executed import Executed
 from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener
-from surgery_cli.errors import SurgeryError, WriteError
+from surgery_cli.errors import CheckpointError, SurgeryError, WriteError
 from surgery_cli.proof.records import (
     digests_after,
     history_after,
@@ -28,9 +28,10 @@ from surgery_cli.proof.surgery_json import Record, Verified, new_record
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.modes import follow_modes
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.orbax.contexts import ServiceFails
 from surgery_cli.store.write.bucket_staging import BucketStaging, commit_marks
-from surgery_cli.store.write.journal import Journal, withdrawing
-from surgery_cli.store.write.staging import Staging
+from surgery_cli.store.write.journal import Journal, Lost, Placed, withdrawing
+from surgery_cli.store.write.staging import Staging, remove
 from surgery_cli.store.write.step import StepWriter
 from surgery_cli.surgery.expected_reads import expect_reads
 from surgery_cli.surgery.gate import Passed
@@ -71,6 +72,9 @@ def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None)
     read = execution.read_bytes + (0 if company is None else company.read_bytes)
     report = _report(run, writer, done, read, sources_checked, probed)
     report = replace(report, checks=judged_checks(draft, findings) or UNSET)
+    if journal is not None and journal.lost is not None:
+        said = f"begun anew, as of what an earlier run had kept something was lost: {journal.lost.what}"
+        report = replace(report, notes=[*report.notes, Remark(said)])
     digests = {record_key(written, path): digest for path, digest in done.digests.items()}
     if not prepared.is_export:  # there, every leaf is written, and nothing comes along
         digests = digests_after(prepared.checkpoint, written, draft, done.digests, run.recorded)
@@ -90,11 +94,8 @@ def _made(
     """Everything but the small files in its place: by reference, or computed, by this process or several."""
     expect_reads(run.prepared)
     if run.company is None:
-        writer, execution = (
-            step_writer(run, staging.new, buffered=staging.journal is None),
-            execution_of(run, listener, staging.journal),
-        )
-        _place(writer, staging)
+        writer = _placed(run, staging)
+        execution = execution_of(run, listener, staging.journal)
         return writer, execution, execution.run(list(writer.items.values()))
     shared, share = shared_step_writer(run, staging.new), shared_execution_of(run, listener)
     shared.begin()
@@ -102,17 +103,34 @@ def _made(
     return shared, share, run.company.execute(share, shared)
 
 
-def _place(writer: StepWriter, staging: Staging | BucketStaging) -> None:
-    """Put in its place what is not computed, or go on from where an earlier run has done that."""
+def _placed(run: Run, staging: Staging | BucketStaging) -> StepWriter:
+    """What builds the result, and has put in its place what is not computed; an earlier run perhaps did that."""
     journal = staging.journal
+    writer = step_writer(run, staging.new, buffered=journal is None)
     if journal is None:
         writer.begin()
-    elif journal.placed is None:
-        writer.begin()
-        staging.begun(writer.placed)
-    else:
-        with withdrawing(journal, WriteError):
+        return writer
+    if journal.placed is not None:
+        try:
             writer.go_on(journal.placed)
+        except ServiceFails:
+            raise
+        except (CheckpointError, WriteError) as error:
+            _begin_again(run, staging.new, journal, error)
+            writer = step_writer(run, staging.new, buffered=False)
+        else:
+            return writer
+    writer.begin()
+    staging.begun(writer.placed)
+    return writer
+
+
+def _begin_again(run: Run, new: Path, journal: Journal, lost: SurgeryError) -> None:
+    """Of what an earlier run has kept, something is gone: all of it goes."""
+    problem = lost.problems[0]
+    journal.note(Lost(", ".join(filter(None, (problem.what, problem.why)))))
+    remove(new)
+    Placed(0, 0, (), (), (), {}).tell(run.linker, new)
 
 
 def _proved(

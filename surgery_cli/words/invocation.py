@@ -13,11 +13,11 @@ def remember(arguments: Sequence[str]) -> None:
     _typed[:] = arguments
 
 
-def the_same() -> str:
-    """How to do the same again: the command, to be pasted; where none was typed, the call."""
+def the_same(*more: str) -> str:
+    """How to do the same again, with ``more`` behind it: the command, to be pasted; where none was typed, the call."""
     import shlex  # not to print help
 
     if not _typed:
-        return "the same call"
-    command = f"`surgery {shlex.join(_typed)}`"
+        return "the same call" + "".join(f" with `{one}`" for one in more)
+    command = f"`surgery {shlex.join([*_typed, *more])}`"
     return f"{command}, with the same plan on standard input," if "-" in _typed else command

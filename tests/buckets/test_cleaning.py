@@ -12,8 +12,8 @@ import pytest
 from surgery_cli import surgery as library
 from surgery_cli.errors import CheckpointError
 from surgery_cli.settings.run import Options
+from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.open.checkpoint import open_checkpoint
-from surgery_cli.store.write.owners import Owner
 from tests.buckets.checkpoints import MARK, RESCALED, saved, uploaded
 from tests.buckets.server import Faults
 

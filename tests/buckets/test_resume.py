@@ -10,8 +10,9 @@ import pytest
 
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.store.filesystem.bucket_locks import Lock
-from surgery_cli.store.write.owners import Owner
+from surgery_cli.store.filesystem.processes import Owner
 from tests.buckets.checkpoints import saved, uploaded
+from tests.buckets.server import Faults
 from tests.buckets.test_destinations import downloaded
 from tests.store.cutting import Runs
 
@@ -85,8 +86,76 @@ def test_only_one_run_goes_on(run, service, source, tmp_path):
     service.put("bkt", LOCK, json.dumps(left | {"machine": "01234567"}).encode())
     assert run(*command(source, service))["code"] == 2
     assert run(*command(source, service, "--stale"))["code"] == 0
-    assert f"'{service.root}/new' is complete" in run(*command(source, service))["said"]
+    repeated = run(*command(source, service, "--json"))
+    assert (repeated["code"], '"is_repeated": true' in repeated["said"]) == (0, True)
     check(service, tmp_path)
+
+
+def test_what_was_killed_between_its_lock_and_its_first_object_goes_on(
+    run, service, source, tmp_path
+):
+    assert run(*command(source, service), cut=["entry", 1, "SIGKILL"])["code"] == -9
+    assert [name for name in service.names() if not name.startswith("ck/")] == [LOCK]
+    service.put("bkt", "new/of_others", b"x")  # which is not what that run has built
+    assert run(*command(source, service))["code"] == 2
+    assert service.content("new/of_others") == b"x"
+    service.remove("new/of_others")
+    left = json.loads(service.content(LOCK))
+    service.put("bkt", LOCK, json.dumps(left | {"machine": "01234567"}).encode())
+    assert run(*command(source, service))["code"] == 2
+    seen = run(*command(source, service, "--stale", "--dry-run"))
+    assert seen["code"] == 0
+    assert run(*command(source, service, "--stale"))["code"] == 0
+    check(service, tmp_path)
+
+
+@pytest.mark.parametrize("service", ["gs"], indirect=True)
+def test_what_a_killed_run_without_a_journal_has_left_goes(run, service, source, tmp_path):
+    plain = [word for word in command(source, service) if word != "--resume"]
+    assert run(*command(source, service), cut=["entry+", 5, "SIGKILL"])["code"] == -9
+    left = json.loads(service.content(LOCK))
+    for name in service.names():
+        if "-journal" in name:
+            service.remove(name)
+    left.pop("journal")
+    service.put("bkt", LOCK, json.dumps(left).encode())
+    ended = run(*plain)
+    assert (ended["code"], "was left by a run that was killed" in ended["said"]) == (2, True)
+    assert run(*plain, "--force")["code"] == 0
+    check(service, tmp_path)
+
+
+@pytest.mark.parametrize("service", ["gs"], indirect=True)
+def test_a_preview_says_what_it_goes_on_from(run, service, source):
+    assert run(*command(source, service), cut=["entry+", 5, "SIGKILL"])["code"] == -9
+    shown = [word for word in command(source, service, "--dry-run") if word != "--quiet"]
+    seen = " ".join(run(*shown)["said"].split())
+    assert f"goes on from '{service.root}/new', which keeps what is done, " in seen
+
+
+@pytest.mark.parametrize("service", ["s3"], indirect=True)
+def test_a_database_that_was_lost_is_said_and_made_anew(run, service, source, tmp_path):
+    assert run(*command(source, service), cut=["entry+", 5, "SIGKILL"])["code"] == -9
+    service.remove("new/manifest.ocdbt")
+    went_on = run(*command(source, service, "--json"))
+    assert went_on["code"] == 0, went_on["said"]
+    assert "something was lost: 's3://bkt/new/manifest.ocdbt' is gone" in went_on["said"]
+    check(service, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["503", "reset", "lost", "cut"])
+def test_faults_while_a_lock_is_taken_over_leave_it_with_one(service, kind):
+    place = path_at(f"{service.root}/new")
+    Lock(place, b"dead").take()
+    service.faults = Faults(kind, every=3)
+    first, second = Lock(place, b"first"), Lock(place, b"second")
+    first.take_over(b"dead")
+    with pytest.raises(FileExistsError):
+        second.take_over(b"dead")
+    assert first.is_held()
+    first.release()
+    service.faults = Faults()
+    assert service.names() == []
 
 
 def test_who_comes_second_gets_nothing(service):

@@ -6,17 +6,19 @@ import sys
 import threading
 import time
 
+import msgspec
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 from etils import epath
 
 from surgery_cli import surgery
-from surgery_cli.errors import DestinationError, SurgeryError, WriteError
+from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError, WriteError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import operation_from_options, plan_of
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 from tests.buckets.checkpoints import MARK, RESCALED, SAMPLES, TREE, saved, uploaded
@@ -158,16 +160,46 @@ def test_of_two_runs_to_one_place_one_wins(bucket, tmp_path):
     check(restored("gs://bkt/new"), factor=won)
 
 
-def test_a_lock_that_stands_is_named(bucket, tmp_path):
+@pytest.mark.parametrize(
+    ("owner", "what", "why", "fix"),
+    [
+        (
+            "living",
+            "another run is writing to",
+            "on this machine",
+            "wait for it, or end it (`kill ",
+        ),
+        (
+            "dead",
+            "was left by a run that was killed",
+            "which is gone",
+            "`surgery clean gs://bkt/new` ",
+        ),
+        ("elsewhere", "another run is writing to", "process 7 on 'tpu-vm-3'", "--stale` removes"),
+        ("unknown", "another run is writing to", "somebody has made", "--stale` removes"),
+    ],
+)
+def test_a_lock_that_stands_is_named(bucket, tmp_path, owner, what, why, fix):
     there = uploaded(bucket, saved(tmp_path / "ck"), "gs://bkt/ck")
-    bucket.put("bkt", ".new.surgery-tmp-lock", json.dumps({"host": "tpu-vm-3"}).encode())
+    said = {
+        "living": msgspec.to_builtins(Owner.here()),
+        "dead": {**msgspec.to_builtins(Owner.here()), "started": "1"},
+        "elsewhere": {"host": "tpu-vm-3", "machine": "01234567", "pid": 7, "started": "1"},
+        "unknown": {"hello": "there"},
+    }[owner]
+    bucket.put("bkt", ".new.surgery-tmp-lock", json.dumps(said).encode())
     before = names(bucket)
     with pytest.raises(DestinationError) as refused:
         surgery.apply(there, "gs://bkt/new", RESCALED)
     (problem,) = refused.value.problems
-    assert problem.what == "another run is writing to 'gs://bkt/new'"
-    assert "tpu-vm-3" in problem.why
+    assert what in problem.what
+    assert why in problem.why
+    assert fix in problem.fix
+    assert "{" not in problem.why  # no document as it lies there
     assert names(bucket) == before
+    bucket.put("bkt", "new/_METADATA", b"{}")
+    with pytest.raises(CheckpointError, match=what):
+        open_checkpoint("gs://bkt/new")
 
 
 @pytest.mark.parametrize("kind", ["503", "reset", "lost", "cut"])
@@ -187,8 +219,8 @@ def test_what_a_killed_run_left_is_named_with_the_command_that_removes_it(bucket
     with pytest.raises(DestinationError) as refused:
         surgery.apply(there, "gs://bkt/new", RESCALED)
     (problem,) = refused.value.problems
-    assert problem.what == "'gs://bkt/new' is being written, or was left by a run that was killed"
-    assert "`surgery clean gs://bkt/new`" in problem.fix
+    assert problem.what == "another run is writing to 'gs://bkt/new'"
+    assert "`surgery clean gs://bkt/new --stale`" in problem.fix
     del bucket.buckets["bkt"][".new.surgery-tmp-lock"]
     with pytest.raises(DestinationError) as refused:
         surgery.apply(there, "gs://bkt/new", RESCALED, options=Options(force=True))

@@ -16,9 +16,10 @@ import pytest
 from surgery_cli import surgery
 from surgery_cli.errors import WriteError
 from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write import staging
 from surgery_cli.store.write.leftovers import leftovers_of
-from surgery_cli.store.write.owners import OWNER_FILE, Owner, State, make_owned
+from surgery_cli.store.write.owners import OWNER_FILE, make_owned
 
 VALUES = np.arange(64, dtype=np.float32)
 HERE = Path(__file__).parent

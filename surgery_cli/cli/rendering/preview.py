@@ -39,6 +39,10 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
         page.line()
         page.table([_leaf_row(leaf) for leaf in document.leaves], indent=2)
     page.line()
+    if isinstance(document, Report) and document.is_repeated:
+        page.line(Cell("already done", "good"), ": nothing is left to be done")
+        page.line(Cell(f"draft {document.draft}", "faint"))
+        return
     _render_bytes(document, page)
     if isinstance(document, Report):
         _render_outcome(document, page, verbose=verbose)

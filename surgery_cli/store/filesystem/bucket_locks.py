@@ -6,10 +6,18 @@ import errno
 import os
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
+from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
+from surgery_cli.store.filesystem.processes import Owner, State
+
+T = TypeVar("T")
 
 _LEVELS = 3
 """An item lies in a step, a step in a root: each of them may be a destination."""
@@ -38,6 +46,59 @@ def is_committed(folder: Path, files: frozenset[str] | set[str]) -> bool:
     if COMMIT_MARK in files:
         return True
     return not filesystem.needs_commit_mark(folder) and lock_around(folder) is None
+
+
+def said_in(content: bytes, kind: type[T]) -> T | None:
+    """What the content of a lock says, as far as ``kind`` knows it; None where it says something else."""
+    try:
+        return decode_json(content, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+class Claim(NamedTuple):
+    """Of a lock that stands: what that means for its destination, whose it is, and what to do."""
+
+    what: str
+    why: str
+    fix: str
+
+
+def claim_of(lock: Path) -> Claim:
+    """What the lock of somebody else says.
+
+    Raises:
+        FileNotFoundError: it has just gone.
+    """
+    name = lock.name[1 : -len(f"{STAGING_MARK}lock")]
+    destination = str(lock.with_name(name))
+    clean = f"`surgery clean {quote(destination)}"
+    content = filesystem.read_anew(lock)
+    owner, kept = said_in(content, Owner), said_in(content, _Kept)
+    state = State.UNKNOWN if owner is None else owner.state
+    goes_on = ", or the command with `--resume` that was typed then goes on" if kept else ""
+    if owner is not None and state is State.DEAD:
+        return Claim(
+            f"'{destination}' was left by a run that was killed",
+            f"it was process {owner.pid} on this machine, which is gone; its lock '{lock}' stands",
+            f"{clean}` removes what it left{goes_on}",
+        )
+    what = f"another run is writing to '{destination}'"
+    if owner is not None and state is State.LIVING:
+        why = f"process {owner.pid} on this machine has made '{lock}', and is alive"
+        return Claim(what, why, f"wait for it, or end it (`kill {owner.pid}`)")
+    who = "somebody" if owner is None else f"process {owner.pid} on '{owner.host}'"
+    return Claim(
+        what,
+        f"{who} has made '{lock}'; whether that still runs cannot be seen from here",
+        f"wait for it; if it is over, {clean} --stale` removes what it left{goes_on and ' (add `--stale`)'}",
+    )
+
+
+class _Kept(msgspec.Struct):
+    """A lock that says where a journal is."""
+
+    journal: str
 
 
 class Lock:

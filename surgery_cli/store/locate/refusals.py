@@ -6,13 +6,14 @@ Everything here is told from names and first bytes; nothing is ever unpickled.
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import Final
 
 from surgery_cli.errors import CheckpointError, MissingError, SurgeryError
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.bucket_locks import lock_around
+from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_around
 from surgery_cli.store.filesystem.listing import (
     COMMIT_MARK,
     SET_ASIDE_SUFFIX,
@@ -131,11 +132,9 @@ def refuse_uncommitted(path: Path, *others: Path) -> None:
     if any(filesystem.is_file(folder / COMMIT_MARK) for folder in (path, *others)):
         return
     if (lock := lock_around(path)) is not None:
-        raise CheckpointError(
-            f"'{path}' is being written, or was left by a run that was killed",
-            why=f"'{lock}' says which: {filesystem.read(lock).decode(errors='replace')}",
-            fix=f"wait for it; if it was killed, `surgery clean {quote(str(path))}` removes what it left",
-        )
+        with suppress(FileNotFoundError):
+            what, why, fix = claim_of(lock)
+            raise CheckpointError(what, why=why, fix=fix)
     if filesystem.needs_commit_mark(path):
         raise CheckpointError(
             f"'{path}' is an unfinished save",

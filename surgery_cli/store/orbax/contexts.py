@@ -37,12 +37,16 @@ def new_context() -> ts.Context:
     return ts.Context({**POOLS, "gcs_request_retries": _RETRIES, "s3_request_retries": _RETRIES})
 
 
-def failure_of_service(directory: Path, error: Exception) -> CheckpointError | None:
+class ServiceFails(CheckpointError):
+    """A service does not answer, or says no: this tells nothing of what it keeps."""
+
+
+def failure_of_service(directory: Path, error: Exception) -> ServiceFails | None:
     """The error for a store in a bucket whose service does not answer, or says no; None where it is another."""
     said = str(error).split("\n", 1)[0]
     if not isinstance(directory, BucketPath) or not _OF_SERVICE.match(said):
         return None
-    return CheckpointError(
+    return ServiceFails(
         f"'{directory}' cannot be read",
         why=f"the service fails, or says no, after several tries: {said[:300]}",
         fix="run the command again later, or with other credentials; nothing of it was taken for an answer",

@@ -33,8 +33,13 @@ class ArrayWriter(Protocol):
     def place(self, plan: ItemPlan) -> None:
         """Everything that is taken by reference or raw."""
 
-    def go_on(self) -> None:
-        """In the place of ``place``: an earlier run has done that, and has perhaps written some blocks."""
+    def go_on(self, plan: ItemPlan) -> None:
+        """In the place of ``place``: an earlier run has done that, and has perhaps written some blocks.
+
+        Raises:
+            WriteError: what it had put there is gone.
+            CheckpointError: what it has written cannot be read.
+        """
 
     def batch(self) -> Any:
         """A context manager that gives a ``Batch`` and commits it at its end."""
@@ -67,7 +72,7 @@ class NoArrays:
     def place(self, plan: ItemPlan) -> None:
         """Nothing is stored."""
 
-    def go_on(self) -> None:
+    def go_on(self, plan: ItemPlan) -> None:
         """Nothing is stored."""
 
     def batch(self) -> Any:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
 from surgery_cli.errors import SurgeryError, WriteError
 from surgery_cli.inputs.buckets import BucketPath, path_at
-from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.bucket_locks import Lock, lock_of
+from surgery_cli.store.filesystem.bucket_locks import Lock, lock_of, said_in
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
+from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.write.bucket_staging import companion_of
 from surgery_cli.store.write.journal import Journal, LinesInBucket
-from surgery_cli.store.write.owners import Owner, State
+from surgery_cli.store.write.leftovers import Leftover, leftovers_of
 from surgery_cli.store.write.staging import remove
-
-T = TypeVar("T")
 
 
 class BucketLeftover:
@@ -31,16 +33,16 @@ class BucketLeftover:
         self.destination = destination
         self._lock = lock_of(destination)
         self.content = filesystem.read(self._lock)
-        self.owner = _decoded(self.content, Owner)
-        said = _decoded(self.content, _Said)
+        self.owner = said_in(self.content, Owner)
+        said = said_in(self.content, _Said)
         self.built = None if said is None else _built_of(destination, said.builds)
         self.folder = None if said is None else _journal_of(destination, said.journal)
         """Where its journal is, if it keeps one."""
 
     @property
     def path(self) -> Path:
-        """What goes: what was built, or the lock alone where that is whole or not known."""
-        is_there = self.built is not None and filesystem.exists(self.built)
+        """What goes: what was built, or the lock alone where that is whole, not known, or nothing was begun."""
+        is_there = self._has_begun and self.built is not None and filesystem.exists(self.built)
         return self.built if self.built and is_there and not self._is_done else self._lock
 
     @property
@@ -53,10 +55,19 @@ class BucketLeftover:
     @cached_property
     def journal(self) -> Journal | None:
         """What has been done in it, if a run may go on from there."""
-        if self.folder is None or self.built is None or self._is_done:
+        if self.built is None or self._is_done:
             return None
-        found = Journal(LinesInBucket(self.folder))
-        return found if found.head is not None else None
+        return self._journal
+
+    @cached_property
+    def _journal(self) -> Journal | None:
+        found = None if self.folder is None else Journal(LinesInBucket(self.folder))
+        return found if found is not None and found.head is not None else None
+
+    @property
+    def _has_begun(self) -> bool:
+        """False of a run that keeps a journal, and was killed before its first line: it builds after that alone."""
+        return self.folder is None or self._journal is not None
 
     @property
     def bytes(self) -> int:
@@ -64,19 +75,16 @@ class BucketLeftover:
         return sum(filesystem.size(file) for file in files)
 
     def remove(self) -> bool:
-        """Remove it, and then the lock.
+        """Remove it, and then the lock, which is made this process's before: nobody else builds there meanwhile.
 
         Raises:
             WriteError: it cannot be removed, or another run has taken the lock meanwhile.
         """
-        lock = Lock(self.destination, self.content)
+        said = said_in(self.content, dict[str, Any]) or {}
+        own = {**said, "run": secrets.token_hex(8), **msgspec.to_builtins(Owner.here())}
+        lock = Lock(self.destination, json.dumps(own).encode())
         try:
-            if not lock.is_held():
-                raise WriteError(
-                    f"'{self._lock}' has changed",
-                    why="another run writes there by now, or has removed it",
-                    fix="run the command again",
-                )
+            lock.take_over(self.content)
             if self.path != self._lock:
                 if self.path == self.destination:
                     filesystem.delete(companion_of(self.destination))
@@ -84,6 +92,12 @@ class BucketLeftover:
             if self.folder is not None:
                 filesystem.delete_below(self.folder)
             lock.release()
+        except FileExistsError:
+            raise WriteError(
+                f"'{self._lock}' has changed",
+                why="another run writes there by now, or has removed it",
+                fix="run the command again",
+            ) from None
         except OSError as error:
             raise WriteError(
                 f"'{self.path}' cannot be removed",
@@ -128,13 +142,6 @@ def _journal_of(destination: Path, said: str) -> Path | None:
     return path_at(said) if is_ours else None
 
 
-def _decoded(content: bytes, kind: type[T]) -> T | None:
-    try:
-        return decode_json(content, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-
-
 def _is_whole(place: Path) -> bool:
     """True if the mark is there that is written last."""
     try:
@@ -157,3 +164,33 @@ def bucket_leftovers(path: BucketPath) -> list[BucketLeftover]:
         if entry.is_file and entry.name.startswith(".") and entry.name.endswith(suffix)
     ]
     return [BucketLeftover(destination) for destination in found]
+
+
+def leftovers_at(destination: Path) -> Sequence[Leftover | BucketLeftover]:
+    """What other runs to a destination have beside it, as far as it is known what stands there."""
+    if not isinstance(destination, BucketPath):
+        return leftovers_of(destination)
+    beside = {entry.name for entry in filesystem.entries_if_any(destination.parent)}
+    if lock_of(destination).name in beside:
+        with suppress(FileNotFoundError):  # it has just gone
+            return [BucketLeftover(destination)]
+    return []
+
+
+def dead_at(destination: Path, *, stale: bool = False) -> list[Leftover | BucketLeftover]:
+    """What runs to ``destination`` have left that are known to be dead, and nobody may go on from.
+
+    ``stale``: in a bucket, those of which it cannot be told are dead, too.
+    """
+    maybe = (
+        (State.ELSEWHERE, State.UNKNOWN) if stale and isinstance(destination, BucketPath) else ()
+    )
+    over = (State.DEAD, *maybe)
+    return [
+        left for left in leftovers_at(destination) if left.state in over and left.journal is None
+    ]
+
+
+def remove_dead(destination: Path, *, stale: bool = False) -> list[Path]:
+    """Remove what is ``dead_at`` a destination; returns what was removed."""
+    return [left.path for left in dead_at(destination, stale=stale) if left.remove()]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from shlex import quote
 from types import TracebackType
 from typing import Self
 
@@ -20,10 +19,10 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
+from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.locate.location import locate
-from surgery_cli.store.write.destination import already_there
+from surgery_cli.store.write.destination import already_there, claimed
 from surgery_cli.store.write.journal import Journal, Placed
-from surgery_cli.store.write.owners import Owner
 from surgery_cli.store.write.staging import begin_anew, completed, remaining, uninterrupted
 
 
@@ -83,15 +82,8 @@ class BucketStaging:
         try:
             self._lock.take()
         except FileExistsError:
-            filesystem.forget(place)
             with suppress(FileNotFoundError):
-                found = filesystem.read(place)
-                raise DestinationError(
-                    f"another run is writing to '{self.destination}'",
-                    why=f"it has made '{place}': {found.decode(errors='replace')}",
-                    fix="wait for it, or name another destination; if it was killed,"
-                    f" `surgery clean {quote(str(self.destination))}` removes what it left",
-                ) from None
+                raise claimed(place) from None
             raise DestinationError(
                 f"another run was writing to '{self.destination}'",
                 why=f"'{place}' has just gone",

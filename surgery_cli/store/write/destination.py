@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from shlex import quote
 
 from surgery_cli.errors import DestinationError
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.bucket_locks import lock_of
+from surgery_cli.store.filesystem.bucket_locks import claim_of, lock_of
 from surgery_cli.store.filesystem.durability import may_write_into
 from surgery_cli.store.filesystem.listing import is_leftover, unfinished_name
 from surgery_cli.store.write.owners import OWNER_FILE
@@ -80,14 +80,19 @@ def _being_written(destination: Path) -> DestinationError | None:
         return None
     lock = lock_of(destination)
     filesystem.forget(lock)
-    if not filesystem.exists(lock):
-        return None
-    return DestinationError(
-        f"'{destination}' is being written, or was left by a run that was killed",
-        why=f"'{lock}' says which: {filesystem.read(lock).decode(errors='replace')}",
-        fix=f"wait for it, or name another; if it was killed, `surgery clean {quote(str(destination))}` removes"
-        " what it left",
-    )
+    with suppress(FileNotFoundError):
+        return claimed(lock)
+    return None
+
+
+def claimed(lock: Path) -> DestinationError:
+    """The error for a destination in a bucket that another run has, or had when it was killed.
+
+    Raises:
+        FileNotFoundError: the lock has just gone.
+    """
+    what, why, fix = claim_of(lock)
+    return DestinationError(what, why=why, fix=f"{fix}; or name another destination")
 
 
 def real_path(path: Path) -> Path:

@@ -36,9 +36,9 @@ class ItemWriter:
         self._arrays.place(self.plan)
 
     def go_on(self, raw_bytes: int) -> None:
-        """In the place of ``begin``, where an earlier run has done that."""
+        """In the place of ``begin``, where an earlier run has done that; see ``ArrayWriter.go_on``."""
         self._arrays.raw_bytes = raw_bytes
-        self._arrays.go_on()
+        self._arrays.go_on(self.plan)
 
     @property
     def buffer(self) -> UploadBuffer | None:

@@ -82,7 +82,13 @@ class Whole(msgspec.Struct, frozen=True, tag="whole"):
     inode: int = 0
 
 
-Entry: TypeAlias = Head | Placed | Written | Whole
+class Lost(msgspec.Struct, frozen=True, tag="lost"):
+    """``what`` was there, and is gone: all that was written down before this counts for nothing."""
+
+    what: str
+
+
+Entry: TypeAlias = Head | Placed | Written | Whole | Lost
 
 
 class Done(NamedTuple):
@@ -113,6 +119,7 @@ class Journal:
         self.head: Head | None = None
         self.placed: Placed | None = None
         self.whole: Whole | None = None
+        self.lost: Lost | None = None
         self.is_withdrawn = False
         """True if what was done must not be gone on from."""
         self._blocks: dict[int, dict[tuple[int, ...], Block]] = {}
@@ -158,6 +165,10 @@ class Journal:
                 self.placed = entry
             case Whole():
                 self.whole = entry
+            case Lost():
+                self.lost = entry
+                self.placed = self.whole = None
+                self._blocks.clear()
             case Written(blocks):
                 for block in blocks:
                     self._blocks.setdefault(block.leaf, {})[block.start] = block

@@ -10,8 +10,9 @@ from surgery_cli.errors import WriteError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import bytes_held_alone
 from surgery_cli.store.filesystem.listing import STAGING_MARK, unreadable
+from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write.journal import Journal, journal_in
-from surgery_cli.store.write.owners import Owner, State, is_staging, owner_of, take_over
+from surgery_cli.store.write.owners import is_staging, owner_of, take_over
 
 
 class Leftover(msgspec.Struct, frozen=True):
@@ -84,13 +85,3 @@ def _found(directory: Path, begin: str) -> list[Leftover]:
         and entry.is_folder
         and not entry.is_link
     ]
-
-
-def remove_dead(destination: Path) -> list[Path]:
-    """Remove what runs to ``destination`` have left that are known to be dead; returns what was removed.
-
-    What a run has kept that may be taken up again goes only if that is asked for.
-    """
-    found = leftovers_of(destination)
-    dead = [left for left in found if left.state is State.DEAD and left.journal is None]
-    return [left.path for left in dead if left.remove()]

@@ -33,6 +33,7 @@ from surgery_cli.store.write.raw_copies import (
     encoded_values,
     everything,
 )
+from surgery_cli.store.write.still_placed import check_database
 from surgery_cli.store.write.transactions import atomic, commit
 from surgery_cli.store.write.upload_buffer import BufferedPart, buffer_for
 
@@ -91,8 +92,11 @@ class OcdbtWriter:
                 part.send_objects()
             self.copy_raw(plan.of(Way.RAW))
 
-    def go_on(self) -> None:
+    def go_on(self, plan: ItemPlan) -> None:
         """The database is there; what it has of an array whose first blocks do not hold goes with its next ones."""
+        taken = [leaf for leaf in plan.leaves if leaf.taken]
+        if taken or not self._is_new:
+            check_database(self.target, self.store, taken)
 
     def _clone(self, arrays: Iterable[StoredArray]) -> None:
         survey = self.store.survey

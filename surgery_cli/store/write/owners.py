@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
 import platform
 import re
 import secrets
-from enum import StrEnum
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +14,7 @@ from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import make_private_folder, rename
 from surgery_cli.store.filesystem.listing import STAGING_MARK
+from surgery_cli.store.filesystem.processes import Owner, this_machine
 
 OWNER_FILE: Final = ".surgery-owner.json"
 """In a staging directory, beside what is built: never a part of it."""
@@ -28,43 +24,6 @@ _STAGING: Final = re.compile(
     r"(?:-(?P<pid>[0-9]+)-(?P<started>[0-9]*)-(?P<machine>[0-9a-f]{8}))?",
     re.DOTALL,
 )
-
-
-class State(StrEnum):
-    """What is known of the run that made a staging directory."""
-
-    LIVING = "living"
-    DEAD = "dead"
-    ELSEWHERE = "elsewhere"
-    """On another machine, in another container, or before this machine was started: it may still run."""
-    UNKNOWN = "unknown"
-    WHOLE = "whole"
-    """Of a run in a bucket that does not live here: what it was to replace is half replaced, what it built is whole."""
-
-
-class Owner(msgspec.Struct, frozen=True):
-    """A process: ``machine`` marks where its number means it, ``started`` tells it from a later one of that number."""
-
-    host: str
-    machine: str
-    pid: int
-    started: str
-
-    @classmethod
-    def here(cls) -> Owner:
-        """This process."""
-        pid = os.getpid()
-        return cls(platform.node(), _machine(), pid, _started(pid) or "")
-
-    @property
-    def state(self) -> State:
-        if self.machine != _machine():
-            return State.ELSEWHERE
-        started = _started(self.pid)
-        if started is None:
-            return State.DEAD
-        is_same = not started or not self.started or started == self.started
-        return State.LIVING if is_same else State.DEAD
 
 
 def take_over(directory: Path) -> Path:
@@ -117,33 +76,5 @@ def owner_of(directory: Path) -> Owner | None:
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
     # being made, or taken over: the file is not there yet, or names who had it before
-    host = platform.node() if named["machine"] == _machine() else ""
+    host = platform.node() if named["machine"] == this_machine() else ""
     return Owner(host, named["machine"], int(named["pid"]), named["started"])
-
-
-@cache
-def _machine() -> str:
-    """A mark of this machine since it was started, and of the process numbers that are seen here."""
-    boot = numbers = ""
-    with contextlib.suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        numbers = str(Path("/proc/self/ns/pid").readlink())
-    return hashlib.sha256(f"{platform.node()}\0{boot}\0{numbers}".encode()).hexdigest()[:8]
-
-
-def _started(pid: int) -> str | None:
-    """When a process was started, in the system's clock ticks ('' if it does not tell); None if there is none."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return None
-    except PermissionError:
-        pass  # somebody else's
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return "" if not Path("/proc/self/stat").exists() else None
-    except OSError:
-        return ""
-    state, *rest = fields.rpartition(")")[2].split()
-    return None if state in "ZX" else rest[18]

@@ -19,6 +19,7 @@ from surgery_cli.store.orbax.stored_values import pieces
 from surgery_cli.store.write.array_access import open_for_writing, read_block
 from surgery_cli.store.write.arrays import Batch
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
+from surgery_cli.store.write.still_placed import check_folders
 from surgery_cli.store.write.upload_buffer import buffer_for
 
 if TYPE_CHECKING:
@@ -61,8 +62,9 @@ class PerLeafWriter:
                 filesystem.write(self._place_of(leaf, key), pieces(value))
                 self.raw_bytes += len(value)
 
-    def go_on(self) -> None:
+    def go_on(self, plan: ItemPlan) -> None:
         """What is by reference is there; an array whose first blocks do not hold is made anew."""
+        check_folders(self.target, [leaf for leaf in plan.leaves if leaf.taken])
         self._goes_on = True
 
     def _place_of(self, leaf: PlannedLeaf, key: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,10 +15,10 @@ from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock
 from surgery_cli.store.filesystem.links import Linker
+from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.bucket_leftovers import BucketLeftover
 from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.journal import Head, Journal, LinesInBucket, Placed, Whole
-from surgery_cli.store.write.owners import Owner
 from surgery_cli.store.write.resumable_staging import being_written, can_go_on, what_is_kept
 from surgery_cli.store.write.staging import begin_anew, kept, uninterrupted
 from surgery_cli.tree.paths import LeafPath
@@ -96,10 +97,13 @@ class ResumableBucketStaging(BucketStaging):
             with uninterrupted():
                 self._say_kept()
             return
-        with uninterrupted():
-            if self._lock.is_held():
-                filesystem.delete_below(self._folder)
         super().__exit__(kind, error, traceback)
+
+    def _release(self) -> None:
+        """The journal goes after all that it speaks of, and before the lock that says where it is."""
+        with suppress(OSError):
+            filesystem.delete_below(self._folder)
+        super()._release()
 
     def _say_kept(self) -> None:
         kept.append(what_is_kept(self._built, self.destination, self.journal, the_same()))

@@ -12,9 +12,10 @@ from surgery_cli.errors import CheckpointError, DestinationError, SurgeryError, 
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import sync_directory, sync_tree
 from surgery_cli.store.filesystem.modes import let_owner_write
+from surgery_cli.store.filesystem.processes import Owner, State
 from surgery_cli.store.write.journal import Head, Journal, Placed, Whole, journal_in, new_journal
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
-from surgery_cli.store.write.owners import Owner, State, take_over
+from surgery_cli.store.write.owners import take_over
 from surgery_cli.store.write.staging import Staging, begin_anew, kept, uninterrupted
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.invocation import the_same
@@ -116,7 +117,9 @@ class ResumableStaging(Staging):
             self._say_kept()
 
     def _say_kept(self) -> None:
-        kept.append(what_is_kept(self.directory, self.destination, self.journal, the_same()))
+        is_in_the_way = not self.force and filesystem.is_taken(self.destination)
+        command = the_same(*["--force"] * is_in_the_way)
+        kept.append(what_is_kept(self.directory, self.destination, self.journal, command))
 
     def _give_name(self) -> None:
         self.journal.note(Whole(filesystem.status(self.new).st_ino))

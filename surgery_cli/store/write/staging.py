@@ -22,9 +22,10 @@ from surgery_cli.store.filesystem.durability import (
     sync_tree,
 )
 from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX, STAGING_MARK
+from surgery_cli.store.filesystem.processes import Owner
 from surgery_cli.store.write.destination import already_there, real_path
 from surgery_cli.store.write.journal import Journal, Placed
-from surgery_cli.store.write.owners import OWNER_FILE, Owner, make_owned, name_before
+from surgery_cli.store.write.owners import OWNER_FILE, make_owned, name_before
 from surgery_cli.words.advice import NOTHING_LEFT
 from surgery_cli.words.notes import Consequence
 

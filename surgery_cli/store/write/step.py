@@ -61,6 +61,7 @@ class StepWriter:
 
         Raises:
             WriteError: some of it has been removed since.
+            CheckpointError: what it has written cannot be read.
         """
         placed.tell(self.linker, self.new)
         self.linker.check_standing()

@@ -1,0 +1,123 @@
+"""What a run has kept with `--resume` may itself be damaged: the same command goes on all the same, or begins anew."""
+
+import json
+import shutil
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from tests.store.cutting import Runs
+
+RANDOM = np.random.default_rng(3)
+TREE = {
+    "params": {name: RANDOM.normal(size=(32, 32)).astype(np.float32) for name in "abc"},
+    "kept": RANDOM.normal(size=(40, 40)).astype(np.float32),
+}
+
+
+@pytest.fixture(scope="module")
+def run():
+    with Runs() as runs:
+        yield runs
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, request):
+    place = tmp_path_factory.mktemp("sources") / "ck"
+    with ocp.PyTreeCheckpointer(use_ocdbt=request.param == "ocdbt") as checkpointer:
+        checkpointer.save(place, TREE)
+    return place
+
+
+def command(source, new, *more):
+    edit = ("rescale", source, new, "params", "--by", "2", "--optimizer", "keep")
+    return (*edit, "--quiet", "--resume", *more)
+
+
+def check(path, factor=2):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        tree = checkpointer.restore(path)
+    for name, values in TREE["params"].items():
+        np.testing.assert_array_equal(tree["params"][name], values * np.float32(factor))
+    np.testing.assert_array_equal(tree["kept"], TREE["kept"])
+
+
+def lose(file):
+    file.unlink()
+
+
+def cut(file):
+    content = file.read_bytes()
+    file.unlink()  # never through a link
+    file.write_bytes(content[: len(content) // 2])
+
+
+@pytest.mark.parametrize("source", ["ocdbt", "leaves"], indirect=True)
+@pytest.mark.parametrize("harm", [lose, cut])
+def test_whichever_file_is_lost_the_same_command_comes_to_its_end(
+    run, source, tmp_path, harm, request
+):
+    first = tmp_path / "first" / "new"
+    first.parent.mkdir()
+    assert run(*command(source, first), cut=["entry+", 4, "SIGKILL"])["code"] == -9
+    (left,) = first.parent.iterdir()
+    files = sorted(str(f.relative_to(left)) for f in (left / "new").rglob("*") if f.is_file())
+    if not request.config.getoption("--every-combination"):
+        step = 2 if harm is lose else 4
+        files = [
+            name
+            for name in files
+            if name.endswith("ocdbt") or "kept" in name or name in files[::step]
+        ]
+    for number, name in enumerate(files):
+        new = tmp_path / str(number) / "new"
+        place = shutil.copytree(left, new.parent / left.name)
+        harm(place / name)
+        ended = [run(*command(source, new, "--json"))]
+        if ended[-1]["code"]:  # seen when the result was proved: what was kept went
+            assert [path.name for path in new.parent.iterdir()] == []
+            ended.append(run(*command(source, new, "--json")))
+        assert ended[-1]["code"] == 0, (name, ended)
+        check(new)
+        notes = " ".join(json.loads(ended[0]["said"]).get("notes", []))
+        if name == "new/manifest.ocdbt":
+            assert "something was lost" in notes
+            assert ("manifest.ocdbt' is gone" in notes) == (harm is lose)
+
+
+@pytest.mark.parametrize("source", ["ocdbt"], indirect=True)
+def test_a_finished_run_that_is_repeated_is_done_already(run, source, tmp_path):
+    new = tmp_path / "new"
+    assert run(*command(source, new))["code"] == 0
+    before = (new / "surgery.json").read_bytes()
+    again = run(*command(source, new, "--json"))
+    assert (again["code"], json.loads(again["said"])["is_repeated"]) == (0, True)
+    assert run(*command(source, new, "--dry-run"))["code"] == 0
+    assert run(*command(source, new)) == {"code": 0, "said": "", "counted": 0}
+    assert (new / "surgery.json").read_bytes() == before
+    other = [word if word != "2" else "3" for word in command(source, new)]
+    assert run(*other)["code"] == 2
+    assert run(*command(source, new, "--seal"))["code"] == 2  # which it is not
+    (new / "_METADATA").write_bytes((new / "_METADATA").read_bytes().replace(b"kept", b"lost"))
+    assert run(*command(source, new))["code"] == 2
+
+
+@pytest.mark.parametrize("source", ["ocdbt"], indirect=True)
+def test_the_advice_is_a_command_that_is_not_refused(run, source, tmp_path):
+    there, new = shutil.copytree(source, tmp_path / "ck"), tmp_path / "new"
+    assert run(*command(there, new), cut=["entry+", 4, "SIGKILL"])["code"] == -9
+    document = there / "_METADATA"
+    whole = document.read_bytes()
+    document.write_bytes(whole.replace(b"{", b"{ ", 1))
+    ended = run(*command(there, new))
+    assert ended["code"] == 3
+    assert "goes on" not in ended["said"]
+    assert f"`surgery clean {new}` removes what was kept" in ended["said"]
+    document.write_bytes(whole)
+    shutil.copytree(source, new)  # somebody else's, meanwhile
+    ended = run(*command(there, new))
+    assert ended["code"] == 2
+    assert "--resume --force` goes on from there" in ended["said"]
+    assert run(*command(there, new, "--force"))["code"] == 0
+    check(new)
