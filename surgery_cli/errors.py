@@ -146,6 +146,7 @@ def raise_all(problems: Iterable[Problem]) -> None:
 
 
 _MOST_ALIKE = 3
+_MOST_OTHERS = 5
 _SHAPE = re.compile(r"\[[\d, ]*\]")
 _QUOTED = re.compile(r"(?<!\w)'[^']*'|`[^`]*`")
 
@@ -197,10 +198,12 @@ def _of_all(group: Sequence[Problem]) -> Problem:
     what, why, path = said.split("\0")
     rest = len(group) - len(series)
     others = folded(
-        f"'{problem.path}'" for at, problem in enumerate(group) if at not in series and problem.path
+        f"'{problem.path}'" if problem.path else names[0]
+        for at, (problem, names) in enumerate(zip(group, named, strict=True))
+        if at not in series and (problem.path or names)
     )
     more = f"and so it is with {rest} more" if rest else f"so it is with all {len(group)}"
-    if 0 < len(others) <= _MOST_ALIKE:
+    if 0 < len(others) <= _MOST_OTHERS:
         more += f": {', '.join(others)}"
     return msgspec.structs.replace(
         group[0],

@@ -15,6 +15,8 @@ from surgery_cli.operations.keep import Keep
 from surgery_cli.operations.rename import Rename
 from surgery_cli.operations.replace import Replace
 from surgery_cli.operations.reset_optimizer import ResetOptimizer
+from surgery_cli.operations.reshape import Reshape
+from surgery_cli.operations.transpose import Transpose
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, Question
 from surgery_cli.plan import Origin, Plan
 from surgery_cli.resolution import resolve
@@ -572,3 +574,26 @@ def test_a_pattern_of_an_edit_is_read_once_and_held_against_the_tree_once(edit, 
     tree = adam({"a": W, "b": W})
     resolved(tree, edit, open_source=lambda address: HandBuilt(tree))
     assert sorted(read) == sorted(held) == sorted((*edit.patterns, *edit.exceptions))
+
+
+def test_what_an_edit_does_name_is_edited_so_that_no_more_is_missed_than_is_missing():
+    tree = {"a": W, "b": W, "c": W}
+    moves = Rename(moves={"a": "x/a", "d": "x/d"})
+    later = (Halve(at=("x/a", "x/d")), Rename(moves={"b": "x/b", "e": "x/e"}), Delete(at="x/a"))
+    assert [p.what for p in problems(tree, moves, *later, Halve(at="f"))] == [
+        "'d' matches nothing",
+    ]
+    assert [p.what for p in problems(tree, Halve(at=("a", "d")), Halve(at="e"))] == [
+        "'d' matches nothing",
+        "'e' matches nothing",
+    ]
+
+
+def test_leaves_that_do_not_get_a_shape_are_not_blamed_again_for_the_one_they_have():
+    tree = {"a": array(4, 6), "b": array(4, 5), "c": array(4, 6)}
+    edits = (
+        Reshape(at="{a,b}", axis=1, shape=(-1, 2)),
+        Transpose(at="**", axes=(1, 0, 2)),
+        Reshape(at="c", shape=(7,)),
+    )
+    assert [p.path for p in problems(tree, *edits)] == ["b", "c"]

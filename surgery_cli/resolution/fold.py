@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from surgery_cli.draft.effect import Takes
-from surgery_cli.draft.expression import LeafRef
-from surgery_cli.draft.recipe import SOURCE, Draft, DraftItems
+from surgery_cli.draft.recipe import Draft, DraftItems
 from surgery_cli.draft.source import Source
 from surgery_cli.draft.user_function import UserFunction
-from surgery_cli.errors import Gathering, PlanError, Problem, SurgeryError, raise_all
-from surgery_cli.operations.base import LeafOperation, Operation, ValueOperation
+from surgery_cli.errors import Gathering, Problem, raise_all
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
-from surgery_cli.optimizer.follow import policies
 from surgery_cli.optimizer.follow.clocks import refuse_half_resets
 from surgery_cli.optimizer.follow.hyperparameters import refuse_out_of_range, refuse_overwritten
 from surgery_cli.optimizer.follow.memories import memory_notes
-from surgery_cli.optimizer.follow.mirroring import torn, torn_notes
-from surgery_cli.optimizer.follow.named_slots import named_apart
-from surgery_cli.optimizer.follow.origins import Origins
-from surgery_cli.optimizer.follow.provenance import after_values_from_elsewhere, came_from_elsewhere
 from surgery_cli.optimizer.follow.stated_kinds import stated_kind_notes
-from surgery_cli.resolution.arrivals import Arrivals
 from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.resolution.names import refuse_unstorable
-from surgery_cli.resolution.outcomes import with_outcome
-from surgery_cli.resolution.selection import Consequence, NothingNamed, select
-from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.resolution.stage import Stage
+from surgery_cli.tree.paths import LeafPath
 
 if TYPE_CHECKING:
     from surgery_cli.plan import Plan
@@ -83,8 +70,7 @@ def resolve(
         running=known.running, nonnegative=frozenset(known.nonnegative), items=items or DraftItems()
     )
     for index, edit in enumerate(plan.edits):
-        with gathering.catching():
-            draft = stage.edited(draft, edit, index)
+        draft = stage.edited_as_named(draft, edit, index, gathering)
     gathering.raise_if_any()
     draft = stage.arrivals.told_apart(draft, surveyed)
     refuse_unstorable(draft, () if plan.output is not None else draft.items.first_keys)
@@ -110,179 +96,3 @@ def _refuse_other_donors(wanted: Mapping[str, str], found: Mapping[str, str]) ->
         for name, fingerprint in found.items()
         if wanted.get(name, fingerprint) != fingerprint
     )
-
-
-def _stands(node: str | None, draft: Draft) -> bool:
-    """True if something is left of a node of the source, or if it is none."""
-    homes = (leaf.home for leaf in draft.leaves.values())
-    return node is None or any(
-        f"{home.path}/".startswith(f"{node}/") for home in homes if home and home.source == SOURCE
-    )
-
-
-def _survey(source: Source) -> OptimizerSurvey:
-    return survey(source.tree)
-
-
-def _no_function(text: str) -> UserFunction:
-    raise PlanError(f"'{text}' is not run here", why="nobody loads functions of the user's")
-
-
-class Stage:
-    """What edits may look at while they rewrite the draft: selections, donors, settings (a ``Scene``)."""
-
-    def __init__(self, plan: Plan, source: Source, open_source: Callable[[str], Source]) -> None:
-        self.source = source
-        self._plan = plan
-        self._open_source = open_source
-        self._opened: dict[str, tuple[str, Source] | None] = {}
-        self._asked: set[Problem] = set()
-        self._known: set[str] = set()
-        """What consequences of reported problems say."""
-        self.inverse = Inverse()
-        self.survey: OptimizerSurvey | None = None
-        self.survey_told: Callable[[Source], OptimizerSurvey] = _survey
-        self.read_number: Callable[[Source, LeafPath], float | None] = lambda *_: None
-        self.function: Callable[[str], UserFunction] = _no_function
-        self._surveys: dict[tuple[str, bool], OptimizerSurvey] = {}
-        self.arrivals = Arrivals(plan)
-        self._named: Selection | None = None
-        self._is_shaken = False
-        """True once an edit of places failed: what later edits name may be missing for that reason alone."""
-
-    @property
-    def seed(self) -> int:
-        return self._plan.seed or 0
-
-    @property
-    def fingerprints(self) -> dict[str, str]:
-        """The fingerprint of every donor that was opened, by its name."""
-        return {name: donor.fingerprint for name, donor in filter(None, self._opened.values())}
-
-    def select(self, edit: Operation, draft: Draft) -> Selection:
-        try:
-            selected = select(edit, draft)
-        except NothingNamed as error:
-            if self._is_shaken:
-                raise Consequence(error.problems[0]) from None
-            raise
-        if not edit.follows_nothing:
-            self.settle(selected, draft)
-        self._named = edit.narrowed(selected, draft)
-        return self._named
-
-    def name(self, leaves: Iterable[LeafPath]) -> None:
-        self._named = Selection(leaves, {})
-
-    def settle(self, params: Iterable[LeafPath], draft: Draft) -> None:
-        """Raise the questions about the optimizer state that an edit of these leaves needs answered, each once."""
-        came = self.arrivals.questions
-        if self.survey is None or not (self.survey.open_questions or came):
-            return
-        edited = list(params)
-        homes = (draft.leaves[path].home for path in edited)
-        stored = [home.path for home in homes if home and home.source == SOURCE]
-        problems = [one for one in self.survey.questions_about(stored) if _stands(one.path, draft)]
-        problems += (one.problem for one in came if one.is_about(edited))
-        if problems:
-            new = [problem for problem in problems if problem not in self._asked]
-            self._asked.update(new)
-            raise PlanError.of(new) if new else Consequence.of(problems)
-
-    def open(self, text: str) -> tuple[str, Source]:
-        address = str(self._plan.sources.get(text, text))
-        if address not in self._opened:
-            self._opened[address] = None
-            self._opened[address] = (text, self._open_source(address))
-        opened = self._opened[address]
-        if opened is None:
-            # the same words each time: an edit may ask for every leaf, and gathers what it hears
-            consequence = Consequence(f"'{text}' could not be opened")
-            self._known.add(consequence.problems[0].what)
-            raise consequence
-        return opened
-
-    def survey_of(self, name: str, *, tell: bool = False) -> OptimizerSurvey:
-        if (name, tell) not in self._surveys:
-            make = self.survey_told if tell else _survey
-            self._surveys[name, tell] = make(self._source(name))
-        return self._surveys[name, tell]
-
-    def number(self, ref: LeafRef) -> float | None:
-        return self.read_number(self._source(ref.source), ref.path)
-
-    def _source(self, name: str) -> Source:
-        return self.source if name == SOURCE else self.open(name)[1]
-
-    def policy(self, edit: Operation) -> str | None:
-        return edit.optimizer or self._plan.optimizer
-
-    def carried(
-        self,
-        draft: Draft,
-        edit: ValueOperation,
-        edited: Sequence[LeafPath],
-        before: Draft,
-        origins: Origins = MappingProxyType({}),
-    ) -> Draft:
-        if edit.follows_nothing:
-            return draft
-        policy = self.policy(edit)
-        after = policies.carry_values(draft, edit, edited, before, policy, self, origins)
-        if not after.slots:
-            return after
-        if edit.twins == "named":
-            after = after.noting(*named_apart(edit.effect, edited, before, after))
-        return after_values_from_elsewhere(after, edit.effect, edited, self)
-
-    def edited(self, draft: Draft, edit: Operation, index: int) -> Draft:
-        """The draft after the edit; the draft itself if only consequences of earlier problems stand in the way.
-
-        Raises:
-            SurgeryError: what is wrong with the edit, with its file and line.
-        """
-        self._named = None
-        try:
-            draft = self.arrivals.surveyed(draft, self, self.survey)
-            after = edit.rewrite(draft, self)
-            if after.items.front != draft.items.front:
-                draft = draft.behind(after.items.front)
-            old = draft.leaves
-            changed = {p: r for p, r in after.leaves.items() if old.get(p) is not r}
-            found = torn(draft, after, changed)
-            if found and not edit.follows_nothing and edit.twins != "named":
-                raise PlanError.of(each.problem(edit.if_torn) for each in found)
-            after = after.noting(*torn_notes(found))
-            if found or not isinstance(edit, LeafOperation):
-                self.arrivals.see(draft, after, changed, edit, index)
-            if not isinstance(edit, LeafOperation):
-                came = came_from_elsewhere(changed, after)
-                after = after_values_from_elsewhere(after, Takes(), came, self)
-            after = self._with_places(after, len(draft.checks), index)
-            self.inverse.see(edit, draft, after)
-            return with_outcome(after, draft, changed, self._named, edit.effect)
-        except Consequence:
-            self._is_shaken |= not isinstance(edit, LeafOperation)
-            return draft
-        except SurgeryError as error:
-            self._is_shaken |= not isinstance(edit, LeafOperation)
-            error.problems = tuple(p for p in error.problems if p.what not in self._known)
-            if not error.problems:
-                return draft
-            if index < len(self._plan.origins):
-                origin = self._plan.origins[index]
-                error.problems = tuple(origin.located(problem) for problem in error.problems)
-            raise
-
-    def _with_places(self, draft: Draft, known: int, index: int) -> Draft:
-        """The draft with file and line of the checks that its last edit brought, after the ``known`` ones."""
-        if len(draft.checks) == known or index >= len(self._plan.origins):
-            return draft
-        origin = self._plan.origins[index]
-        new = (
-            msgspec.structs.replace(
-                check, file=origin.file, line=origin.lines.get(check.rule.name, origin.line)
-            )
-            for check in draft.checks[known:]
-        )
-        return draft.replaced(checks=(*draft.checks[:known], *new))

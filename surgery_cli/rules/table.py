@@ -7,6 +7,7 @@ from typing import Final
 from surgery_cli.rules.contract import Rule
 from surgery_cli.rules.equality import EqualIn, EqualTo, Unchanged
 from surgery_cli.rules.finite import Finite
+from surgery_cli.rules.likeness import Alike
 from surgery_cli.rules.measures import Absmax, Norm, Std, Zeros
 from surgery_cli.rules.metadata import Dtype, Shape
 from surgery_cli.rules.presence import Count, Exists
@@ -14,6 +15,7 @@ from surgery_cli.rules.presence import Count, Exists
 RULES: Final[tuple[type[Rule], ...]] = (
     Exists,
     Count,
+    Alike,
     Shape,
     Dtype,
     Finite,

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
+
+from surgery_cli.words.lists import listed
+
+_MOST_MOVES: Final = 3
 
 
 def byte_text(count: int) -> str:
@@ -67,9 +71,14 @@ def nodes_text(count: int) -> str:
 
 
 def setting_text(value: Any) -> str:
-    """A setting of an edit in a line: mappings with arrows, lists with commas, numbers as they are read."""
+    """A setting of an edit in a line: mappings with arrows, lists with commas, numbers as they are read.
+
+    >>> setting_text({"a": "b", "b": "a"}), setting_text(dict.fromkeys("abcde", "f"))
+    ('a → b, b → a', 'a → f, b → f and 3 more')
+    """
     if isinstance(value, Mapping):
-        return ", ".join(f"{old} → {new}" for old, new in value.items())
+        moves = [f"{old} → {new}" for old, new in value.items()]
+        return listed(moves, 2 if len(moves) > _MOST_MOVES else 0)
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)

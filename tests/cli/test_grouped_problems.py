@@ -67,9 +67,16 @@ def test_further_series_of_the_same_cause_are_named():
 
 
 def test_names_that_are_no_series_are_counted():
-    (said,) = grouped([of_leaf(f"p/{name}/w") for name in ("conv", "dense", "head", "norm", "out")])
+    (said,) = grouped([of_leaf(f"p/{name}/w") for name in ("conv", "dense", "head", "norm")])
     assert said.what == "'p/conv/w' is float32[3]"
-    assert said.why == "no cast; and so it is with 4 more"
+    assert said.why == "no cast; and so it is with 3 more: 'p/dense/w', 'p/head/w', 'p/norm/w'"
+    (said,) = grouped([of_leaf(f"p/{name}/w") for name in "abcdefg"])
+    assert said.why == "no cast; and so it is with 6 more"
+    (said,) = grouped([Problem(f"'{name}' matches nothing") for name in "abcd"])
+    assert (said.what, said.why) == (
+        "'a' matches nothing",
+        "and so it is with 3 more: 'b', 'c', 'd'",
+    )
 
 
 def test_few_problems_and_those_of_other_causes_stay_as_they_are():

@@ -49,6 +49,10 @@ def test_every_field_of_a_rule_is_described_and_one_of_the_operation(rule):
         {"at": "**", "dtype": "floating"},
         {"at": "**", "dtype": "float32"},
         {"dtype": "float*"},
+        {"at": "layers_*", "alike": True},
+        {"at": "layers_*/w", "alike": True},
+        {"at": ["layers_*/w", "layers_*/b"], "alike": True},
+        {"at": "layers_3", "alike": True},
         {"unchanged": True},
         {"at": "layers_1/w", "equal_to": "layers_1/w"},
         {"at": "layers_*", "optional": True, "count": "24", "dtype": "float32", "shape": [4]},
@@ -76,6 +80,8 @@ def test_what_metadata_tell_holds_without_a_look_at_values(fields):
         ({"at": "layers_1/b", "equal_to": "layers_1/w"}, "it is float32[3], the other float32[4,3]"),
         ({"at": "layers_1/b", "equal_to": "layers_1/c"}, "there is no leaf 'layers_1/c'"),
         ({"at": "layers_1/b"}, "`assert` states no rule"),
+        ({"at": "layers_*/*", "alike": True}, "'layers_0/b' is float32[3] (float32[4,3] in most)"),
+        ({"at": "layers_1/b", "alike": False}, "`alike: false` states no rule"),
         ({"at": "layers_1/b", "finite": False}, "`finite: false` states no rule"),
         ({"at": "layers_1/b", "allow": "inf"}, "`allow` belongs to `finite`"),
         ({"at": "layers_1/b", "norm": "many"}, "`norm` takes bounds, not 'many'"),
@@ -96,6 +102,19 @@ def test_everything_that_is_wrong_comes_at_once():
     assert text.count("breaks `dtype int32`") == 4
     assert text.count("breaks `shape [4,3]`") == 2
     assert text.count("`count 3` does not hold") == 1
+
+
+def test_what_a_layer_lacks_or_has_otherwise_is_named():
+    odd = {
+        **LAYERS,
+        "layers_2": {"w": W},
+        "layers_3": {"w": array(3, 4), "b": B},
+        "layers_4": {"w": W, "b": array(3, dtype="bfloat16")},
+    }
+    assert refused(odd, at="layers_*", alike=True) == (
+        "None: `alike` does not hold / 'layers_3/w' is float32[3,4] (float32[4,3] in most), 'layers_2' lacks 'b' (11"
+        " others have it), 'layers_4/b' is bfloat16[3] (float32[3] in most) / "
+    )
 
 
 def test_an_assert_judges_the_tree_as_it_stands_between_two_edits():

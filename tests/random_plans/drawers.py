@@ -398,6 +398,11 @@ def _reshape(draw: Draw, state: State, world: World) -> dict[str, Any]:
     choices = [[first, -1], [-1], [*shape, 1], [first, count // first if count else 0]]
     if draw(_SELDOM):
         choices = [[count + 1]]
+    if len(shape) > 1 and draw(st.booleans()):
+        start = draw(st.integers(0, len(shape) - 1))
+        axes = [*range(start, draw(st.integers(start, len(shape) - 1)) + 1)]
+        choices = [[-1], [-1, 1], [1, -1], [2, -1]] if 0 not in shape else [[0]]
+        edit = {**edit, "axis": axes if len(axes) > 1 else axes[0]}
     return {**edit, "shape": draw(st.sampled_from(choices))}
 
 

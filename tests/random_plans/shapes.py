@@ -24,7 +24,12 @@ def _transpose(edit: Fields, shape: tuple[int, ...]) -> Move:
 
 
 def _reshape(edit: Fields, shape: tuple[int, ...]) -> Move:
-    return lambda x: np.reshape(x, edit["shape"])
+    axis = edit.get("axis")
+    if axis is None:
+        return lambda x: np.reshape(x, edit["shape"])
+    axes = axis if isinstance(axis, list) else [axis]
+    part = np.zeros(shape[axes[0] : axes[-1] + 1]).reshape(edit["shape"]).shape
+    return lambda x: np.reshape(x, (*shape[: axes[0]], *part, *shape[axes[-1] + 1 :]))
 
 
 def _squeeze(edit: Fields, shape: tuple[int, ...]) -> Move:

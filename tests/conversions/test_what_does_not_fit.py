@@ -1,0 +1,58 @@
+"""What a conversion does not fit is said in the preview, all of it: leaves left over, rules without leaves, shapes."""
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from tests.conversions.parts import FIXTURES
+from tests.conversions.routes import PLANS, surgery
+
+
+def previewed(tmp_path, fixture, plan, change=lambda tensors: tensors, **settings):
+    """What the preview says of a model with some tensors changed; it must refuse them."""
+    tensors = load_file(FIXTURES / fixture / "model.safetensors")
+    save_file(change(tensors), tmp_path / "model.safetensors")
+    given = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    text, code = surgery(
+        "apply",
+        tmp_path / "model.safetensors",
+        tmp_path / "new",
+        PLANS / plan,
+        "--dry-run",
+        *given,
+    )
+    assert code == 2
+    return text.split("error: ")[1:]
+
+
+def test_everything_that_does_not_fit_is_said_at_once(tmp_path):
+    def damage(tensors):
+        del tensors["model.layers.1.mlp.up_proj.weight"]
+        tensors["model.layers.2.self_attn.q_proj.bias"] = np.zeros(24, np.float32)
+        tensors["model.layers.0.self_attn.k_proj.weight"] = np.zeros((7, 24), np.float32)
+        del tensors["model.norm.weight"]
+        del tensors["lm_head.weight"]
+        return tensors
+
+    said = previewed(tmp_path, "llama", "llama/hf-to-linen.yaml", damage, head_dim=4)
+    head, norm, over, layers, shape = said
+    assert "'lm_head.weight' matches nothing" in head
+    assert "'model.norm.weight' matches nothing" in norm
+    assert "there must be none, and there stand 'model.layers.2.self_attn.q_proj.bias'" in over
+    assert "'params/layers_1' lacks 'mlp/up/kernel' (2 others have it)" in layers
+    assert (
+        "'params/layers_0/attention/key/kernel' is float32[7,24] (float32[8,24] in most)" in layers
+    )
+    assert "axis 1 of float32[24,7] does not become `shape: [-1, 4]`" in shape
+
+
+def test_another_family_is_refused_by_what_it_has_and_has_not(tmp_path):
+    missing, over = previewed(tmp_path, "phi3", "llama/hf-to-linen.yaml", head_dim=4)
+    assert "'model.layers.*.self_attn.q_proj.weight' matches nothing" in missing
+    assert "and so it is with 4 more: 'model.layers.*.self_attn.k_proj.weight', " in missing
+    assert "'model.layers.*.mlp.up_proj.weight'" in missing
+    assert "there stand 'model.layers.0.mlp.gate_up_proj.weight'" in over
+
+
+def test_numbers_that_nobody_gave_are_asked_for(tmp_path):
+    said = previewed(tmp_path, "llama", "llama/hf-to-linen.yaml")
+    assert all("the variable `head_dim` is not set" in text for text in said)
