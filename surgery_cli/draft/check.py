@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
 from surgery_cli.draft.expression import Recipe
-from surgery_cli.draft.seen import Seen
+from surgery_cli.draft.seen import Seen, Sizes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 
@@ -25,6 +26,8 @@ class ValueRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     sees: ClassVar[type[Seen]]
     """What must be seen of values to judge them; nothing for a rule that metadata decide."""
+    tells_each: ClassVar[bool] = False
+    """True if the number that is found of every leaf is what is wanted."""
 
     @property
     def name(self) -> str:
@@ -38,6 +41,29 @@ class ValueRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def judge(self, seen: Any, spec: LeafSpec, /) -> Judged:
         """Whether what was ``seen`` of all values of a leaf is as it must be."""
         raise NotImplementedError
+
+
+class Measured(ValueRule, frozen=True):
+    """What an edit costs or loses, beside a leaf: how large that is by Frobenius norms, and at most may be."""
+
+    what: str
+    most: float = math.inf
+    beyond: float = 0.0
+    """What comes on top of what is seen."""
+    sees: ClassVar[type[Seen]] = Sizes
+    tells_each: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return self.what
+
+    @property
+    def text(self) -> str:
+        return self.what if math.isinf(self.most) else f"{self.what} ..{self.most:g}"
+
+    def judge(self, seen: Sizes, spec: LeafSpec, /) -> Judged:
+        number = seen.ratio + self.beyond
+        return Judged(not number > self.most, f"its {self.what} is `{number:.4g}`", number)
 
 
 class CheckedLeaf(NamedTuple):

@@ -30,6 +30,24 @@ class Differing(NamedTuple):
         return Differing(self.values + other.values)
 
 
+class Sizes(NamedTuple):
+    """The sums of squares of values, and of others that belong to them."""
+
+    own: float = 0.0
+    other: float = 0.0
+
+    def joined(self, other: Sizes) -> Sizes:
+        """Of the values of both."""
+        return Sizes(self.own + other.own, self.other + other.other)
+
+    @property
+    def ratio(self) -> float:
+        """How large the others are beside the values, by their Frobenius norms."""
+        if not self.own:
+            return math.inf if self.other else 0.0
+        return math.sqrt(self.other / self.own)
+
+
 class Moments(NamedTuple):
     """Of values (complex ones by their magnitude): mean and sum of squared distances to it, ends, and counts.
 
@@ -76,4 +94,4 @@ class Moments(NamedTuple):
         return math.sqrt(self.spread + self.size * (self.mean * self.mean))
 
 
-Seen: TypeAlias = Moments | NonFinite | Differing
+Seen: TypeAlias = Moments | NonFinite | Differing | Sizes

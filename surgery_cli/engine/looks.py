@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
 
-from surgery_cli.draft.seen import Differing, Moments, NonFinite, Seen
+from surgery_cli.draft.seen import Differing, Moments, NonFinite, Seen, Sizes
 from surgery_cli.engine.finite import count_non_finite
 from surgery_cli.engine.reading import Values
 
@@ -85,9 +86,19 @@ def differing(values: Values, other: Values) -> Differing:
     return Differing(int(np.size(same) - np.count_nonzero(same)))
 
 
+def sizes_of(values: Values, other: Values) -> Sizes:
+    """The sums of squares of values and of others."""
+
+    def squares(part: Values) -> float:
+        return math.fsum(float(np.dot(tile, tile)) for tile in tiles([part]))
+
+    return Sizes(squares(values), squares(other))
+
+
 LOOKS: Final[dict[type, Callable[[Values, Any], Seen]]] = {
     Moments: lambda values, _: moments_of([values]),
     NonFinite: lambda values, _: count_non_finite(values),
     Differing: differing,
+    Sizes: sizes_of,
 }
 """How each of them is seen in a block, and in that of another leaf with which it is compared."""

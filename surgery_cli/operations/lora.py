@@ -265,7 +265,7 @@ class WithLora(Partnered, kw_only=True, frozen=True):
         gathering.raise_if_any()
         after = scene.carried(draft.with_leaves(changed), self, [*changed], draft)
         said = self._scales_note(changed[path].recipe for path in pairs)
-        return self.finished(after.noting(*notes, said), {**own, **pairs}, donor)
+        return self.finished(after.noting(*notes, said), draft, {**own, **pairs}, donor)
 
     def _scales_note(self, kernels: Iterable[Recipe]) -> Remark:
         """By what the products are multiplied, each number with how many kernels it is for."""
@@ -275,7 +275,9 @@ class WithLora(Partnered, kw_only=True, frozen=True):
         each = (f"{number_text(by)}{times} for {counted(n, 'kernel')}" for by, n in counts.items())
         return Remark(f"A·B is multiplied by {listed(each, _MOST_SCALES)}")
 
-    def finished(self, draft: Draft, pairs: Mapping[LeafPath, Pair], donor: Donor) -> Draft:
+    def finished(
+        self, draft: Draft, before: Draft, pairs: Mapping[LeafPath, Pair], donor: Donor
+    ) -> Draft:
         """The draft once every kernel has met its LoRA."""
         return draft
 

@@ -38,7 +38,9 @@ class MergeLora(WithLora, tag="merge-lora", kw_only=True, frozen=True):
         "  layout: flax\n  alpha: 16\n"
     )
 
-    def finished(self, draft: Draft, pairs: Mapping[LeafPath, Pair], donor: Donor) -> Draft:
+    def finished(
+        self, draft: Draft, before: Draft, pairs: Mapping[LeafPath, Pair], donor: Donor
+    ) -> Draft:
         if donor.name:
             return draft
         merged = dict.fromkeys(leaf for pair in pairs.values() for leaf in pair.leaves())

@@ -55,6 +55,7 @@ from surgery_cli.operations.task_arithmetic import TaskArithmetic
 from surgery_cli.operations.ties import Ties
 from surgery_cli.operations.transpose import Transpose
 from surgery_cli.operations.unflatten import Unflatten
+from surgery_cli.operations.unmerge_lora import UnmergeLora
 from surgery_cli.operations.unstack import Unstack
 
 
@@ -78,6 +79,7 @@ def operations() -> dict[str, type[Operation]]:
         ModelStockMerge,
         KarcherMean,
         MergeLora,
+        UnmergeLora,
         Clip,
         Prune,
         Mask,

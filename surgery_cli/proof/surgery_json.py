@@ -68,6 +68,8 @@ class CheckedRule(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
     least: float | None = None
     most: float | None = None
     """Between which numbers the leaves lie, where the rule measures one."""
+    of_each: dict[str, float] = {}
+    """The number of each leaf, of what an edit loses there."""
 
 
 class Run(msgspec.Struct, frozen=True):

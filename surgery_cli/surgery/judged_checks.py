@@ -13,10 +13,11 @@ def judged_checks(
     draft: Draft, findings: Sequence[Finding] | None = None
 ) -> list[reports.CheckedRule]:
     """Every rule of the plan; what is judged by values is open until there are ``findings``, which all hold."""
-    numbers: dict[int, list[float]] = {}
-    for check, _, judged in findings or ():
+    found: dict[int, dict[str, float]] = {}
+    for check, leaf, judged in findings or ():
         if judged.number is not None:
-            numbers.setdefault(id(check), []).append(judged.number)
+            found.setdefault(id(check), {})[str(leaf.path)] = judged.number
+    numbers = {check: list(each.values()) for check, each in found.items()}
     return [
         reports.CheckedRule(
             edit=check.edit + 1,
@@ -26,6 +27,7 @@ def judged_checks(
             holds=None if check.on and findings is None else True,
             least=min(numbers.get(id(check), []), default=None),
             most=max(numbers.get(id(check), []), default=None),
+            of_each=found.get(id(check), {}) if check.rule.tells_each else {},
         )
         for check in draft.checks
     ]

@@ -100,6 +100,27 @@ def test_kernels_of_flax_take_an_adapter_turned_attention_heads_apart(surgery, t
     )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_was_merged_is_taken_out_up_to_the_rounding_that_is_reported(surgery, tmp_path, dtype):
+    folder = FIXTURES / "lora"
+    words = ["layers.*.{up,down,mix}.weight", *peft_words(folder / "adapter")]
+    assert surgery("cast", folder / "base.safetensors", tmp_path / "own", "--to", dtype).code == 0
+    assert surgery("merge-lora", tmp_path / "own", tmp_path / "new", *words).code == 0
+
+    result = surgery("unmerge-lora", tmp_path / "new", tmp_path / "back", *words, "--json")
+
+    assert result.code == 0, result.err
+    (check,) = result.document["checks"]
+    assert (check["rule"], len(check["of_each"])) == ("rounding", 6)
+    old, merged, new = (restored(tmp_path / name) for name in ("own", "new", "back"))
+    for path, said in check["of_each"].items():
+        was, now = (np.asarray(tree[path]).astype("f8") for tree in (old, new))
+        lost = np.linalg.norm(now - was) / np.linalg.norm(now)
+        assert 0 < lost <= said < (1e-6 if dtype == "float32" else 0.05)
+        assert np.abs(np.asarray(merged[path]).astype("f8") - was).max() > 0.5
+    assert check["least"] == min(check["of_each"].values())
+
+
 @pytest.mark.parametrize(
     ("said", "what"),
     [

@@ -49,6 +49,7 @@ from surgery_cli.operations.table import operations
 from surgery_cli.operations.task_arithmetic import TaskArithmetic
 from surgery_cli.operations.ties import Ties
 from surgery_cli.operations.transpose import Transpose
+from surgery_cli.operations.unmerge_lora import UnmergeLora
 from surgery_cli.optimizer.follow.initial_values import refilled
 from surgery_cli.optimizer.follow.rearranged import Mapped, moved_slots
 from surgery_cli.optimizer.follow.transform import at_mean
@@ -129,11 +130,11 @@ def added(leaf: Any, x: float) -> Any:
     return computed(recipe, {KERNEL: leaf}, scene=scene)
 
 
-def with_lora(leaf: Any, x: float) -> Any:
+def with_lora(leaf: Any, x: float, kind: type[MergeLora | UnmergeLora] = MergeLora) -> Any:
     """What becomes of a kernel of zeros: A is the leaf, B says each of its columns once."""
     parts = {"a": leaf, "b": np.eye(6, dtype=np.float32)}
     scene = ArrayScene(lora=ArraySource(parts))
-    edit = MergeLora(at=str(KERNEL), with_="lora", a="a", b="b", layout="flax", scale=x)
+    edit = kind(at=str(KERNEL), with_="lora", a="a", b="b", layout="flax", scale=x)
     kernel = np.zeros_like(leaf)
     recipe = edit.rewrite(draft_of({str(KERNEL): kernel}), scene).leaves[KERNEL].recipe
     return computed(recipe, {KERNEL: kernel}, scene=scene)
@@ -215,6 +216,7 @@ VALUES: dict[type[Operation], list[Callable[[Any, float], Any]]] = {
         lambda leaf, x: merging(KarcherMean(at="**", with_="a", weights=(1, max(x, 1e-300))), leaf)
     ],
     MergeLora: [with_lora],
+    UnmergeLora: [lambda leaf, x: with_lora(leaf, -x, UnmergeLora)],
     Clip: [
         lambda leaf, x: edited(Clip(min=x), leaf),
         lambda leaf, x: edited(Clip(max=x), leaf),

@@ -750,6 +750,7 @@ DRAWERS: dict[str, Drawer] = {
     "model-stock": _model_stock,
     "karcher": _karcher,
     "merge-lora": _merge_lora,
+    "unmerge-lora": _merge_lora,
     "clip": _clip,
     "noise": _noise,
     "shrink-and-perturb": _shrink_and_perturb,

@@ -623,7 +623,7 @@ def merge(state: State, edit: Fields, world: World, words: Words) -> None:
 
 
 def merge_lora(state: State, edit: Fields, world: World, words: Words) -> None:
-    """A·B of a file is added to one kernel."""
+    """A·B of a file is added to one kernel, or subtracted."""
     selected = select(state, edit)
     before = state.copy()
     for path in selected:
@@ -631,7 +631,7 @@ def merge_lora(state: State, edit: Fields, world: World, words: Words) -> None:
         _check_numeric(leaf, path)
         if leaf.is_complex or not lora.fits(edit, leaf.shape):
             raise Refused(2, f"A and B do not make '{printed(path)}'")
-        added = lora.product(edit)
+        added = lora.product(edit) * (1 if edit["op"] == "merge-lora" else -1)
         with np.errstate(all="ignore"):
             total = np.asarray(leaf.value).astype("f8") + added
         new = rounded(total, leaf.dtype)
@@ -726,7 +726,7 @@ OPERATIONS: dict[str, Callable[[State, Fields, World, Words], None]] = {
     "average": with_integers(average),
     "add-scaled": add_scaled,
     **dict.fromkeys(FORMULAS, merge),
-    "merge-lora": merge_lora,
+    **dict.fromkeys(("merge-lora", "unmerge-lora"), merge_lora),
     **dict.fromkeys(("swa", "ema"), over_steps),
     "clip": with_integers(clip),
     "noise": perturb,

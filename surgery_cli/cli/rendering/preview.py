@@ -10,10 +10,10 @@ from surgery_cli.cli.rendering import layout
 from surgery_cli.console.page import Cell, Page, Row
 from surgery_cli.console.printable import shown_path
 from surgery_cli.optimizer.follow.answers import meaning
-from surgery_cli.reports import ChangedLeaf, EditLine, Preview, Report
+from surgery_cli.reports import ChangedLeaf, CheckedRule, EditLine, Preview, Report
 from surgery_cli.store.filesystem.request_counts import Requests
 from surgery_cli.words.lists import listed
-from surgery_cli.words.quantities import byte_text, counted, duration_text, leaves_text
+from surgery_cli.words.quantities import byte_text, counted, duration_text, leaves_text, number_text
 
 _MOST_REMOVED = 5
 _MOST_SHARED = 3
@@ -32,6 +32,8 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
         page.line()
         page.remarks("assumed", (taken.sentence for taken in document.assumptions), indent=2)
         page.remarks("note", document.notes, indent=2)
+    for check in document.checks or ():
+        _render_measured(check, page, verbose=verbose)
     if document.removed:
         page.line()
         _render_removed(document.removed, page, verbose=verbose)
@@ -91,6 +93,17 @@ def _edit_row(number: int, edit: EditLine, said: str) -> Row:
         Cell(byte_text(edit.bytes) if edit.bytes else said or "no values", right=True),
         Cell(f"twins: {twins}" if twins else ""),
     )
+
+
+def _render_measured(check: CheckedRule, page: Page, *, verbose: bool) -> None:
+    """What was measured of every leaf: between which numbers that is."""
+    if not check.of_each or check.least is None or check.most is None:
+        return
+    ends = dict.fromkeys(map(number_text, (check.least, check.most)))
+    of = "" if len(check.of_each) == 1 else f" of {leaves_text(len(check.of_each))}"
+    page.line(f"{check.rule}{of}: {' to '.join(ends)}, measured on what is written", indent=2)
+    if verbose:
+        page.table([(path, number_text(of)) for path, of in check.of_each.items()], indent=4)
 
 
 def _render_removed(removed: list[str], page: Page, *, verbose: bool) -> None:

@@ -7,7 +7,22 @@ from typing import Any
 
 from surgery_cli.draft.kernel import Kernel, Kit, Piece, Place, Window
 from surgery_cli.draft.kernels.lost_values import rounded_sum
+from surgery_cli.tree.dtypes import FLOATS
 from surgery_cli.tree.specs import LeafSpec
+
+
+class HalfSpacing(Kernel, frozen=True, tag="half_spacing"):
+    """How far each value may be from what was rounded to it: half the distance to the next one, float64."""
+
+    def compute(self, blocks: Sequence[Any], kit: Kit, at: Place) -> Any:
+        held = FLOATS[at.inputs[0].dtype]
+
+        def half(x: Any) -> Any:
+            _, exponent = kit.xp.frexp(x)
+            near = kit.xp.ldexp(kit.xp.ones_like(x), exponent - 1) * held.rounding
+            return kit.xp.maximum(near, held.least / 2)
+
+        return kit.in_float64(blocks[0], half)
 
 
 class AddProduct(Kernel, frozen=True, tag="add_product"):
