@@ -48,6 +48,14 @@ def print_report(
         page.remarks("note", consequences)
 
 
+def print_aside(document: Any, render: Callable[[Any, Page], None]) -> None:
+    """Put a document on standard error, beside what another program reads on standard output."""
+    from surgery_cli.console.page import page_on
+
+    with _complaining():
+        render(document, page_on(sys.stderr))
+
+
 def print_json(document: Any) -> None:
     """One JSON document and nothing else."""
     text = text_of("json", document)

@@ -13,6 +13,7 @@ from surgery_cli.reports.checkpoints import (
     Verdict,
 )
 from surgery_cli.reports.cleaning import Cleaning, LeftoverRow
+from surgery_cli.reports.derivation import Derivation, Gap, PairRow
 from surgery_cli.reports.edits import EditLine, InversePlan, Judgement, Preview, Report
 from surgery_cli.reports.exports import Exported, ExportedFile
 from surgery_cli.reports.layout import HostReads, ReadLeaf, Resharded
@@ -24,6 +25,7 @@ __all__ = [
     "ChangedLeaf",
     "CheckedRule",
     "Cleaning",
+    "Derivation",
     "Difference",
     "Document",
     "EditLine",
@@ -31,6 +33,7 @@ __all__ = [
     "ExportedFile",
     "Failure",
     "Finding",
+    "Gap",
     "HostReads",
     "Inspection",
     "InversePlan",
@@ -38,6 +41,7 @@ __all__ = [
     "LeafRow",
     "LeftoverRow",
     "OptimizerState",
+    "PairRow",
     "Preview",
     "ReadLeaf",
     "Report",

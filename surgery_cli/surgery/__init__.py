@@ -13,6 +13,7 @@ from surgery_cli.settings.run import Options
 from surgery_cli.surgery.apply import apply as write
 from surgery_cli.surgery.apply import take_part
 from surgery_cli.surgery.clean import clean
+from surgery_cli.surgery.derive import derive
 from surgery_cli.surgery.diff import diff
 from surgery_cli.surgery.inspect import complete_path, inspect
 from surgery_cli.surgery.inverse import inverse
@@ -32,6 +33,7 @@ __all__ = [
     "apply",
     "clean",
     "complete_path",
+    "derive",
     "diff",
     "inspect",
     "inverse",

@@ -7,6 +7,7 @@ from typing import Final
 from surgery_cli.cli.commands.apply import apply
 from surgery_cli.cli.commands.clean import clean
 from surgery_cli.cli.commands.compact import compact
+from surgery_cli.cli.commands.derive import derive
 from surgery_cli.cli.commands.diff import diff
 from surgery_cli.cli.commands.edits import edit_command
 from surgery_cli.cli.commands.export import export
@@ -25,6 +26,7 @@ COMMANDS: Final[dict[str, tuple[Command, str]]] = {
     "inspect": (inspect, "surgery inspect runs/mnist 'params/**' --stats"),
     "plan": (plan, "surgery plan runs/mnist head.yaml --set by=0.5"),
     "apply": (apply, "surgery apply runs/mnist runs/mnist-edited head.yaml"),
+    "derive": (derive, "surgery derive model.safetensors runs/mine > there.yaml"),
     "diff": (diff, "surgery diff runs/mnist runs/mnist-edited --rtol 1e-6"),
     "verify": (verify, "surgery verify runs/mnist-edited --like runs/mnist"),
     "seal": (seal, "surgery seal runs/mnist@1000"),

@@ -1,0 +1,198 @@
+"""The values of leaves of two trees, read within a bound: which leaves hold the same, and in which arrangement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from surgery_cli.compute.numpy_dtypes import numpy_dtype
+from surgery_cli.engine.bounded_reads import block_reading
+from surgery_cli.engine.progress import Meter
+from surgery_cli.engine.reading import CountedSource, Readable, Values
+from surgery_cli.matching.families import Family
+from surgery_cli.matching.forms import Form
+from surgery_cli.tree.dtypes import is_floating
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+
+_PART: Final = 1 << 18
+"""Elements that are summed up at once."""
+_FEW: Final = 4
+"""So few elements may be equal by chance."""
+_SALT: Final = 0x9E3779B97F4A7C15
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """What a leaf holds, whatever the order: a sum over its elements that tells, and whether they tell anything.
+
+    Sums add up: that of stacked or joined leaves is the sum of theirs.
+    """
+
+    total: int
+    is_telling: bool
+    """False where all elements are one number, or few: other leaves may hold the same by chance."""
+
+
+class Side(NamedTuple):
+    """One of the two trees, with what reads it."""
+
+    tree: TreeSpec
+    source: CountedSource
+
+
+class Holdings:
+    """What the leaves of two trees hold: each leaf is read once for that, and once more to be held against another."""
+
+    def __init__(
+        self,
+        old: tuple[TreeSpec, Readable],
+        new: tuple[TreeSpec, Readable],
+        limit_bytes: int,
+        meter: Meter | None = None,
+    ) -> None:
+        self._old = Side(old[0], CountedSource(old[1]))
+        self._new = Side(new[0], CountedSource(new[1]))
+        self._limit = limit_bytes
+        self._meter = meter or Meter(None, "", 0)
+        self._known: dict[tuple[bool, LeafPath, str], Contents] = {}
+
+    @property
+    def read_bytes(self) -> int:
+        """How much was read, of both."""
+        return self._old.source.read_bytes + self._new.source.read_bytes
+
+    def of_old(self, path: LeafPath, dtype: str) -> Contents:
+        """What a leaf of the old tree would hold in that dtype."""
+        return self._contents(self._old, path, dtype)
+
+    def of_new(self, path: LeafPath) -> Contents:
+        """What a leaf of the new tree holds."""
+        return self._contents(self._new, path, self._new.tree[path].dtype)
+
+    def agree(self, old: Family, new: Family) -> bool | None:
+        """True if two families hold the same, in whatever order; None if what they hold tells nothing."""
+        if not can_be(old.spec, new.spec):
+            return False
+        here = [self.of_old(path, new.spec.dtype) for path in old.members]
+        there = [self.of_new(path) for path in new.members]
+        if len(here) == len(there):
+            is_same = all(a.total == b.total for a, b in zip(here, there, strict=True))
+        else:
+            is_same = _total(here) == _total(there)
+        is_telling = all(one.is_telling for one in there)
+        return None if is_same and not is_telling else is_same
+
+    def fitting(self, old: Family, new: Family, ways: Iterable[Form]) -> list[Form]:
+        """Those of the forms in which the one family is the other, element by element."""
+        return [form for form in ways if self._is_equal(old, new, form)]
+
+    def is_large(self, *families: Family) -> bool:
+        """True if a leaf does not fit into the memory that there is, beside another."""
+        return 3 * max(family.spec.bytes for family in families) > self._limit
+
+    def _is_equal(self, old: Family, new: Family, form: Form) -> bool:
+        count = max(len(old.members), len(new.members))
+        whole: dict[bool, Values] = {}
+        for n in range(count):
+            here = self._unit(self._old, old, n, form.unstack, whole)
+            there = self._unit(self._new, new, n, form.stack, whole)
+            here = form.arrangement.of(_as(here, new.spec.dtype))
+            if here.shape != there.shape or here.tobytes() != there.tobytes():
+                return False
+        return True
+
+    def _unit(
+        self, side: Side, family: Family, n: int, axis: int | None, whole: dict[bool, Values]
+    ) -> Values:
+        """The values of one member, or of one place of the axis of layers of the only one."""
+        if axis is None:
+            return _array(side.source.read(family.members[n]))
+        key = side is self._old
+        if not self.is_large(family):
+            if key not in whole:
+                whole[key] = _array(side.source.read(family.members[0]))
+            return _array(np.take(whole[key], n, axis))
+        window = tuple(
+            slice(n, n + 1) if at == axis else slice(0, size)
+            for at, size in enumerate(family.spec.shape)
+        )
+        return _array(np.take(_array(side.source.read(family.members[0], window)), 0, axis))
+
+    def _contents(self, side: Side, path: LeafPath, dtype: str) -> Contents:
+        key = (side is self._old, path, dtype)
+        if key not in self._known:
+            self._known[key] = _contents_of(self._blocks(side, path), dtype)
+            self._meter.advance(side.tree[path].bytes, str(path))
+        return self._known[key]
+
+    def _blocks(self, side: Side, path: LeafPath) -> Iterator[Values]:
+        spec = side.tree[path]
+        reading = block_reading(spec, max(self._limit // 4, 1))
+        for _, parts in reading.windows(spec.shape):
+            for window in parts:
+                yield reading.read(side.source, path, spec, window)
+
+
+def can_be(old: LeafSpec, new: LeafSpec) -> bool:
+    """True if values of the one dtype may be those of the other, cast."""
+    if LeafKind.KEY in (old.kind, new.kind):
+        return old.kind is new.kind
+    return old.dtype == new.dtype or (is_floating(old.dtype) and is_floating(new.dtype))
+
+
+def _total(contents: Iterable[Contents]) -> int:
+    return sum(one.total for one in contents) & 0xFFFFFFFFFFFFFFFF
+
+
+def _array(values: Any) -> Values:
+    return np.asarray(values)
+
+
+def _as(values: Values, dtype: str) -> Values:
+    wanted = numpy_dtype(dtype)
+    if values.dtype == wanted:
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.astype(wanted)
+
+
+def _contents_of(blocks: Iterable[Values], dtype: str) -> Contents:
+    total, count = 0, 0
+    first: Any = None
+    is_telling = False
+    for block in blocks:
+        flat = _as(block, dtype).reshape(-1)
+        for start in range(0, flat.size, _PART):
+            bits = _bits(flat[start : start + _PART])
+            count += bits.size
+            first = bits[0] if first is None else first
+            is_telling = is_telling or bool((bits != first).any())
+            total += int(_mixed(bits).sum(dtype=np.uint64))
+    return Contents(total & 0xFFFFFFFFFFFFFFFF, is_telling and count > _FEW)
+
+
+def _bits(values: Values) -> Values:
+    """The elements as numbers of as many bits; of wider ones than 64, folded."""
+    flat = np.ascontiguousarray(values)
+    if flat.dtype.kind == "b" or flat.dtype.itemsize == 1:
+        return flat.view(np.uint8).astype(np.uint64)
+    size = flat.dtype.itemsize
+    if size in (2, 4, 8):
+        return flat.view(f"u{size}").astype(np.uint64)
+    words = flat.view(np.uint64).reshape(flat.size, -1)
+    return words[:, 0] * np.uint64(_SALT | 1) ^ words[:, 1]
+
+
+def _mixed(bits: Values) -> Values:
+    """Numbers such that sums of them tell.
+
+    Source: splitmix64 (Steele, Lea and Flood, Fast splittable pseudorandom number generators, 2014).
+    """
+    with np.errstate(over="ignore"):
+        z = bits + np.uint64(_SALT)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))

@@ -1,0 +1,215 @@
+"""Pairs as the edits of a plan: values in place first, then layers stacked or parted, all moves at once, then casts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from surgery_cli.matching.families import Family
+from surgery_cli.matching.gaps import highest_nodes
+from surgery_cli.matching.pairs import Pair, Pairing
+from surgery_cli.operations.numbered import numbered_places
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.targets import target_text
+
+Edit: TypeAlias = dict[str, Any]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """An edit, with the pairs for whose sake it stands there."""
+
+    edit: Edit
+    pairs: tuple[Pair, ...] = ()
+
+
+def edits_of(found: Pairing, tree: Iterable[LeafPath]) -> list[Step]:
+    """The edits that make of every pair's old leaves its new ones; ``tree``: the leaves that are edited."""
+    pairs, copies = found.pairs, found.copies
+    aside = _Aside(tree, pairs, copies)
+    steps = [
+        Step({"op": "copy", "at": pair.old.pattern, "to": _to(pair.new, pair.old)}, (pair,))
+        for pair in copies
+    ]
+    steps += _deleted(found.drops, tree)
+    steps += _arranged(
+        [
+            *((pair.old.pattern, pair) for pair in pairs if pair.form.unstack is None),
+            *((pair.new.pattern, pair) for pair in copies),
+        ]
+    )
+    for pair in pairs:
+        if pair.form.stack is not None:
+            edit: Edit = {"op": "stack", "at": pair.old.pattern, "to": aside.place(pair.new)}
+            steps.append(Step(edit | _axis(pair.form.stack), (pair,)))
+        elif pair.form.unstack is not None:
+            edit = {"op": "unstack", "at": pair.old.pattern, **numbered_places(pair.new.members)}
+            steps.append(Step(edit | _axis(pair.form.unstack), (pair,)))
+    steps += _moved(pairs, aside, [*tree])
+    steps += _arranged([(p.new.pattern, p) for p in pairs if p.form.unstack is not None])
+    return [*steps, *_cast([*pairs, *copies])]
+
+
+def _deleted(drops: Sequence[Pair], tree: Iterable[LeafPath]) -> Iterator[Step]:
+    """The edit that takes leaves out, with the nodes that have nothing else: no empty node is left."""
+    gone = [path for pair in drops for path in pair.old.members]
+    others = set(tree) - set(gone)
+    nodes = [node.exact_pattern for node, _ in highest_nodes(gone, others)]
+    if nodes:
+        yield Step({"op": "delete", "at": nodes[0] if len(nodes) == 1 else nodes}, tuple(drops))
+
+
+def _axis(axis: int) -> Edit:
+    return {"axis": axis} if axis else {}
+
+
+class _Aside:
+    """Places that are not free yet when leaves are stacked there: they wait under a name of their own."""
+
+    def __init__(
+        self, tree: Iterable[LeafPath], pairs: Sequence[Pair], copies: Sequence[Pair]
+    ) -> None:
+        self._taken = {str(path) for path in tree}
+        self._goals = {str(path) for pair in (*pairs, *copies) for path in pair.new.members}
+        self.moves: dict[str, tuple[str, Family]] = {}
+
+    def place(self, family: Family) -> str:
+        """Where the only leaf of a family is to be made."""
+        path = family.members[0]
+        text = str(path)
+        is_blocked = any(
+            text == other or text.startswith(f"{other}/") or other.startswith(f"{text}/")
+            for other in self._taken
+        )
+        if not is_blocked:
+            return target_text(path)
+        spare = next(
+            name
+            for name in (f"aside_{n}" for n in range(len(self._taken) + len(self.moves) + 1))
+            if name not in self._taken and name not in self._goals and name not in self.moves
+        )
+        self.moves[spare] = (target_text(path), family)
+        return spare
+
+
+def _to(new: Family, old: Family) -> str:
+    return new.target(old) or target_text(new.members[0])
+
+
+def _arranged(named: Sequence[tuple[str, Pair]]) -> Iterator[Step]:
+    """Reshapes and transposes, those that are the same together, in the order in which each leaf needs them."""
+    for stage in range(3):
+        groups: dict[str, tuple[Edit, list[tuple[str, Pair]]]] = {}
+        for at, pair in named:
+            steps = _stages(pair)[stage]
+            if steps is not None:
+                key = str(sorted(steps.items(), key=str))
+                groups.setdefault(key, (steps, []))[1].append((at, pair))
+        for edit, members in groups.values():
+            op, *rest = edit.items()
+            at_texts = [at for at, _ in members]
+            yield Step(
+                dict([op, ("at", at_texts[0] if len(at_texts) == 1 else at_texts), *rest]),
+                tuple(pair for _, pair in members),
+            )
+
+
+def _stages(pair: Pair) -> tuple[Edit | None, Edit | None, Edit | None]:
+    one = pair.form.arrangement
+    return (
+        None if one.before is None else {"op": "reshape", "shape": list(one.before)},
+        None if one.axes is None else {"op": "transpose", "axes": list(one.axes)},
+        None if one.after is None else {"op": "reshape", "shape": list(one.after)},
+    )
+
+
+def _moved(pairs: Sequence[Pair], aside: _Aside, tree: Sequence[LeafPath]) -> Iterator[Step]:
+    """One rename of everything that changes its place: nothing is in the way of what moves at the same time."""
+    plain = [
+        pair
+        for pair in pairs
+        if pair.form.stack is None
+        and pair.form.unstack is None
+        and pair.old.members != pair.new.members
+    ]
+    moves = dict(_moves(_with_nodes(plain, tree)))
+    moves |= {at: to for at, (to, _) in aside.moves.items()}
+    if len(moves) == 1 and not aside.moves:
+        ((at, to),) = moves.items()
+        yield Step({"op": "rename", "at": at, "to": to}, tuple(plain))
+    elif moves:
+        yield Step({"op": "rename", "moves": moves}, tuple(plain))
+
+
+def _moves(pairs: Sequence[tuple[Family, Family]]) -> Iterator[tuple[str, str]]:
+    for old, new in pairs:
+        target = new.target(old)
+        if target is not None:
+            yield old.pattern, target
+        else:
+            for here, there in zip(old.members, new.members, strict=True):
+                yield here.exact_pattern, target_text(there)
+
+
+class _Move(NamedTuple):
+    """A leaf or node of each layer that moves, and how many leaves of one layer that are."""
+
+    old: Family
+    new: Family
+    leaves: int
+
+
+def _with_nodes(pairs: Sequence[Pair], tree: Sequence[LeafPath]) -> list[tuple[Family, Family]]:
+    """The moves, those of all leaves of a node that keep their keys as one move of the node."""
+    below = Counter(LeafPath(path[:depth]) for path in tree for depth in range(1, len(path)))
+    moves = [_Move(pair.old, pair.new, 1) for pair in pairs]
+    while True:
+        groups: dict[object, list[_Move]] = {}
+        for move in moves:
+            groups.setdefault(_node_of(move), []).append(move)
+        found: list[_Move] = []
+        for members in groups.values():
+            first, total = members[0], sum(move.leaves for move in members)
+            is_node = _node_of(first) is not first
+            if is_node and below[first.old.members[0].parent] == total:
+                found.append(_Move(_above(first.old), _above(first.new), total))
+            else:
+                found += members
+        if len(found) == len(moves) and all(a is b for a, b in zip(found, moves, strict=True)):
+            return [(old, new) for old, new, _ in moves if old.members != new.members]
+        moves = found
+
+
+def _node_of(move: _Move) -> object:
+    """What says of moves that they may be one move of the node above; the move itself if it can be none."""
+    old, new = move.old, move.new
+    is_same = len(old.template) > 1 < len(new.template) and old.template[-1] == new.template[-1]
+    if is_same and _keeps_number(old) and _keeps_number(new):
+        return old.template.parent, new.template.parent, old.numbers, new.numbers
+    return move
+
+
+def _keeps_number(family: Family) -> bool:
+    """True if the number of the layer stands above the last key."""
+    return len({path[-1] for path in family.members}) == 1
+
+
+def _above(family: Family) -> Family:
+    return msgspec.structs.replace(
+        family,
+        members=tuple(path.parent for path in family.members),
+        template=family.template.parent,
+    )
+
+
+def _cast(pairs: Sequence[Pair]) -> Iterator[Step]:
+    groups: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        if pair.casts:
+            groups.setdefault(pair.new.spec.dtype, []).append(pair)
+    for dtype, members in groups.items():
+        texts = list(dict.fromkeys(pair.new.pattern for pair in members))
+        at: str | list[str] = texts[0] if len(texts) == 1 else texts
+        yield Step({"op": "cast", "at": at, "to": dtype}, tuple(members))

@@ -1,0 +1,56 @@
+"""How a family of one tree can become a family of another: one to one, stacked, taken apart; and by which axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from surgery_cli.matching.arrangements import Arrangement, arrangements
+from surgery_cli.matching.families import Family
+
+
+class Form(msgspec.Struct, frozen=True):
+    """What makes the one of the other: each leaf is arranged, and before or after that layers are stacked or parted.
+
+    ``stack``: the axis of the layers in the result, of leaves arranged before. ``unstack``: the axis of the layers in
+    the source, whose parts are arranged afterwards.
+    """
+
+    arrangement: Arrangement
+    stack: int | None = None
+    unstack: int | None = None
+
+    @property
+    def text(self) -> str:
+        """What it does, in words; '' for nothing."""
+        parts = [self.arrangement.text] if self.arrangement.text else []
+        if self.unstack is not None:
+            parts.insert(0, f"unstack axis {self.unstack}")
+        if self.stack is not None:
+            parts.append(f"stack on axis {self.stack}")
+        return ", ".join(parts)
+
+
+def forms(old: Family, new: Family) -> list[Form]:
+    """Every way from one family to the other, the plainest first."""
+    return list(_forms(old, new)) if old.size == new.size else []
+
+
+def _forms(old: Family, new: Family) -> Iterator[Form]:
+    here, there = old.spec.shape, new.spec.shape
+    count, wanted = len(old.members), len(new.members)
+    if count == wanted:
+        yield from map(Form, arrangements(here, there))
+    elif wanted == 1:
+        for axis in _axes_of(there, count):
+            rest = there[:axis] + there[axis + 1 :]
+            yield from (Form(one, stack=axis) for one in arrangements(here, rest))
+    elif count == 1:
+        for axis in _axes_of(here, wanted):
+            rest = here[:axis] + here[axis + 1 :]
+            yield from (Form(one, unstack=axis) for one in arrangements(rest, there))
+
+
+def _axes_of(shape: tuple[int, ...], size: int) -> list[int]:
+    return [axis for axis, there in enumerate(shape) if there == size]

@@ -1,0 +1,100 @@
+"""What a plan leaves open: where the tree that it makes is not the one that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from surgery_cli.matching.families import Family
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec, TreeSpec, nodes_above
+
+
+class Open(NamedTuple):
+    """A leaf or node that is left over, or lacking, or not what it should be."""
+
+    path: LeafPath
+    what: str
+    side: str
+    leaves: tuple[LeafPath, ...]
+    edit: dict[str, Any]
+    """The rule that fails as long as it is open."""
+    family: Family | None = None
+
+    @property
+    def text(self) -> str:
+        """The leaf, node or family."""
+        return str(self.path if self.family is None else self.family)
+
+
+OTHER_VALUES: Final = "has other values in B"
+
+
+def open_values(family: Family) -> Open:
+    """Leaves that are paired by their names, and hold something else in the new tree."""
+    rule = {"op": "assert", "at": family.pattern, "exists": False}
+    return Open(family.members[0], OTHER_VALUES, "b", family.members, rule, family)
+
+
+def open_between(made: TreeSpec, wanted: TreeSpec) -> list[Open]:
+    """Everything in which the two trees differ; whole nodes as one."""
+    printed = {str(path): path for path in wanted}
+    matched = {path: printed[str(path)] for path in made if str(path) in printed}
+    extra = [path for path in made if path not in matched]
+    missing = [path for path in wanted if path not in set(matched.values())]
+    found = [
+        Open(node, "has no place in B", "a", leaves, _exists(node, is_there=False))
+        for node, leaves in highest_nodes(extra, matched)
+    ]
+    found += [
+        Open(node, "has no source in A", "b", leaves, _exists(node, is_there=True))
+        for node, leaves in highest_nodes(missing, set(matched.values()))
+    ]
+    for path, there in matched.items():
+        what = _difference(made[path], wanted[there])
+        if what:
+            spec = wanted[there]
+            rule = (
+                {
+                    "op": "assert",
+                    "at": path.exact_pattern,
+                    "shape": list(spec.shape),
+                    "dtype": spec.dtype,
+                }
+                if spec.has_array
+                else _exists(path, is_there=False)
+            )
+            found.append(Open(path, what, "b", (path,), rule))
+    return found
+
+
+def _exists(path: LeafPath, *, is_there: bool) -> dict[str, Any]:
+    return {"op": "assert", "at": path.exact_pattern, "exists": is_there}
+
+
+def _difference(made: LeafSpec, wanted: LeafSpec) -> str:
+    if made.has_array and wanted.has_array:
+        if made.shape != wanted.shape:
+            return f"is {made.type_text}, and {wanted.type_text} in B"
+        is_same = made.dtype == wanted.dtype
+        return "" if is_same else f"is {made.type_text}, and {wanted.type_text} in B"
+    if (
+        made.has_array == wanted.has_array
+        and made.kind is wanted.kind
+        and made.empty == wanted.empty
+    ):
+        return ""
+    return f"is {made.type_text}, and {wanted.type_text} in B"
+
+
+def highest_nodes(
+    leaves: Iterable[LeafPath], others: Collection[LeafPath]
+) -> Iterator[tuple[LeafPath, tuple[LeafPath, ...]]]:
+    """The highest nodes below which there is nothing else, with their leaves."""
+    kept = nodes_above(others) if others else {LeafPath()}
+    groups: dict[LeafPath, list[LeafPath]] = {}
+    for leaf in leaves:
+        depth = next((n for n in range(1, len(leaf)) if LeafPath(leaf[:n]) not in kept), len(leaf))
+        groups.setdefault(LeafPath(leaf[:depth]), []).append(leaf)
+    for node, members in groups.items():
+        yield node, tuple(members)

@@ -1,0 +1,28 @@
+"""Whether it is worth the time to read all values of two trees: a look at the smallest leaves first."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from surgery_cli.matching.assignment import candidates
+from surgery_cli.matching.contents import Holdings
+from surgery_cli.matching.families import families_of
+from surgery_cli.matching.pairs import Leaves
+
+FIRST_BYTES: Final = 64 << 20
+"""So much is read before it is decided that the values of two trees have nothing in common."""
+
+
+def have_common_values(old: Leaves, new: Leaves, holdings: Holdings) -> bool:
+    """True as soon as two leaves hold the same; False once enough was read, or all."""
+    olds, news = families_of(old), families_of(new)
+    pairs = sorted(candidates(olds, news), key=lambda pair: olds[pair[0]].spec.bytes)
+    has_tried = False
+    for i, j in pairs:
+        agree = holdings.agree(olds[i], news[j])
+        if agree:
+            return True
+        has_tried = has_tried or agree is False
+        if has_tried and holdings.read_bytes > FIRST_BYTES:
+            return False
+    return False

@@ -1,0 +1,180 @@
+"""`surgery derive`: its plan makes of A what B is, or says what is open and is refused until that is closed."""
+
+import json
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from safetensors.numpy import save_file
+
+from tests.matching.public_models import TORCH, conversions
+
+CONVERSIONS = conversions()
+
+
+def nested(flat):
+    tree = {}
+    for name, values in flat.items():
+        *above, last = name.split("/")
+        node = tree
+        for key in above:
+            node = node.setdefault(key, {})
+        node[last] = values
+    return tree
+
+
+def saved(path, flat):
+    ocp.PyTreeCheckpointer().save(path, nested(flat))
+    return path
+
+
+def drawn(shapes, seed=0):
+    draw = np.random.default_rng(seed)
+    return {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+@pytest.fixture
+def both(tmp_path):
+    """A model as PyTorch has it and as JAX has it, with the same values."""
+
+    def made(name, **changed):
+        known = CONVERSIONS[name]
+        old = drawn(TORCH[known.model])
+        save_file(old, tmp_path / "torch.safetensors")
+        new = known.values(old) | {
+            key: value for key, value in changed.items() if value is not None
+        }
+        return tmp_path / "torch.safetensors", saved(tmp_path / "jax", new)
+
+    return made
+
+
+def applied(surgery, tmp_path, a, *words):
+    """The result of the plan that `derive` prints, applied as it stands; and what `derive` said."""
+    derived = surgery("derive", a, *words)
+    plan = tmp_path / "there.yaml"
+    plan.write_text(derived.out)
+    return derived, surgery("apply", a, tmp_path / "new", plan)
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["there", "back"])
+@pytest.mark.parametrize("name", ["llama-maxtext-scanned", "vit-big-vision"])
+def test_the_plan_makes_of_one_model_the_other_value_by_value(surgery, tmp_path, both, name, back):
+    a, b = both(name)[:: -1 if back else 1]
+    derived, result = applied(surgery, tmp_path, a, b)
+    assert (derived.code, result.code) == (0, 0), result.err
+    assert "0 likely, 0 gaps" in derived.err
+    assert surgery("diff", tmp_path / "new", b).code == 0
+
+
+def test_without_values_the_plan_makes_the_tree_and_calls_nothing_sure_that_shapes_leave_open(
+    surgery, tmp_path, both
+):
+    a, b = both("llama-flax")
+    derived, result = applied(surgery, tmp_path, a, b, "--no-values")
+    assert (derived.code, result.code) == (0, 0)
+    assert "no values read" in derived.err
+    assert surgery("diff", tmp_path / "new", b, "--structure").code == 0
+    document = surgery("derive", a, b, "--no-values", "--json").document
+    assert document["bytes_read"] == 0
+    square = [pair for pair in document["pairs"] if "q_proj" in pair["from"]]
+    assert [pair["certainty"] for pair in square] == ["likely"]
+
+
+def test_layers_are_one_pair_and_one_line_of_the_plan(surgery, both):
+    document = surgery("derive", *both("llama-flax"), "--json").document
+    (pair,) = [pair for pair in document["pairs"] if "up_proj" in pair["from"]]
+    assert pair == {
+        "from": "model.layers.{0..2}.mlp.up_proj.weight",
+        "to": "params/model/layers/{0..2}/mlp/up_proj/kernel",
+        "leaves": 3,
+        "operations": ["transpose [1, 0]"],
+        "certainty": "sure",
+        "why": ["its values are the same, bit by bit"],
+    }
+    assert "params/model/layers/\\1/mlp/up_proj/kernel" in json.dumps(document["plan"]).replace(
+        "\\\\", "\\"
+    )
+
+
+def test_a_leaf_without_a_place_is_a_gap_and_the_plan_is_refused_until_it_is_closed(
+    surgery, tmp_path, both
+):
+    derived, result = applied(surgery, tmp_path, *both("gpt2-flax"))
+    assert derived.code == 1
+    assert "gap: lm_head.weight has no place in B" in derived.err
+    assert result.code == 2
+    assert "lm_head.weight" in result.err
+    plan = tmp_path / "there.yaml"
+    closed = plan.read_text().split("  # gap")[0] + "  - {op: delete, at: lm_head.weight}\n"
+    plan.write_text(closed)
+    assert surgery("apply", tmp_path / "torch.safetensors", tmp_path / "new", plan).code == 0
+    assert surgery("diff", tmp_path / "new", tmp_path / "jax").code == 0
+
+
+def test_a_leaf_without_a_source_is_a_gap(surgery, tmp_path, both):
+    a, b = both("gpt2-flax", **{"adapter/w_new": np.ones((7, 5), np.float32)})
+    derived, result = applied(surgery, tmp_path, a, b)
+    assert (derived.code, result.code) == (1, 2)
+    assert (
+        "gap: adapter (1 leaf) has no source in A" in derived.err or "gap: adapter" in derived.err
+    )
+
+
+def test_leaves_that_are_paired_by_name_and_hold_something_else_are_gaps(surgery, tmp_path, both):
+    """A norm that is stored as an offset of 1 has the shape and the name, and would be silently wrong."""
+    known = CONVERSIONS["gemma-flax"]
+    values = known.values(drawn(TORCH["gemma"]))
+    norm = "params/model/norm/weight"
+    derived, result = applied(surgery, tmp_path, *both("gemma-flax", **{norm: values[norm] + 1}))
+    assert (derived.code, result.code) == (1, 2)
+    assert f"gap: {norm} (float32[64]) has other values in B" in derived.err
+
+
+def test_tied_leaves_are_copied_or_dropped_where_their_values_are_the_same(surgery, tmp_path):
+    old = {"embed/embedding": drawn({"e": (9, 4)})["e"]}
+    new = {**old, "head/kernel": np.ascontiguousarray(old["embed/embedding"].T)}
+    one, two = saved(tmp_path / "one", old), saved(tmp_path / "two", new)
+    for a, b in ((one, two), (two, one)):
+        plan = tmp_path / "plan.yaml"
+        derived = surgery("derive", a, b)
+        plan.write_text(derived.out)
+        made = tmp_path / f"made_{a.name}"
+        assert derived.code == 0
+        assert surgery("apply", a, made, plan).code == 0
+        assert surgery("diff", made, b).code == 0
+
+
+def test_values_that_have_nothing_in_common_are_not_read_to_the_end_and_it_is_said(
+    surgery, tmp_path, both
+):
+    a, _ = both("llama-flax")
+    known = CONVERSIONS["llama-flax"]
+    b = saved(tmp_path / "other", known.values(drawn(TORCH["llama"], seed=1)))
+    derived, result = applied(surgery, tmp_path, a, b)
+    assert (derived.code, result.code) == (0, 0)
+    assert "which have nothing in common" in derived.err
+    assert surgery("diff", tmp_path / "new", b, "--structure").code == 0
+
+
+def test_a_tree_that_is_there_already_needs_no_plan(surgery, tmp_path):
+    a = saved(tmp_path / "a", drawn({"params/w": (3, 4), "params/b": (4,)}))
+    derived = surgery("derive", a, a)
+    assert derived.code == 0
+    assert "edits: []" in derived.out
+    assert "nothing to do" in derived.err
+
+
+def test_dtypes_are_cast(surgery, tmp_path):
+    values = drawn({"a/kernel": (6, 4), "b/kernel": (3, 5)})
+    a = saved(tmp_path / "a", values)
+    b = saved(tmp_path / "b", {f"net/{k}": v.astype(np.float16) for k, v in values.items()})
+    derived, result = applied(surgery, tmp_path, a, b)
+    assert (derived.code, result.code) == (0, 0), result.err
+    assert surgery("diff", tmp_path / "new", b).code == 0
+
+
+def test_one_tree_to_go_to_is_named(surgery, tmp_path):
+    a = saved(tmp_path / "a", drawn({"w": (3, 4)}))
+    assert surgery("derive", a).code == 2
+    assert surgery("derive", a, a, "--like-init", "train.py:made").code == 2

@@ -1,0 +1,91 @@
+"""Pairs of leaves are right: on public models by names and shapes, on random trees with and without their values."""
+
+import os
+
+import numpy as np
+import pytest
+
+from surgery_cli.matching.contents import Holdings
+from surgery_cli.matching.pairs import paired
+from tests.matching.public_models import conversions
+from tests.matching.random_trees import Stored, Trial, leaf_pairs, made_of
+
+CONVERSIONS = conversions()
+SEEDS = int(os.environ.get("DERIVED_TREES", "300"))
+LEAST = {"t5-t5x": 0.65}
+"""T5's names tell its norms apart by their place alone; the values do."""
+
+
+def turned(pairs):
+    return {(b, a) for a, b in pairs}
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["there", "back"])
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_names_and_shapes_alone_pair_nine_of_ten_leaves_of_public_models_and_none_wrong(name, back):
+    known = CONVERSIONS[name]
+    sides = (known.new, known.old) if back else (known.old, known.new)
+    found = set().union(*map(leaf_pairs, paired(*sides).pairs))
+    truth = turned(known.truth) if back else known.truth
+    assert not found - truth
+    assert len(found) >= LEAST.get(name, 0.9) * len(truth)
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_axes_that_shapes_leave_open_are_taken_as_is_the_custom(name):
+    """Square kernels among them: what the pairs make of random values is what the conversion makes of them."""
+    known, draw = CONVERSIONS[name], np.random.default_rng(0)
+    old = {str(path): draw.standard_normal(spec.shape) for path, spec in known.old.items()}
+    wanted = known.values(old)
+    arrays = {path: old[str(path)] for path in known.old}
+    for pair in paired(known.old, known.new).pairs:
+        for path, values in made_of(pair, arrays).items():
+            np.testing.assert_array_equal(values, wanted[str(path)])
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_no_pair_that_is_called_sure_is_wrong_where_values_tell(part):
+    for seed in range(part, SEEDS, 4):
+        trial = Trial(seed)
+        old, new = Stored(trial.old), Stored(trial.new)
+        found = paired(old.tree, new.tree, Holdings((old.tree, old), (new.tree, new), 1 << 30))
+        for pair in (*found.pairs, *found.copies, *found.drops):
+            if pair.certainty != "sure":
+                continue
+            for path, values in made_of(pair, old.arrays).items():
+                np.testing.assert_array_equal(values, new.arrays[path], err_msg=f"{seed} {path}")
+            for a, b in leaf_pairs(pair):
+                is_tied = any(
+                    np.array_equal(np.sort(trial.old[a], None), np.sort(trial.old[name], None))
+                    for name, place in trial.truth
+                    if place == b and trial.old[a].size == trial.old[name].size
+                )
+                assert (a, b) in trial.truth or is_tied, (seed, a, b)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_no_pair_that_is_called_sure_is_wrong_where_there_are_no_values(part):
+    for seed in range(part, SEEDS, 4):
+        trial = Trial(seed, reorders=False)
+        old, new = Stored(trial.old), Stored(trial.new)
+        found = paired(old.tree, new.tree)
+        for pair in found.pairs:
+            if pair.certainty == "sure":
+                assert leaf_pairs(pair) <= trial.truth, (seed, leaf_pairs(pair) - trial.truth)
+                for path, values in made_of(pair, old.arrays).items():
+                    np.testing.assert_array_equal(
+                        values, new.arrays[path], err_msg=f"{seed} {path}"
+                    )
+
+
+def test_values_pair_nearly_everything_of_random_trees():
+    """What is one number over and over may be left to names; nothing else is."""
+    right = total = 0
+    for seed in range(SEEDS // 4):
+        trial = Trial(seed)
+        old, new = Stored(trial.old), Stored(trial.new)
+        found = paired(old.tree, new.tree, Holdings((old.tree, old), (new.tree, new), 1 << 30))
+        pairs = set().union(*map(leaf_pairs, (*found.pairs, *found.copies)), set())
+        right += len({b for _, b in pairs} & {b for _, b in trial.truth})
+        total += len({b for _, b in trial.truth})
+    assert right >= 0.9 * total, (right, total)
