@@ -119,6 +119,8 @@ class Record(msgspec.Struct, kw_only=True):
     """The plan that undoes this one; what it takes from ``source`` only that has."""
     original: str | UnsetType = UNSET
     """Digest of the source's keys and types, where they were changed: what the inverse must give."""
+    rescued: dict[str, dict[str, Any]] | UnsetType = UNSET
+    """Of a checkpoint that was rescued, where each leaf comes from, and what proves it."""
     slots: list[Settled] = []
     """What is known of the optimizer's slots beyond what metadata tell, so that no later run need be told again."""
     verified: Verified = Verified()

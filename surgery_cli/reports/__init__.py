@@ -17,6 +17,7 @@ from surgery_cli.reports.derivation import Derivation, Gap, PairRow
 from surgery_cli.reports.edits import EditLine, InversePlan, Judgement, Preview, Report
 from surgery_cli.reports.exports import Exported, ExportedFile
 from surgery_cli.reports.layout import HostReads, ReadLeaf, Resharded
+from surgery_cli.reports.rescue import Rescued, SavedRow
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -45,7 +46,9 @@ __all__ = [
     "Preview",
     "ReadLeaf",
     "Report",
+    "Rescued",
     "Resharded",
+    "SavedRow",
     "Seal",
     "Verdict",
     "as_builtins",

@@ -19,6 +19,7 @@ from surgery_cli.surgery.inspect import complete_path, inspect
 from surgery_cli.surgery.inverse import inverse
 from surgery_cli.surgery.judge import judge
 from surgery_cli.surgery.plan import plan
+from surgery_cli.surgery.rescue import rescue
 from surgery_cli.surgery.seal import seal
 from surgery_cli.surgery.verify import verify
 
@@ -40,6 +41,7 @@ __all__ = [
     "judge",
     "plan",
     "probe",
+    "rescue",
     "seal",
     "take_part",
     "verify",

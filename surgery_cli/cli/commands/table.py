@@ -15,6 +15,7 @@ from surgery_cli.cli.commands.inspect import inspect
 from surgery_cli.cli.commands.operations import operations as show_operations
 from surgery_cli.cli.commands.operations import schema
 from surgery_cli.cli.commands.plan import plan
+from surgery_cli.cli.commands.rescue import rescue
 from surgery_cli.cli.commands.reshard import reshard
 from surgery_cli.cli.commands.seal import seal
 from surgery_cli.cli.commands.verify import verify
@@ -40,6 +41,7 @@ COMMANDS: Final[dict[str, tuple[Command, str]]] = {
     ),
     "export": (export, "surgery export runs/mnist model.safetensors params --to safetensors"),
     "compact": (compact, "surgery compact runs/edited runs/small"),
+    "rescue": (rescue, "surgery rescue runs/7.orbax-checkpoint-tmp runs-rescued/7"),
     "clean": (clean, "surgery clean runs/mnist-edited"),
     "operations": (show_operations, "surgery operations normalize"),
     "schema": (schema, "surgery schema > surgery.schema.json"),

@@ -62,7 +62,7 @@ def missing(path: Path) -> SurgeryError:
         return CheckpointError(
             f"'{path}' was never finished: only '{unfinished[0]}' is there",
             why="the save that wrote it was interrupted before it was whole",
-            fix="use an earlier checkpoint",
+            fix=f"see which leaves of it are whole: `surgery rescue {quote(str(parent / unfinished[0]))}`",
         )
     visible = [name for name in names if not name.startswith(".")]
     wanted = path.relative_to(parent).parts[0]
@@ -93,7 +93,7 @@ def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
             raise CheckpointError(
                 f"'{part}' is an unfinished save",
                 why="Orbax takes the suffix away once everything is written; what is inside may be incomplete",
-                fix="use an earlier step; keep this one while nothing else has its values: all of them may be whole",
+                fix=f"use an earlier step, or see which leaves of it are whole: `surgery rescue {quote(str(part))}`",
             )
         if part.name.startswith(".") and STAGING_MARK in part.name:
             raise CheckpointError(

@@ -82,11 +82,11 @@ class Survey:
             while waiting or reading:
                 while waiting and len(reading) < _NODES_AT_ONCE:
                     node = waiting.popleft()
-                    refuse_special(directory / _extent(node[0]).file)
+                    refuse_special(directory / extent(node[0]).file)
                     future = None if node in shared else ts.ocdbt.dump(base, node[0])
                     reading.append((*node, future))
                 location, prefix, future = reading.popleft()
-                self.nodes.append(_extent(location))
+                self.nodes.append(extent(location))
                 if future is None:
                     self._add(location, prefix, shared[location, prefix])
                     continue
@@ -113,13 +113,13 @@ class Survey:
         """Of this database's nodes, those that lie in files which also stand, linked, in ``directory``."""
         is_shared: dict[str, bool] = {}
         for location, _ in self._leaf_nodes:
-            file = _extent(location).file
+            file = extent(location).file
             if file not in is_shared:
                 is_shared[file] = _is_same_file(self.directory / file, directory / file)
         return {
             node: values
             for node, values in self._leaf_nodes.items()
-            if is_shared[_extent(node[0]).file]
+            if is_shared[extent(node[0]).file]
         }
 
     def read_all(self, wanted: Mapping[str, bytes | Extent]) -> dict[str, bytes]:
@@ -222,7 +222,7 @@ def _values(entries: list[dict[str, Any]], prefix: bytes) -> Values:
     for entry in entries:
         key, inline = prefix + entry["key"], entry.get("inline_value")
         if inline is None:
-            found[key] = _extent(entry["indirect_value"])
+            found[key] = extent(entry["indirect_value"])
         elif key.endswith(_DOCUMENTS):
             found[key] = documents.setdefault(inline, inline)
         else:
@@ -238,7 +238,7 @@ def _is_same_file(one: Path, other: Path) -> bool:
     return (left.st_dev, left.st_ino) == (right.st_dev, right.st_ino)
 
 
-def _extent(location: str) -> Extent:
+def extent(location: str) -> Extent:
     """``value:<base>:<file>:<offset>:<length>``, percent-encoded.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
@@ -49,8 +50,7 @@ def unmerged(directory: Path) -> CheckpointError | None:
         if is_merged
         else f"'{directory}' was never merged: it has no '{MANIFEST}'",
         why=f"a save ends by merging what each process wrote; in {names} {held} arrays are whole",
-        fix="keep it; in a copy of it, `merge_ocdbt_per_process_files` of `orbax.checkpoint._src.serialization`'s"
-        " `ocdbt_utils` merges them",
+        fix=f"keep it; `surgery rescue {quote(str(directory))} NEW` writes a checkpoint of them",
     )
 
 

@@ -1,0 +1,56 @@
+"""What `rescue` prints."""
+
+from __future__ import annotations
+
+from surgery_cli.console.page import Cell, Page
+from surgery_cli.console.printable import shown_path
+from surgery_cli.reports import Rescued, SavedRow
+from surgery_cli.words.quantities import leaves_text
+
+_SHOWN = 40
+
+
+def render(document: Rescued, page: Page, *, verbose: bool = False) -> None:
+    """The document as text: what is whole in one line, what is not leaf by leaf."""
+    page.line(Cell(shown_path(document.broken), "strong"))
+    count = len(document.leaves)
+    page.line(
+        f"{document.whole:,} of {leaves_text(count)} whole, {document.partly:,} partly, {document.lost:,} lost;"
+        f" names from {document.structure}",
+        indent=2,
+    )
+    proofs = [row.proof for row in document.leaves if row.state == "whole" and row.proof]
+    for proof, words in _PROOFS.items():
+        if number := proofs.count(proof):
+            page.line(f"{leaves_text(number)} {words}", indent=2)
+    rows = [row for row in document.leaves if verbose or row.state != "whole"]
+    for row in rows[: None if verbose else _SHOWN]:
+        _leaf(row, page)
+    if len(rows) > _SHOWN and not verbose:
+        page.line(f"and {len(rows) - _SHOWN:,} more (`--verbose` lists all)", indent=2)
+    if document.destination is not None:
+        page.line(
+            Cell("rescued", "good"),
+            f": {leaves_text(document.written)} in {shown_path(document.destination)}, read back and the same",
+        )
+    page.remarks("note", document.notes, indent=2)
+
+
+_PROOFS = {
+    "digest": "with the values of a digest on record",
+    "checksum": "covered by checksums",
+    "decodes": "decode, with nothing to compare their values with",
+}
+
+
+def _leaf(row: SavedRow, page: Page) -> None:
+    said = {"whole": "whole", "partly": f"{row.share:.1%} there", "lost": "lost"}[row.state]
+    tone = {"whole": "good", "partly": "doubtful", "lost": "bad"}[row.state]
+    type_text = f" {row.type_text}" if row.type_text else ""
+    why = f": {row.why}" if row.why else f" ({row.proof})" if row.proof else ""
+    page.line(Cell(f"{said} ", tone), f"{row.path}{type_text}{why}", indent=2)
+    if row.missing:
+        more = f" and {len(row.missing) - 4} more" if len(row.missing) > 4 else ""
+        page.line(f"missing {', '.join(row.missing[:4])}{more}", indent=4)
+    if row.filled_from:
+        page.line(f"taken from {row.filled_from}", indent=4)

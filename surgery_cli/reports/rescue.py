@@ -1,0 +1,49 @@
+"""The document of `rescue`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from surgery_cli.document import Document
+
+
+class SavedRow(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """A leaf that a broken checkpoint had: ``state`` is ``whole``, ``partly`` or ``lost``.
+
+    ``share`` of its elements is there; ``missing`` are blocks of the others, as slices of each axis. ``proof``:
+    ``digest`` on record, ``checksum`` of every byte, or that it ``decodes`` and no more. ``filled_from`` is the
+    checkpoint that gives what is missing, in the result.
+    """
+
+    path: str
+    state: str
+    type_text: str = ""
+    share: float = 1.0
+    missing: list[str] = []
+    proof: str = ""
+    routes: list[str] = []
+    filled_from: str = ""
+    why: str = ""
+    digest: str = ""
+
+
+class Rescued(Document, kw_only=True, frozen=True):
+    """What ``rescue`` found, and wrote if there is a ``destination``."""
+
+    broken: str
+    destination: str | None = None
+    structure: str
+    """Where the names of the leaves come from."""
+    leaves: list[SavedRow]
+    whole: int
+    partly: int
+    lost: int
+    written: int = 0
+    """Leaves of the result."""
+    record: str | None = None
+    notes: list[str] = []
+
+    @property
+    def is_whole(self) -> bool:
+        """True if every leaf is there."""
+        return not (self.partly or self.lost)

@@ -1,0 +1,132 @@
+"""What the OCDBT databases of an item still hold, whether their manifests stand or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from surgery_cli.salvage.nodes import Node, read_manifest, read_node, scan
+from surgery_cli.salvage.values import Route, Values
+from surgery_cli.store import filesystem
+from surgery_cli.store.orbax.btree import (
+    DATA_FOLDERS,
+    DONOR_PREFIX,
+    MANIFEST,
+    PROCESS_PREFIX,
+    extent,
+)
+from surgery_cli.store.orbax.stored_values import FileRange, StoredValue
+
+_LOCK: Final = ".__lock"
+"""What TensorStore adds to the name of a file that it has written and not renamed yet."""
+
+
+def is_database(folder: Path) -> bool:
+    """True if files of a database stand in a folder."""
+    names = set(filesystem.names(folder))
+    return not names.isdisjoint({MANIFEST, MANIFEST + _LOCK, *DATA_FOLDERS})
+
+
+def databases_of(item: Path) -> list[Path]:
+    """The item's own database, if it has one, then those of processes and donors below it."""
+    found = [item] if is_database(item) else []
+    for entry in filesystem.entries_if_any(item):
+        if entry.is_folder and entry.name.startswith((PROCESS_PREFIX, DONOR_PREFIX)):
+            found += databases_of(item / entry.name)
+    return found
+
+
+def values_of(item: Path, databases: Iterable[Path]) -> Values:
+    """Every value that a manifest or a node of these databases leads to."""
+    found, every = Values(), list(databases)
+    walked: set[Node] = set()
+    manifests = [(folder, read_manifest(folder / MANIFEST)) for folder in every]
+    for folder, manifest in manifests:
+        route: Route = "manifest" if folder == item else "process manifest"
+        _walk_versions(folder, manifest, slice(-1, None), route, found, walked)
+    for folder in every:
+        unnamed = read_manifest(folder / (MANIFEST + _LOCK))
+        _walk_versions(folder, unnamed, slice(-1, None), "manifest not renamed", found, walked)
+    for folder, manifest in manifests:
+        _walk_versions(folder, manifest, slice(-2, None, -1), "earlier version", found, walked)
+    for folder in every:
+        _walk_scanned(folder, found, walked)
+    return found
+
+
+def _walk_versions(
+    folder: Path,
+    manifest: dict[str, Any] | None,
+    which: slice,
+    route: Route,
+    found: Values,
+    walked: set[Node],
+) -> None:
+    for version in [] if manifest is None else manifest.get("versions", [])[which]:
+        root = version.get("root", {})
+        if "location" in root:
+            _walk(_node_at(folder, root["location"]), b"", route, found, walked)
+
+
+def _walk(node: Node | None, prefix: bytes, route: Route, found: Values, walked: set[Node]) -> None:
+    """Take in what a node leads to; what is damaged below it is left out."""
+    waiting = [(node, prefix)]
+    while waiting:
+        one, before = waiting.pop()
+        content = None if one is None else read_node(one)
+        if one is None or content is None:
+            continue
+        walked.add(one)
+        for entry in content["entries"]:
+            if content["height"]:
+                below = _node_at(one.database, entry["location"])
+                waiting.append((below, before + entry["subtree_common_prefix"]))
+            else:
+                _take_in(one.database, before, entry, route, found)
+
+
+def _take_in(
+    database: Path, before: bytes, entry: dict[str, Any], route: Route, found: Values
+) -> None:
+    value: StoredValue | None = entry.get("inline_value")
+    if value is None:
+        place = _extent_at(entry["indirect_value"])
+        if place is None:
+            return
+        value = FileRange(database / place.file, place.offset, place.length)
+    found.add((before + entry["key"]).decode(errors="surrogateescape"), value, route)
+
+
+def _walk_scanned(folder: Path, found: Values, walked: set[Node]) -> None:
+    """Nodes to which nothing leads any more: those with others below them first, which know the begin of their keys."""
+    heights: dict[Node, int] = {}
+    for file in _files(folder):
+        for node in scan(folder, file):
+            if node not in walked and (content := read_node(node)) is not None:
+                heights[node] = content["height"]
+    for node in sorted(heights, key=lambda one: -heights[one]):
+        if node not in walked:
+            _walk(node, b"", "scan for nodes", found, walked)
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """All data files of a database, under whatever name, but not those of databases below it."""
+    for name in DATA_FOLDERS:
+        for file in (
+            filesystem.files_below(folder / name) if filesystem.is_folder(folder / name) else ()
+        ):
+            yield str(Path(file).relative_to(folder))
+
+
+def _node_at(database: Path, location: str) -> Node | None:
+    place = _extent_at(location)
+    return None if place is None else Node(database, place.file, place.offset, place.length)
+
+
+def _extent_at(location: str) -> Any:
+    """Where a value lies; None if it is said to lie outside the database."""
+    try:
+        return extent(location)
+    except ValueError:
+        return None

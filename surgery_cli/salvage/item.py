@@ -1,0 +1,200 @@
+"""One tree of leaves of a broken checkpoint: what it had, and what is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from surgery_cli.engine.digests import LeafDigest, digest_reading, leaf_digest
+from surgery_cli.errors import CheckpointError
+from surgery_cli.salvage.databases import databases_of, values_of
+from surgery_cli.salvage.folders import add_values_of_folders
+from surgery_cli.salvage.leaves import FoundArray, SavedLeaf, State, found_arrays, missing_blocks
+from surgery_cli.salvage.structure import Structure, named, strings_of, structure_of
+from surgery_cli.salvage.values import Values
+from surgery_cli.store import filesystem
+from surgery_cli.store.orbax.sidecars import (
+    ARRAY_METADATAS,
+    EMPTY_TYPES,
+    METADATA,
+    SHARDING,
+    VALUE_TYPES,
+    Entry,
+    kind_of,
+)
+from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
+from surgery_cli.tree import json_pointer
+from surgery_cli.tree.paths import LeafPath, stored_name
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+
+_NOTHING: Final = "nothing of it was found"
+
+
+def is_item(folder: Path) -> bool:
+    """True if a folder holds, or held, the arrays of a tree."""
+    if filesystem.is_file(folder / METADATA) or filesystem.is_file(folder / SHARDING):
+        return True
+    if databases_of(folder) or filesystem.is_folder(folder / ARRAY_METADATAS):
+        return True
+    return any(
+        name in DOCUMENT_NAMES.values()
+        for entry in filesystem.entries_if_any(folder)
+        if entry.is_folder
+        for name in filesystem.names(folder / entry.name)
+    )
+
+
+class BrokenItem:
+    """Everything of a tree that can be found below a folder. Nothing is written there.
+
+    ``like``: the leaves of another checkpoint of the same run, with what its `_METADATA` says of each.
+    """
+
+    def __init__(self, directory: Path, like: Mapping[LeafPath, Entry] | None = None) -> None:
+        self.directory = directory
+        self._like = like or {}
+        self.odd_types: dict[LeafPath, str] = {}
+        """Leaves of a type that nobody knows, as damage leaves it: what is stored tells that they are arrays."""
+
+    @cached_property
+    def databases(self) -> list[Path]:
+        return databases_of(self.directory)
+
+    @cached_property
+    def values(self) -> Values:
+        found = values_of(self.directory, self.databases)
+        add_values_of_folders(self.directory, found)
+        return found
+
+    @cached_property
+    def _described(self) -> Structure:
+        return structure_of(self.directory)
+
+    @cached_property
+    def _arrays(self) -> tuple[dict[str, FoundArray], dict[str, str]]:
+        names = {stored_name(path) for path in self._described.entries} | self._described.expected
+        return found_arrays(self.values, names)
+
+    @property
+    def arrays(self) -> dict[str, FoundArray]:
+        """The arrays that something describes, by their stored names."""
+        return self._arrays[0]
+
+    @cached_property
+    def structure(self) -> Structure:
+        return named(self._described, set(self.arrays), self._like)
+
+    @cached_property
+    def strings(self) -> dict[str, Any] | None:
+        return strings_of(self.directory, {})
+
+    @property
+    def zarr(self) -> int:
+        versions = {array.document.zarr for array in self.arrays.values()}
+        declared = self.structure.head.get("use_zarr3")
+        return 3 if 3 in versions or (not versions and declared) else 2
+
+    @property
+    def is_ocdbt(self) -> bool:
+        return bool(self.databases) or bool(self.structure.head.get("use_ocdbt"))
+
+    def leaves(
+        self, memory_bytes: int, read: Callable[[int], None] = lambda _: None
+    ) -> dict[LeafPath, tuple[SavedLeaf, LeafDigest | None]]:
+        """Every leaf with what is left of it, and the digest of its values where it is whole: every byte is read.
+
+        ``read`` is told of so many bytes after each.
+        """
+        found = {}
+        for path, entry in self.structure.entries.items():
+            found[path] = self._leaf(path, entry, memory_bytes)
+            array = found[path][0].array
+            read(0 if array is None else sum(len(held.value) for held in array.chunks.values()))
+        return found
+
+    def _leaf(
+        self, path: LeafPath, entry: Entry, memory_bytes: int
+    ) -> tuple[SavedLeaf, LeafDigest | None]:
+        value_type, name = str(entry["value_type"]), stored_name(path)
+        if value_type in EMPTY_TYPES:
+            return SavedLeaf(path=path, entry=entry, state="whole", value=value_type), None
+        try:
+            kind = kind_of(value_type, None)
+        except CheckpointError:
+            self.odd_types[path] = value_type
+            kind, entry = LeafKind.ARRAY, {**entry, "value_type": VALUE_TYPES[LeafKind.ARRAY]}
+        if kind is LeafKind.STRING:
+            text = json_pointer.text_at(self.strings, name)
+            if text is not None:
+                return SavedLeaf(path=path, entry=entry, state="whole", value=text), None
+            return _lost(path, entry, "the file with the texts does not have it"), None
+        array = self.arrays.get(name)
+        if array is None:
+            return _lost(path, entry, self._arrays[1].get(name, _NOTHING)), None
+        return self._array(path, entry, kind, array, memory_bytes)
+
+    def _array(
+        self, path: LeafPath, entry: Entry, kind: LeafKind, array: FoundArray, memory_bytes: int
+    ) -> tuple[SavedLeaf, LeafDigest | None]:
+        if array.is_disputed:
+            why = "two trees hold different values of it, and no manifest says which is newer"
+            return _lost(path, entry, why), None
+        why = f"{array.document.chunk_count - len(array.chunks)} of {array.document.chunk_count} chunks are not there"
+        if array.is_complete:
+            try:
+                digest = digest_of(array, path, None, memory_bytes)
+            except CheckpointError as error:
+                why = error.problems[0].why
+            else:
+                return SavedLeaf(path=path, entry=entry, state="whole", array=array), digest
+        present = array.decoding()
+        missing, share = missing_blocks(array, present)
+        left = msgspec.structs.replace(array, chunks=present)
+        state: State = "partly" if present else "lost"
+        saved = SavedLeaf(
+            path=path, entry=entry, state=state, array=left, missing=missing, share=share, why=why
+        )
+        return saved, None
+
+
+class _Alone:
+    """One array, read under whatever path."""
+
+    def __init__(self, array: FoundArray) -> None:
+        self._array = array
+
+    def read(self, path: LeafPath, window: tuple[slice, ...] | None = None) -> Any:
+        return self._array.read(window)
+
+
+def digest_of(
+    array: FoundArray, path: LeafPath, grid: tuple[int, ...] | None, memory_bytes: int
+) -> LeafDigest:
+    """The digest of an array's values, over a recorded ``grid``, else over its own.
+
+    Raises:
+        CheckpointError: not all of it decodes.
+    """
+    spec = spec_of(array, LeafKind.ARRAY)
+    reading = digest_reading(spec, memory_bytes, grid)
+    return leaf_digest(_Alone(array), path, spec, reading, grid)
+
+
+def spec_of(array: FoundArray, kind: LeafKind) -> LeafSpec:
+    """What metadata would say of the leaf."""
+    document = array.document
+    return LeafSpec(
+        kind=kind,
+        shape=document.shape,
+        dtype=document.dtype,
+        chunk_shape=document.chunk_shape,
+        write_shape=document.write_shape,
+    )
+
+
+def _lost(path: LeafPath, entry: Entry, why: str) -> SavedLeaf:
+    return SavedLeaf(path=path, entry=entry, state="lost", share=0.0, why=why)

@@ -1,0 +1,198 @@
+"""What is left of each leaf: all of its chunks, some of them, or none; and what proves them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.salvage.values import Held, Route, Values
+from surgery_cli.store.orbax.declared_sizes import check_claim
+from surgery_cli.store.orbax.stored_values import whole
+from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, ArrayDocument, parse
+from surgery_cli.tree.paths import LeafPath
+
+Window: TypeAlias = tuple[slice, ...]
+State: TypeAlias = Literal["whole", "partly", "lost"]
+
+_DRIVERS: Final = {2: "zarr", 3: "zarr3"}
+_MOST_CHUNKS: Final = 1 << 22
+"""A document that declares more, of which so many are not stored, is a claim: chunks are not counted one by one."""
+
+
+class FoundArray(msgspec.Struct, frozen=True):
+    """An array of which something was found: what describes it, and its chunks by place in the grid."""
+
+    name: str
+    document: ArrayDocument
+    described: Held
+    chunks: dict[tuple[int, ...], Held]
+    is_disputed: bool = False
+
+    @property
+    def routes(self) -> list[Route]:
+        """On which ways its values were found, each once."""
+        return list(dict.fromkeys([self.described.route, *(c.route for c in self.chunks.values())]))
+
+    @property
+    def is_proven(self) -> bool:
+        """True if a checksum covers every byte of it."""
+        return self.described.is_proven and all(c.is_proven for c in self.chunks.values())
+
+    def places(self) -> Iterator[tuple[int, ...]]:
+        """The places of all chunks that it should have."""
+        return itertools.product(*map(range, self.document.grid))
+
+    @property
+    def is_complete(self) -> bool:
+        """True if every chunk was found; whether they decode is another question."""
+        return len(self.chunks) == self.document.chunk_count
+
+    def read(self, window: Window | None = None) -> Any:
+        """Its values, or a block of them: [the block's shape], C-contiguous.
+
+        Raises:
+            CheckpointError: a chunk of it is missing or does not decode, or is more than there is memory for.
+        """
+        import numpy as np
+        import tensorstore as ts
+
+        document = self.document
+        window = tuple(slice(0, n) for n in document.shape) if window is None else window
+        check_claim(document, self.name, Path(), tuple(s.stop - s.start for s in window))
+        context = ts.Context()
+        memory = ts.KvStore.open({"driver": "memory"}, context=context).result()
+        memory.write(DOCUMENT_NAMES[document.zarr], document.raw).result()
+        for place in _met_by(window, document):
+            if (held := self.chunks.get(place)) is not None:
+                memory.write(document.key_of(place), whole(held.value)).result()
+        spec = {
+            "driver": _DRIVERS[document.zarr],
+            "kvstore": {"driver": "memory"},
+            "fill_missing_data_reads": False,  # a chunk that is missing is damage, and no zeros
+        }
+        try:
+            array = ts.open(spec, open=True, read=True, context=context).result()
+            return np.asarray(array[window].read(order="C").result())
+        except (ValueError, OSError) as error:
+            raise CheckpointError(
+                f"'{self.name}' does not decode",
+                why=str(error).split("\n", 1)[0][:200],
+                fix="rescue what is left of it",
+            ) from None
+
+    def decoding(self) -> dict[tuple[int, ...], Held]:
+        """Those of its chunks that decode, each tried alone."""
+        found = {}
+        for place, held in self.chunks.items():
+            try:
+                self.read(self.document.window(place))
+            except CheckpointError:
+                continue
+            found[place] = held
+        return found
+
+
+class SavedLeaf(msgspec.Struct, frozen=True, kw_only=True):
+    """A leaf that the broken checkpoint had, and what is left of it.
+
+    ``missing`` are the elements that are not there, as blocks (starts and stops of each axis). ``why`` of what is not
+    whole. ``value`` is what stands for leaves without an array: text, or what an empty node was.
+    """
+
+    path: LeafPath
+    entry: dict[str, Any]
+    state: State
+    array: FoundArray | None = None
+    missing: tuple[tuple[tuple[int, int], ...], ...] = ()
+    share: float = 1.0
+    why: str = ""
+    value: str | None = None
+
+
+def found_arrays(
+    values: Values, expected: set[str]
+) -> tuple[dict[str, FoundArray], dict[str, str]]:
+    """The arrays among stored values, by name; and of those without a description that can be read, why.
+
+    ``expected``: names that are known to be arrays', whatever else the keys say.
+    """
+    documents: dict[str, tuple[ArrayDocument, Held]] = {}
+    faults: dict[str, str] = {}
+    for key, held in values.held.items():
+        name, _, last = key.rpartition("/")
+        if last not in DOCUMENT_NAMES.values():
+            continue
+        try:
+            documents[name] = parse(whole(held.value)), held
+        except CheckpointError as error:
+            faults[name] = f"what describes it cannot be read: {error.problems[0].why}"
+    arrays = {
+        name: FoundArray(name, document, held, {}, f"{name}/" in values.disputed)
+        for name, (document, held) in documents.items()
+    }
+    disputed = set()
+    for key, held in values.held.items():
+        owner = _owner(key, arrays.keys() | expected)
+        if owner not in arrays:
+            if owner is not None:
+                faults.setdefault(owner, "nothing that describes it was found")
+            continue
+        array, rest = arrays[owner], key[len(owner) + 1 :]
+        if array.document.is_chunk(rest):
+            array.chunks[_place_of(rest, array.document)] = held
+        if key in values.disputed:
+            disputed.add(owner)
+    return {
+        name: msgspec.structs.replace(array, is_disputed=name in disputed)
+        for name, array in arrays.items()
+    }, faults
+
+
+def _owner(key: str, names: Any) -> str | None:
+    """The array that a key belongs to: the longest name that it lies below."""
+    name = key
+    while name:
+        name = name.rpartition("/")[0]
+        if name in names:
+            return name
+    return None
+
+
+def _place_of(key: str, document: ArrayDocument) -> tuple[int, ...]:
+    if not document.grid:
+        return ()
+    start = document.key_start and document.key_start + document.key_separator
+    return tuple(map(int, key.removeprefix(start).split(document.key_separator)))
+
+
+def _met_by(window: Window, document: ArrayDocument) -> Iterator[tuple[int, ...]]:
+    """The places of the chunks that a block lies in."""
+    ranges = [
+        range(part.start // max(step, 1), -(-part.stop // max(step, 1)))
+        for part, step in zip(window, document.write_shape, strict=True)
+    ]
+    return itertools.product(*ranges)
+
+
+def missing_blocks(
+    array: FoundArray, present: Mapping[tuple[int, ...], Held]
+) -> tuple[tuple[tuple[tuple[int, int], ...], ...], float]:
+    """The elements that are not there, chunk by chunk; and the share of the elements that are."""
+    document = array.document
+    if document.chunk_count - len(present) > _MOST_CHUNKS:
+        return (), len(present) / document.chunk_count
+    blocks = []
+    lost = 0
+    for place in array.places():
+        if place not in present:
+            window = document.window(place)
+            blocks.append(tuple((part.start, part.stop) for part in window))
+            lost += math.prod(part.stop - part.start for part in window)
+    size = math.prod(document.shape)
+    return tuple(blocks), (1 - lost / size) if size else 1.0

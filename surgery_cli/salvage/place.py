@@ -1,0 +1,79 @@
+"""What a path that names something broken holds: a tree, or trees by the names of items."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.salvage.item import is_item
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import is_leftover, unfinished_name
+from surgery_cli.words.lists import quoted
+
+
+class BrokenPlace(msgspec.Struct, frozen=True):
+    """Where the trees of a broken checkpoint are, by the names of their items; '' for one without.
+
+    ``others`` stand beside the trees: metrics, and files about the step.
+    """
+
+    root: Path
+    items: dict[str, Path]
+    others: list[Path] = []
+
+
+def find_broken(path: Path) -> BrokenPlace:
+    """The trees that stand, or stood, at a path, under whatever name a save has left them.
+
+    Raises:
+        PlanError: nothing stands there, or several steps do.
+        CheckpointError: nothing is left of a tree.
+    """
+    if not filesystem.is_folder(path):
+        what = "is no directory" if filesystem.exists(path) else "does not exist"
+        raise PlanError(
+            f"'{path}' {what}", fix="name the directory of what is left of a checkpoint"
+        )
+    root = filesystem.real(path)
+    while is_leftover(root.name) and len(inside := _folders(root)) == 1:
+        root = inside[0]  # where surgery was building
+    if is_item(root):
+        own = [root / name for name in _STEP_FILES if filesystem.is_file(root / name)]
+        return BrokenPlace(root, {"": root}, own)
+    trees = [folder for folder in _folders(root) if is_item(folder)]
+    if trees:
+        items = {unfinished_name(folder.name) or folder.name: folder for folder in trees}
+        others = [root / name for name in filesystem.names(root) if root / name not in trees]
+        return BrokenPlace(root, items, others)
+    steps = [folder for folder in _folders(root) if any(map(is_item, _folders(folder)))]
+    if steps:
+        raise PlanError(
+            f"'{path}' is no one checkpoint",
+            why=f"trees stand in {quoted((step.name for step in steps), 4, word='and')}",
+            fix=f"name one of them, as '{steps[-1]}'",
+        )
+    raise CheckpointError(
+        f"nothing of a tree of leaves is left in '{path}'",
+        why="no database, no folder of a leaf, and no metadata stands in it or one level below",
+        fix="name the directory that a save, or a copy, has left",
+    )
+
+
+_STEP_FILES = ("_CHECKPOINT_METADATA", "orbax.checkpoint")
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [folder / entry.name for entry in filesystem.entries_if_any(folder) if entry.is_folder]
+
+
+def fingerprint(root: Path) -> str:
+    """A digest of the names, sizes and times of all files: it changes when somebody writes there."""
+    record = hashlib.sha256()
+    for file in sorted(filesystem.files_below(root)):
+        status = filesystem.status(file)
+        line = f"{Path(file).relative_to(root)}\0{status.st_size}\0{status.st_mtime_ns}\n"
+        record.update(line.encode(errors="surrogateescape"))
+    return f"sha256:{record.hexdigest()}"

@@ -1,0 +1,196 @@
+"""Which leaves a broken item had, from whatever names them: the metadata, what stands before its cut, or the names."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.store import filesystem
+from surgery_cli.store.orbax.sidecars import (
+    ARRAY_METADATAS,
+    METADATA,
+    PROCESS_FILE,
+    SHARDING,
+    STRINGS,
+    TREE,
+    Entry,
+)
+from surgery_cli.store.orbax.tree_metadata import entry_key, values_of_tree
+from surgery_cli.tree.paths import Key, LeafPath, stored_name
+
+Origin = Literal["metadata", "metadata before its cut", "another checkpoint", "names of arrays"]
+
+
+class Structure(msgspec.Struct, frozen=True):
+    """The leaves by path, with what `_METADATA` says of each, and where that was found.
+
+    ``expected``: stored names that some file gives to arrays, whether anything of them is there or not.
+    """
+
+    entries: dict[LeafPath, Entry]
+    origin: Origin
+    expected: frozenset[str]
+    head: dict[str, Any]
+    """``_METADATA`` but for its tree, where that can be read."""
+    faults: dict[str, str]
+    """Files that are not understood, and why."""
+
+
+def structure_of(item: Path) -> Structure:
+    """What the files beside the arrays say."""
+    faults: dict[str, str] = {}
+    expected = _sharding_names(item, faults) | _array_metadata_names(item, faults)
+    head: dict[str, Any] = {}
+    entries: dict[LeafPath, Entry] = {}
+    origin: Origin = "names of arrays"
+    raw = _read(item / METADATA)
+    if raw is not None:
+        try:
+            fields = decode_json(raw, type=dict[str, msgspec.Raw])
+            tree = decode_json(fields.pop(TREE), type=dict[str, msgspec.Raw])
+            head = {name: decode_json(field) for name, field in fields.items()}
+            origin = "metadata"
+            pairs: Iterable[tuple[str, bytes]] = (
+                (text, bytes(entry)) for text, entry in tree.items()
+            )
+        except (msgspec.MsgspecError, KeyError, TypeError) as error:
+            faults[METADATA] = str(error).split("\n", 1)[0]
+            pairs, head = _before_the_cut(raw), {}
+            origin = "metadata before its cut"
+        entries, odd = _entries(pairs)
+        if odd:
+            faults.setdefault(METADATA, f"{odd} of its entries do not agree with themselves")
+        if not entries and origin != "metadata":
+            origin = "names of arrays"
+    return Structure(entries, origin, frozenset(expected), head, faults)
+
+
+def _entries(pairs: Iterable[tuple[str, bytes]]) -> tuple[dict[LeafPath, Entry], int]:
+    """The leaves of entries that say of themselves what they should; and how many do not.
+
+    Each says its path twice: one of which the two disagree is damaged, and left out.
+    """
+    found: dict[LeafPath, Entry] = {}
+    odd = 0
+    for text, raw in pairs:
+        try:
+            ((path, entry),) = values_of_tree(b'{"":%b}' % raw).items()
+        except (msgspec.MsgspecError, KeyError, TypeError, ValueError):
+            odd += 1
+            continue
+        if entry_key(path) != text:
+            odd += 1
+            continue
+        odd += "skip_deserialize" not in entry
+        found[path] = {"skip_deserialize": False, **entry}
+    return found, odd
+
+
+def named(structure: Structure, names: set[str], like: Mapping[LeafPath, Entry]) -> Structure:
+    """The same with a path for every array that was found or named somewhere and has none yet.
+
+    ``like``: the leaves of another checkpoint, whose structure stands for what is not known.
+    """
+    entries, origin = dict(structure.entries), structure.origin
+    if like and origin != "metadata":
+        entries = {path: entries.get(path, entry) for path, entry in like.items()} | entries
+        origin = "another checkpoint"
+    known = {stored_name(path) for path in entries}
+    is_complete = origin == "metadata" and METADATA not in structure.faults
+    numbers = {path[:at] for path in entries for at, key in enumerate(path) if type(key) is int}
+    for name in () if is_complete else sorted((names | structure.expected) - known):
+        keys: list[Key] = []
+        for key in name.split("."):
+            # what stands beside it is numbered: a list, and no dict
+            keys.append(int(key) if key.isdecimal() and tuple(keys) in numbers else key)
+        entries[LeafPath(keys)] = {"value_type": "jax.Array", "skip_deserialize": False}
+    return msgspec.structs.replace(structure, entries=entries, origin=origin)
+
+
+def _before_the_cut(raw: bytes) -> Iterator[tuple[str, bytes]]:
+    """The entries of leaves that stand whole in a ``_METADATA`` that ends, or breaks, in its tree."""
+    start = raw.find(f'"{TREE}"'.encode())
+    text = raw[start:].decode(errors="replace") if start >= 0 else ""
+    for match in _ENTRY.finditer(text):
+        whole = _object_at(text, match.end() - 1)
+        if whole is not None:
+            yield json.loads(f'"{match[1]}"'), whole.encode()
+
+
+_ENTRY: Final = re.compile(r'"(\((?:[^"\\]|\\.)*\))"\s*:\s*\{')
+
+
+def _object_at(text: str, start: int) -> str | None:
+    """The JSON object that begins there; None if it does not end."""
+    depth, in_text, position = 0, False, start
+    while position < len(text):
+        character = text[position]
+        if in_text:
+            position += character == "\\"
+            in_text = character != '"'
+        elif character == '"':
+            in_text = True
+        elif character in "{}":
+            depth += 1 if character == "{" else -1
+            if not depth:
+                return text[start : position + 1]
+        position += 1
+    return None
+
+
+def _sharding_names(item: Path, faults: dict[str, str]) -> set[str]:
+    document = _json(item / SHARDING, SHARDING, faults)
+    found = set()
+    for key in document if isinstance(document, dict) else ():
+        try:
+            found.add(base64.urlsafe_b64decode(key).decode())
+        except (binascii.Error, UnicodeDecodeError, ValueError):
+            faults[SHARDING] = f"{key!r} is no name"
+    return found
+
+
+def _array_metadata_names(item: Path, faults: dict[str, str]) -> set[str]:
+    found = set()
+    for entry in filesystem.entries_if_any(item / ARRAY_METADATAS):
+        if not entry.name.startswith(PROCESS_FILE):
+            continue
+        name = f"{ARRAY_METADATAS}/{entry.name}"
+        document = _json(item / name, name, faults)
+        try:
+            found |= {
+                str(one["array_metadata"]["param_name"]) for one in document["array_metadatas"]
+            }
+        except (KeyError, TypeError) as error:
+            if document is not None:
+                faults[name] = str(error)
+    return found
+
+
+def strings_of(item: Path, faults: dict[str, str]) -> dict[str, Any] | None:
+    """What ``_strings.json`` says, if it can be read."""
+    document = _json(item / STRINGS, STRINGS, faults)
+    return document if isinstance(document, dict) else None
+
+
+def _json(path: Path, name: str, faults: dict[str, str]) -> Any:
+    raw = _read(path)
+    if raw is None:
+        return None
+    try:
+        return decode_json(raw)
+    except (msgspec.MsgspecError, CheckpointError, ValueError) as error:
+        faults[name] = str(error).split("\n", 1)[0]
+        return None
+
+
+def _read(path: Path) -> bytes | None:
+    return filesystem.read(path) if filesystem.is_file(path) else None

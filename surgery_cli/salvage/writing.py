@@ -1,0 +1,193 @@
+"""Writes a tree anew from what is left of it: encoded values as they were found, in the layout that they had."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from surgery_cli.salvage.item import BrokenItem
+from surgery_cli.salvage.leaves import SavedLeaf
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.write_failures import write_errors
+from surgery_cli.store.orbax.arrays import ArrayStore, below, read_array
+from surgery_cli.store.orbax.contexts import new_context
+from surgery_cli.store.orbax.sidecars import (
+    ARRAY_METADATAS,
+    METADATA,
+    SHARDING,
+    STRINGS,
+    TREE,
+    Entry,
+    sharding_key,
+)
+from surgery_cli.store.orbax.stored_values import StoredValue, pieces, whole
+from surgery_cli.store.orbax.tree_metadata import entry_key, key_records
+from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
+from surgery_cli.store.write.array_access import open_for_writing
+from surgery_cli.store.write.ocdbt import keep_newest
+from surgery_cli.store.write.transactions import atomic
+from surgery_cli.tree.paths import LeafPath, stored_name
+
+_BATCH_BYTES: Final = 64 << 20
+_CONFIG: Final = {"max_decoded_node_bytes": 100_000_000, "max_inline_value_bytes": 1024}
+"""As Orbax makes its databases."""
+
+
+class Filled(NamedTuple):
+    """A leaf of another checkpoint that stands for what is lost: whole, or in the blocks that are missing."""
+
+    store: ArrayStore
+    name: str
+    blocks: tuple[tuple[slice, ...], ...] = ()
+
+
+class KeptLeaf(NamedTuple):
+    """A leaf of the result: what was left of it, and what fills it."""
+
+    leaf: SavedLeaf
+    filled: Filled | None = None
+
+
+def write_item(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> None:
+    """Write the tree with these leaves into a new directory.
+
+    Raises:
+        WriteError: the disk does not take it.
+    """
+    filesystem.make_folders(target)
+    with write_errors(target.name):
+        _write_arrays(item, leaves, target)
+        _write_sidecars(item, leaves, target)
+
+
+def _values_of(kept: KeptLeaf, zarr: int) -> Iterator[tuple[str, StoredValue]]:
+    """The encoded values of a leaf, with their keys, its description first."""
+    array, filled, name = kept.leaf.array, kept.filled, stored_name(kept.leaf.path)
+    if filled is not None and not filled.blocks:
+        values = filled.store.stored_values(filled.name)
+        yield from ((below(name) + key, value) for key, value in values.items())
+    elif array is not None:
+        yield below(name) + DOCUMENT_NAMES[zarr], array.document.raw
+        for place, held in array.chunks.items():
+            yield below(name) + array.document.key_of(place), held.value
+
+
+def _write_arrays(item: BrokenItem, leaves: Iterable[KeptLeaf], target: Path) -> None:
+    stored = [kept for kept in leaves if kept.leaf.array is not None or kept.filled is not None]
+    if not stored:
+        return
+    if not item.is_ocdbt:
+        for kept in stored:
+            for key, value in _values_of(kept, item.zarr):
+                filesystem.make_folders((target / key).parent)
+                filesystem.write(target / key, pieces(value))
+            _fill(kept, item.zarr, filesystem.kvstore(target / stored_name(kept.leaf.path)), None)
+        return
+    import tensorstore as ts
+
+    spec = {"driver": "ocdbt", "base": filesystem.kvstore(target), "config": _CONFIG}
+    database = ts.KvStore.open(spec, context=new_context()).result()
+    for batch in _batches(pair for kept in stored for pair in _values_of(kept, item.zarr)):
+        with atomic() as transaction:
+            inside = database.with_transaction(transaction)
+            for future in [inside.write(key, whole(value)) for key, value in batch]:
+                future.result()
+    for kept in stored:
+        with _transaction_of(kept) as transaction:
+            _fill(kept, item.zarr, database / below(stored_name(kept.leaf.path)), transaction)
+    keep_newest(target, None)
+
+
+@contextmanager
+def _transaction_of(kept: KeptLeaf) -> Iterator[Any]:
+    if kept.filled is None or not kept.filled.blocks:
+        yield None
+        return
+    with atomic() as transaction:
+        yield transaction
+
+
+def _fill(kept: KeptLeaf, zarr: int, kvstore: Any, transaction: Any) -> None:
+    """Write the blocks that are missing with the values that the other checkpoint has there."""
+    if kept.filled is None or not kept.filled.blocks:
+        return
+    assert kept.leaf.array is not None
+    fields = kept.leaf.array.document.fields
+    array = open_for_writing(
+        zarr, kvstore, fields, new_context(), create=False, transaction=transaction
+    )
+    for block in kept.filled.blocks:
+        array[block].write(read_array(kept.filled.store, kept.filled.name, block)).result()
+
+
+def _batches(
+    pairs: Iterable[tuple[str, StoredValue]],
+) -> Iterator[list[tuple[str, StoredValue]]]:
+    batch: list[tuple[str, StoredValue]] = []
+    size = 0
+    for pair in pairs:
+        batch.append(pair)
+        size += len(pair[1])
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _write_sidecars(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> None:
+    """What stands beside the arrays, for the leaves that there are; as it was, where all of them are."""
+    structure, paths = item.structure, [kept.leaf.path for kept in leaves]
+    names = {stored_name(path) for path in paths}
+    entries = {kept.leaf.path: kept.leaf.entry for kept in leaves}
+    is_as_it_was = structure.origin == "metadata" and METADATA not in structure.faults
+    is_as_it_was &= entries == structure.entries
+    raw = filesystem.read(item.directory / METADATA) if is_as_it_was else None
+    filesystem.write(target / METADATA, raw or _metadata(item, entries))
+    for folder, files in ((item.directory, (SHARDING,)), (item.directory / ARRAY_METADATAS, ())):
+        for name in files or [entry.name for entry in filesystem.entries_if_any(folder)]:
+            place = name if files else f"{ARRAY_METADATAS}/{name}"
+            document = _of_these(folder / name, names)
+            if document is not None:
+                filesystem.make_folders((target / place).parent)
+                filesystem.write(target / place, document)
+    texts = {p: kept.leaf.value for p, kept in zip(paths, leaves, strict=True)}
+    if item.strings is not None and any(entries[p]["value_type"] == "string" for p in texts):
+        filesystem.write(target / STRINGS, msgspec.json.encode(item.strings))
+
+
+def _metadata(item: BrokenItem, entries: dict[LeafPath, Entry]) -> bytes:
+    tree = {
+        entry_key(path): {"key_metadata": key_records(path), "value_metadata": entry}
+        for path, entry in entries.items()
+    }
+    head = {
+        "use_ocdbt": item.is_ocdbt,
+        "use_zarr3": item.zarr == 3,
+        "store_array_data_equal_to_fill_value": True,
+        "custom_metadata": None,
+    } | {k: v for k, v in item.structure.head.items() if k != "value_metadata_tree"}
+    return json.dumps({TREE: tree, **head}).encode()
+
+
+def _of_these(file: Path, names: set[str]) -> bytes | None:
+    """A file about arrays, without those that are not there; None if it cannot be understood."""
+    if not filesystem.is_file(file):
+        return None
+    try:
+        document = msgspec.json.decode(filesystem.read(file))
+        if file.name == SHARDING:
+            keys = {sharding_key(name) for name in names}
+            return msgspec.json.encode({k: v for k, v in document.items() if k in keys})
+        arrays = document["array_metadatas"]
+        document["array_metadatas"] = [
+            one for one in arrays if one["array_metadata"]["param_name"] in names
+        ]
+        return msgspec.json.encode(document)
+    except (msgspec.MsgspecError, AttributeError, KeyError, TypeError, UnicodeDecodeError):
+        return None

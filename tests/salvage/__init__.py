@@ -1,0 +1,1 @@
+"""Rescue: what is left of broken checkpoints, held against what was saved."""

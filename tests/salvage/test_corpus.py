@@ -1,0 +1,147 @@
+"""Every leaf whose bytes are whole comes back, none with a wrong value, every lost one is named."""
+
+import subprocess
+import sys
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.salvage.place import fingerprint
+
+CASES = 24
+NOTHING_LEFT = {3, 14}
+"""Of these the one file with all values is gone, or empty."""
+
+
+def _restored(directory):
+    """What Orbax restores, by stored name."""
+    checkpointer = ocp.PyTreeCheckpointer()
+    tree = checkpointer.metadata(directory).item_metadata.tree
+    import jax
+
+    wanted = jax.tree.map(
+        lambda _: ocp.RestoreArgs(restore_type=np.ndarray),
+        tree,
+        is_leaf=lambda node: not isinstance(node, dict | list | tuple),
+    )
+    found = {}
+
+    def walk(node, name):
+        for key, below in node.items() if isinstance(node, dict) else enumerate(node):
+            if isinstance(below, dict | list | tuple):
+                walk(below, (*name, str(key)))
+            elif below is not None:
+                found[".".join((*name, str(key)))] = np.asarray(below)
+
+    walk(checkpointer.restore(directory, restore_args=wanted), ())
+    return found
+
+
+@pytest.mark.parametrize("number", sorted({*range(CASES)} - NOTHING_LEFT))
+def test_what_is_whole_is_rescued_and_the_rest_is_named(corpus, number, tmp_path):
+    case = corpus[number]
+    before = fingerprint(case.broken)
+
+    found = surgery.rescue(str(case.broken))
+
+    states = {".".join(row.path.split("/")): row for row in found.leaves}
+    states = {name.removeprefix("state."): row for name, row in states.items()}
+    for name, truth in case.leaves.items():
+        if not case.decodes_wrong(name):
+            row = states.get(name)
+            assert (row.state if row else "lost") == truth["state"], name
+            assert row is None or row.share == pytest.approx(truth.get("share", 0.0)), name
+    if not found.whole:
+        with pytest.raises(CheckpointError):
+            surgery.rescue(str(case.broken), str(tmp_path / "new"), allow_partial=True)
+        return
+
+    surgery.rescue(str(case.broken), str(tmp_path / "new"), allow_partial=True)
+
+    place = tmp_path / "new"
+    restored = _restored(place / "state" if (place / "state").exists() else place)
+    for name, row in states.items():
+        if name in case.values and not case.decodes_wrong(name):
+            assert (name in restored) == (row.state == "whole"), name
+            if name in restored:
+                assert restored[name].tobytes() == case.values[name].tobytes(), name
+    assert fingerprint(case.broken) == before
+
+
+@pytest.mark.parametrize("number", sorted(NOTHING_LEFT))
+def test_where_nothing_is_left_that_is_said(corpus, number):
+    with pytest.raises((CheckpointError, PlanError), match=r"nothing of a tree|does not exist"):
+        surgery.rescue(str(corpus[number].broken))
+
+
+def test_a_flipped_bit_is_no_proof_and_with_a_digest_on_record_a_loss(tmp_path, saved):
+    surgery.seal(str(saved))
+    (chunk,) = (saved / "params.kernel").glob("0.0")
+    raw = bytearray(chunk.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    chunk.write_bytes(raw)
+
+    rows = {row.path: row for row in surgery.rescue(str(saved)).leaves}
+
+    assert rows["params/bias"].proof == "digest"
+    assert rows["params/kernel"].state in ("lost", "partly")
+    (saved / "surgery.json").unlink()
+    rows = {row.path: row for row in surgery.rescue(str(saved)).leaves}
+    assert rows["params/bias"].proof == "decodes"
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A checkpoint with a folder for each leaf, without compression: every flipped bit decodes."""
+    target = tmp_path / "run"
+    tree = {"params": {"kernel": np.arange(64, dtype=np.float32).reshape(8, 8), "bias": np.ones(8)}}
+    args = ocp.args.PyTreeSave(tree)
+    ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False)).save(target, args)
+    return target
+
+
+@pytest.fixture
+def older(tmp_path):
+    target = tmp_path / "older"
+    tree = {
+        "params": {"kernel": -np.arange(64, dtype=np.float32).reshape(8, 8), "bias": np.zeros(8)}
+    }
+    args = ocp.args.PyTreeSave(tree)
+    ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False)).save(target, args)
+    return target
+
+
+def test_what_is_lost_is_taken_from_an_older_step(saved, older, tmp_path):
+    (saved / "params.kernel" / "0.0").unlink()
+    with pytest.raises(CheckpointError, match="are whole"):
+        surgery.rescue(str(saved), str(tmp_path / "new"))
+
+    found = surgery.rescue(str(saved), str(tmp_path / "new"), fill_from=str(older))
+
+    restored = _restored(tmp_path / "new")
+    assert np.array_equal(restored["params.kernel"], -np.arange(64).reshape(8, 8))
+    assert np.array_equal(restored["params.bias"], np.ones(8))
+    rows = {row.path: row.filled_from for row in found.leaves}
+    assert rows == {"params/kernel": str(older), "params/bias": ""}
+
+
+def _command(*words):
+    line = [sys.executable, "-m", "surgery_cli", *map(str, words)]
+    return subprocess.run(line, capture_output=True, text=True, check=False)
+
+
+def test_the_command_says_what_is_lost_with_its_exit_code(saved, tmp_path):
+    (saved / "params.kernel" / "0.0").unlink()
+
+    shown = _command("rescue", saved)
+    refused = _command("rescue", saved, tmp_path / "new")
+    done = _command("rescue", saved, tmp_path / "new", "--allow-partial")
+
+    assert (shown.returncode, refused.returncode, done.returncode) == (1, 3, 0)
+    assert "lost params/kernel" in shown.stdout
+    assert "'params/kernel' lost" in refused.stderr
+    assert not list(tmp_path.glob(".new*"))
+    assert "rescued: 1 leaf" in done.stdout
