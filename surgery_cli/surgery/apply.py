@@ -201,8 +201,9 @@ def _ready(
     """Everything that is decided, checked and opened before anything is written."""
     source = prepared.checkpoint.location.root
     check_called(target, plan)
-    resumed = resumption_of(target, prepared, options)
-    check_target(target, prepared, force=options.force, built=resumed.built)
+    with reading(target):
+        resumed = resumption_of(target, prepared, options)
+        check_target(target, prepared, force=options.force, built=resumed.built)
     with reading(source):
         estimate = costs(prepared, options, target, before)
         there = resumed.left.bytes if isinstance(resumed.left, Leftover) else 0

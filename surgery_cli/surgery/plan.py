@@ -53,8 +53,9 @@ def plan(
         done = finished_before(target, prepared, plan, options)
         if done is not None:
             return done
-        resumed = resumption_of(target, prepared, options)
-        check_target(target, prepared, force=options.force, built=resumed.built)
+        with reading(target):
+            resumed = resumption_of(target, prepared, options)
+            check_target(target, prepared, force=options.force, built=resumed.built)
     with reading(path_at(source)):
         estimate = costs(prepared, options, target, before)
     if target is not None:

@@ -13,6 +13,8 @@ from tests.buckets.server import Server
 _OWN_HEADERS = ("connection", "transfer-encoding", "content-length", "keep-alive", "expect")
 
 _CODES = {
+    301: "PermanentRedirect",
+    400: "ExpiredToken",
     401: "AccessDenied",
     403: "InvalidAccessKeyId",
     412: "PreconditionFailed",

@@ -30,12 +30,14 @@ class Request:
 class Faults:
     """``every``: one request in so many fails as ``kind`` says; 0 for none. ``latency``: seconds before an answer.
 
-    ``are_held``: of which kinds requests wait until there are other faults; whose client has gone, is not obeyed.
+    ``among``: of requests of which kinds. ``are_held``: of which kinds requests wait until there are other faults;
+    whose client has gone, is not obeyed.
     """
 
     kind: str = ""
     every: int = 0
     latency: float = 0.0
+    among: Callable[[str], bool] = lambda kind: True
     are_held: Callable[[str], bool] = lambda kind: False
 
 
@@ -188,7 +190,8 @@ class Server(ABC):
         if self.faults.latency:
             await asyncio.sleep(self.faults.latency)
         every = self.faults.every
-        fault = self.faults.kind if every and next(self._served) % every == 0 else ""
+        is_among = every and self.faults.among(request.kind)
+        fault = self.faults.kind if is_among and next(self._served) % every == 0 else ""
         if fault.isdigit():
             request.status = int(fault)
             said = {"401": "Anonymous caller has no access"}.get(fault, "injected")

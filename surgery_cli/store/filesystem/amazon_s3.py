@@ -8,10 +8,17 @@ import time
 from typing import Any, Final
 
 from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
-from surgery_cli.store.filesystem.object_service import Page, ServiceWords, StoredObject
+from surgery_cli.store.filesystem.object_service import Page, ServiceWords, StoredObject, code_of
 
 _PER_PAGE: Final = 1000
 _TRIES: Final = 5
+_OF_AMAZON: Final = (".amazonaws.com", ".amazonaws.com.cn")
+_BY_NAME: Final = {"iam-role": "imds", "container-role": "ecs"}
+"""What botocore and TensorStore call sources of credentials that last for hours, and are asked for new ones then."""
+
+_WITHOUT_WORDS: Final = ("400", "401", "403")
+"""Answers to HEAD have no text: what else is asked says why."""
+
 _CONDITION_FAILED: Final = ("412", "PreconditionFailed")
 
 
@@ -26,6 +33,7 @@ class AmazonS3(FsspecService):
         extra="s3",
         name="S3",
         credentials="give credentials: `aws configure`, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        region="set AWS_DEFAULT_REGION, and AWS_ENDPOINT_URL where it is no service of Amazon's",
     )
     needs_commit_mark = False
 
@@ -40,7 +48,12 @@ class AmazonS3(FsspecService):
 
     def look_up(self, bucket: str, key: str) -> StoredObject:
         with self._asking(bucket, key):
-            got = self._call("head_object", Bucket=bucket, Key=key)
+            try:
+                got = self._call("head_object", Bucket=bucket, Key=key)
+            except OSError as error:
+                if code_of(error) in _WITHOUT_WORDS:
+                    self._call("list_objects_v2", Bucket=bucket, Prefix=key, MaxKeys=1)
+                raise
         return _object(key, got["ContentLength"], got)
 
     def read(self, bucket: str, found: StoredObject, start: int, stop: int) -> bytes:
@@ -62,6 +75,7 @@ class AmazonS3(FsspecService):
         try:
             content: bytes = sync(self._client.loop, got["Body"].read)
         except S3_RETRYABLE_ERRORS:
+            got["Body"].close()  # else its connection is said to be forgotten
             return b""
         return content
 
@@ -95,21 +109,53 @@ class AmazonS3(FsspecService):
             self._call("delete_object", Bucket=bucket, Key=key, **asked)
 
     def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
-        spec: dict[str, Any] = {"driver": "s3", "bucket": bucket, "path": folder}
-        region = _first_set("AWS_REGION", "AWS_DEFAULT_REGION")
-        # TensorStore does not look for these itself, as Amazon's tools do
-        if endpoint := _first_set("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
-            spec |= {"endpoint": endpoint, "aws_region": region or "us-east-1"}
-        elif region:
-            spec["aws_region"] = region
-        return spec
+        with self._asking(bucket):
+            return {"driver": "s3", "bucket": bucket, "path": folder, **self._connection}
+
+    @property
+    def _connection(self) -> dict[str, Any]:
+        """Where TensorStore finds the service, and who it is there: what s3fs has found, which looks further."""
+        from fsspec.asyn import sync
+
+        meta = sync(self._client.loop, self._client.set_session).meta
+        spec: dict[str, Any] = {"aws_credentials": {"type": self._source_of_credentials()}}
+        if not meta.endpoint_url.endswith(_OF_AMAZON):
+            spec |= {"endpoint": meta.endpoint_url, "aws_region": meta.region_name or "us-east-1"}
+        return spec  # of a bucket of Amazon's, TensorStore asks for the region
+
+    def _source_of_credentials(self) -> str:
+        """Where TensorStore is to take the same credentials from.
+
+        Its own search finds fewer than s3fs does (no profile in the usual file unless AWS_PROFILE names it, no single
+        sign-on), says on standard error what it did not find, and goes on as nobody. What has a name of its own there
+        and is refreshed is told by that; the rest is handed over in this process's environment.
+        """
+        from fsspec.asyn import sync
+
+        async def found() -> tuple[str, Any]:
+            held = await self._client.session.get_credentials()
+            return (
+                ("", None) if held is None else (held.method, await held.get_frozen_credentials())
+            )
+
+        method, keys = sync(self._client.loop, found)
+        if keys is None:
+            return "anonymous"
+        if method in _BY_NAME:
+            return _BY_NAME[method]
+        if method != "env":
+            os.environ["AWS_ACCESS_KEY_ID"] = keys.access_key
+            os.environ["AWS_SECRET_ACCESS_KEY"] = keys.secret_key
+            if keys.token:
+                os.environ["AWS_SESSION_TOKEN"] = keys.token
+        return "environment"
 
     def _call(self, method: str, **asked: Any) -> dict[str, Any]:
         """A request; FileExistsError where its condition does not hold, whoever speaks S3 there."""
         try:
             got: dict[str, Any] = self._client.call_s3(method, **asked)
         except OSError as error:
-            if _code(error) in _CONDITION_FAILED:
+            if code_of(error) in _CONDITION_FAILED:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
             raise
         return got
@@ -120,16 +166,6 @@ class AmazonS3(FsspecService):
         return S3FileSystem(skip_instance_cache=True)
 
 
-def _code(error: OSError) -> str:
-    """What the service calls the error, if it comes from there."""
-    said = getattr(error.__cause__, "response", None) or {}
-    return str(said.get("Error", {}).get("Code", ""))
-
-
 def _object(key: str, size: int, found: dict[str, Any]) -> StoredObject:
     nanoseconds = int(found["LastModified"].timestamp() * 1_000_000) * 1000
     return StoredObject(key, size, nanoseconds, found["ETag"])
-
-
-def _first_set(*names: str) -> str | None:
-    return next((os.environ[name] for name in names if os.environ.get(name)), None)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
 from surgery_cli.store.filesystem.object_service import Page, ServiceWords, StoredObject
+from surgery_cli.store.filesystem.quiet_start import start_quietly
 
 _FIELDS: Final = "name,size,updated,generation"
 _PER_PAGE: Final = 1000
@@ -23,6 +24,7 @@ class GoogleStorage(FsspecService):
         name="Google Cloud Storage",
         credentials="give credentials: `gcloud auth application-default login`, or a key file in"
         " GOOGLE_APPLICATION_CREDENTIALS",
+        region="see STORAGE_EMULATOR_HOST, if it is set",
     )
     needs_commit_mark = True
 
@@ -100,7 +102,9 @@ class GoogleStorage(FsspecService):
             self._client.call("DELETE", "b/{}/o/{}", bucket, key, **asked)
 
     def kvstore(self, bucket: str, folder: str) -> dict[str, Any]:
-        return {"driver": "gcs", "bucket": bucket, "path": folder}
+        spec = {"driver": "gcs", "bucket": bucket, "path": folder}
+        start_quietly(spec)
+        return spec
 
     def _connected(self) -> Any:
         # what it would log, it also raises

@@ -81,12 +81,15 @@ class ObjectService(Protocol):
 
 
 class ServiceWords(msgspec.Struct, frozen=True):
-    """How a service is spoken of: its name, our extra for it, and what to do where it does not know who asks."""
+    """How a service is spoken of: its name, our extra for it, what to do where it does not know who asks, or where it
+    is asked at the wrong place.
+    """
 
     scheme: str
     extra: str
     name: str
     credentials: str
+    region: str
 
 
 @contextmanager
@@ -128,17 +131,38 @@ _OF_CREDENTIALS: Final = (
     "google.auth.",
     "botocore.exceptions.NoCredentials",
     "botocore.exceptions.PartialCredentials",
+    "botocore.exceptions.TokenRetrieval",
+    "botocore.exceptions.SSO",
+    "botocore.exceptions.UnauthorizedSSO",
 )
+_UNKNOWN: Final = ("401", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken")
+_EXPIRED: Final = ("ExpiredToken", "RequestExpired", "TokenRefreshRequired")
+_ELSEWHERE: Final = ("301", "PermanentRedirect", "AuthorizationHeaderMalformed")
+
+
+def code_of(error: Exception) -> str:
+    """What the service calls the error, if it comes from there."""
+    said = getattr(error.__cause__, "response", None) or {}
+    return str(said.get("Error", {}).get("Code", "") or getattr(error, "code", ""))
 
 
 def _refusal(words: ServiceWords, error: Exception, address: str) -> ServiceRefusal:
     """What the service or the way to it said, in a line."""
     said = " ".join(str(error).split())[:300] or type(error).__name__
-    kind = f"{type(error).__module__}.{type(error).__name__}"
-    if kind.startswith(_OF_CREDENTIALS) or str(getattr(error, "code", "")) == "401":
+    kind, code = f"{type(error).__module__}.{type(error).__name__}", code_of(error)
+    if code in _EXPIRED:
+        why = f"the credentials have expired: {said}"
+        return ServiceRefusal(why, address, f"ask for new ones: {words.credentials}")
+    if code in _UNKNOWN:
+        why = f"{words.name} does not know these credentials: {said}"
+        return ServiceRefusal(why, address, words.credentials)
+    if kind.startswith(_OF_CREDENTIALS):
         return ServiceRefusal(f"no credentials for it: {said}", address, words.credentials)
+    if code in _ELSEWHERE:
+        why = f"the bucket is in another region, or at another endpoint: {said}"
+        return ServiceRefusal(why, address, words.region)
     if isinstance(error, PermissionError) or said.startswith("Forbidden"):
-        fix = f"ask for the permission to read and list there, or {words.credentials}"
+        fix = f"ask for the permission to read, list or write there, or {words.credentials}"
         return ServiceRefusal(f"{words.name} does not permit it: {said}", address, fix)
     return ServiceRefusal(
         f"{words.name} cannot be reached, or fails, after several tries: {said}",

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from surgery_cli.errors import WriteError
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import (
     exchange,
@@ -223,6 +224,8 @@ def uninterrupted() -> Iterator[None]:
 
 def set_aside_of(destination: Path) -> Path | None:
     """``DST.surgery-old``, if an interrupted exchange left it."""
+    if isinstance(destination, BucketPath):  # nothing is renamed there
+        return None
     real = real_path(destination)
     old = real.with_name(real.name + SET_ASIDE_SUFFIX)
     return old if filesystem.is_taken(old) else None
