@@ -135,8 +135,8 @@ _OF_CREDENTIALS: Final = (
     "botocore.exceptions.SSO",
     "botocore.exceptions.UnauthorizedSSO",
 )
-_UNKNOWN: Final = ("401", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken")
-_EXPIRED: Final = ("ExpiredToken", "RequestExpired", "TokenRefreshRequired")
+UNKNOWN: Final = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken")
+EXPIRED: Final = ("ExpiredToken", "RequestExpired", "TokenRefreshRequired")
 _ELSEWHERE: Final = ("301", "PermanentRedirect", "AuthorizationHeaderMalformed")
 
 
@@ -150,13 +150,13 @@ def _refusal(words: ServiceWords, error: Exception, address: str) -> ServiceRefu
     """What the service or the way to it said, in a line."""
     said = " ".join(str(error).split())[:300] or type(error).__name__
     kind, code = f"{type(error).__module__}.{type(error).__name__}", code_of(error)
-    if code in _EXPIRED:
+    if code in EXPIRED:
         why = f"the credentials have expired: {said}"
         return ServiceRefusal(why, address, f"ask for new ones: {words.credentials}")
-    if code in _UNKNOWN:
+    if code in UNKNOWN:
         why = f"{words.name} does not know these credentials: {said}"
         return ServiceRefusal(why, address, words.credentials)
-    if kind.startswith(_OF_CREDENTIALS):
+    if kind.startswith(_OF_CREDENTIALS) or code == "401":
         return ServiceRefusal(f"no credentials for it: {said}", address, words.credentials)
     if code in _ELSEWHERE:
         why = f"the bucket is in another region, or at another endpoint: {said}"

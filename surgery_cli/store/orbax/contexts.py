@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.store.filesystem.object_service import EXPIRED, UNKNOWN
 
 if TYPE_CHECKING:
     import tensorstore as ts
@@ -26,7 +27,8 @@ _RETRIES: Final = {"max_retries": 8, "initial_delay": "250ms", "max_delay": "16s
 """A service that fails for most of a minute is said to fail; by itself TensorStore tries for a quarter of an hour."""
 
 _OF_SERVICE: Final = re.compile(
-    r"(ABORTED|UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|PERMISSION_DENIED|UNAUTHENTICATED)\b"
+    r"^(ABORTED|UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|PERMISSION_DENIED|UNAUTHENTICATED)\b"
+    r"|http_response_code='(400|401|403|429|5..)'|Failed to get credentials"
 )
 
 
@@ -44,10 +46,15 @@ class ServiceFails(CheckpointError):
 def failure_of_service(directory: Path, error: Exception) -> ServiceFails | None:
     """The error for a store in a bucket whose service does not answer, or says no; None where it is another."""
     said = str(error).split("\n", 1)[0]
-    if not isinstance(directory, BucketPath) or not _OF_SERVICE.match(said):
+    if not isinstance(directory, BucketPath) or not _OF_SERVICE.search(said):
         return None
+    why = "the service fails, or says no, after several tries"
+    if any(code in said for code in EXPIRED):
+        why = "the credentials have expired"
+    elif any(code in said for code in UNKNOWN):
+        why = f"{directory.scheme.upper()} does not know these credentials"
     return ServiceFails(
         f"'{directory}' cannot be read",
-        why=f"the service fails, or says no, after several tries: {said[:300]}",
+        why=f"{why}: {said[:300]}",
         fix="run the command again later, or with other credentials; nothing of it was taken for an answer",
     )
