@@ -16,7 +16,8 @@ from surgery_cli.engine.reads import reads
 from surgery_cli.engine.stream import batch_bytes
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.read_ahead import KEPT_BYTES, merged
-from surgery_cli.store.open.item import FileItem, PytreeItem
+from surgery_cli.store.open.file_item import FileItem
+from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.orbax.ocdbt import SMALL_BYTES, OcdbtStore
 from surgery_cli.store.orbax.per_leaf import PerLeafStore

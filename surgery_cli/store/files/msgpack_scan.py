@@ -24,6 +24,9 @@ TUPLE: Final = 4
 BINARY: Final = -1
 """Stands where an extension type would, for raw bytes."""
 
+ARRAY_SPEC: Final = -2
+"""Stands there for a TensorStore spec: a dict that says where an array stands."""
+
 CHUNKED: Final = "__msgpack_chunked_array__"
 _DEEPEST: Final = 128  # msgpack itself gives up at 512 or 1024; no tree of parameters comes near
 
@@ -35,7 +38,7 @@ class PackedLeaf(msgspec.Struct, frozen=True):
     start: int
     stop: int
     code: int | None = None
-    """The extension type of arrays and complex numbers; ``BINARY`` for raw bytes."""
+    """The extension type of arrays and complex numbers; ``BINARY`` and ``ARRAY_SPEC`` for what has none."""
     array: ContiguousArray | None = None
 
 
@@ -139,6 +142,8 @@ class _Scanner(Cursor):
             self._value(child, depth + 1)
         if CHUNKED in seen and path:
             self._join_chunks(path, start)
+        elif seen >= {"driver", "kvstore"} and path:
+            self._join_spec(path, start)
 
     def _key(self) -> tuple[str, bool]:
         """A dict key; numbers are told apart by the second value."""
@@ -243,6 +248,16 @@ class _Scanner(Cursor):
         stored = sum(segment.length for segment in segments)
         spec = LeafSpec(kind=LeafKind.ARRAY, shape=shape, dtype=whole.dtype, stored_bytes=stored)
         self._leaf(path, spec, start, NDARRAY, whole)
+
+    def _join_spec(self, path: LeafPath, start: int) -> None:
+        """Replace what stands in a TensorStore spec by one leaf: the array that it refers to."""
+        drivers = [LeafPath((*path, *names)) for names in (("driver",), ("kvstore", "driver"))]
+        leaves = [self.found.leaves.get(driver) for driver in drivers]
+        if not all(leaf is not None and leaf.spec.kind is LeafKind.STRING for leaf in leaves):
+            return  # leaves of anybody may be called so
+        while next(reversed(self.found.leaves), LeafPath()).is_below(path):
+            self.found.leaves.popitem()
+        self._leaf(path, LeafSpec(kind=LeafKind.STRING, dtype="str"), start, ARRAY_SPEC)
 
     def _small_length(self, leaf: PackedLeaf) -> int:
         after, self.at = self.at, leaf.start

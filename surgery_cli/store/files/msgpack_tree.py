@@ -14,11 +14,12 @@ import msgpack
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_scan import (
+    ARRAY_SPEC,
     COMPLEX,
     Scan,
     scan_file,
 )
-from surgery_cli.store.files.t5x import refuse_array_specs
+from surgery_cli.store.files.t5x import VERSION, ArraySpec, read_spec, refuse_specs, refuse_version
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.tree.paths import LeafPath
@@ -35,11 +36,13 @@ class MsgpackFile:
     sequences. Text that begins with ``PLACEHOLDER://`` is a leaf of kind STRING like any other text.
 
     Raises:
-        CheckpointError: (on first use) the file is cut short, damaged, not msgpack, or a T5X checkpoint's.
+        CheckpointError: (on first use) the file is cut short, damaged or not msgpack.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, has_arrays_beside: bool = False) -> None:
+        """``has_arrays_beside``: it may refer to arrays in the folder that it stands in."""
         self.path = path
+        self._has_arrays_beside = has_arrays_beside
 
     @cached_property
     def scan(self) -> Scan:
@@ -48,7 +51,9 @@ class MsgpackFile:
             found = scan_file(self.path)
         except OSError as error:
             raise unreadable(self.path, error) from None
-        refuse_array_specs(self.path, found.leaves)
+        specs = [path for path, leaf in found.leaves.items() if leaf.code == ARRAY_SPEC]
+        if specs and not self._has_arrays_beside:
+            refuse_specs(self.path, specs)
         return found
 
     @cached_property
@@ -58,13 +63,26 @@ class MsgpackFile:
     @cached_property
     def placeholders(self) -> dict[LeafPath, str]:
         """Leaves whose values stand elsewhere, with the names of their arrays."""
-        texts = (p for p, leaf in self.scan.leaves.items() if leaf.spec.kind is LeafKind.STRING)
-        found = {path: str(self.read(path)) for path in texts}
-        return {
-            path: text.removeprefix(PLACEHOLDER)
-            for path, text in found.items()
-            if text.startswith(PLACEHOLDER)
-        }
+        names = {path: spec.name for path, spec in self.array_specs.items()}
+        for path, leaf in self.scan.leaves.items():
+            if leaf.spec.kind is LeafKind.STRING and leaf.code is None:
+                text = str(self.read(path))
+                if text.startswith(PLACEHOLDER):
+                    names[path] = text.removeprefix(PLACEHOLDER)
+        return names
+
+    @cached_property
+    def array_specs(self) -> dict[LeafPath, ArraySpec]:
+        """Leaves whose values stand elsewhere, with the TensorStore specs that T5X has for them.
+
+        Raises:
+            CheckpointError: a spec is none that T5X writes, or the version none that it reads.
+        """
+        specs = [path for path, leaf in self.scan.leaves.items() if leaf.code == ARRAY_SPEC]
+        if specs:
+            version = self.read(VERSION) if VERSION in self.scan.leaves else None
+            refuse_version(self.path, version, specs)
+        return {path: read_spec(self.path, path, self.read(path)) for path in specs}
 
     def read(self, path: LeafPath, window: Window | None = None) -> Any:
         """A leaf's value: an array (0-d for NumPy scalars), a Python number, text, or None for empties.

@@ -1,45 +1,126 @@
-"""T5X checkpoints: a msgpack file in which TensorStore specs stand for arrays. They are told, and refused by name.
+"""T5X checkpoints: TensorStore specs in a msgpack file, and the arrays that they speak of in folders beside it.
 
-Source: t5x/checkpoints.py of google-research/t5x, versions 1 to 3.
+The tree is ``version`` and ``optimizer``: ``target`` holds the params, ``state`` the step and ``param_states``. Source:
+``t5x/checkpoints.py`` of google-research/t5x, versions 2 and 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any, Final
+
+import msgspec
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.store.files.msgpack_scan import PackedLeaf
-from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind
+from surgery_cli.tree.paths import LeafPath, stored_name
 
-_VERSION = LeafPath(("version",))
+VERSION: Final = LeafPath(("version",))
+OPTIMIZER: Final = "optimizer"
+"""The node below which everything else stands; T5X does not count it as a part of names."""
+
+READ_VERSIONS: Final = (2, 3)
+BITS_OF_BFLOAT16: Final = "uint16"
+"""The dtype under which version 2 stores bfloat16; params of this dtype there are not."""
+
+_KVSTORES: Final = ("file", "gfile", "gcs", "s3")
+_NEW_COMPRESSOR: Final = {"id": "gzip", "level": 1}
 
 
-def refuse_array_specs(path: Path, leaves: Mapping[LeafPath, PackedLeaf]) -> None:
-    """Refuse a msgpack tree of which parts are TensorStore specs: what one refers to is a leaf, not the spec.
+class ArraySpec(msgspec.Struct, frozen=True):
+    """A TensorStore spec as it stands in the msgpack file; ``name`` is the folder of its array."""
+
+    fields: dict[str, Any]
+    name: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.fields["metadata"]["shape"])
+
+    def moved(self, name: str) -> dict[str, Any]:
+        """The spec of the same array in another folder."""
+        fields = {**self.fields, "kvstore": dict(self.fields["kvstore"])}
+        holder = fields["kvstore"] if "path" in fields["kvstore"] else fields
+        holder["path"] = name + "/" * holder["path"].endswith("/")
+        return fields
+
+    def of_array(self, name: str, document: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+        """The spec of another array, in the way of this one; ``document`` is what its folder says of it."""
+        metadata = {
+            "chunks": list(document["chunks"]),
+            "compressor": document["compressor"],
+            "shape": list(document["shape"]),
+        }
+        fields = {key: value for key, value in self.moved(name).items() if key != "transform"}
+        return {**fields, "dtype": dtype, "metadata": metadata}
+
+
+def read_spec(file: Path, leaf: LeafPath, fields: Any) -> ArraySpec:
+    """What a spec refers to.
 
     Raises:
-        CheckpointError: there is one; a T5X checkpoint is called so.
+        CheckpointError: it is no whole array of zarr in a folder beside the file.
     """
-    specs = [LeafPath(leaf[:-2]) for leaf in leaves if _is_of_spec(leaf, leaves)]
-    if not specs:
-        return
-    is_t5x = _VERSION in leaves and all(spec[:1] == ("optimizer",) for spec in specs)
-    raise CheckpointError(
-        f"'{path.parent if path.name == 'checkpoint' else path}' is a T5X checkpoint"
-        if is_t5x
-        else f"'{path}' refers to arrays by TensorStore specs",
-        why=f"arrays stand beside it, and specs in its msgpack file for them ({len(specs)}, such as '{specs[0]}');"
-        " surgery does not follow these",
-        fix="load it with `t5x.checkpoints.load_t5x_checkpoint`, and save the tree with"
-        " `orbax.checkpoint.StandardCheckpointer`",
+    try:
+        kvstore, metadata = fields["kvstore"], fields["metadata"]
+        place = kvstore["path"] if "path" in kvstore else fields["path"]
+        name = place.rstrip("/")
+        is_known = fields["driver"] == "zarr" and kvstore["driver"] in _KVSTORES
+        shape = metadata["shape"]
+        is_known &= all(isinstance(n, int) and n >= 0 for n in shape)
+        ends = fields.get("transform", {}).get("input_exclusive_max", shape)
+        is_whole = [end[0] if isinstance(end, list) else end for end in ends] == list(shape)
+        is_inside = name not in ("", ".", "..") and "/" not in name and "\\" not in name
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise _foreign(file, leaf, f"it lacks or misstates {error}") from None
+    if not is_known or not is_whole:
+        raise _foreign(file, leaf, "T5X writes whole arrays of zarr in files")
+    if not is_inside:
+        raise _foreign(file, leaf, f"its array stands at '{place}', not in a folder beside it")
+    return ArraySpec(fields, name)
+
+
+def _foreign(file: Path, leaf: LeafPath, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"the TensorStore spec '{leaf}' in '{file}' is none that T5X writes",
+        why=why,
+        fix="load it with TensorStore and save the tree with `orbax.checkpoint.StandardCheckpointer`",
     )
 
 
-def _is_of_spec(leaf: LeafPath, leaves: Mapping[LeafPath, PackedLeaf]) -> bool:
-    """True for the name of a key-value store's driver, beside that of an array's driver."""
-    if leaf[-2:] != ("kvstore", "driver"):
-        return False
-    names = (leaves.get(path) for path in (leaf, LeafPath((*leaf[:-2], "driver"))))
-    return all(name is not None and name.spec.kind is LeafKind.STRING for name in names)
+def new_name(path: LeafPath) -> str:
+    """How T5X calls the folder of a leaf."""
+    return stored_name(LeafPath(path[1:]) if path[:1] == (OPTIMIZER,) else path)
+
+
+def refuse_specs(path: Path, specs: Iterable[LeafPath]) -> None:
+    """Refuse a msgpack file by itself of which parts are TensorStore specs: what one refers to is a leaf, not the spec.
+
+    Raises:
+        CheckpointError: there is one.
+    """
+    found = list(specs)
+    if found:
+        raise CheckpointError(
+            f"'{path}' refers to arrays by TensorStore specs",
+            why=f"{len(found)}, such as '{found[0]}'; T5X alone is known to write these, as `checkpoint` in a folder"
+            " with `version` and `optimizer`",
+            fix="load them with TensorStore and save the tree with `orbax.checkpoint.StandardCheckpointer`",
+        )
+
+
+def refuse_version(path: Path, version: Any, specs: Iterable[LeafPath]) -> None:
+    """Refuse what T5X itself does not read, or did not write.
+
+    Raises:
+        CheckpointError: so.
+    """
+    found = list(specs)
+    if version is None or any(leaf[:1] != (OPTIMIZER,) for leaf in found):
+        refuse_specs(path, found)
+    elif version not in READ_VERSIONS:
+        raise CheckpointError(
+            f"'{path.parent}' is a T5X checkpoint of version {version}",
+            why="T5X itself reads versions 2 and 3",
+            fix="save it again with the release of T5X that wrote it and one of 2021 or later",
+        )

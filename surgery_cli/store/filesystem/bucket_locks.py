@@ -14,7 +14,7 @@ import msgspec
 from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
+from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK, holds_t5x
 from surgery_cli.store.filesystem.processes import Owner, State
 
 T = TypeVar("T")
@@ -41,11 +41,12 @@ def lock_around(place: Path) -> Path | None:
 def is_committed(folder: Path, files: frozenset[str] | set[str]) -> bool:
     """Whether a step or flat checkpoint with these files in it is whole, as far as a mark in it tells.
 
-    Where Orbax asks for no mark, nobody may be writing to it: of us everyone writes one.
+    Where Orbax asks for no mark, and of T5X, nobody may be writing to it: of us everyone writes one.
     """
     if COMMIT_MARK in files:
         return True
-    return not filesystem.needs_commit_mark(folder) and lock_around(folder) is None
+    needs_mark = filesystem.needs_commit_mark(folder) and not holds_t5x(folder)
+    return not needs_mark and lock_around(folder) is None
 
 
 def said_in(content: bytes, kind: type[T]) -> T | None:

@@ -36,6 +36,9 @@ ARRAY_DOCUMENTS: Final = (".zarray", "zarr.json")
 # orbax-checkpoint: path/atomicity_types.py (TMP_DIR_SUFFIX) and experimental/v1 partial/path.py. Releases differ in
 # what follows the suffix: nothing, a counter, or a time stamp.
 _UNFINISHED: Final = re.compile(r"(?P<name>.+?)\.(orbax-checkpoint-tmp|partial_save)([.-].*)?")
+# t5x: checkpoints.py; the number is a time stamp.
+_T5X: Final = b"\x82\xa7version"
+_UNFINISHED_T5X: Final = re.compile(r"(?P<name>checkpoint_\d+)\.tmp-\d+")
 # orbax-checkpoint: path/step.py; flax.training.checkpoints uses the prefix `checkpoint_`.
 _STEP: Final = re.compile(r"(?:(?P<prefix>.+)_)?(?P<number>[0-9]{1,18})")
 
@@ -123,7 +126,7 @@ def unfinished_name(name: str) -> str | None:
     >>> unfinished_name("7.orbax-checkpoint-tmp-1795167049873362")
     '7'
     """
-    found = _UNFINISHED.fullmatch(name)
+    found = _UNFINISHED.fullmatch(name) or _UNFINISHED_T5X.fullmatch(name)
     return found["name"] if found else None
 
 
@@ -195,6 +198,12 @@ def starts_as_msgpack(path: Path) -> bool:
     first = head[0] if head else 0
     key = 1 if 0x80 < first <= 0x8F else {0xDE: 3, 0xDF: 5}.get(first, 0)
     return 0 < key < len(head) and (0xA0 <= head[key] <= 0xBF or 0xD9 <= head[key] <= 0xDB)
+
+
+def holds_t5x(folder: Path) -> bool:
+    """True if T5X has saved there: its msgpack file, which comes after all arrays, begins with its version."""
+    place = folder / "checkpoint"
+    return filesystem.is_file(place) and beginning(place, len(_T5X)) == _T5X
 
 
 def beginning(path: Path, count: int) -> bytes:

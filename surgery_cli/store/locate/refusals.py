@@ -20,6 +20,7 @@ from surgery_cli.store.filesystem.listing import (
     STAGING_MARK,
     Listing,
     holds_pytree,
+    holds_t5x,
     is_leftover,
     step_name,
     unfinished_name,
@@ -135,7 +136,7 @@ def refuse_uncommitted(path: Path, *others: Path) -> None:
         with suppress(FileNotFoundError):
             what, why, fix = claim_of(lock)
             raise CheckpointError(what, why=why, fix=fix)
-    if filesystem.needs_commit_mark(path):
+    if filesystem.needs_commit_mark(path) and not holds_t5x(path):
         raise CheckpointError(
             f"'{path}' is an unfinished save",
             why=f"Orbax writes '{COMMIT_MARK}' last into what it saves there, and it is missing",

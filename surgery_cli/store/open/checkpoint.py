@@ -20,7 +20,8 @@ from surgery_cli.store.files.torch_file import TorchFile
 from surgery_cli.store.filesystem.listing import is_tree, reading
 from surgery_cli.store.locate.file_formats import FileFormat, format_of_file, format_of_folder
 from surgery_cli.store.locate.location import Location, locate
-from surgery_cli.store.open.item import FileItem, Item, PytreeItem, ReadBefore
+from surgery_cli.store.open.file_item import FileItem
+from surgery_cli.store.open.item import Item, PytreeItem, ReadBefore
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window
 from surgery_cli.store.orbax.sidecars import METADATA
 from surgery_cli.tree.paths import LeafPath

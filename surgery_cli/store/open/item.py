@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
-from surgery_cli.store.locate.file_formats import FileFormat
+from surgery_cli.store.files.t5x import BITS_OF_BFLOAT16, ArraySpec, new_name
 from surgery_cli.store.open.missing_data import no_data, no_tree, refuse_incomplete
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window, open_array, read_array
 from surgery_cli.store.orbax.btree import MANIFEST, Survey
@@ -30,6 +31,7 @@ from surgery_cli.store.orbax.sidecars import (
 from surgery_cli.tree import json_pointer
 from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+from surgery_cli.words.quantities import array_text
 
 
 class Item(Protocol):
@@ -61,6 +63,8 @@ class StoredLeaf(msgspec.Struct, frozen=True, gc=False):
     spec: LeafSpec
     array: StoredArray | None = None
     is_inline: bool = False
+    has_foreign_dtype: bool = False
+    """The bytes of the array are values of the dtype that ``spec`` says, whatever its document says."""
 
 
 class ReadBefore(msgspec.Struct, frozen=True):
@@ -96,7 +100,8 @@ class PytreeItem:
     def aggregate(self) -> MsgpackFile | None:
         """The msgpack file ``checkpoint`` of older releases: the structure, and values that stand inline."""
         path = self.directory / AGGREGATE
-        return MsgpackFile(path) if filesystem.is_file(path) else None
+        is_there = filesystem.is_file(path)
+        return MsgpackFile(path, has_arrays_beside=True) if is_there else None
 
     @cached_property
     def leaves(self) -> dict[LeafPath, StoredLeaf]:
@@ -143,9 +148,34 @@ class PytreeItem:
         if name is not None:
             if self.store is None or name not in self.store.arrays:
                 raise self._no_data(path, f"`{AGGREGATE}` refers to an array '{name}'")
-            return self._stored(name, LeafKind.ARRAY)
+            spec = self.aggregate.array_specs.get(path)
+            return self._stored(name, LeafKind.ARRAY) if spec is None else self._of_spec(path, spec)
         value = self.aggregate.tree[path]
         return StoredLeaf(value, is_inline=value.kind is not LeafKind.EMPTY)
+
+    def _of_spec(self, path: LeafPath, spec: ArraySpec) -> StoredLeaf:
+        """A leaf of T5X, of which a TensorStore spec speaks."""
+        leaf = self._stored(spec.name, LeafKind.ARRAY)
+        said, stored = (spec.fields.get("dtype", leaf.spec.dtype), spec.shape), leaf.spec
+        if said != (stored.dtype, stored.shape):
+            raise CheckpointError(
+                f"'{path}' in '{self.directory}' is {array_text(*said)} by its TensorStore spec",
+                why=f"and {stored.type_text} by what is stored in '{spec.name}'",
+                fix="file and folder are of different saves; copy the checkpoint again from where it was whole",
+            )
+        if stored.dtype == BITS_OF_BFLOAT16:
+            read = msgspec.structs.replace(stored, dtype="bfloat16")
+            return StoredLeaf(read, leaf.array, has_foreign_dtype=True)
+        return leaf
+
+    def name_of(self, path: LeafPath) -> str:
+        """Under which name a new leaf is stored."""
+        return new_name(path) if self.is_t5x else stored_name(path)
+
+    @property
+    def is_t5x(self) -> bool:
+        """True if TensorStore specs in ``checkpoint`` say where the arrays are."""
+        return self.aggregate is not None and bool(self.aggregate.array_specs)
 
     def _inline(self, path: LeafPath, kind: LeafKind) -> StoredLeaf:
         assert self.aggregate is not None
@@ -186,7 +216,7 @@ class PytreeItem:
     def layout(self) -> str:
         """``ocdbt zarr2``, ``per-leaf zarr3``, ``aggregate`` or ``structure only``."""
         if self.store is not None:
-            return self.store.layout
+            return f"{self.store.layout} of T5X" if self.is_t5x else self.store.layout
         return "aggregate" if self.aggregate is not None else "structure only"
 
     @property
@@ -197,7 +227,8 @@ class PytreeItem:
         leaf = self.leaves[path]
         if leaf.array is not None:
             assert self.store is not None
-            return read_array(self.store, leaf.array.name, window)
+            values = read_array(self.store, leaf.array.name, window)
+            return values.view(numpy_dtype(leaf.spec.dtype)) if leaf.has_foreign_dtype else values
         if leaf.is_inline:
             assert self.aggregate is not None
             return self.aggregate.read(path, window)
@@ -247,39 +278,3 @@ class PytreeItem:
                 for key in array.keys:
                     status = filesystem.status(f"{self.directory}/{name}/{key}")
                     yield f"{name}/{key}\0{status.st_size}\0{status.st_mtime_ns}\n".encode()
-
-
-class FileItem:
-    """A tree in a file of its own, or in several in a folder."""
-
-    def __init__(self, directory: Path, content: Any, format: FileFormat) -> None:
-        self.directory = directory
-        self.content = content
-        self.format = format
-        self.layout: str = format.value
-        self.dead_bytes = 0
-
-    @property
-    def tree(self) -> TreeSpec:
-        found: TreeSpec = self.content.tree
-        return found
-
-    def read(self, path: LeafPath, window: Window | None = None) -> Any:
-        return self.content.read(path, window)
-
-    def identity(self, path: LeafPath) -> Hashable | None:
-        return None
-
-    @property
-    def files(self) -> list[Path]:
-        """The file, or those of a folder of them."""
-        if not filesystem.is_folder(self.directory):
-            return [self.directory]
-        return [self.directory / name for name in filesystem.names(self.directory)]
-
-    def fingerprint(self) -> str:
-        record = hashlib.sha256()
-        for file in self.files:
-            status = filesystem.status(file)
-            record.update(f"{file.name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
-        return record.hexdigest()

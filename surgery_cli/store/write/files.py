@@ -14,7 +14,8 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_tree import PLACEHOLDER, MsgpackFile
 from surgery_cli.store.files.msgpack_writing import Continued, Stored, in_kind, write_msgpack
 from surgery_cli.store.filesystem.links import Linker
-from surgery_cli.store.open.item import FileItem, PytreeItem
+from surgery_cli.store.open.file_item import FileItem
+from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.sidecars import METADATA, value_type
 from surgery_cli.store.orbax.tree_metadata import entry_key, key_records
@@ -22,6 +23,7 @@ from surgery_cli.store.write.arrays import NoArrays
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.item_writer import ItemWriter, Produce
 from surgery_cli.store.write.ocdbt import OcdbtWriter
+from surgery_cli.store.write.t5x import array_spec
 from surgery_cli.store.write.text_leaves import write_texts
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
@@ -98,7 +100,9 @@ def _in_kind_of(leaf: PlannedLeaf, produce: Produce, source: MsgpackFile) -> Pro
 
 
 def _placeholder(leaf: PlannedLeaf, source: MsgpackFile) -> Any:
-    """The text that stands for an array stored elsewhere: as it was, if it still says the right name."""
+    """What stands for an array stored elsewhere: as it was, if it still says the right name."""
+    if source.array_specs:
+        return array_spec(leaf, source)
     text = f"{PLACEHOLDER}{leaf.name}"
     if leaf.path in source.tree and source.placeholders.get(leaf.path) == leaf.name:
         return Stored(leaf.path)

@@ -10,7 +10,8 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.listing import Listing
 from surgery_cli.store.locate.items import foreign_in_item
-from surgery_cli.store.open.item import FileItem, PytreeItem, ReadBefore
+from surgery_cli.store.open.file_item import FileItem
+from surgery_cli.store.open.item import PytreeItem, ReadBefore
 from surgery_cli.store.orbax.btree import DATA_FOLDERS, database_folders
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.per_leaf import PerLeafStore

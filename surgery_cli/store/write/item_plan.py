@@ -14,7 +14,8 @@ from surgery_cli.draft.expression import Recipe, moves_elements
 from surgery_cli.draft.kernels.rechunk import values_of
 from surgery_cli.draft.recipe import Output
 from surgery_cli.store.locate.file_formats import FileFormat
-from surgery_cli.store.open.item import FileItem, Item, PytreeItem, StoredLeaf
+from surgery_cli.store.open.file_item import FileItem
+from surgery_cli.store.open.item import Item, PytreeItem, StoredLeaf
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.orbax.new_documents import encoded, new_document, revised
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, ArrayDocument, parse
@@ -205,12 +206,13 @@ def planned(
     if isinstance(origin, PytreeItem) and origin_path is not None:
         stored = origin.leaves[origin_path]
     array = stored.array if stored is not None else None
+    is_kept = output.is_by_reference and not (stored is not None and stored.has_foreign_dtype)
     if array is not None and origin is item and origin_path == path:
         name = array.name  # as it is stored, where no `_METADATA` ties names to paths
-        if output.is_by_reference:
+        if is_kept:
             return PlannedLeaf(path, draft_path, output, Way.KEEP, name, origin, path, array)
     else:
-        name = stored_name(path)
+        name = item.name_of(path) if isinstance(item, PytreeItem) else stored_name(path)
     way = _way(item, name, output, origin, stored)
     document = chunks = None
     if way is Way.ENCODE:
@@ -235,7 +237,7 @@ def _way(
         return Way.NONE
     if not output.is_by_reference or not isinstance(origin, PytreeItem) or stored is None:
         return Way.ENCODE
-    if stored.array is None or origin.store is None:
+    if stored.array is None or origin.store is None or stored.has_foreign_dtype:
         return Way.ENCODE
     if origin is item:
         return Way.KEEP if stored.array.name == name else Way.MOVE

@@ -1,0 +1,50 @@
+"""An item that is a file, or a folder of shards."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+from surgery_cli.store import filesystem
+from surgery_cli.store.locate.file_formats import FileFormat
+from surgery_cli.store.orbax.arrays import Window
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import TreeSpec
+
+
+class FileItem:
+    """A tree in a file of its own, or in several in a folder."""
+
+    def __init__(self, directory: Path, content: Any, format: FileFormat) -> None:
+        self.directory = directory
+        self.content = content
+        self.format = format
+        self.layout: str = format.value
+        self.dead_bytes = 0
+
+    @property
+    def tree(self) -> TreeSpec:
+        found: TreeSpec = self.content.tree
+        return found
+
+    def read(self, path: LeafPath, window: Window | None = None) -> Any:
+        return self.content.read(path, window)
+
+    def identity(self, path: LeafPath) -> Hashable | None:
+        return None
+
+    @property
+    def files(self) -> list[Path]:
+        """The file, or those of a folder of them."""
+        if not filesystem.is_folder(self.directory):
+            return [self.directory]
+        return [self.directory / name for name in filesystem.names(self.directory)]
+
+    def fingerprint(self) -> str:
+        record = hashlib.sha256()
+        for file in self.files:
+            status = filesystem.status(file)
+            record.update(f"{file.name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+        return record.hexdigest()
