@@ -100,6 +100,33 @@ def arrangements(old: Shape, new: Shape) -> list[Arrangement]:
     return found
 
 
+def in_turns(one: Arrangement, old: Shape, new: Shape) -> Iterator[Arrangement]:
+    """The arrangement, with the halves of an axis, or of each head of it, taking turns, or taking them no more.
+
+    Rotary embeddings turn the two halves of a head in some models, and neighbours in others.
+
+    >>> [way.text for way in in_turns(Arrangement(), (4,), (4,))]
+    ['reshape [2, 2], transpose [1, 0], reshape [4]']
+    """
+    cut = one.before or old
+    order = one.axes or tuple(range(len(cut)))
+    for axis, size in enumerate(cut):
+        for heads in (n for n in range(1, size // 4 + 1) if size % (2 * n) == 0):
+            half = size // heads // 2
+            for halves in dict.fromkeys(((2, half), (half, 2))):
+                parts = (heads, *halves)
+                before = (*cut[:axis], *parts, *cut[axis + 1 :])
+                axes = [
+                    place
+                    for n in order
+                    for place in ((n, n + 2, n + 1) if n == axis else (n + 2 * (n > axis),))
+                ]
+                if heads == 1:
+                    before = (*cut[:axis], *halves, *cut[axis + 1 :])
+                    axes = [n - (n > axis) for n in axes if n != axis]
+                yield Arrangement(before=before, axes=tuple(axes), after=new)
+
+
 def _orders(shape: Shape) -> Iterator[tuple[int, ...]]:
     """Every other order of the axes that moves an element; axes of length 1 hold none apart."""
     if len(shape) > _MOST_AXES:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 
 from surgery_cli.compute.numpy_dtypes import numpy_dtype
+from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.bounded_reads import block_reading
 from surgery_cli.engine.progress import Meter
 from surgery_cli.engine.reading import CountedSource, Readable, Values
+from surgery_cli.matching.arrangements import in_turns
 from surgery_cli.matching.families import Family
 from surgery_cli.matching.forms import Form
 from surgery_cli.tree.dtypes import is_floating
@@ -36,11 +38,36 @@ class Contents(msgspec.Struct, frozen=True):
     """False where all elements are one number, or few: other leaves may hold the same by chance."""
 
 
+Place: TypeAlias = tuple[LeafPath, Window]
+"""A leaf, and a block of it."""
+
+
+class Parts:
+    """A source whose leaves can be read by their parts, too, each under a name of its own."""
+
+    def __init__(self, source: Readable) -> None:
+        self._source = source
+        self.places: dict[LeafPath, Place] = {}
+
+    def read(self, path: LeafPath, window: Window | None = None) -> Any:
+        """A leaf or part, or a block of it."""
+        if path not in self.places:
+            return self._source.read(path, window)
+        leaf, own = self.places[path]
+        if window is not None:
+            own = tuple(
+                slice(at.start + inner.start, at.start + inner.stop)
+                for at, inner in zip(own, window, strict=True)
+            )
+        return self._source.read(leaf, own)
+
+
 class Side(NamedTuple):
     """One of the two trees, with what reads it."""
 
-    tree: TreeSpec
-    source: CountedSource
+    tree: dict[LeafPath, LeafSpec]
+    source: Parts
+    counted: CountedSource
 
 
 class Holdings:
@@ -53,8 +80,10 @@ class Holdings:
         limit_bytes: int,
         meter: Meter | None = None,
     ) -> None:
-        self._old = Side(old[0], CountedSource(old[1]))
-        self._new = Side(new[0], CountedSource(new[1]))
+        self._old, self._new = (
+            Side(dict(tree), Parts(counted), counted)
+            for tree, counted in ((tree, CountedSource(source)) for tree, source in (old, new))
+        )
         self._limit = limit_bytes
         self._meter = meter or Meter(None, "", 0)
         self._known: dict[tuple[bool, LeafPath, str], Contents] = {}
@@ -62,7 +91,13 @@ class Holdings:
     @property
     def read_bytes(self) -> int:
         """How much was read, of both."""
-        return self._old.source.read_bytes + self._new.source.read_bytes
+        return self._old.counted.read_bytes + self._new.counted.read_bytes
+
+    def add(self, part: LeafPath, spec: LeafSpec, place: Place, *, is_old: bool) -> None:
+        """Let a part of a leaf be read like a leaf."""
+        side = self._old if is_old else self._new
+        side.tree[part] = spec
+        side.source.places[part] = place
 
     def of_old(self, path: LeafPath, dtype: str) -> Contents:
         """What a leaf of the old tree would hold in that dtype."""
@@ -87,22 +122,46 @@ class Holdings:
 
     def fitting(self, old: Family, new: Family, ways: Iterable[Form]) -> list[Form]:
         """Those of the forms in which the one family is the other, element by element."""
-        return [form for form in ways if self._is_equal(old, new, form)]
+        left = list(ways)
+        whole: dict[bool, Values] = {}
+        for n in range(max(len(old.members), len(new.members))):
+            units: dict[tuple[bool, int | None], Values] = {}
+            for side, family, axes in (
+                (self._old, old, {form.unstack for form in left}),
+                (self._new, new, {form.stack for form in left}),
+            ):
+                for axis in axes:
+                    values = self._unit(side, family, n, axis, whole)
+                    is_old = side is self._old
+                    units[is_old, axis] = _as(values, new.spec.dtype) if is_old else values
+            left = [
+                form
+                for form in left
+                if _is_same(
+                    form.arrangement.of(units[True, form.unstack]), units[False, form.stack]
+                )
+            ]
+            if not left:
+                break
+        return left
+
+    def in_turns(self, old: Family, new: Family, ways: Iterable[Form]) -> list[Form]:
+        """The form in which they are, if halves of an axis take turns in one of them."""
+        for form in ways:
+            here = _without_axis(old.spec.shape, form.unstack)
+            there = _without_axis(new.spec.shape, form.stack)
+            turned = [
+                msgspec.structs.replace(form, arrangement=one)
+                for one in in_turns(form.arrangement, here, there)
+            ]
+            found = self.fitting(old, new, turned)
+            if found:
+                return found[:1]
+        return []
 
     def is_large(self, *families: Family) -> bool:
         """True if a leaf does not fit into the memory that there is, beside another."""
         return 3 * max(family.spec.bytes for family in families) > self._limit
-
-    def _is_equal(self, old: Family, new: Family, form: Form) -> bool:
-        count = max(len(old.members), len(new.members))
-        whole: dict[bool, Values] = {}
-        for n in range(count):
-            here = self._unit(self._old, old, n, form.unstack, whole)
-            there = self._unit(self._new, new, n, form.stack, whole)
-            here = form.arrangement.of(_as(here, new.spec.dtype))
-            if here.shape != there.shape or here.tobytes() != there.tobytes():
-                return False
-        return True
 
     def _unit(
         self, side: Side, family: Family, n: int, axis: int | None, whole: dict[bool, Values]
@@ -134,6 +193,14 @@ class Holdings:
         for _, parts in reading.windows(spec.shape):
             for window in parts:
                 yield reading.read(side.source, path, spec, window)
+
+
+def _is_same(here: Values, there: Values) -> bool:
+    return here.shape == there.shape and here.tobytes() == there.tobytes()
+
+
+def _without_axis(shape: tuple[int, ...], axis: int | None) -> tuple[int, ...]:
+    return shape if axis is None else shape[:axis] + shape[axis + 1 :]
 
 
 def can_be(old: LeafSpec, new: LeafSpec) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from surgery_cli.matching.families import Family
+from surgery_cli.matching.fused import Fusion
 from surgery_cli.matching.gaps import highest_nodes
 from surgery_cli.matching.pairs import Pair, Pairing
 from surgery_cli.operations.numbered import numbered_places
@@ -22,14 +23,15 @@ class Step(msgspec.Struct, frozen=True):
     """An edit, with the pairs for whose sake it stands there."""
 
     edit: Edit
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[Pair | Fusion, ...] = ()
 
 
 def edits_of(found: Pairing, tree: Iterable[LeafPath]) -> list[Step]:
     """The edits that make of every pair's old leaves its new ones; ``tree``: the leaves that are edited."""
     pairs, copies = found.pairs, found.copies
     aside = _Aside(tree, pairs, copies)
-    steps = [
+    steps = [_split(one) for one in found.splits]
+    steps += [
         Step({"op": "copy", "at": pair.old.pattern, "to": _to(pair.new, pair.old)}, (pair,))
         for pair in copies
     ]
@@ -49,7 +51,24 @@ def edits_of(found: Pairing, tree: Iterable[LeafPath]) -> list[Step]:
             steps.append(Step(edit | _axis(pair.form.unstack), (pair,)))
     steps += _moved(pairs, aside, [*tree])
     steps += _arranged([(p.new.pattern, p) for p in pairs if p.form.unstack is not None])
-    return [*steps, *_cast([*pairs, *copies])]
+    steps += _cast([*pairs, *copies])
+    return [*steps, *(_joined(one) for one in found.joins)]
+
+
+def _split(one: Fusion) -> Step:
+    """The edit that cuts a fused leaf."""
+    to = [part.target(part) for part in one.parts]
+    sizes = {} if len(set(one.sizes)) == 1 else {"sizes": list(one.sizes)}
+    return Step(
+        {"op": "split", "at": one.whole.pattern, "to": to, "axis": one.axis, **sizes}, (one,)
+    )
+
+
+def _joined(one: Fusion) -> Step:
+    """The edit that puts a fused leaf together."""
+    at = [part.pattern for part in one.parts]
+    to = one.whole.target(one.whole)
+    return Step({"op": "concat", "at": at, "to": to, "axis": one.axis}, (one,))
 
 
 def _deleted(drops: Sequence[Pair], tree: Iterable[LeafPath]) -> Iterator[Step]:

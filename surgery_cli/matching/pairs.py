@@ -14,6 +14,7 @@ from surgery_cli.matching.assignment import Match, assigned
 from surgery_cli.matching.contents import Holdings, can_be
 from surgery_cli.matching.families import Family, families_of
 from surgery_cli.matching.forms import Form, forms
+from surgery_cli.matching.fused import Fusion, fusions, with_parts
 from surgery_cli.matching.vocabulary import CUSTOMS
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
@@ -71,28 +72,48 @@ class Pairing(msgspec.Struct, frozen=True):
     drops: list[Pair]
     """Pairs whose new leaves have a source already: tied leaves that the old tree has twice."""
     guesses: list[Pair]
+    splits: list[Fusion] = []
+    """Leaves of the old tree that are cut first; pairs are of their parts."""
+    joins: list[Fusion] = []
+    """Leaves of the new tree that are put together last; pairs are of their parts."""
 
 
 def paired(old: Leaves, new: Leaves, holdings: Holdings | None = None) -> Pairing:
     """Which leaves of one tree are which of the other; ``holdings``: of both, where values are to tell.
 
-    First what is sure by its values, then what names and shapes make likely: each time whole families of layers, and
-    then their members one by one.
+    Fused leaves are taken apart first, unless some of their parts find no counterpart.
     """
-    every = families_of(old), families_of(new)
-    left = _Left(*every)
+    olds, news = families_of(old), families_of(new)
+    splits = fusions(olds, news, holdings, is_old=True)
+    joins = fusions(news, olds, holdings, is_old=False)
+    while True:
+        found = _paired(with_parts(olds, splits), with_parts(news, joins), holdings)
+        here = {path for pair in found.pairs for path in pair.old.members}
+        there = {path for pair in found.pairs for path in pair.new.members}
+        whole_splits = [one for one in splits if one.leaves <= here]
+        whole_joins = [one for one in joins if one.leaves <= there]
+        if (whole_splits, whole_joins) == (splits, joins):
+            return msgspec.structs.replace(found, splits=splits, joins=joins)
+        splits, joins = whole_splits, whole_joins
+
+
+def _paired(old: list[Family], new: list[Family], holdings: Holdings | None) -> Pairing:
+    """The pairs of families: first what is sure by its values, then what names and shapes make likely.
+
+    Each time whole families of layers, and then their members one by one.
+    """
+    left = _Left(old, new)
     for is_sure in (True, False) if holdings else (False,):
         for parts in ((False, False), (False, True), (True, False), (True, True)):
             left.pair(holdings, parts, Certainty.SURE if is_sure else Certainty.LIKELY)
-    guesses = left.guesses
     if holdings is None:
-        return Pairing(left.pairs, [], [], guesses)
-    tied = [(one, other) for other in left.new for one in every[0]]
-    twice = [(one, other) for one in left.old for other in every[1]]
+        return Pairing(left.pairs, [], [], left.guesses)
+    tied = [(one, other) for other in left.new for one in old]
+    twice = [(one, other) for one in left.old for other in new]
     copies = _tied(tied, holdings, lambda pair: pair.new)
     drops = _tied(twice, holdings, lambda pair: pair.old)
     done = {id(pair.new) for pair in copies} | {id(pair.old) for pair in drops}
-    guesses = [p for p in guesses if id(p.new) not in done and id(p.old) not in done]
+    guesses = [p for p in left.guesses if id(p.new) not in done and id(p.old) not in done]
     return Pairing(left.pairs, copies, drops, guesses)
 
 
@@ -182,9 +203,14 @@ def _judge(match: Match, holdings: Holdings | None, votes: Mapping[_Sort, str]) 
     elif holdings is not None:
         agree = holdings.agree(match.old, match.new)
         fitting = [] if agree is False else holdings.fitting(match.old, match.new, match.forms)
-        if fitting and agree:
-            form, certainty = fitting[0], Certainty.SURE
+        turned = (
+            holdings.in_turns(match.old, match.new, match.forms) if agree and not fitting else []
+        )
+        if agree and (fitting or turned):
+            form, certainty = (fitting or turned)[0], Certainty.SURE
             why, why_axes = ["its values are the same, bit by bit"], ""
+            if turned:
+                why.append("once halves of its axis take turns, as rotary embeddings differ")
         elif fitting:
             form = form if form in fitting else fitting[0]
             certainty = min(certainty, Certainty.LIKELY, key=_RANKS.index)

@@ -28,6 +28,8 @@ CONCEPTS: Final[dict[str, str]] = {
         "encoder decoder attention out, cross attention out, encdec attention out"
     ),
     "qkv": "qkv, qkv proj, in proj, c attn, query key value, wqkv",
+    "gate and up": "gate up proj, gate up, gating einsum, wi fused, gate and up",
+    "key and value": "kv, kv proj, kv einsum, key value, wkv",
     "feed forward": (
         "mlp, ffn, ff, feed forward, mlp block, dense relu dense, feedforward, ffw, mlp dense"
     ),
@@ -120,3 +122,10 @@ CUSTOMS: Final[dict[tuple[str, str, int], str]] = {
 
 PyTorch keeps (out, in) and (out, in, height, width), Flax (in, out) and (height, width, in, out).
 """
+
+FUSED: Final[dict[str, tuple[str, ...]]] = {
+    "qkv": ("query", "key", "value"),
+    "key and value": ("key", "value"),
+    "gate and up": ("gate", "up"),
+}
+"""What several are called that stand in one leaf, in the order in which they do."""

@@ -17,7 +17,7 @@ class PairRow(msgspec.Struct, kw_only=True, frozen=True):
     """As a pattern: ``model.layers.{0..11}.mlp.up_proj.weight``."""
     to: str
     leaves: int
-    """How many leaves of B they make."""
+    """How many leaves of B they make; 0 for what is cut, or put together, whose parts are rows of their own."""
     operations: list[str]
     """What is done to them, in words; a rename alone is not said."""
     certainty: str

@@ -10,8 +10,9 @@ from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import PlanError, SurgeryError
 from surgery_cli.matching.contents import Holdings
 from surgery_cli.matching.edits import Step, edits_of
+from surgery_cli.matching.fused import Fusion
 from surgery_cli.matching.gaps import OTHER_VALUES, Open, open_between, open_values
-from surgery_cli.matching.pairs import Pair, Pairing, paired
+from surgery_cli.matching.pairs import Certainty, Pair, Pairing, paired
 from surgery_cli.matching.trial import have_common_values
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.detect.survey import survey
@@ -24,12 +25,18 @@ from surgery_cli.store.open.checkpoint import Checkpoint, as_opened, open_checkp
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
-from surgery_cli.words.notes import Note, Remark
+from surgery_cli.words.notes import Consequence, Note, Remark
 from surgery_cli.words.series import folded
 
 _OPTIMIZER: Final = (
     "optimizer state follows its params, and no more: `delete` what B has not; docs/changing-the-optimizer.md says how"
     " state is made"
+)
+
+
+_ROTARY: Final = (
+    "values alone tell whether the halves of query and key heads stand in one order on both sides: rotary embeddings"
+    " turn halves in Hugging Face's models, neighbours in others"
 )
 
 
@@ -96,6 +103,8 @@ def derive(
         found = paired(here, there, holdings)
     steps = edits_of(found, checkpoint.tree)
     made, notes = _made(checkpoint, steps)
+    if holdings is None and any(_is_rotary(pair) for pair in found.pairs):
+        notes.append(Consequence(_ROTARY))
     left = open_between(made, wanted.tree)
     return _report(
         checkpoint, wanted, found, steps, left, said, read.read_bytes if read else 0, notes
@@ -158,7 +167,9 @@ def _report(
     notes: list[Note],
 ) -> reports.Derivation:
     every = [*found.pairs, *found.copies, *found.drops]
-    shown = [pair for pair in every if _is_told(pair)]
+    fused = [(one, True) for one in found.splits] + [(one, False) for one in found.joins]
+    shown: list[Pair | Fusion] = [pair for pair in every if _is_told(pair)]
+    shown += [one for one, _ in fused]
     rows = {id(pair): n for n, pair in enumerate(shown)}
     left = [*left, *(open_values(pair.new) for pair in found.pairs if pair.is_other)]
     gaps = [_gap(one, wanted.tree, found) for one in left]
@@ -169,16 +180,23 @@ def _report(
         b=wanted.name,
         chosen_a=checkpoint.location.chosen,
         chosen_b=wanted.chosen,
-        pairs=[_row(pair) for pair in shown],
+        pairs=[_row(pair) for pair in every if _is_told(pair)]
+        + [_fused_row(one, is_split=is_split) for one, is_split in fused],
         guesses=[_row(pair) for pair in found.guesses],
         gaps=gaps,
-        same=sum(len(pair.new.members) for pair in every) - sum(len(p.new.members) for p in shown),
+        same=sum(len(pair.new.members) for pair in every if not _is_told(pair)),
         plan={"edits": edits},
         steps=numbers + [[] for _ in left],
         values=values,
         bytes_read=bytes_read,
         notes=notes,
     )
+
+
+def _is_rotary(pair: Pair) -> bool:
+    """True for a projection to queries or keys that is spelled otherwise here than there."""
+    is_other = pair.old.meaning.last != pair.new.meaning.last or bool(pair.form.text)
+    return is_other and bool({"query", "key"}.intersection(pair.old.meaning.words))
 
 
 def _is_told(pair: Pair) -> bool:
@@ -202,6 +220,19 @@ def _row(pair: Pair) -> reports.PairRow:
         operations=operations,
         certainty=pair.certainty.value,
         why=list(pair.why),
+    )
+
+
+def _fused_row(one: Fusion, *, is_split: bool) -> reports.PairRow:
+    parts, whole = ", ".join(map(str, one.parts)), str(one.whole)
+    why = "its parts have the values of what they are" if one.is_sure else "by its name and size"
+    return reports.PairRow(
+        from_=whole if is_split else parts,
+        to=parts if is_split else whole,
+        leaves=0,
+        operations=[f"{'split' if is_split else 'concat'} axis {one.axis}"],
+        certainty=(Certainty.SURE if one.is_sure else Certainty.LIKELY).value,
+        why=[why],
     )
 
 

@@ -7,6 +7,8 @@ import orbax.checkpoint as ocp
 import pytest
 from safetensors.numpy import save_file
 
+from tests.conversions.parts import FIXTURES, Sizes
+from tests.conversions.routes import applied as conversion
 from tests.matching.public_models import TORCH, conversions
 
 CONVERSIONS = conversions()
@@ -52,6 +54,7 @@ def both(tmp_path):
 def applied(surgery, tmp_path, a, *words):
     """The result of the plan that `derive` prints, applied as it stands; and what `derive` said."""
     derived = surgery("derive", a, *words)
+    tmp_path.mkdir(exist_ok=True)
     plan = tmp_path / "there.yaml"
     plan.write_text(derived.out)
     return derived, surgery("apply", a, tmp_path / "new", plan)
@@ -163,6 +166,56 @@ def test_a_tree_that_is_there_already_needs_no_plan(surgery, tmp_path):
     assert derived.code == 0
     assert "edits: []" in derived.out
     assert "nothing to do" in derived.err
+
+
+@pytest.fixture
+def fused(tmp_path):
+    """One projection to queries, keys and values here, three with heads there; gate and up alike."""
+    draw = np.random.default_rng(0)
+    old, new = {}, {}
+    for n in range(2):
+        q, k, v, gate, up = (
+            draw.standard_normal((size, 32)).astype(np.float32) for size in (32, 16, 16, 80, 80)
+        )
+        old[f"model.layers.{n}.self_attn.qkv_proj.weight"] = np.concatenate([q, k, v])
+        old[f"model.layers.{n}.mlp.gate_up_proj.weight"] = np.concatenate([gate, up])
+        for name, values in (("query", q), ("key", k), ("value", v)):
+            new[f"params/layers_{n}/attention/{name}/kernel"] = values.T.reshape(32, -1, 8)
+        new[f"params/layers_{n}/mlp/gate/kernel"] = gate.T
+        new[f"params/layers_{n}/mlp/up/kernel"] = up.T
+    save_file(old, tmp_path / "fused.safetensors")
+    new = {name: np.ascontiguousarray(values) for name, values in new.items()}
+    return tmp_path / "fused.safetensors", saved(tmp_path / "parts", new)
+
+
+@pytest.mark.parametrize("values", ["--values", "--no-values"])
+@pytest.mark.parametrize("back", [False, True], ids=["split", "concat"])
+def test_fused_projections_are_cut_and_put_together(surgery, tmp_path, fused, back, values):
+    a, b = fused[:: -1 if back else 1]
+    derived, result = applied(surgery, tmp_path, a, b, values)
+    assert (derived.code, result.code) == (0, 0), result.err
+    assert surgery("diff", tmp_path / "new", b).code == 0
+    pairs = surgery("derive", a, b, values, "--json").document["pairs"]
+    expected = "sure" if values == "--values" else "likely"
+    assert {pair["certainty"] for pair in pairs} == {expected}
+
+
+@pytest.mark.parametrize("fixture", ["llama", "llama_tied"])
+def test_what_a_shipped_conversion_makes_is_found_by_values_rotary_halves_and_all(
+    surgery, tmp_path, fixture
+):
+    sizes = Sizes.of(fixture)
+    settings = {"head_dim": sizes.head_dim, **({"lm_head": False} if sizes.is_tied else {})}
+    source = FIXTURES / fixture / "model.safetensors"
+    there = conversion(source, tmp_path / "there", "llama/hf-to-linen.yaml", **settings)
+    for n, (a, b) in enumerate(((source, there), (there, source))):
+        derived, result = applied(surgery, tmp_path / str(n), a, b)
+        assert (derived.code, result.code) == (0, 0), result.err
+        assert "0 likely, 0 gaps" in derived.err
+        assert surgery("diff", tmp_path / str(n) / "new", b).code == 0
+    named = surgery("derive", source, there, "--no-values", "--json").document
+    assert named["gaps"] == []
+    assert any("halves of query and key" in note for note in named["notes"])
 
 
 def test_dtypes_are_cast(surgery, tmp_path):
