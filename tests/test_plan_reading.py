@@ -191,6 +191,9 @@ def test_standard_input_is_yaml_and_so_json_too():
         ("1/3", 1 / 3),
         ("-2.5 / 1e-3", -2500.0),
         ("'3/4'", 0.75),
+        ("64^-0.5", 0.125),
+        ("3 ^ 2", 9.0),
+        ("./64^-0.5", "/64^-0.5"),
     ],
 )
 def test_unquoted_text_means_what_the_core_schema_of_yaml_1_2_says(text, value):
@@ -207,6 +210,10 @@ def test_unquoted_text_means_what_the_core_schema_of_yaml_1_2_says(text, value):
         ("1e-400", "smaller than any number that a float64 holds", "write `0`"),
         ("inf", "a finite number is needed", "write `1.0`"),
         ("1/0", "it divides by 0", "write a number"),
+        ("0^-1", "it divides by 0", "write a number"),
+        ("-2^0.5", "a root of a number below 0", "write a number"),
+        ("10^-400", "it is beyond what a float64 holds", "write a number"),
+        ("10^400", "it is beyond what a float64 holds", "write a number"),
         ("1e999/1e-999", "it is beyond what a float64 holds", "write a number"),
         ("1e99999999/3", "it is beyond what a float64 holds", "write a number"),
     ],

@@ -1,4 +1,4 @@
-"""Add other leaves, times a number."""
+"""Add other leaves, or a number, times a number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft.effect import Effect, Shifts
-from surgery_cli.draft.expression import LeafRef, Recipe, Stored, made
+from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored, made
+from surgery_cli.draft.kernels.fill import Fill
 from surgery_cli.draft.kernels.sums import Plus
 from surgery_cli.draft.recipe import Draft, is_numeric
 from surgery_cli.draft.settings import check_finite
@@ -27,16 +28,18 @@ from surgery_cli.words.advice import worded
 class AddScaled(Partnered, Numeric, tag="add-scaled", kw_only=True, frozen=True):
     """Add leaves of another checkpoint, of this one or of a file, times a number, to leaves of the same shape.
 
-    A task vector, an update that was stored, a direction: `params += scale * other`. Sums are taken in float64 and
+    A task vector, an update that was stored, a direction: `params += scale * other`. Or a number, as the 1 that some
+    norms add to their weights by themselves, and others do not. Sums are taken in float64 and
     rounded once, to the leaf's own dtype. Copies of params in the optimizer state get the same; nothing tells how other
     slots follow: they stay.
     """
 
     with_: Annotated[
-        str,
+        float | str,
         Meta(
             description="What is added: a checkpoint, a name in `sources`, a file (`w.npy`, `f.npz:ENTRY`,"
-            " `f.safetensors:ENTRY`), whose only array serves every leaf. Left out, leaves of this checkpoint."
+            " `f.safetensors:ENTRY`), whose only array serves every leaf; or a number. Left out, leaves of this"
+            " checkpoint."
         ),
     ] = msgspec.field(name="with", default="")
     from_: Annotated[
@@ -58,7 +61,9 @@ class AddScaled(Partnered, Numeric, tag="add-scaled", kw_only=True, frozen=True)
 
     def check(self, named: Sequence[LeafPath], draft: Draft, scene: Scene) -> None:
         check_finite(self.scale, "scale")
-        if not self.with_ and not self.from_:
+        if not isinstance(self.with_, str):
+            self._check_number(self.with_)
+        elif not self.with_ and not self.from_:
             raise PlanError(
                 "`add-scaled` needs something to add",
                 why=worded("neither {with} nor {from} names it"),
@@ -68,12 +73,22 @@ class AddScaled(Partnered, Numeric, tag="add-scaled", kw_only=True, frozen=True)
                 field="with",
             )
 
+    def _check_number(self, number: float) -> None:
+        check_finite(number, "with")
+        if self.from_:
+            raise PlanError(
+                worded("{from} says where leaves stand, and {with} is a number"),
+                fix=worded("take {from} out"),
+                field="from",
+            )
+
     @property
     def effect(self) -> Effect:
         return Shifts()
 
     def meet(self, path: LeafPath, named: Selection, draft: Draft, scene: Scene) -> None:
-        self._place(path, named, draft, scene)
+        if isinstance(self.with_, str):
+            self._place(path, self.with_, named, draft, scene)
 
     def maker(
         self, named: Selection, draft: Draft, scene: Scene
@@ -89,13 +104,13 @@ class AddScaled(Partnered, Numeric, tag="add-scaled", kw_only=True, frozen=True)
         return lambda path, recipe: made(kernel, (recipe, others[path]), recipe.spec, path)
 
     def _place(
-        self, path: LeafPath, named: Selection, draft: Draft, scene: Scene
+        self, path: LeafPath, text: str, named: Selection, draft: Draft, scene: Scene
     ) -> tuple[LeafPath, Recipe]:
         """Where that stands, and what it is."""
-        if not self.with_:
+        if not text:
             found = counterpart(path, self.from_, "this checkpoint", draft, named)
             return found, draft.leaves[found].recipe
-        file, entry = split_entry(self.with_)
+        file, entry = split_entry(text)
         name, source = scene.open(file)
         found = counterpart(path, entry or self.from_, file, source, named)
         return found, Stored(LeafRef(name, found), source.tree[found])
@@ -104,7 +119,10 @@ class AddScaled(Partnered, Numeric, tag="add-scaled", kw_only=True, frozen=True)
         self, path: LeafPath, spec: LeafSpec, named: Selection, draft: Draft, scene: Scene
     ) -> Recipe:
         """What is added to a leaf."""
-        found, other = self._place(path, named, draft, scene)
+        if not isinstance(self.with_, str):
+            wide = LeafSpec(kind=LeafKind.NUMPY, shape=spec.shape, dtype="float64")
+            return Made(Fill(self.with_), (), wide, path)
+        found, other = self._place(path, self.with_, named, draft, scene)
         if self.integers and is_integers(other.spec):
             other = as_floats(other, found)
         is_wider = is_complex(other.spec.dtype) and not is_complex(spec.dtype)

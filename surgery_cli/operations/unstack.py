@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.kernels import join
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.settings import resolve_axes
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.numbered import Series, numbered_patterns
 from surgery_cli.operations.parting import Parting
-from surgery_cli.operations.regrouping import axes_of
-from surgery_cli.tree.paths import LeafPath
+from surgery_cli.operations.regrouping import JOINED_KINDS, axes_of
+from surgery_cli.optimizer.follow.origins import Origin
+from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.tree.targets import target_text
 from surgery_cli.words.advice import Text, worded
+from surgery_cli.words.lists import listed
+
+_OPEN_RANGE: Final = re.compile(r"\{([0-9]+)\.\.\}")
 
 
 class Unstack(Parting, tag="unstack", kw_only=True, frozen=True):
@@ -30,8 +36,8 @@ class Unstack(Parting, tag="unstack", kw_only=True, frozen=True):
     to: Annotated[
         str | tuple[str, ...],
         Meta(
-            description=r"Where the layers stand: `params/layers_{0..11}`, a number for each place of the axis, or a"
-            r" list of paths; `\1`, `\2` stand for the wildcards of `at` in order."
+            description=r"Where the layers stand: `params/layers_{0..11}`, a number for each place of the axis, `{0..}`"
+            r" for as many as there are, or a list of paths; `\1`, `\2` stand for the wildcards of `at` in order."
         ),
     ]
     axis: Annotated[int, Meta(description="The axis of the layers, which is gone; -1: last.")] = 0
@@ -49,6 +55,38 @@ class Unstack(Parting, tag="unstack", kw_only=True, frozen=True):
     @property
     def series(self) -> Series:
         return Series(self.to, is_list=self.is_list)
+
+    def origins(self, selected: Selection, draft: Draft) -> Mapping[LeafPath, Origin]:
+        if not isinstance(self.to, str) or not (found := _OPEN_RANGE.search(self.to)):
+            return super().origins(selected, draft)
+        first = int(found[1])
+        last = first + self._places(selected, draft) - 1
+        to = f"{self.to[: found.start()]}{{{first}..{last}}}{self.to[found.end() :]}"
+        return msgspec.structs.replace(self, to=to).origins(selected, draft)
+
+    def _places(self, selected: Selection, draft: Draft) -> int:
+        """How many layers there are of every leaf.
+
+        Raises:
+            PlanError: they have not as many of them, or none.
+        """
+        counts: dict[int, list[LeafPath]] = {}
+        for path in selected:
+            spec = draft.leaves[path].spec
+            if spec.kind in JOINED_KINDS:
+                (axis,) = resolve_axes(self.axis, axes_of(spec), "axis")
+                counts.setdefault(spec.shape[axis], []).append(path)
+        if len(counts) == 1 and 0 not in counts:
+            return next(iter(counts))
+        sizes = (f"{size:,} in '{paths[0]}'" for size, paths in counts.items())
+        raise PlanError(
+            worded("{to: {}} does not say how many layers there are", str(self.to)),
+            why=f"along axis {self.axis} there are {listed(sizes, 3, word='and')}"
+            if counts
+            else "none of the leaves has an axis of layers",
+            fix=worded("say another {axis}, or leave leaves without layers out with {except}"),
+            field="to",
+        )
 
     @property
     def along(self) -> int:

@@ -1,4 +1,4 @@
-"""Numbers in the fields of a plan: `1/3`, and text that only looks like a number."""
+"""Numbers in the fields of a plan: `1/3`, `64^-0.5`, and text that only looks like a number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _number(item: Any) -> Any:
 
 
 def number_or_path(text: str, directory: str, sources: Collection[str]) -> float | str:
-    """Text in a field that takes numbers and paths: `1/3` as a number, a path as it stands.
+    """Text in a field that takes numbers and paths: `1/3` or `64^-0.5` as a number, a path as it stands.
 
     Raises:
         PlanError: it is a number and names something as well; or it was meant as a number and is none.

@@ -22,9 +22,9 @@ _VARIABLE: Final = {
 }
 
 _FRACTION: Final = {
-    "description": "A number as a fraction: `1/3`.",
+    "description": "A number as a fraction or a power, variables in it too: `1/3`, `64^-0.5`, `${head_dim}^-0.5`.",
     "type": "string",
-    "pattern": rf"^{FRACTION}$",
+    "pattern": rf"^(?:{FRACTION}|.*\$\{{.*)$",
 }
 
 

@@ -44,11 +44,6 @@ class Linen:
         self.target = jax.eval_shape(model.init, jax.random.key(0), tokens)
         self.apply = jax.jit(model.apply)
 
-    @property
-    def layout(self):
-        """What is stored of a training state that has params alone."""
-        return self.target
-
     def restored(self, path):
         return _restored(path, self.target)
 
@@ -64,7 +59,7 @@ class Nnx:
     """An NNX model, whose state is what is restored."""
 
     def __init__(self, sizes):
-        model = nnx.eval_shape(partial(nnx_models.Decoder, sizes, nnx.Rngs(0)))
+        model = nnx.eval_shape(lambda: nnx_models.Decoder(sizes, nnx.Rngs(0)))
         graph, self.target = nnx.split(model)
         self.apply = jax.jit(lambda state, tokens: nnx.merge(graph, state)(tokens))
 

@@ -181,6 +181,8 @@ def test_what_cannot_be_stacked_is_named(
         ({"to": "params/l_{0..3}"}, "`to` names 4 places for int64[3,"),
         ({"to": "params/l_{0..2}", "axis": 2}, "axis: 2"),
         ({"to": "params/l_{0..2}_{0..2}"}, "has 2 ranges of numbers"),
+        ({"to": "params/l_{0..}", "axis": 1}, "there are 1 in 'params/l/b' and 2 in 'params/l/w'"),
+        ({"to": "params/l_{0..}", "axis": 2}, "axis: 2"),
         ({"to": ["params/x", "params/x", "params/y"]}, "two parts would stand at one place"),
         ({"to": ["params/x", "params/y", "params/other"]}, "'params/other/w' stands there already"),
         ({"to": ["params/x", "params/y", "params/z"], "list": True}, "needs a range of numbers"),
@@ -194,6 +196,14 @@ def test_what_cannot_be_unstacked_is_named(edit: dict[str, Any], said: str, tmp_
     with pytest.raises(PlanError) as refused:
         surgery.plan(str(tmp_path / "a"), plan_from_document(document))
     assert said in str(refused.value)
+
+
+def test_an_open_range_has_as_many_numbers_as_there_are_layers(tmp_path: Path) -> None:
+    saved(tmp_path / "a", {"params": {"l": {"w": np.arange(24).reshape(2, 12)}}})
+    edit = {"op": "unstack", "at": "params/l", "axis": 1, "to": "params/{1..}/l"}
+    applied(tmp_path / "a", tmp_path / "b", edit)
+    layers = {str(n): {"l": {"w": np.array([n - 1, n + 11])}} for n in range(1, 13)}
+    equal(restored(tmp_path / "b", {"params": layers}), {"params": layers})
 
 
 def lists() -> Any:

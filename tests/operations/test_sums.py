@@ -157,6 +157,23 @@ def test_a_leaf_of_another_checkpoint_is_added_in_float64_and_rounded_once(dtype
         assert found.tobytes() == total.astype(dtype).tobytes()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.float64, np.complex64])
+def test_a_number_is_added_to_every_element_and_rounded_once(dtype: Any) -> None:
+    leaf = leaf_of(dtype)
+    draft = added({str(KERNEL): leaf}, AddScaled(at="**", with_=1 / 3, scale=-2.0))
+    wide = np.complex128 if dtype is np.complex64 else np.float64
+    expected = (leaf.astype(wide) - 2.0 * (1 / 3)).astype(dtype)
+    for block in (None, (3, 4)):
+        found = computed(draft.leaves[KERNEL].recipe, {KERNEL: leaf}, block=block)
+        assert found.tobytes() == expected.tobytes()
+
+
+def test_a_number_stands_nowhere_and_is_finite() -> None:
+    for fields in ({"with_": 1.0, "from_": "a"}, {"with_": float("nan")}):
+        with pytest.raises(PlanError):
+            added({"a": np.ones(3, np.float32)}, AddScaled(at="a", **fields))
+
+
 def test_a_path_of_the_same_checkpoint_means_what_stands_there_at_that_moment() -> None:
     arrays = {"a": np.ones(3, np.float32), "b": np.full(3, 2.0, np.float32)}
     first = added(arrays, AddScaled(at="b", from_="a", scale=10.0))  # b is 12

@@ -206,6 +206,8 @@ def _average(draw: Draw, state: State, world: World) -> dict[str, Any]:
 def _add_scaled(draw: Draw, state: State, world: World) -> dict[str, Any]:
     edit = _with_policy(draw, _named(draw, state, _is_number))
     edit["scale"] = draw(st.sampled_from([1.0, 0.5, -0.25]))
+    if draw(_SOMETIMES):
+        return {**edit, "with": draw(st.sampled_from([1, -0.5]))}
     if draw(st.booleans()):
         return {**edit, "with": world.donor(draw(st.integers(0, 1)))}
     path = draw(st.sampled_from([path for path in state.leaves if path] or [("params",)]))
@@ -493,7 +495,7 @@ def _unstack(draw: Draw, state: State, world: World) -> dict[str, Any]:
     axis = draw(st.integers(-1, max(len(shape) - 1, 0)))
     count = shape[axis] if shape else 1
     count += draw(_SELDOM)
-    places = [f"params/part_{{0..{count - 1}}}", f"new/{{1..{count}}}/w"]
+    places = [f"params/part_{{0..{count - 1}}}", f"new/{{1..{count}}}/w", "params/part_{0..}"]
     if count > 1:
         places.append([f"params/p_{n}" for n in range(count)])
     return {**edit, "axis": axis, "to": draw(st.sampled_from(places))}

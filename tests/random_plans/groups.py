@@ -154,7 +154,21 @@ def unstack(state: State, edit: Fields, world: World, words: Words) -> None:
             raise Refused(2, "other places")
         return [np.take(value, n, axis) for n in range(count)]
 
-    _parted(state, edit, words, apart)
+    _parted(state, _with_last_number(state, edit), words, apart)
+
+
+def _with_last_number(state: State, edit: Fields) -> Fields:
+    """The edit, `{0..}` in it being as many numbers as there are places."""
+    if not isinstance(edit["to"], str) or "{0..}" not in edit["to"]:
+        return edit
+    shapes = [state.leaves[path].shape for path in select(state, edit, skips_empties=False)]
+    axis = edit.get("axis", 0)
+    if any(not -len(shape) <= axis < len(shape) for shape in shapes):
+        raise Refused(2, "no such axis")
+    counts = {shape[axis] for shape in shapes}
+    if len(counts) != 1 or 0 in counts:
+        raise Refused(2, "no number of layers")
+    return {**edit, "to": edit["to"].replace("{0..}", f"{{0..{counts.pop() - 1}}}")}
 
 
 def _shares(sizes: Sequence[int], groups: int) -> list[list[int]]:

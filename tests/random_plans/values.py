@@ -466,7 +466,10 @@ def add_scaled(state: State, edit: Fields, world: World, words: Words) -> None:
 
 def _added(state: State, path: Path, edit: Fields, world: World) -> tuple[Leaf, bool]:
     if "with" in edit:
-        return Leaf(world.leaf_of(edit["with"], path)), True
+        number = edit["with"]
+        if not isinstance(number, str):
+            return Leaf(np.full(state.leaves[path].shape, number, np.float64)), True
+        return Leaf(world.leaf_of(number, path)), True
     start = patterns_of(edit["at"])[0].nodes(path)[-1]
     wanted = "/".join([edit["from"], *map(str, path[len(start) :])])
     found = [p for p, leaf in state.leaves.items() if printed(p) == wanted and not leaf.is_empty]
