@@ -24,9 +24,9 @@ class Export(
     """In which format of other programs the result is written, once all edits are done."""
 
     format: Annotated[
-        Literal["safetensors"],
+        Literal["safetensors", "msgpack", "npz"],
         setting(
-            "The format: safetensors, as Hugging Face's readers take them.",
+            "The format: safetensors as Hugging Face's readers take them, Flax's msgpack, or NumPy's npz.",
             Group.LAYOUT,
             option="--to",
         ),

@@ -12,6 +12,7 @@ from surgery_cli.errors import Problem, raise_all
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.plan import Plan
 from surgery_cli.settings.declaration import given
+from surgery_cli.settings.export import Export
 from surgery_cli.settings.run import Options
 from surgery_cli.store.export.leaves import exported
 from surgery_cli.store.export.table import FORMATS
@@ -101,15 +102,14 @@ def left_behind_notes(checkpoint: Checkpoint) -> list[Consequence]:
 
 
 def export_document(
-    plans: Mapping[str, ItemPlan], plan: Plan, destination: Path | None
+    plans: Mapping[str, ItemPlan], output: Export, destination: Path | None
 ) -> reports.Exported:
     """The files that will be there."""
-    assert plan.output is not None
     (item,) = plans.values()
     target = destination or Path("result")
-    files = FORMATS[plan.output.format].new_files(item, target, plan.output)
+    files = FORMATS[output.format].new_files(item, target, output)
     return reports.Exported(
-        format=plan.output.format,
+        format=output.format,
         files=[
             reports.ExportedFile(
                 name=file.name or target.name, leaves=file.leaves, bytes=file.bytes

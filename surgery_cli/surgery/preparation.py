@@ -19,10 +19,11 @@ from surgery_cli.resolution import resolve
 from surgery_cli.resolution.inverse import Inverse
 from surgery_cli.script.user_code import Say
 from surgery_cli.script.user_functions import UserFunctions
+from surgery_cli.settings.export import Export
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import AbovePlan
 from surgery_cli.store import filesystem
-from surgery_cli.store.export.planning import NewItem, plan_export
+from surgery_cli.store.export.planning import plan_export
 from surgery_cli.store.export.table import FORMATS
 from surgery_cli.store.files.array_file import SUFFIXES, ArrayFile
 from surgery_cli.store.filesystem.boundary import Boundary
@@ -87,10 +88,13 @@ class Prepared(msgspec.Struct, frozen=True):
     functions: UserFunctions
     inverse: Inverse
 
+    output: Export | None = None
+    """In which format of other programs the result is: nothing but leaves comes along then."""
+
     @property
     def is_export(self) -> bool:
-        """True if the result is in a format of other programs: nothing but leaves comes along."""
-        return any(isinstance(plan.item, NewItem) for plan in self.plans.values())
+        """True if the result is in such a format."""
+        return self.output is not None
 
 
 def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None) -> Prepared:
@@ -148,7 +152,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     check_memory(needs)
     written = (plans, references, compact, reason)
     told = (looked, needs, functions, inverse)
-    return Prepared(checkpoint, draft, sources, boundary, *written, *told)
+    return Prepared(checkpoint, draft, sources, boundary, *written, *told, plan.output)
 
 
 def _as_written(

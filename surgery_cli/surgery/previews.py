@@ -128,9 +128,9 @@ def previewed(
         prepared.reason,
     )
     export: reports.Exported | UnsetType = UNSET
-    if plan.output is not None:
+    if prepared.output is not None:
         target = None if destination is None else path_at(destination)
-        export = export_document(prepared.plans, plan, target)
+        export = export_document(prepared.plans, prepared.output, target)
         strategy, reason = "export", export_reason(export)
     return reports.Preview(
         source=str(prepared.checkpoint.location.root),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.reports import Exported
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket import Buckets
@@ -28,6 +29,7 @@ from surgery_cli.store.write.carried_files import carried_files, unchosen_files
 from surgery_cli.store.write.item_plan import ItemPlan, Way, is_converted
 from surgery_cli.store.write.ocdbt_references import names_gone
 from surgery_cli.store.write.sidecars import is_rewritten
+from surgery_cli.surgery.exporting import export_document
 from surgery_cli.surgery.memory import bytes_to_use
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.request_tally import Tally, parts
@@ -76,8 +78,8 @@ def requests_of_run(
         return None
     tally = Tally(target, so_far)
     add_values_read(tally, prepared)
-    if prepared.is_export:
-        _add_export(tally, prepared)
+    if prepared.output is not None:
+        _add_export(tally, prepared, export_document(prepared.plans, prepared.output, destination))
         return tally.requests
     _add_carried(tally, prepared, target)
     memory_bytes = bytes_to_use(options.memory_bytes)
@@ -125,14 +127,15 @@ def _files_taken(plan: ItemPlan) -> Iterator[Path]:
             yield from (store.directory / array.name / key for array in found for key in array.keys)
 
 
-def _add_export(tally: Tally, prepared: Prepared) -> None:
-    """The lock and the record, and files that are written and read back."""
+def _add_export(tally: Tally, prepared: Prepared, export: Exported) -> None:
+    """The lock and the record, and files that are written, and read back from their headers on."""
     tally.look_at(prepared.checkpoint.location.root, _LOOKS_AT_SOURCE)
     tally.other(_OTHERS)
     tally.read_back(1)
     tally.write(2)
-    for plan in prepared.plans.values():
-        _add_file(tally, plan, buffered=True)
+    for file in export.files:
+        tally.write_file(file.bytes)
+        tally.read_back(parts(file.bytes) + 1, file.bytes)
 
 
 def _add_around(tally: Tally, prepared: Prepared, *, buffered: bool) -> None:

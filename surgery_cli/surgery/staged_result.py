@@ -96,7 +96,8 @@ def _made(
     if run.company is None:
         writer = _placed(run, staging)
         execution = execution_of(run, listener, staging.journal)
-        return writer, execution, execution.run(list(writer.items.values()))
+        with writer.abandoned_on_failure():
+            return writer, execution, execution.run(list(writer.items.values()))
     shared, share = shared_step_writer(run, staging.new), shared_execution_of(run, listener)
     shared.begin()
     run.company.place(staging.new)

@@ -57,7 +57,6 @@ def _tar(name: str = "run/1/_METADATA") -> bytes:
         ("model.pt", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", "before PyTorch 1.6"),
         ("model.pt", _tar("sys_info"), "before PyTorch 1.6"),
         ("weights.h5", b"\x89HDF\r\n\x1a\n" + bytes(64), "is an HDF5 file"),
-        ("w.npz", _npz(), "is a NumPy array file"),
         ("w.npy", b"\x93NUMPY\x01\x00", "is a NumPy array file, not a checkpoint"),
         ("w.bak", b"\x93NUMPY\x01\x00", "is a NumPy array file, and its name does not say so"),
         ("w", _npz(), "is a NumPy array file, and its name does not say so"),

@@ -40,12 +40,13 @@ def export(
     options: Options,
     output: Output,
 ) -> int:
-    """Write the leaves in a format of other programs: safetensors, as Hugging Face's readers take them.
+    """Write the leaves in a format of other programs: safetensors, Flax's msgpack, NumPy's npz.
 
     All leaves are written, or those that AT names: Hugging Face's readers want `params` alone. In safetensors the keys
     of a path are joined by dots, so that a leaf of one key, as conversions make them, is called like that key. A DST
-    that ends in `.safetensors` is one file; any other is a directory, with an index where it takes several files. In a
-    plan, `output: {format: safetensors}` does the same after its edits.
+    that ends in `.safetensors` is one file; any other is a directory, with an index where it takes several files. npz
+    joins keys by slashes; msgpack nests dicts, as Flax does. In a plan, `output: {format: safetensors}` does the same
+    after its edits.
     """
 
     def planned() -> Plan:

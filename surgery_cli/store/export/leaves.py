@@ -9,6 +9,7 @@ from surgery_cli.draft.expression import Made
 from surgery_cli.draft.kernels.rechunk import Rechunk
 from surgery_cli.draft.recipe import Draft, DraftItems, Output
 from surgery_cli.errors import PlanError, Problem, raise_all
+from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.store.export.contract import OutputFormat
 from surgery_cli.tree.dtypes import COMPLEX_PARTS, FLOATS, INTEGER_BITS, integer_range, item_bytes
 from surgery_cli.tree.paths import LeafPath
@@ -19,6 +20,8 @@ from surgery_cli.words.quantities import counted, leaves_text
 from surgery_cli.words.series import folded
 
 _MOST_NAMED: Final = 4
+
+_EMPTY_STATE: Final = LeafSpec(kind=LeafKind.EMPTY, empty="NamedTuple")
 
 _KINDS: Final = {LeafKind.STRING: "texts", LeafKind.KEY: "typed random keys"}
 
@@ -41,9 +44,10 @@ def exported(draft: Draft, form: OutputFormat) -> Draft:
     placed: dict[LeafPath, list[_Placed]] = {}
     unfit: dict[str, list[LeafPath]] = {}
     empty: list[LeafPath] = []
+    states = _empty_states(draft)
     for path, leaf in draft.leaves.items():
         try:
-            spec = form.held(leaf.spec)
+            spec = form.held(_EMPTY_STATE if path in states else leaf.spec)
         except KeyError:
             unfit.setdefault(_KINDS[leaf.spec.kind], []).append(path)
             continue
@@ -64,9 +68,34 @@ def exported(draft: Draft, form: OutputFormat) -> Draft:
         )
     leaves = {place: _held(draft.leaves[one.path], one, place) for place, (one,) in placed.items()}
     notes = _notes(form, draft, [one.path for (one,) in placed.values()], empty)
+    if states and not empty:
+        notes = [*notes, _empty_state_note(draft, states)]
     return draft.replaced(
         leaves=leaves, slots={}, clocks={}, running={}, items=DraftItems()
     ).noting(*notes)
+
+
+def _empty_states(draft: Draft) -> list[LeafPath]:
+    """The nodes that Orbax stores as None and that are a state of optax without fields, or stand for a masked param.
+
+    In the optimizer's state that is every None, but for those whose param is None itself.
+    """
+    none = [path for path, leaf in draft.leaves.items() if leaf.spec.empty == "None"]
+    inside = [path for path in none if any(map(is_optimizer_name, path))]
+    params = {path[depth:] for path in set(none).difference(inside) for depth in range(len(path))}
+    return [
+        path
+        for path in inside
+        if isinstance(path[-1], int) or not any(path[n:] in params for n in range(1, len(path)))
+    ]
+
+
+def _empty_state_note(draft: Draft, states: list[LeafPath]) -> Consequence:
+    named = quoted((draft.texts[path] for path in states), _MOST_NAMED)
+    return Consequence(
+        f"{counted(len(states), 'node')} of the optimizer's state, stored as None, are taken for states without fields,"
+        f" such as optax's EmptyState: {named}"
+    )
 
 
 def _held(leaf: Output, one: _Placed, place: LeafPath) -> Output:

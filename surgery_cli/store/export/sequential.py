@@ -36,8 +36,12 @@ class SequentialWriter(ItemWriter):
         self._files.begin()
 
     def finish(self) -> None:
-        """Write what comes after the last values."""
+        """See that everything was written: what comes after the last values went with these."""
         self._files.finish()
+
+    def abandon(self) -> None:
+        """Close the file that is being written; a bucket forgets it."""
+        self._files.close()
 
 
 class _Blocks(NoArrays):
@@ -103,6 +107,9 @@ class _Files:
 
     def finish(self) -> None:
         assert self._wanted is None, f"values of {self._wanted} are missing"
+
+    def close(self) -> None:
+        self._writing.close()
 
     def _written(self) -> Any:
         """Writes one file after the other; yields the part that it waits for, and is sent values of it."""

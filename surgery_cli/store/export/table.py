@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from surgery_cli.store.export.contract import OutputFormat
+from surgery_cli.store.export.msgpack import Msgpack
+from surgery_cli.store.export.npz import Npz
 from surgery_cli.store.export.safetensors import Safetensors
 
-FORMATS: Final[dict[str, OutputFormat]] = {form.name: form for form in (Safetensors(),)}
+FORMATS: Final[dict[str, OutputFormat]] = {
+    form.name: form for form in (Safetensors(), Msgpack(), Npz())
+}
 """By the names that ``settings.export`` takes."""

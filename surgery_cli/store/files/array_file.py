@@ -14,6 +14,7 @@ from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
+from surgery_cli.store.files.contiguous import ContiguousArray
 from surgery_cli.store.files.npy_arrays import (
     ArrayEntry,
     array_spec,
@@ -137,6 +138,10 @@ class ArrayFile:
         for path, spec in self.tree.items():
             record.update(f"{path.spelling}\0{spec.type_text}\n".encode())
         return f"sha256:{record.hexdigest()}"
+
+    def place_of(self, path: LeafPath) -> ContiguousArray | None:
+        """Where an array's values stand, if they do in C order."""
+        return self._entries[path].place
 
     def read(self, path: LeafPath, window: Window | None = None) -> np.ndarray[Any, Any]:
         """An array's values, or a block of them.

@@ -13,6 +13,7 @@ import msgpack
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
+from surgery_cli.store.files.contiguous import ContiguousArray
 from surgery_cli.store.files.msgpack_scan import (
     ARRAY_SPEC,
     COMPLEX,
@@ -83,6 +84,10 @@ class MsgpackFile:
             version = self.read(VERSION) if VERSION in self.scan.leaves else None
             refuse_version(self.path, version, specs)
         return {path: read_spec(self.path, path, self.read(path)) for path in specs}
+
+    def place_of(self, path: LeafPath) -> ContiguousArray | None:
+        """Where an array's values stand."""
+        return self.scan.leaves[path].array
 
     def read(self, path: LeafPath, window: Window | None = None) -> Any:
         """A leaf's value: an array (0-d for NumPy scalars), a Python number, text, or None for empties.

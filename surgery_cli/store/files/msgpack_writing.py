@@ -6,7 +6,8 @@ The bytes of untouched leaves are copied, so that a rewrite without changes is i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
@@ -177,6 +178,18 @@ def _packer() -> Any:
     return msgpack.Packer(use_bin_type=True, strict_types=True)
 
 
+def packed(value: Any) -> bytes:
+    """The bytes of a plain value."""
+    found: bytes = _packer().pack(value)
+    return found
+
+
+def map_head(count: int) -> bytes:
+    """What stands before the keys and values of a dict."""
+    found: bytes = _packer().pack_map_header(count)
+    return found
+
+
 def _write_part(file: BinaryIO, source: MsgpackFile, part: Any) -> None:
     if isinstance(part, _Head):
         file.write(part.data)
@@ -228,30 +241,43 @@ def _write_value(file: BinaryIO, value: Any) -> None:
         file.write(_packer().pack(value))
 
 
+def array_head(shape: Sequence[int], dtype: str, count: int, code: int = NDARRAY) -> bytes:
+    """What stands before the ``count`` bytes of an array, which is ExtType(code, (shape, dtype name, bytes))."""
+    head = b"\x93" + packed(list(shape)) + packed(dtype) + _bin_header(count)
+    return _ext_header(len(head) + count, code) + head
+
+
 def _write_array(file: BinaryIO, array: Any, code: int) -> None:
-    """An array as ExtType(code, (shape, dtype name, bytes)), its values written without another copy of them."""
+    """An array, its values written without another copy of them."""
     import numpy as np
 
-    head = b"\x93" + _packer().pack(list(array.shape)) + _packer().pack(array.dtype.name)
-    head += _bin_header(array.nbytes)
-    file.write(_ext_header(len(head) + array.nbytes, code) + head)
+    file.write(array_head(array.shape, array.dtype.name, array.nbytes, code))
     if array.nbytes:
         file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def _write_chunked(file: BinaryIO, array: Any) -> None:
-    """Source: ``flax.serialization._chunk``."""
-    packer = _packer()
-    count = max(1, LARGEST_ARRAY_BYTES // array.dtype.itemsize)
     flat = array.reshape(-1)
-    starts = range(0, flat.size, count)
-    shape = {str(axis): size for axis, size in enumerate(array.shape)}
-    file.write(packer.pack_map_header(3) + packer.pack(CHUNKED) + packer.pack(True))
-    file.write(packer.pack("shape") + packer.pack(shape) + packer.pack("chunks"))
-    file.write(packer.pack_map_header(len(starts)))
+    for head, part in chunk_heads(array.shape, array.dtype.itemsize):
+        file.write(head)
+        _write_array(file, flat[part], NDARRAY)
+
+
+def chunk_heads(shape: Sequence[int], width: int) -> Iterator[tuple[bytes, slice]]:
+    """What stands before each chunk of a large array, and which of its elements that has.
+
+    Source: ``flax.serialization._chunk``.
+    """
+    size, count = math.prod(shape), max(1, LARGEST_ARRAY_BYTES // width)
+    starts = range(0, size, count)
+    axes = {str(axis): length for axis, length in enumerate(shape)}
+    head = _packer().pack_map_header(3) + packed(CHUNKED) + packed(True)
+    head += (
+        packed("shape") + packed(axes) + packed("chunks") + _packer().pack_map_header(len(starts))
+    )
     for index, start in enumerate(starts):
-        file.write(packer.pack(str(index)))
-        _write_array(file, flat[start : start + count], NDARRAY)
+        yield head + packed(str(index)), slice(start, min(start + count, size))
+        head = b""
 
 
 def _bin_header(size: int) -> bytes:

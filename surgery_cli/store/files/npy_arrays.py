@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
@@ -157,7 +158,10 @@ def _described(
     if offset is not None and flat and dtype.isnative:
         segment = Segment(offset + begin, needed)
         place = ContiguousArray(path, (segment,), shape, dtype.name)
-    return ArrayEntry(array_spec(shape, dtype.name), place, member)
+    spec = array_spec(shape, dtype.name)
+    if place is None:  # it is unpacked as a whole
+        spec = replace(spec, chunk_shape=shape, write_shape=shape)
+    return ArrayEntry(spec, place, member)
 
 
 def unpacked(path: Path, member: str | None) -> np.ndarray[Any, Any]:

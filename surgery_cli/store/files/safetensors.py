@@ -87,6 +87,10 @@ class SafetensorsFile:
     def tree(self) -> TreeSpec:
         return TreeSpec({path: spec_of(array) for path, array in self.arrays.items()})
 
+    def place_of(self, path: LeafPath) -> ContiguousArray | None:
+        """Where a tensor's values stand."""
+        return self.arrays.get(path)
+
     def read(self, path: LeafPath, window: Window | None = None) -> Any:
         """A tensor's values, or a block of them.
 

@@ -48,6 +48,10 @@ class TorchFile:
     def tree(self) -> TreeSpec:
         return TreeSpec({path: home.leaves[path].spec for path, home in self.homes.items()})
 
+    def place_of(self, path: LeafPath) -> ContiguousArray | None:
+        """Not told: of some tensors elements stand apart."""
+        return None
+
     def read(self, path: LeafPath, window: Window | None = None) -> Any:
         """A leaf's value; see ``TorchArchiveFile.read``."""
         return self.homes[path].read(path, window)

@@ -33,11 +33,13 @@ class FileFormat(StrEnum):
     FLAX = "flax msgpack"
     SAFETENSORS = "safetensors"
     TORCH = "torch zip"
+    NPZ = "npz"
 
 
 FILE_PHRASES: Final = {
     FileFormat.SAFETENSORS: "a safetensors file",
     FileFormat.TORCH: "a PyTorch file",
+    FileFormat.NPZ: "a NumPy npz file",
 }
 FOLDER_PHRASES: Final = {
     FileFormat.SAFETENSORS: "safetensors shards",
@@ -76,6 +78,8 @@ def format_of_file(path: Path) -> FileFormat | None:
         return FileFormat.SAFETENSORS
     if starts_as_msgpack(path):
         return FileFormat.FLAX
+    if path.suffix == ".npz" and any(name.endswith(".npy") for name in zip_names(path)):
+        return FileFormat.NPZ
     return FileFormat.TORCH if is_torch_archive(path) else None
 
 

@@ -24,8 +24,10 @@ def describe_file(path: Path) -> CheckpointError:
             return CheckpointError(f"'{path}' {what}", why=why, fix=fix)
     return CheckpointError(
         f"'{path}' is not a checkpoint file",
-        why="it is neither Flax msgpack nor safetensors nor PyTorch's" if head else "it is empty",
-        fix="name a checkpoint's directory, a Flax `checkpoint_<N>`, a `.safetensors` or a PyTorch file",
+        why="it is neither Flax msgpack nor safetensors nor PyTorch's nor npz"
+        if head
+        else "it is empty",
+        fix="name a checkpoint's directory, a Flax `checkpoint_<N>`, a `.safetensors`, `.npz` or PyTorch file",
     )
 
 
@@ -63,7 +65,7 @@ _OLD_TORCH: Final = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch.seriali
 _NEVER_UNPICKLED = "a pickle runs code when it is loaded; surgery never does that"
 TENSORFLOW_HELP: Final = "read it with `tf.train.load_checkpoint` and save the arrays with Orbax"
 READ_FORMATS: Final = (
-    "surgery edits Orbax checkpoints, Flax msgpack files, safetensors and what `torch.save` writes"
+    "surgery edits Orbax checkpoints, Flax msgpack, safetensors, npz and what `torch.save` writes"
 )
 _BY_SUFFIX = "what an edit takes arrays from is told by its suffix"
 _FILES_OF_CHECKPOINTS = frozenset(

@@ -46,7 +46,7 @@ from surgery_cli.store.locate.steps import (
 Shape = Literal["root", "step", "flat", "item", "file"]
 """``root``: steps side by side (CheckpointManager, v1, ``flax.training.checkpoints``). ``step``: one directory with
 items. ``flat``: one directory with the tree at its root. ``item``: an item inside a step, named directly. ``file``:
-Flax msgpack; safetensors or PyTorch, also a directory of shards."""
+Flax msgpack, NumPy's npz; safetensors or PyTorch, also a directory of shards."""
 
 
 class Location(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +104,8 @@ def locate(
             refusals.refuse_uncommitted(location.root)
         case "item":
             refusals.refuse_uncommitted(location.root, location.root.parent)
+        case "file":
+            refusals.refuse_locked(location.root)
     return location
 
 

@@ -132,10 +132,7 @@ def refuse_uncommitted(path: Path, *others: Path) -> None:
         return
     if any(filesystem.is_file(folder / COMMIT_MARK) for folder in (path, *others)):
         return
-    if (lock := lock_around(path)) is not None:
-        with suppress(FileNotFoundError):
-            what, why, fix = claim_of(lock)
-            raise CheckpointError(what, why=why, fix=fix)
+    refuse_locked(path)
     if filesystem.needs_commit_mark(path) and not holds_t5x(path):
         raise CheckpointError(
             f"'{path}' is an unfinished save",
@@ -143,6 +140,19 @@ def refuse_uncommitted(path: Path, *others: Path) -> None:
             fix="use an earlier step; if this is a whole copy of a finished checkpoint, put an empty file of that"
             " name into it: Orbax needs it, too",
         )
+
+
+def refuse_locked(path: Path) -> None:
+    """Refuse what a run of ours is writing where nothing can be renamed.
+
+    Raises:
+        CheckpointError: so.
+    """
+    if filesystem.renames(path) or (lock := lock_around(path)) is None:
+        return
+    with suppress(FileNotFoundError):
+        what, why, fix = claim_of(lock)
+        raise CheckpointError(what, why=why, fix=fix)
 
 
 def describe_directory(listing: Listing) -> CheckpointError:

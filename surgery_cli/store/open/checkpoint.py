@@ -14,16 +14,12 @@ import msgspec
 from surgery_cli.errors import CheckpointError, SurgeryError
 from surgery_cli.inputs.buckets import BucketPath, Replaced, path_at
 from surgery_cli.store import filesystem
-from surgery_cli.store.files.msgpack_tree import MsgpackFile
-from surgery_cli.store.files.safetensors import SafetensorsFile
-from surgery_cli.store.files.torch_file import TorchFile
 from surgery_cli.store.filesystem.listing import is_tree, reading
-from surgery_cli.store.locate.file_formats import FileFormat, format_of_file, format_of_folder
 from surgery_cli.store.locate.location import Location, locate
 from surgery_cli.store.open.file_item import FileItem
+from surgery_cli.store.open.formats import open_item
 from surgery_cli.store.open.item import Item, PytreeItem, ReadBefore
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window
-from surgery_cli.store.orbax.sidecars import METADATA
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
 
@@ -118,8 +114,17 @@ class Checkpoint:
         if filesystem.requests_at_once(self.location.root) == 1:
             return
         wanted: dict[int, tuple[ArrayStore, list[str]]] = {}
-        for store, array in filter(None, map(self.array_of, paths)):
-            wanted.setdefault(id(store), (store, []))[1].append(array.name)
+        places: dict[Path, list[tuple[int, int]]] = {}
+        for path in paths:
+            item, inner = self.item_of(path)
+            if isinstance(item, FileItem):
+                file, ranges = item.ranges_of(inner)
+                places.setdefault(file, []).extend(ranges)
+            elif (found := self.array_of(path)) is not None:
+                store, array = found
+                wanted.setdefault(id(store), (store, []))[1].append(array.name)
+        for file, ranges in places.items():
+            filesystem.expect(file, ranges)
         for store, names in wanted.values():
             store.expect(names)
 
@@ -273,22 +278,3 @@ def open_checkpoint(text: str, *, step: int | None = None, item: str | None = No
             fix="name the step or item that holds params",
         )
     return checkpoint
-
-
-def open_item(path: Path, before: ReadBefore | None = None) -> Item:
-    """The item at ``path``, in whichever format it is."""
-    found: FileFormat | None
-    if filesystem.is_folder(path):
-        is_described = filesystem.exists(path / METADATA)
-        found = None if is_described else format_of_folder(filesystem.names(path))
-    else:
-        found = format_of_file(path)
-    match found:
-        case None:
-            return PytreeItem(path, before)
-        case FileFormat.SAFETENSORS:
-            return FileItem(path, SafetensorsFile(path), found)
-        case FileFormat.TORCH:
-            return FileItem(path, TorchFile(path), found)
-        case FileFormat.FLAX:
-            return FileItem(path, MsgpackFile(path), found)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import is_record
 from surgery_cli.store.locate.file_formats import FileFormat
 from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.tree.paths import LeafPath
@@ -40,7 +41,15 @@ class FileItem:
         """The file, or those of a folder of them."""
         if not filesystem.is_folder(self.directory):
             return [self.directory]
-        return [self.directory / name for name in filesystem.names(self.directory)]
+        names = filesystem.names(self.directory)
+        return [self.directory / name for name in names if not is_record(name)]
+
+    def ranges_of(self, path: LeafPath) -> tuple[Path, list[tuple[int, int]]]:
+        """In which file the values of a leaf stand, and where; nowhere, if they are not as they are in memory."""
+        array = self.content.place_of(path)
+        if array is None:
+            return self.directory, []
+        return array.path, [(one.offset, one.offset + one.length) for one in array.segments]
 
     def fingerprint(self) -> str:
         record = hashlib.sha256()

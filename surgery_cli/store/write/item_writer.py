@@ -70,6 +70,9 @@ class ItemWriter:
         """Drop what nothing refers to, and write the small files: where nothing is renamed, they make it whole."""
         self._arrays.finish()
 
+    def abandon(self) -> None:
+        """Leave nothing open or under way: the run has failed, and what was built is about to be removed."""
+
     @property
     def raw_bytes(self) -> int:
         return self._arrays.raw_bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -48,6 +49,16 @@ class StepWriter:
         self._as_step = as_step
         self._buffered = buffered
         self._unchosen: list[ItemWriter] = []
+
+    @contextmanager
+    def abandoned_on_failure(self) -> Iterator[None]:
+        """What fails inside leaves nothing open or under way."""
+        try:
+            yield
+        except BaseException:
+            for writer in self.items.values():
+                writer.abandon()
+            raise
 
     def begin(self) -> None:
         """Make the directories, and place everything that is by reference."""
