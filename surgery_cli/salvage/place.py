@@ -8,10 +8,22 @@ from pathlib import Path
 import msgspec
 
 from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.salvage.item import is_item
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import is_leftover, unfinished_name
+from surgery_cli.store.locate.items import STEP_METADATA
 from surgery_cli.words.lists import quoted
+
+
+def is_understood(file: Path) -> bool:
+    """True unless it is a file about the step that breaks off: readers are better off without it."""
+    if file.name != STEP_METADATA or not filesystem.is_file(file):
+        return True
+    try:
+        return isinstance(decode_json(filesystem.read(file)), dict)
+    except (msgspec.MsgspecError, ValueError):
+        return False
 
 
 class BrokenPlace(msgspec.Struct, frozen=True):
@@ -62,7 +74,7 @@ def find_broken(path: Path) -> BrokenPlace:
     )
 
 
-_STEP_FILES = ("_CHECKPOINT_METADATA", "orbax.checkpoint")
+_STEP_FILES = (STEP_METADATA, "orbax.checkpoint")
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -53,6 +53,25 @@ class KeptLeaf(NamedTuple):
     filled: Filled | None = None
 
 
+def places_kept(paths: Iterable[LeafPath]) -> list[LeafPath]:
+    """Where lists lack items before others: something must stand there, or these would move up.
+
+    >>> [str(path) for path in places_kept([LeafPath(("opt", 2, "mu")), LeafPath(("opt", 0))])]
+    ['opt/1']
+    """
+    items: dict[LeafPath, set[int]] = {}
+    for path in paths:
+        for at, key in enumerate(path):
+            if isinstance(key, int):
+                items.setdefault(LeafPath(path[:at]), set()).add(key)
+    return [
+        LeafPath((*node, n))
+        for node, held in items.items()
+        for n in range(max(held))
+        if n not in held
+    ]
+
+
 def write_item(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> None:
     """Write the tree with these leaves into a new directory.
 

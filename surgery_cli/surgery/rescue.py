@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -20,16 +21,18 @@ from surgery_cli.proof.records import record_key, record_path, write_record
 from surgery_cli.proof.surgery_json import Record, new_record
 from surgery_cli.salvage.filling import Fill, fills_of
 from surgery_cli.salvage.item import spec_of
-from surgery_cli.salvage.place import find_broken, fingerprint
+from surgery_cli.salvage.leaves import SavedLeaf
+from surgery_cli.salvage.place import find_broken, fingerprint, is_understood
 from surgery_cli.salvage.proving import proved
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.salvage.survey import survey as survey_of
-from surgery_cli.salvage.writing import Filled, KeptLeaf, write_item
+from surgery_cli.salvage.writing import Filled, KeptLeaf, places_kept, write_item
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker, LinkMode
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.orbax.sidecars import Entry
 from surgery_cli.store.write.destination import check_destination
 from surgery_cli.store.write.staging import Staging, begin_anew
 from surgery_cli.surgery.source_and_destination import path_of, with_aftermath
@@ -38,7 +41,10 @@ from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import counted, leaves_text
 
-_UNKNOWN = ": lists, tuples and empty nodes are not known (`--like` an older step knows them)"
+_NONE: Final[Entry] = {"value_type": "None", "skip_deserialize": True}
+_UNKNOWN: Final = (
+    ": lists, tuples and empty nodes are not known (`--like` an older step knows them)"
+)
 
 
 def rescue(
@@ -77,6 +83,7 @@ def rescue(
     if target is None:
         return report
     kept = _kept(survey, fills)
+    report = _with_gaps(report, survey, kept)
     lacking = [row for row in rows if row.state != "whole" and not row.filled_from]
     if lacking and not allow_partial:
         raise _incomplete(survey, rows, lacking)
@@ -117,15 +124,36 @@ def _appearing(
     return target / record.relative_to(staging.new)
 
 
+def _with_gaps(
+    report: reports.Rescued, survey: Survey, kept: Mapping[str, list[KeptLeaf]]
+) -> reports.Rescued:
+    """The document, with what stands in the places of lists of which everything is lost."""
+    gaps = [
+        str(survey.path(name, one.leaf.path))
+        for name, leaves in kept.items()
+        for one in leaves
+        if one.leaf.entry is _NONE
+    ]
+    if not gaps:
+        return report
+    said = f"None stands for {listed(gaps, 6)}, so that what follows in the list keeps its place"
+    return msgspec.structs.replace(report, notes=[*report.notes, said])
+
+
 def _kept(survey: Survey, fills: Mapping[LeafPath, Filled]) -> dict[str, list[KeptLeaf]]:
-    return {
-        name: [
+    found = {}
+    for name, leaves in survey.leaves.items():
+        found[name] = [
             KeptLeaf(leaf, fills.get(survey.path(name, inner)))
             for inner, leaf in leaves.items()
             if leaf.state == "whole" or survey.path(name, inner) in fills
         ]
-        for name, leaves in survey.leaves.items()
-    }
+        empty = places_kept(kept.leaf.path for kept in found[name])
+        found[name] += [
+            KeptLeaf(SavedLeaf(path=path, entry=_NONE, state="whole", value="None"))
+            for path in empty
+        ]
+    return found
 
 
 def _rows(
@@ -174,6 +202,11 @@ def _report(survey: Survey, rows: list[reports.SavedRow]) -> reports.Rescued:
         if item.structure.origin != "metadata":
             unknown = "" if item.structure.origin == "another checkpoint" else _UNKNOWN
             notes.append(f"{front}names and nesting come from {item.structure.origin}{unknown}")
+    notes += [
+        f"'{other.name}' is damaged, and left out"
+        for other in survey.place.others
+        if not is_understood(other)
+    ]
     if any(row.proof == "decodes" for row in rows):
         notes.append(
             "'decodes' is no proof: chunks have no checksum, and a flipped bit in one gives other numbers"
@@ -223,7 +256,7 @@ def _write(
     linker = Linker(LinkMode.NEVER)
     for name, item in survey.items.items():
         write_item(item, kept[name], new / name if name else new)
-    for other in survey.place.others:
+    for other in filter(is_understood, survey.place.others):
         linker.copy_tree(other, new / other.name)
     filesystem.forget(new)
     written = Checkpoint(locate(str(new), staging=True))

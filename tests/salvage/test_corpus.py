@@ -16,7 +16,7 @@ NOTHING_LEFT = {3, 14}
 """Of these the one file with all values is gone, or empty."""
 
 
-def _restored(directory):
+def restored(directory):
     """What Orbax restores, by stored name."""
     checkpointer = ocp.PyTreeCheckpointer()
     tree = checkpointer.metadata(directory).item_metadata.tree
@@ -62,12 +62,12 @@ def test_what_is_whole_is_rescued_and_the_rest_is_named(corpus, number, tmp_path
     surgery.rescue(str(case.broken), str(tmp_path / "new"), allow_partial=True)
 
     place = tmp_path / "new"
-    restored = _restored(place / "state" if (place / "state").exists() else place)
+    values = restored(place / "state" if (place / "state").exists() else place)
     for name, row in states.items():
         if name in case.values and not case.decodes_wrong(name):
-            assert (name in restored) == (row.state == "whole"), name
-            if name in restored:
-                assert restored[name].tobytes() == case.values[name].tobytes(), name
+            assert (name in values) == (row.state == "whole"), name
+            if name in values:
+                assert values[name].tobytes() == case.values[name].tobytes(), name
     assert fingerprint(case.broken) == before
 
 
@@ -121,9 +121,9 @@ def test_what_is_lost_is_taken_from_an_older_step(saved, older, tmp_path):
 
     found = surgery.rescue(str(saved), str(tmp_path / "new"), fill_from=str(older))
 
-    restored = _restored(tmp_path / "new")
-    assert np.array_equal(restored["params.kernel"], -np.arange(64).reshape(8, 8))
-    assert np.array_equal(restored["params.bias"], np.ones(8))
+    values = restored(tmp_path / "new")
+    assert np.array_equal(values["params.kernel"], -np.arange(64).reshape(8, 8))
+    assert np.array_equal(values["params.bias"], np.ones(8))
     rows = {row.path: row.filled_from for row in found.leaves}
     assert rows == {"params/kernel": str(older), "params/bias": ""}
 
