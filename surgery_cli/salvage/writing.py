@@ -38,6 +38,10 @@ _CONFIG: Final = {"max_decoded_node_bytes": 100_000_000, "max_inline_value_bytes
 """As Orbax makes its databases."""
 
 
+NOTHING: Final[Entry] = {"value_type": "None", "skip_deserialize": True}
+"""What is said of an empty place."""
+
+
 class Filled(NamedTuple):
     """A leaf of another checkpoint that stands for what is lost: whole, or in the blocks that are missing."""
 

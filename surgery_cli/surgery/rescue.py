@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -20,31 +19,24 @@ from surgery_cli.inputs.buckets import path_at
 from surgery_cli.proof.records import record_key, record_path, write_record
 from surgery_cli.proof.surgery_json import Record, new_record
 from surgery_cli.salvage.filling import Fill, fills_of
-from surgery_cli.salvage.item import spec_of
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.place import find_broken, fingerprint, is_understood
 from surgery_cli.salvage.proving import proved
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.salvage.survey import survey as survey_of
-from surgery_cli.salvage.writing import Filled, KeptLeaf, places_kept, write_item
+from surgery_cli.salvage.writing import NOTHING, Filled, KeptLeaf, places_kept, write_item
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker, LinkMode
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
-from surgery_cli.store.orbax.sidecars import Entry
 from surgery_cli.store.write.destination import check_destination
 from surgery_cli.store.write.staging import Staging, begin_anew
+from surgery_cli.surgery.rescue_report import gap_notes, rescue_report, saved_rows
 from surgery_cli.surgery.source_and_destination import path_of, with_aftermath
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import counted, leaves_text
-
-_NONE: Final[Entry] = {"value_type": "None", "skip_deserialize": True}
-_UNKNOWN: Final = (
-    ": lists, tuples and empty nodes are not known (`--like` an older step knows them)"
-)
 
 
 def rescue(
@@ -78,12 +70,11 @@ def rescue(
     other = open_checkpoint(fill_from) if fill_from else None
     survey = survey_of(place, open_checkpoint(like) if like else other, memory_bytes, listener)
     fills = {} if other is None else fills_of(survey, other, fill_by)
-    rows = _rows(survey, fills, fill_from or "")
-    report = _report(survey, rows)
+    rows = saved_rows(survey, fills, fill_from or "")
+    report = rescue_report(survey, rows)
     if target is None:
         return report
     kept = _kept(survey, fills)
-    report = _with_gaps(report, survey, kept)
     lacking = [row for row in rows if row.state != "whole" and not row.filled_from]
     if lacking and not allow_partial:
         raise _incomplete(survey, rows, lacking)
@@ -93,8 +84,18 @@ def rescue(
         )
     record = _appearing(survey, kept, target, rows, before, memory_bytes)
     written = sum(map(len, kept.values()))
+    gaps = [
+        survey.path(name, one.leaf.path)
+        for name, leaves in kept.items()
+        for one in leaves
+        if one.leaf.entry is NOTHING
+    ]
     return msgspec.structs.replace(
-        report, destination=str(target), written=written, record=str(record)
+        report,
+        destination=str(target),
+        written=written,
+        record=str(record),
+        notes=[*report.notes, *gap_notes(gaps)],
     )
 
 
@@ -124,22 +125,6 @@ def _appearing(
     return target / record.relative_to(staging.new)
 
 
-def _with_gaps(
-    report: reports.Rescued, survey: Survey, kept: Mapping[str, list[KeptLeaf]]
-) -> reports.Rescued:
-    """The document, with what stands in the places of lists of which everything is lost."""
-    gaps = [
-        str(survey.path(name, one.leaf.path))
-        for name, leaves in kept.items()
-        for one in leaves
-        if one.leaf.entry is _NONE
-    ]
-    if not gaps:
-        return report
-    said = f"None stands for {listed(gaps, 6)}, so that what follows in the list keeps its place"
-    return msgspec.structs.replace(report, notes=[*report.notes, said])
-
-
 def _kept(survey: Survey, fills: Mapping[LeafPath, Filled]) -> dict[str, list[KeptLeaf]]:
     found = {}
     for name, leaves in survey.leaves.items():
@@ -150,76 +135,10 @@ def _kept(survey: Survey, fills: Mapping[LeafPath, Filled]) -> dict[str, list[Ke
         ]
         empty = places_kept(kept.leaf.path for kept in found[name])
         found[name] += [
-            KeptLeaf(SavedLeaf(path=path, entry=_NONE, state="whole", value="None"))
+            KeptLeaf(SavedLeaf(path=path, entry=NOTHING, state="whole", value="None"))
             for path in empty
         ]
     return found
-
-
-def _rows(
-    survey: Survey, fills: Mapping[LeafPath, Filled], filled_from: str
-) -> list[reports.SavedRow]:
-    rows = []
-    for name, leaves in survey.leaves.items():
-        for inner, leaf in leaves.items():
-            path = survey.path(name, inner)
-            digest = survey.digests[name].get(inner)
-            rows.append(
-                reports.SavedRow(
-                    path=str(path),
-                    state=leaf.state,
-                    type_text=""
-                    if leaf.array is None
-                    else spec_of(leaf.array, LeafKind.ARRAY).type_text,
-                    share=round(leaf.share, 6),
-                    missing=[_slices(block) for block in leaf.missing],
-                    proof=survey.proofs.get(path, ""),
-                    routes=[] if leaf.array is None else list(leaf.array.routes),
-                    filled_from=filled_from if path in fills else "",
-                    why=leaf.why,
-                    digest="" if digest is None else digest.digest,
-                )
-            )
-    return rows
-
-
-def _slices(block: tuple[tuple[int, int], ...]) -> str:
-    return f"[{', '.join(f'{start}:{stop}' for start, stop in block)}]"
-
-
-def _report(survey: Survey, rows: list[reports.SavedRow]) -> reports.Rescued:
-    states = [row.state for row in rows]
-    notes = []
-    for name, item in survey.items.items():
-        front = f"{name}: " if name else ""
-        notes += [
-            f"{front}'{file}' is damaged: {why}" for file, why in item.structure.faults.items()
-        ]
-        for path, text in item.odd_types.items():
-            notes.append(
-                f"{front}'{path}' is of a type {text!r} that nobody knows; taken for an array"
-            )
-        if item.structure.origin != "metadata":
-            unknown = "" if item.structure.origin == "another checkpoint" else _UNKNOWN
-            notes.append(f"{front}names and nesting come from {item.structure.origin}{unknown}")
-    notes += [
-        f"'{other.name}' is damaged, and left out"
-        for other in survey.place.others
-        if not is_understood(other)
-    ]
-    if any(row.proof == "decodes" for row in rows):
-        notes.append(
-            "'decodes' is no proof: chunks have no checksum, and a flipped bit in one gives other numbers"
-        )
-    return reports.Rescued(
-        broken=str(survey.place.root),
-        structure=", ".join(dict.fromkeys(item.structure.origin for item in survey.items.values())),
-        leaves=rows,
-        whole=states.count("whole"),
-        partly=states.count("partly"),
-        lost=states.count("lost"),
-        notes=notes,
-    )
 
 
 def _incomplete(
