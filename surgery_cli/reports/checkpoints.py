@@ -172,6 +172,10 @@ class Verdict(Document, kw_only=True, frozen=True):
     has_lost_digests: bool = False
     """True where there is a record of digests, and it does not hold itself."""
     notes: list[str] = []
+    chosen: str = ""
+    """Which step and item of the checkpoint was looked at, where there are steps."""
+    chosen_against: str = ""
+    """As ``chosen``, of the other side."""
 
 
 class Seal(Document, kw_only=True, frozen=True):

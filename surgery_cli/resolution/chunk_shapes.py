@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
+
+from surgery_cli.errors import PlanError
+from surgery_cli.tree.dtypes import item_bytes
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafSpec
+from surgery_cli.words.advice import worded
+from surgery_cli.words.quantities import byte_text, counted
 
 SMALLEST_BYTES: Final = 1 << 20
 """Chunks of less are worth joining: each of them is a read, whatever it holds."""
@@ -53,3 +61,35 @@ def _divisors(number: int) -> tuple[int, ...]:
 def divides(chunk: tuple[int, ...], unit: tuple[int, ...]) -> bool:
     """True if a whole number of chunks makes up ``unit``, along every axis."""
     return all(c and n % c == 0 for c, n in zip(chunk, unit, strict=True))
+
+
+_TINY_BYTES: Final = 64 << 10
+_MOST_TINY: Final = 10_000
+"""So many chunks of less than 64 KiB are a mistake in a unit, and no layout that anybody wants to read."""
+
+
+def refuse_tiny(specs: Mapping[LeafPath, LeafSpec], limit_bytes: int) -> None:
+    """Refuse a limit under which leaves come in thousands of chunks that are nothing beside what each costs.
+
+    Raises:
+        PlanError: so, with how many there would be.
+    """
+    tiny: dict[LeafPath, int] = {}
+    for path, spec in specs.items():
+        chunk = spec.chunk_shape or spec.shape
+        if math.prod(chunk) * item_bytes(spec.dtype) < _TINY_BYTES:
+            grid = zip(spec.shape, chunk, strict=True)
+            tiny[path] = math.prod(-(-size // step) for size, step in grid)
+    total = sum(tiny.values())
+    if total <= _MOST_TINY:
+        return
+    most = max(tiny, key=lambda path: tiny[path])
+    raise PlanError(
+        f"chunks of {byte_text(limit_bytes)} would be {total:,}",
+        why=f"each is stored and read by itself, in a bucket by a request; '{most}' alone would be"
+        f" {counted(tiny[most], 'chunk')}",
+        fix=worded("a number without a unit counts bytes: {chunk_bytes: {}MiB}?", limit_bytes)
+        if limit_bytes < _TINY_BYTES
+        else worded("e.g. {chunk_bytes: 64MiB}"),
+        field="chunk_bytes",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
@@ -10,11 +11,14 @@ from surgery_cli.resolution.no_match import no_match, zeros_missed
 from surgery_cli.settings.reshard import Reshard, partition_of
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.tree.paths import LeafPath, PathPattern
-from surgery_cli.tree.sharding import Mesh, NamedSharding, Partition, partition_text
+from surgery_cli.tree.sharding import Mesh, NamedSharding, Partition, partition_text, trimmed
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import listed, quoted
 from surgery_cli.words.quantities import counted
+
+_REPLICATED: Final[Partition] = ((),)
+"""`None` by itself: every device has all, however many axes there are."""
 
 
 def is_spread(spec: LeafSpec) -> bool:
@@ -45,9 +49,13 @@ def stated_shardings(draft: Draft, request: Reshard, mesh: Mesh) -> dict[LeafPat
     for path in arrays:
         if path not in found:
             found[path] = _of_param(path, draft, named)
-    stated = {path: NamedSharding(mesh, partition) for path, partition in found.items()}
-    refuse_unfit(stated, {path: leaf.spec for path, leaf in draft.leaves.items()})
-    return stated
+    specs = {path: draft.leaves[path].spec for path in arrays}
+    raise_all(
+        problem
+        for path, partition in found.items()
+        for problem in _misfits(path, partition, mesh, specs[path])
+    )
+    return {path: NamedSharding(mesh, trimmed(partition)) for path, partition in found.items()}
 
 
 def _checked(text: str, partition: Partition, mesh: Mesh) -> Partition:
@@ -139,12 +147,14 @@ def refuse_unfit(
     raise_all(
         problem
         for path, sharding in shardings.items()
-        for problem in _misfits(path, sharding, specs[path])
+        for problem in _misfits(path, sharding.partition, sharding.mesh, specs[path])
     )
 
 
-def _misfits(path: LeafPath, sharding: NamedSharding, spec: LeafSpec) -> Iterator[Problem]:
-    partition, shape = sharding.partition, spec.shape
+def _misfits(path: LeafPath, partition: Partition, mesh: Mesh, spec: LeafSpec) -> Iterator[Problem]:
+    if partition == _REPLICATED:
+        return
+    shape = spec.shape
     said = partition_text(partition)
     what = f"'{path}' is {spec.type_text}, and cannot be split as `{said}`"
     fix = worded("put a {spec} that fits it in front: the first that matches counts")
@@ -154,7 +164,7 @@ def _misfits(path: LeafPath, sharding: NamedSharding, spec: LeafSpec) -> Iterato
         yield Problem(what, why, fix, path=str(path), field="spec")
         return
     for axis, (axes_of, size) in enumerate(zip(partition, shape, strict=False)):
-        count = sharding.mesh.count(axes_of)
+        count = mesh.count(axes_of)
         if size % count:
             over = listed(axes_of, word="and")
             why = f"axis {axis} goes over {over}, and {size} is no multiple of {count}"

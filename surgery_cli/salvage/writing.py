@@ -13,6 +13,7 @@ import msgspec
 from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import ArrayStore, below, read_array
 from surgery_cli.store.orbax.contexts import new_context
@@ -123,7 +124,7 @@ def _write_arrays(item: BrokenItem, leaves: Iterable[KeptLeaf], target: Path) ->
     for kept in stored:
         with _transaction_of(kept) as transaction:
             _fill(kept, item.zarr, database / below(stored_name(kept.leaf.path)), transaction)
-    keep_newest(target, None)
+    keep_newest(target, None, Linker())
 
 
 @contextmanager

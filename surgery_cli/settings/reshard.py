@@ -11,7 +11,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.inputs.addresses import address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.values import bytes_of
-from surgery_cli.tree.sharding import Partition, parse_mesh, parse_partition, trimmed
+from surgery_cli.tree.sharding import Partition, parse_mesh, parse_partition
 
 PartitionSpec: TypeAlias = str | tuple[str | tuple[str, ...] | None, ...]
 """A partition as plans say it: text as it is typed, or a list as in ``jax.sharding.PartitionSpec``."""
@@ -53,10 +53,10 @@ def mesh_of(texts: Sequence[str]) -> dict[str, int]:
 
 
 def partition_of(spec: PartitionSpec) -> Partition:
-    """The partition that a plan says. Raises as `parse_partition`."""
+    """The partition that a plan says, with the axes at its end that are not split. Raises as `parse_partition`."""
     if isinstance(spec, str):
         return parse_partition(spec)
-    return trimmed([() if a is None else (a,) if isinstance(a, str) else tuple(a) for a in spec])
+    return tuple(() if a is None else (a,) if isinstance(a, str) else tuple(a) for a in spec)
 
 
 MeshAxes = Annotated[

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import PlanError
@@ -54,14 +56,15 @@ def verify(
     if like_init is not None:
         from surgery_cli.surgery.like_init import verdict  # loads what looks at code
 
-        return verdict(checkpoint, argument, like_init, say)
+        return _chosen(verdict(checkpoint, argument, like_init, say), checkpoint)
     if like is not None:
-        return _like(checkpoint, open_checkpoint(like))
+        other = open_checkpoint(like)
+        return _chosen(_like(checkpoint, other), checkpoint, other)
     expected = (
         on_record(checkpoint) if like_manifest is None else manifest(checkpoint, like_manifest)
     )
     with as_opened(checkpoint):
-        return check_bytes(
+        found = check_bytes(
             checkpoint,
             expected,
             allow_non_finite=allow_non_finite,
@@ -69,6 +72,18 @@ def verify(
             listener=listener,
             say=say,
         )
+    return _chosen(found, checkpoint)
+
+
+def _chosen(
+    found: reports.Verdict, checkpoint: Checkpoint, other: Checkpoint | None = None
+) -> reports.Verdict:
+    """The verdict with the steps that it is about."""
+
+    def said(one: Checkpoint | None) -> str:
+        return one.location.chosen if one is not None and one.step is not None else ""
+
+    return replace(found, chosen=said(checkpoint), chosen_against=said(other))
 
 
 def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:

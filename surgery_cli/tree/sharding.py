@@ -119,10 +119,17 @@ def parse_mesh(text: str) -> dict[str, int]:
     axes: dict[str, int] = {}
     for part in text.split(","):
         name, _, size = (side.strip() for side in part.partition("="))
-        if not name.isidentifier() or not size.isdecimal() or int(size) < 1 or name in axes:
+        why = ""
+        if not name.isidentifier():
+            why = f"'{part.strip()}' begins with no name of an axis"
+        elif name in axes:
+            why = f"it has the axis '{name}' twice"
+        elif not size.isdecimal() or int(size) < 1:
+            why = f"the axis '{name}' has '{size}' devices, and needs 1 or more"
+        if why:
             raise PlanError(
                 f"'{text}' is not a mesh",
-                why=f"'{part}' is not a new name with a size of at least 1",
+                why=why,
                 fix="write axes with their sizes: `--mesh data=4,model=2`",
                 field="mesh",
             )
@@ -134,7 +141,7 @@ def parse_partition(text: str) -> Partition:
     """A PartitionSpec as it is typed: an axis of the mesh for each axis of the array, None, or several in brackets.
 
     >>> parse_partition("fsdp,None"), parse_partition("None,(data,fsdp)"), parse_partition("P('x', None)")
-    ((('fsdp',),), ((), ('data', 'fsdp')), (('x',),))
+    ((('fsdp',), ()), ((), ('data', 'fsdp')), (('x',), ()))
 
     Raises:
         PlanError: its brackets do not match, a name is missing, or there is nothing, as of a variable that is not set.
@@ -171,7 +178,7 @@ def parse_partition(text: str) -> Partition:
             group = None
     if group is not None:
         raise _no_partition(text)
-    return trimmed(found)
+    return tuple(found)
 
 
 def _no_partition(text: str) -> PlanError:

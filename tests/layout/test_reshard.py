@@ -70,3 +70,26 @@ def test_orbax_restores_every_layout_on_the_mesh_that_was_asked_for(
         entries = [e["array_metadata"] for e in json.loads(file.read_text())["array_metadatas"]]
         said = {e["param_name"]: (e["write_shape"], e["chunk_shape"]) for e in entries}
         assert said["params.dense.kernel"] == ([16, 48], [16, 48])
+
+
+def test_what_nothing_refers_to_any_more_is_not_counted_as_linked(tmp_path: Path) -> None:
+    source = save(tmp_path / "source", state())
+    report = reshard(source, tmp_path / "target", mesh=MESH, spec={"**/kernel": "fsdp"})
+    kept = [file for file in (tmp_path / "target").rglob("*") if file.is_file()]
+    shared = sum(file.stat().st_size for file in kept if file.stat().st_nlink > 1)
+    assert report.bytes_linked == shared
+
+
+@pytest.mark.parametrize("service", ["s3"], indirect=True)
+def test_buckets_are_laid_out_anew_as_disks_are(service: Any, tmp_path: Path) -> None:
+    source = save(tmp_path / "source", state())
+    there = service.upload(source, f"{service.root}/ck")
+    surgery.apply(there, f"{service.root}/new", plan_of([], reshard=Reshard(mesh=MESH, spec=SPECS)))
+    target = tmp_path / "target"
+    for name in service.names("new/"):
+        file = tmp_path / "target" / name.removeprefix("new/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(service.content(name))
+    assert values(restored(target)) == values(restored(source))
+    assert shapes(target, "params.dense.kernel") == (16, 48)
+    assert restored(target)["params"]["embed"].sharding.spec == P(("fsdp", "expert"))

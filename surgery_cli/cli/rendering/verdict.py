@@ -17,8 +17,12 @@ def render(document: Verdict, page: Page, *, strict: bool = False) -> None:
         Cell(_outcome(document, strict=strict), "good" if is_good else "bad"),
     )
     page.line(shown_path(document.checkpoint), indent=2)
+    if document.chosen:
+        page.line(document.chosen, indent=4)
     if document.against:
         page.line(f"held against {shown_path(document.against)}", indent=2)
+    if document.chosen_against:
+        page.line(document.chosen_against, indent=4)
     if document.findings:
         page.line()
     for finding in document.findings:

@@ -38,6 +38,8 @@ class Carried(msgspec.Struct):
     linked_bytes: int = 0
     copied_bytes: int = 0
     shared: list[Path] = []
+    cloned: list[Path] = []
+    """The new names of reflinks, whose bytes are shared until one side is written to."""
 
 
 class Linker:
@@ -78,6 +80,7 @@ class Linker:
         for way in self._ways() if is_near else ():
             if way == "reflink" and self._reflink(source, target, status.st_dev):
                 self.carried.linked_bytes += status.st_size
+                self.carried.cloned.append(target)
                 return
             if way == "hard" and self._hard_link(source, target):
                 self.carried.linked_bytes += status.st_size
@@ -132,6 +135,17 @@ class Linker:
         """Delete what was copied and is not needed after all."""
         filesystem.delete(target)
         self.small = [path for path in self.small if path != target]
+
+    def drop_data(self, targets: Iterable[Path]) -> None:
+        """Delete data that was taken over, or written, and that nothing refers to any more."""
+        carried = self.carried
+        linked = {*carried.shared, *carried.cloned}
+        gone = set(targets)
+        for target in gone & linked:
+            carried.linked_bytes -= filesystem.size(target)
+        for target in gone:
+            filesystem.delete(target)
+        carried.shared = [path for path in carried.shared if path not in gone]
 
     def check_standing(self) -> None:
         """What was copied beside the data must stand where it was put; of the data, more is proved than that.

@@ -207,18 +207,21 @@ class OcdbtWriter:
         if not filesystem.exists(self.target / MANIFEST):
             return  # no array at all
         known = None if self._is_new else self.store.survey
-        self.survey = keep_newest(self.target, known, is_sent=self.buffer is not None)
+        self.survey = keep_newest(self.target, known, self.linker, is_sent=self.buffer is not None)
 
 
-def keep_newest(target: Path, known: Survey | None, *, is_sent: bool = False) -> Survey:
-    """Drop the history of a database, and the files that nothing refers to any more; ``is_sent``: no history stands."""
+def keep_newest(
+    target: Path, known: Survey | None, linker: Linker, *, is_sent: bool = False
+) -> Survey:
+    """Drop the history of a database, and the files that nothing refers to any more; ``is_sent``: no history stands.
+
+    ``linker`` has carried some of them, and counts them no more.
+    """
     survey = Survey(target, known)
     if not is_sent:
         filesystem.replace_whole(target / MANIFEST, _newest(survey.manifest))
     needed = set(survey.files)
-    for file in survey.all_files():
-        if file not in needed:
-            filesystem.delete(target / file)
+    linker.drop_data(target / file for file in survey.all_files() if file not in needed)
     for folder in database_folders(target):
         filesystem.delete(folder / MANIFEST)  # only the root's manifest is read
         _remove_empty(folder)
