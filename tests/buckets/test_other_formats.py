@@ -55,7 +55,7 @@ def test_a_large_tensor_beside_is_not_read(bucket, tmp_path):
 def test_an_edit_of_t5x_in_a_bucket_is_t5x_there(bucket, tmp_path):
     there = "gs://bkt/run"
     bucket.upload(t5x(tmp_path / "t5x"), there)
-    at = "optimizer/target/token_embedder/embedding"
+    at = "target/token_embedder/embedding"
     plan = plan_of([operation_from_options("rescale", {"at": at, "by": "2"})])
     surgery.apply(there, "gs://bkt/new", plan, options=surgery.Options(optimizer="keep"))
     new, old = open_checkpoint("gs://bkt/new"), open_checkpoint(there)

@@ -1,6 +1,7 @@
 """Safetensors, against the safetensors package."""
 
 import json
+import math
 import struct
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from safetensors import numpy as reference
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.files.safetensors import SafetensorsFile
+from surgery_cli.store.orbax.new_documents import grid_within
 from surgery_cli.tree.paths import LeafPath
 
 TENSORS = {
@@ -153,7 +155,6 @@ def test_a_name_in_two_shards_is_refused_without_an_index(tmp_path: Path) -> Non
         ({"w": _entry("F32", [1], 4, 8)}, b"\0" * 8, "should begin at 0"),
         ({"a": _entry("U8", [4], 0, 4), "b": _entry("U8", [4], 2, 6)}, b"\0" * 6, "begin at 4"),
         ({"w": _entry("F32", [-1], 0, -4)}, b"", "has the shape [-1]"),
-        ({"w": _entry("Q4", [1], 0, 1)}, b"\0", "the dtype 'Q4'"),
         ({"w": _entry("U8", [1], 0, 1)}, b"\0\0", "and it has"),
         ({"w": {"dtype": "U8"}}, b"", "does not read"),
         (b"{", b"", "does not read"),
@@ -175,6 +176,27 @@ def test_a_header_longer_than_the_file_is_refused(tmp_path: Path, length: int) -
     (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", length)[: max(length, 1)])
     with pytest.raises(CheckpointError, match="not a whole safetensors file"):
         _ = SafetensorsFile(tmp_path / "m.safetensors").tree
+
+
+@pytest.mark.parametrize(
+    "shape", [(), (0, 3), (7,), (64, 3), (3, 64), (5, 4, 3), (1, 1000), (2, 3, 500)]
+)
+@pytest.mark.parametrize("most", [4, 40, 1000, 100_000])
+def test_chunks_of_what_had_none_are_within_a_bound_and_of_whole_rows(
+    shape: tuple[int, ...], most: int
+) -> None:
+    grid = grid_within(shape, "float32", most)
+    assert len(grid) == len(shape)
+    assert all(1 <= part <= max(size, 1) for part, size in zip(grid, shape, strict=True))
+    assert math.prod(grid) * 4 <= most
+    cut = [axis for axis, (part, size) in enumerate(zip(grid, shape, strict=True)) if part < size]
+    assert all(part == 1 for part in grid[: max(cut, default=0)])
+
+
+def test_a_dtype_of_several_values_to_a_byte_is_refused_by_name(tmp_path: Path) -> None:
+    file = _file(tmp_path / "m.safetensors", {"w": _entry("F4", [2], 0, 1)}, b"\0")
+    with pytest.raises(CheckpointError, match=r"has the dtype 'F4'.*\n.*several values to a byte"):
+        _ = file.tree
 
 
 SMALL = reference.save(TENSORS)

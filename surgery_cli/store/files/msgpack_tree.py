@@ -5,6 +5,7 @@ Nothing is kept but places. Source: ``flax.serialization``, ``orbax.checkpoint.m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -17,10 +18,20 @@ from surgery_cli.store.files.contiguous import ContiguousArray
 from surgery_cli.store.files.msgpack_scan import (
     ARRAY_SPEC,
     COMPLEX,
+    PackedLeaf,
     Scan,
     scan_file,
 )
-from surgery_cli.store.files.t5x import VERSION, ArraySpec, read_spec, refuse_specs, refuse_version
+from surgery_cli.store.files.t5x import (
+    READ_VERSIONS,
+    VERSION,
+    ArraySpec,
+    envelope,
+    is_t5x,
+    read_spec,
+    refuse_specs,
+    refuse_version,
+)
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.tree.paths import LeafPath
@@ -46,16 +57,47 @@ class MsgpackFile:
         self._has_arrays_beside = has_arrays_beside
 
     @cached_property
-    def scan(self) -> Scan:
-        """Every leaf with its place in the file."""
+    def _whole(self) -> Scan:
+        """Every leaf with its place in the file, under all keys that stand there."""
         try:
-            found = scan_file(self.path)
+            return scan_file(self.path)
         except OSError as error:
             raise unreadable(self.path, error) from None
-        specs = [path for path, leaf in found.leaves.items() if leaf.code == ARRAY_SPEC]
-        if specs and not self._has_arrays_beside:
+
+    @cached_property
+    def t5x_version(self) -> int | None:
+        """Which version of T5X's format it is; None if it is another's.
+
+        Raises:
+            CheckpointError: it has TensorStore specs, and is none that T5X reads.
+        """
+        leaves = self._whole.leaves
+        specs = [path for path, leaf in leaves.items() if leaf.code == ARRAY_SPEC]
+        version = leaves.get(VERSION)
+        if not self._has_arrays_beside or not is_t5x(leaves):
             refuse_specs(self.path, specs)
-        return found
+            return None
+        assert version is not None
+        number = self._decoded(VERSION, version)
+        if not specs and (number not in READ_VERSIONS or self._texts_of_places(leaves)):
+            return None  # whoever else calls his parts so
+        refuse_version(self.path, number)
+        return int(number)
+
+    @cached_property
+    def scan(self) -> Scan:
+        """Every leaf with its place in the file; of T5X, below what stands around the tree."""
+        whole = self._whole
+        if self.t5x_version is None:
+            return whole
+        leaves = {LeafPath(p[1:]): leaf for p, leaf in whole.leaves.items() if p != VERSION}
+        nodes = ({LeafPath(p[1:]) for p in found} for found in (whole.tuples, whole.integer_keys))
+        return Scan(leaves, *nodes)
+
+    @property
+    def envelope(self) -> bytes:
+        """What stands before the tree in the file."""
+        return b"" if self.t5x_version is None else envelope(self.t5x_version)
 
     @cached_property
     def tree(self) -> TreeSpec:
@@ -64,25 +106,27 @@ class MsgpackFile:
     @cached_property
     def placeholders(self) -> dict[LeafPath, str]:
         """Leaves whose values stand elsewhere, with the names of their arrays."""
-        names = {path: spec.name for path, spec in self.array_specs.items()}
-        for path, leaf in self.scan.leaves.items():
-            if leaf.spec.kind is LeafKind.STRING and leaf.code is None:
-                text = str(self.read(path))
-                if text.startswith(PLACEHOLDER):
-                    names[path] = text.removeprefix(PLACEHOLDER)
-        return names
+        if self.t5x_version is not None:
+            return {path: spec.name for path, spec in self.array_specs.items()}
+        return self._texts_of_places(self.scan.leaves)
+
+    def _texts_of_places(self, leaves: Mapping[LeafPath, PackedLeaf]) -> dict[LeafPath, str]:
+        texts = ((p, leaf) for p, leaf in leaves.items() if leaf.spec.kind is LeafKind.STRING)
+        found = {p: str(self._decoded(p, leaf)) for p, leaf in texts if leaf.code is None}
+        return {
+            path: text.removeprefix(PLACEHOLDER)
+            for path, text in found.items()
+            if text.startswith(PLACEHOLDER)
+        }
 
     @cached_property
     def array_specs(self) -> dict[LeafPath, ArraySpec]:
         """Leaves whose values stand elsewhere, with the TensorStore specs that T5X has for them.
 
         Raises:
-            CheckpointError: a spec is none that T5X writes, or the version none that it reads.
+            CheckpointError: a spec is none that T5X writes.
         """
         specs = [path for path, leaf in self.scan.leaves.items() if leaf.code == ARRAY_SPEC]
-        if specs:
-            version = self.read(VERSION) if VERSION in self.scan.leaves else None
-            refuse_version(self.path, version, specs)
         return {path: read_spec(self.path, path, self.read(path)) for path in specs}
 
     def place_of(self, path: LeafPath) -> ContiguousArray | None:
@@ -103,7 +147,11 @@ class MsgpackFile:
             return leaf.array.read(window)
         if leaf.spec.kind is LeafKind.EMPTY:
             return None
-        raw = self.raw(path)
+        return self._decoded(path, leaf)
+
+    def _decoded(self, path: LeafPath, leaf: PackedLeaf) -> Any:
+        """What is packed at a leaf's place."""
+        raw = filesystem.read(self.path, leaf.start, leaf.stop - leaf.start)
         try:
             value = msgpack.unpackb(raw, raw=False, strict_map_key=False)
             if leaf.code == COMPLEX:
@@ -116,8 +164,3 @@ class MsgpackFile:
                 fix="the file is damaged; copy it again from where it was whole",
             ) from None
         return value
-
-    def raw(self, path: LeafPath) -> bytes:
-        """The bytes of a leaf as they stand in the file."""
-        leaf = self.scan.leaves[path]
-        return filesystem.read(self.path, leaf.start, leaf.stop - leaf.start)

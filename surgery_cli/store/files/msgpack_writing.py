@@ -66,10 +66,10 @@ def write_msgpack(
     Raises:
         WriteError: a sequence has holes, a leaf stands where others have a container, or writing failed.
     """
-    shape = _Shape(source.scan, leaves)
     try:
         with filesystem.create(destination) as file:
-            for part in shape.parts():
+            file.write(source.envelope)
+            for part in _Shape(source.scan, leaves).parts():
                 _write_part(file, source, part)
             return file.tell()
     except OSError as error:

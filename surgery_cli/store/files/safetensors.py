@@ -131,7 +131,11 @@ def read_header(path: Path) -> dict[LeafPath, ContiguousArray]:
     for name, entry in sorted(entries.items(), key=lambda e: e[1].data_offsets):
         begin, end = entry.data_offsets
         if entry.dtype not in _DTYPES:
-            raise _refusal(path, f"'{name}' has the dtype '{entry.dtype}', which is not known")
+            raise CheckpointError(
+                f"'{name}' in '{path}' has the dtype '{entry.dtype}'",
+                why="it has several values to a byte, is newer than this program, or the file is damaged",
+                fix="write it again with another dtype: `surgery` reads " + ", ".join(_DTYPES),
+            )
         dtype = _DTYPES[entry.dtype]
         if min(entry.shape, default=0) < 0:
             raise _refusal(path, f"'{name}' has the shape {list(entry.shape)}")

@@ -1,30 +1,34 @@
 """T5X checkpoints: TensorStore specs in a msgpack file, and the arrays that they speak of in folders beside it.
 
-The tree is ``version`` and ``optimizer``: ``target`` holds the params, ``state`` the step and ``param_states``. Source:
-``t5x/checkpoints.py`` of google-research/t5x, versions 2 and 3.
+The file holds ``version`` and, below ``optimizer``, the tree: ``target`` are the params, ``state`` the step and
+``param_states``. Source: ``t5x/checkpoints.py`` of google-research/t5x, versions 2 and 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgpack
 import msgspec
 
 from surgery_cli.errors import CheckpointError
-from surgery_cli.tree.paths import LeafPath, stored_name
+from surgery_cli.store.files.msgpack_scan import PackedLeaf
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind
 
 VERSION: Final = LeafPath(("version",))
 OPTIMIZER: Final = "optimizer"
-"""The node below which everything else stands; T5X does not count it as a part of names."""
+"""The node below which the tree stands; T5X does not count it as a part of names."""
+ROOTS: Final = ("target", "state", "flax_mutables")
+"""What T5X knows at the root of its tree."""
 
 READ_VERSIONS: Final = (2, 3)
 BITS_OF_BFLOAT16: Final = "uint16"
 """The dtype under which version 2 stores bfloat16; params of this dtype there are not."""
 
 _KVSTORES: Final = ("file", "gfile", "gcs", "s3")
-_NEW_COMPRESSOR: Final = {"id": "gzip", "level": 1}
 
 
 class ArraySpec(msgspec.Struct, frozen=True):
@@ -53,6 +57,10 @@ class ArraySpec(msgspec.Struct, frozen=True):
         }
         fields = {key: value for key, value in self.moved(name).items() if key != "transform"}
         return {**fields, "dtype": dtype, "metadata": metadata}
+
+
+NEW_SPEC: Final = ArraySpec({"driver": "zarr", "kvstore": {"driver": "file", "path": "/"}}, "")
+"""In the way of which specs are made where there is none."""
 
 
 def read_spec(file: Path, leaf: LeafPath, fields: Any) -> ArraySpec:
@@ -88,37 +96,43 @@ def _foreign(file: Path, leaf: LeafPath, why: str) -> CheckpointError:
     )
 
 
-def new_name(path: LeafPath) -> str:
-    """How T5X calls the folder of a leaf."""
-    return stored_name(LeafPath(path[1:]) if path[:1] == (OPTIMIZER,) else path)
+def is_t5x(leaves: Mapping[LeafPath, PackedLeaf]) -> bool:
+    """True for a tree of nothing but a version and what stands below ``optimizer``."""
+    version = leaves.get(VERSION)
+    below = {path[0] for path in leaves if len(path) > 1}
+    is_number = version is not None and version.spec.kind is LeafKind.SCALAR
+    return is_number and below == {OPTIMIZER} and len(below) + 1 == len({p[0] for p in leaves})
 
 
-def refuse_specs(path: Path, specs: Iterable[LeafPath]) -> None:
-    """Refuse a msgpack file by itself of which parts are TensorStore specs: what one refers to is a leaf, not the spec.
+def envelope(version: int) -> bytes:
+    """What stands before the tree in T5X's msgpack file."""
+    packer = msgpack.Packer()
+    start: bytes = packer.pack_map_header(2)
+    return start + b"".join(packer.pack(part) for part in (str(VERSION), version, OPTIMIZER))
+
+
+def refuse_specs(path: Path, specs: Sequence[LeafPath]) -> None:
+    """Refuse a msgpack tree of which parts are TensorStore specs, and that is not T5X's: arrays are leaves, not specs.
 
     Raises:
         CheckpointError: there is one.
     """
-    found = list(specs)
-    if found:
+    if specs:
         raise CheckpointError(
             f"'{path}' refers to arrays by TensorStore specs",
-            why=f"{len(found)}, such as '{found[0]}'; T5X alone is known to write these, as `checkpoint` in a folder"
+            why=f"{len(specs)}, such as '{specs[0]}'; T5X alone is known to write these, as `checkpoint` in a folder"
             " with `version` and `optimizer`",
             fix="load them with TensorStore and save the tree with `orbax.checkpoint.StandardCheckpointer`",
         )
 
 
-def refuse_version(path: Path, version: Any, specs: Iterable[LeafPath]) -> None:
-    """Refuse what T5X itself does not read, or did not write.
+def refuse_version(path: Path, version: Any) -> None:
+    """Refuse what T5X itself does not read.
 
     Raises:
         CheckpointError: so.
     """
-    found = list(specs)
-    if version is None or any(leaf[:1] != (OPTIMIZER,) for leaf in found):
-        refuse_specs(path, found)
-    elif version not in READ_VERSIONS:
+    if version not in READ_VERSIONS:
         raise CheckpointError(
             f"'{path.parent}' is a T5X checkpoint of version {version}",
             why="T5X itself reads versions 2 and 3",

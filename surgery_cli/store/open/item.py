@@ -14,7 +14,7 @@ from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
-from surgery_cli.store.files.t5x import BITS_OF_BFLOAT16, ArraySpec, new_name
+from surgery_cli.store.files.t5x import BITS_OF_BFLOAT16, ArraySpec
 from surgery_cli.store.open.missing_data import no_data, no_tree, refuse_incomplete
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window, open_array, read_array
 from surgery_cli.store.orbax.btree import MANIFEST, Survey
@@ -168,14 +168,10 @@ class PytreeItem:
             return StoredLeaf(read, leaf.array, has_foreign_dtype=True)
         return leaf
 
-    def name_of(self, path: LeafPath) -> str:
-        """Under which name a new leaf is stored."""
-        return new_name(path) if self.is_t5x else stored_name(path)
-
     @property
     def is_t5x(self) -> bool:
-        """True if TensorStore specs in ``checkpoint`` say where the arrays are."""
-        return self.aggregate is not None and bool(self.aggregate.array_specs)
+        """True if T5X has written it: TensorStore specs in ``checkpoint`` say where the arrays are."""
+        return self.aggregate is not None and self.aggregate.t5x_version is not None
 
     def _inline(self, path: LeafPath, kind: LeafKind) -> StoredLeaf:
         assert self.aggregate is not None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import msgspec
 
 from surgery_cli.store.orbax.zarr import ZARR2_DTYPES, ArrayDocument, parse
 from surgery_cli.tree.dtypes import is_complex, is_integer, item_bytes
+
+CHUNK_BYTES: Final = 32 << 20
+"""Of arrays that come from formats without chunks; larger ones would have to be held whole to be written."""
 
 _DTYPE_CODES: Final = {name: code for code, name in ZARR2_DTYPES.items()}
 
@@ -95,17 +99,38 @@ def _bytes_codec(codec: dict[str, Any], dtype: str) -> dict[str, Any]:
 
 
 def new_document(
-    zarr: int, shape: tuple[int, ...], dtype: str, like: ArrayDocument | None = None
+    zarr: int,
+    shape: tuple[int, ...],
+    dtype: str,
+    like: ArrayDocument | None = None,
+    grid: tuple[int, ...] | None = None,
 ) -> dict[str, Any]:
     """A document for a new array: compressed like another array of the store, else as Orbax writes it.
 
-    The array is one chunk.
+    The array is one chunk, unless ``grid`` says what is stored whole.
     """
     template = like or parse(_TEMPLATES[zarr])
     one_chunk = msgspec.structs.replace(
         template, shape=(), dtype="", chunk_shape=(), write_shape=()
     )
-    return revised(one_chunk, shape, dtype)
+    return revised(one_chunk, shape, dtype, grid)
+
+
+def grid_within(shape: tuple[int, ...], dtype: str, most: int = CHUNK_BYTES) -> tuple[int, ...]:
+    """The largest chunks of whole rows, all about as large, that take ``most`` bytes at most.
+
+    >>> grid_within((1000, 64), "float32", 100_000), grid_within((3, 1000, 64), "float32", 100_000)
+    ((334, 64), (1, 334, 64))
+    """
+    left = max(most // item_bytes(dtype), 1)
+    grid = [max(size, 1) for size in shape]
+    for axis, size in enumerate(grid):
+        inside = math.prod(grid[axis + 1 :])
+        if size * inside <= left:
+            break
+        count = -(-size // max(left // inside, 1))
+        grid[axis] = -(-size // count)
+    return tuple(grid)
 
 
 _TEMPLATES: Final = {

@@ -101,7 +101,7 @@ def _in_kind_of(leaf: PlannedLeaf, produce: Produce, source: MsgpackFile) -> Pro
 
 def _placeholder(leaf: PlannedLeaf, source: MsgpackFile) -> Any:
     """What stands for an array stored elsewhere: as it was, if it still says the right name."""
-    if source.array_specs:
+    if source.t5x_version is not None:
         return array_spec(leaf, source)
     text = f"{PLACEHOLDER}{leaf.name}"
     if leaf.path in source.tree and source.placeholders.get(leaf.path) == leaf.name:

@@ -17,7 +17,7 @@ from surgery_cli.store.locate.file_formats import FileFormat
 from surgery_cli.store.open.file_item import FileItem
 from surgery_cli.store.open.item import Item, PytreeItem, StoredLeaf
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
-from surgery_cli.store.orbax.new_documents import encoded, new_document, revised
+from surgery_cli.store.orbax.new_documents import encoded, grid_within, new_document, revised
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, ArrayDocument, parse
 from surgery_cli.store.write.chunk_references import Referred, Sources, Taken, referred
 from surgery_cli.tree.dtypes import item_bytes
@@ -212,7 +212,7 @@ def planned(
         if is_kept:
             return PlannedLeaf(path, draft_path, output, Way.KEEP, name, origin, path, array)
     else:
-        name = item.name_of(path) if isinstance(item, PytreeItem) else stored_name(path)
+        name = stored_name(path)
     way = _way(item, name, output, origin, stored)
     document = chunks = None
     if way is Way.ENCODE:
@@ -274,7 +274,7 @@ def _document(
     ``keeps_grid``: its chunks are theirs, too; else those that ``spec`` says.
     """
     if not isinstance(item, PytreeItem):
-        return new_document(2, spec.shape, spec.dtype)
+        return new_document(2, spec.shape, spec.dtype, grid=grid_within(spec.shape, spec.dtype))
     like = _model(item, name, origin)
     zarr = item.store.zarr if item.store else _declared_zarr(item)
     if like is None or like.zarr != zarr:

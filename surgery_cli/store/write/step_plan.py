@@ -17,7 +17,7 @@ from surgery_cli.store.open.item import Item, PytreeItem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, planned
 from surgery_cli.store.write.sidecars import refuse_damaged_sidecars
-from surgery_cli.store.write.t5x import refuse_torn_t5x
+from surgery_cli.store.write.t5x import refuse_strangers_in_t5x
 from surgery_cli.tree.paths import LeafPath
 
 
@@ -65,7 +65,7 @@ def plan_items(
     plans = {name: ItemPlan(item, leaves[name], name in made) for name, item in items.items()}
     for plan in plans.values():
         refuse_damaged_sidecars(plan)
-        refuse_torn_t5x(plan)
+        refuse_strangers_in_t5x(plan)
     if made or not all(leaves.values()):
         _refuse_damaged_step(checkpoint.location)
     return plans

@@ -7,33 +7,26 @@ from typing import Any
 from surgery_cli.errors import PlanError
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.files.msgpack_writing import Stored
-from surgery_cli.store.files.t5x import OPTIMIZER, VERSION
+from surgery_cli.store.files.t5x import NEW_SPEC, ROOTS
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.words.lists import quoted
 
 
-def refuse_torn_t5x(plan: ItemPlan) -> None:
-    """Refuse an edit of a T5X checkpoint after which T5X would not know it any more.
+def refuse_strangers_in_t5x(plan: ItemPlan) -> None:
+    """Refuse an edit of a T5X checkpoint after which T5X would not find its way in it.
 
     Raises:
-        PlanError: its version is gone, or arrays stand beside ``optimizer``.
+        PlanError: something stands at its root that T5X does not know.
     """
     if not isinstance(plan.item, PytreeItem) or not plan.item.is_t5x:
         return
-    paths = [leaf.path for leaf in plan.leaves]
-    if VERSION not in paths:
-        raise PlanError(
-            "the result would be no T5X checkpoint: `version` is gone",
-            why="T5X reads nothing of a tree that does not say its version",
-            fix="name `version` in `keep`, or leave it out of `delete` and `rename`; `export` writes params alone",
-        )
-    others = [leaf.path for leaf in plan.leaves if leaf.name and leaf.path[:1] != (OPTIMIZER,)]
-    if strangers := [str(path) for path in others if path != VERSION]:
+    known = {*ROOTS, *(path[0] for path in plan.item.tree)}
+    if strangers := [str(leaf.path) for leaf in plan.leaves if leaf.path[0] not in known]:
         raise PlanError(
             f"the result would be no T5X checkpoint: {quoted(strangers, 3)}",
-            why=f"T5X reads what stands below `{OPTIMIZER}`: `target`, `state` and `flax_mutables`",
-            fix=f"move it below `{OPTIMIZER}`: `rename`",
+            why=f"at its root T5X knows {quoted(ROOTS, 3)}",
+            fix="`rename` it to a place below `target`; or `export` the tree in another format",
         )
 
 
@@ -47,5 +40,5 @@ def array_spec(leaf: PlannedLeaf, source: MsgpackFile) -> Any:
         is_same = own is source and leaf.origin_path == leaf.path and origin.name == leaf.name
         return Stored(leaf.path) if is_same else origin.moved(leaf.name)
     document = leaf.document if leaf.document is not None else leaf.origin_array.document.fields
-    like = next(iter(source.array_specs.values()))
+    like = next(iter(source.array_specs.values()), NEW_SPEC)
     return like.of_array(leaf.name, document, leaf.spec.dtype)
