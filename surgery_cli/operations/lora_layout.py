@@ -59,6 +59,21 @@ class Layout(NamedTuple):
         """The axis that A and B share, and the kernel does not have."""
         return next(x for group in self.a for x in group if x not in self.kernel)
 
+    def factors(self, kernel: Shape, rank: int) -> tuple[Shape, Shape]:
+        """The shapes of A and B for a kernel.
+
+        Raises:
+            Misfit: it has other axes.
+        """
+        if len(kernel) != len(self.kernel):
+            raise Misfit(f"{list(kernel)} has not the {len(self.kernel)} axes of `{self}`")
+        sizes = {**dict(zip(self.kernel, kernel, strict=True)), self.rank: rank}
+        a, b = (
+            tuple(math.prod(sizes[x] for x in group) for group in groups)
+            for groups in (self.a, self.b)
+        )
+        return a, b
+
     def fit(self, a: Shape, b: Shape, kernel: Shape) -> Fit:
         """The product, for leaves of these shapes.
 
@@ -110,6 +125,12 @@ def fitted(text: str, scan_axis: int | None, a: Shape, b: Shape, kernel: Shape) 
     return _layout(text, scan_axis, a, b, kernel).fit(a, b, kernel)
 
 
+def stated(text: str, scan_axis: int | None) -> Layout:
+    """The layout with this name, of one axis a side, or the one that is said axis by axis."""
+    layout = _read(NAMED.get(text, text))
+    return layout if scan_axis is None or text not in NAMED else _scanned(layout, scan_axis)
+
+
 def names_that_fit(scan_axis: int | None, a: Shape, b: Shape, kernel: Shape) -> list[str]:
     """The named layouts that go with these shapes.
 
@@ -148,8 +169,11 @@ def _layout(text: str, scan_axis: int | None, a: Shape, b: Shape, kernel: Shape)
             layout = Layout((rank, ins), (outs, rank), (*ins, *outs))
         case _:
             layout = _read(NAMED[text])
-    if scan_axis is None:
-        return layout
+    return layout if scan_axis is None else _scanned(layout, scan_axis)
+
+
+def _scanned(layout: Layout, scan_axis: int) -> Layout:
+    """The layout with the axis of layers at this place in all three."""
     return Layout(
         _inserted(layout.a, scan_axis, (_LAYER,)),
         _inserted(layout.b, scan_axis, (_LAYER,)),

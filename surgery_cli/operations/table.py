@@ -19,6 +19,7 @@ from surgery_cli.operations.delete import Delete
 from surgery_cli.operations.ema import Ema
 from surgery_cli.operations.expand import Expand
 from surgery_cli.operations.extract_item import ExtractItem
+from surgery_cli.operations.extract_lora import ExtractLora
 from surgery_cli.operations.flatten import Flatten
 from surgery_cli.operations.insert_item import InsertItem
 from surgery_cli.operations.interpolate import Interpolate
@@ -80,6 +81,7 @@ def operations() -> dict[str, type[Operation]]:
         KarcherMean,
         MergeLora,
         UnmergeLora,
+        ExtractLora,
         Clip,
         Prune,
         Mask,

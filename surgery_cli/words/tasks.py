@@ -112,6 +112,12 @@ TASKS: Final[Sequence[Task]] = (
         "merge-lora",
         "lora, merge lora, adapter, peft, low rank, bake lora",
     ),
+    Task("Take a LoRA out again", "unmerge-lora", "unmerge lora, remove lora, subtract lora"),
+    Task(
+        "LoRA of a fine-tune",
+        "extract-lora",
+        "extract lora, lora from a fine-tune, svd, compress a fine-tune",
+    ),
     Task("Prune 50 %", "prune", "prune, sparsity, magnitude"),
     Task("Shrink and perturb", "shrink-and-perturb", "warm start, plasticity, perturb"),
     Task("Drop the optimizer", "delete", "strip optimizer, weights only, smaller checkpoint"),

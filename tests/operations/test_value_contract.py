@@ -87,6 +87,7 @@ DIGESTS = {
     "karcher": "sha256:1c3abfdabf9893c01b4336d1b17076759ef60d9994fed9e50907daee7df1c8ce",
     "merge-lora": "sha256:1c3abfda342eabeb2a0d9b3ac346880c29bc1d4adabd8e83c5c0a9fb0a6841d2",
     "unmerge-lora": "sha256:1c3abfda342eabeb2245b34b5aa58cd7dbf5c6d4fe362b2518ed050630443f30",
+    "extract-lora": "sha256:1c3abfdabca35faf32cd27d8e6ed14ab3ded03176a5515bcf2c84cc4364e31aa",
     "clip": "sha256:1c3abfda37513751bad4b6b69cf3179128a4b76ae5857c4d1f21cd763a2de067",
     "prune": "sha256:1c3abfda37513751058d7e423a536f67205c42998fc37e60e09634b83044233e",
     "mask": "sha256:1c3abfda3273a779da7f34a6ef9c1b666ec4bf76cd611cd2cc6504ea8d121f8e",

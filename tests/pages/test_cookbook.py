@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import shlex
 import shutil
 import sys
 
@@ -20,7 +21,7 @@ from jax.sharding import PartitionSpec as P
 from letters import Layout
 from safetensors.numpy import save_file
 
-from tests.pages.recipes import PAGE, Kitchen, recipes
+from tests.pages.recipes import PAGE, Kitchen, cooked, recipes
 from tests.pages.training import (
     SAMPLES,
     close,
@@ -492,13 +493,13 @@ def _adapters(kitchen):
         for n, (a, b) in _lora().items()
     }
     with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(kitchen / "lora", {"params": layers})
+        checkpointer.save(kitchen / "lora", {"params": layers}, force=True)
     names = {
         f"base_model.model.layers.{n}.qkv.lora_{name}.weight": np.ascontiguousarray(part.T)
         for n, pair in _lora().items()
         for name, part in zip("AB", pair, strict=True)
     }
-    (kitchen / "adapter").mkdir()
+    (kitchen / "adapter").mkdir(exist_ok=True)
     save_file(names, kitchen / "adapter" / "adapter_model.safetensors")
     config = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "bias": "none", "use_dora": False}
     (kitchen / "adapter" / "adapter_config.json").write_text(json.dumps(config))
@@ -515,6 +516,39 @@ def test_a_lora_becomes_a_part_of_the_kernels(kitchen, run):
         close(new["kernel"], old["kernel"] + 2 * np.float64(a) @ b, 1e-6)
     same(other.params, result.params)
     same(moments(result), moments(run.state))
+
+
+@cooks("Take a LoRA out again")
+def test_a_lora_is_taken_out_up_to_rounding_or_bit_for_bit(dish, kitchen, run):
+    result = letters_resumed(kitchen / "build/without").state
+
+    for n in range(3):
+        new, old = (s.params[f"layers_{n}"]["attention"]["qkv"] for s in (result, run.state))
+        close(new["kernel"], old["kernel"], 1e-6)
+    assert "rounding of 3 leaves" in dish
+    words = (kitchen / f"build/{name}" for name in ("with_lora", "back_again", "without_lora.yaml"))
+    cooked(shlex.join(["surgery", "apply", *map(str, words)]), 0)
+    same(letters_resumed(kitchen / "build/back_again").state.params, run.state.params)
+
+
+@cooks("LoRA of a fine-tune")
+def test_a_lora_holds_the_largest_of_what_was_learnt(dish, kitchen):
+    base, tuned = _wide(60, 100)
+    with ocp.CheckpointManager(kitchen / "build/lora_alone") as manager:
+        alone = manager.restore(60, args=ocp.args.StandardRestore())["params"]
+
+    for n in range(3):
+        for name in ("up", "down"):
+            a, b, tune = (
+                np.float64(tree[f"layers_{n}"]["mlp"][name][key])
+                for tree, key in ((alone, "lora_a"), (alone, "lora_b"), (tuned, "kernel"))
+            )
+            learnt = tune - np.float64(base[f"layers_{n}"]["mlp"][name]["kernel"])
+            values = np.linalg.svd(learnt, compute_uv=False)
+            np.testing.assert_allclose(
+                np.linalg.norm(learnt - a @ b), np.linalg.norm(values[2:]), rtol=1e-4
+            )
+    assert "error of 6 leaves" in dish
 
 
 @cooks("Prune 50 %")
@@ -682,6 +716,7 @@ PREPARED = {
     "Fuse q, k, v": [lambda kitchen: kitchen.cook("Split fused qkv")],
     "Remap the tokenizer": [lambda kitchen: np.save(kitchen / "order.npy", ORDER)],
     "LoRA into base": [_adapters],
+    "Take a LoRA out again": [_adapters],
     "Resume with another optimizer": [_fresh],
     "Load what fits, the rest anew": [_wider],
     "Find the NaN": [_broken],

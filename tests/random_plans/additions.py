@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.random_plans import places, twins, values
+from tests.random_plans import lora, places, twins, values
 from tests.random_plans.model import (
     Fields,
     Leaf,
@@ -209,6 +209,42 @@ def merge(state: State, edit: Fields, world: World, words: Words) -> None:
     places._check_names(state, state.leaves, source)
 
 
+def extract_lora(state: State, edit: Fields, world: World, words: Words) -> None:
+    """A and B of one kernel; what is in them is judged elsewhere."""
+    if edit.get("optimizer") in ("keep", "transform"):
+        raise Refused(2, "new params have nothing to keep")
+    selected, source = select(state, edit), list(state.leaves)
+    state.may[1] = "values that are not finite, or too small for the dtype"
+    new: dict[Path, Leaf] = {}
+    more: dict[Path, Leaf] = {}
+    slots: dict[Path, Slot] = {}
+    for path in selected:
+        kernel, tuned = state.leaves[path], Leaf(world.leaf_of(edit["with"], path))
+        if not (kernel.is_floating and tuned.is_floating and len(kernel.shape) == 2):
+            raise Refused(2, f"'{printed(path)}' is no kernel")
+        if tuned.shape != kernel.shape or edit["rank"] > min(kernel.shape):
+            raise Refused(2, f"'{printed(path)}' has another shape there, or no such rank")
+        for name, shape in zip("ab", lora.shapes("flax", kernel.shape, edit["rank"]), strict=True):
+            place = places._typed(list(edit[name].split("/")), state, is_spelled=False)
+            there = state.leaves.get(place)
+            if place in state.nodes() or (there is not None and not there.is_empty_dict):
+                raise Refused(2, f"'{printed(place)}' is there")
+            new[place] = more[place] = Leaf(np.zeros(shape, kernel.value.dtype), known=False)
+            for slot, leaf in _slots_of(state, place, new[place], path, edit):
+                slots[slot.path] = slot
+                more[slot.path] = leaf
+    if len(new) < 2 * len(selected):
+        raise Refused(2, "two leaves at one place")
+    _say_newcomers(state, new, slots)
+    state.has_strangers |= any(not is_below(path, state.root) for path in new)
+    state.leaves = places._nested({**state.leaves, **more}, more)
+    state.slots |= slots
+    state.restarted |= {path for path, slot in slots.items() if slot.relation != "hole"}
+    places._closed(state, places._lists_of(more), more)
+    places._check_items(state)
+    places._check_names(state, state.leaves, source)
+
+
 def intersect(state: State, edit: Fields, world: World, words: Words) -> None:
     places._check_policy(edit)
     selected = select(
@@ -239,4 +275,4 @@ def intersect(state: State, edit: Fields, world: World, words: Words) -> None:
     places._closed(state, places._lists_of(gone), ())
 
 
-OPERATIONS = {"add": add, "merge": merge, "intersect": intersect}
+OPERATIONS = {"add": add, "merge": merge, "intersect": intersect, "extract-lora": extract_lora}

@@ -714,6 +714,19 @@ def _merge_lora(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return {**edit, "alpha": 6, "rslora": draw(st.booleans())}
 
 
+def _extract_lora(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    path = _some_leaf(draw, state, lambda leaf: leaf.is_floating and len(leaf.shape) == 2)
+    edit: dict[str, Any] = {"at": _escaped(printed(path)), "layout": "flax"}
+    beside = printed(path[:-1])
+    edit |= {name: f"{beside}/low_{name}".strip("/") for name in "ab"}
+    edit |= {"with": world.donor(draw(st.integers(0, 1))), "rank": draw(st.integers(1, 3))}
+    if draw(_SOMETIMES):
+        edit["split"] = draw(st.sampled_from(["even", "a", "b"]))
+    if draw(_SELDOM):
+        edit["optimizer"] = draw(st.sampled_from(["reset", "warm", "keep"]))
+    return edit
+
+
 # --- rules -------------------------------------------------------------------------------------------------------
 
 
@@ -753,6 +766,7 @@ DRAWERS: dict[str, Drawer] = {
     "karcher": _karcher,
     "merge-lora": _merge_lora,
     "unmerge-lora": _merge_lora,
+    "extract-lora": _extract_lora,
     "clip": _clip,
     "noise": _noise,
     "shrink-and-perturb": _shrink_and_perturb,

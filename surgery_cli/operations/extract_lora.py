@@ -1,0 +1,284 @@
+"""Approximate what a fine-tune has learnt by a LoRA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from surgery_cli.draft.arrangement import rearranged
+from surgery_cli.draft.check import Check, CheckedLeaf, Measured
+from surgery_cli.draft.effect import Takes
+from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
+from surgery_cli.draft.kernels.deltas import Difference
+from surgery_cli.draft.kernels.truncated_svd import Axes, SvdFactor, TruncatedSvd
+from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
+from surgery_cli.draft.settings import check_finite
+from surgery_cli.draft.source_leaves import counterpart
+from surgery_cli.errors import Gathering, PlanError
+from surgery_cli.operations.base import Operation, Scene
+from surgery_cli.operations.cast import check_storable
+from surgery_cli.operations.lora_layout import Layout, Misfit, check_layout, stated
+from surgery_cli.operations.lora_products import with_product
+from surgery_cli.operations.new_leaves import with_new_leaves
+from surgery_cli.tree.dtypes import is_complex
+from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.targets import Places, Target
+from surgery_cli.words.advice import worded
+from surgery_cli.words.notes import Consequence
+
+
+class _Learnt(NamedTuple):
+    """A kernel, its like in the fine-tune, and where its A and B go."""
+
+    base: Recipe
+    tuned: Recipe
+    a: LeafPath
+    b: LeafPath
+
+
+class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
+    r"""Approximate what a fine-tune has learnt beside this checkpoint, its base, by A and B for every kernel.
+
+    They are the truncated singular value decomposition of the difference, the best that there is of their rank. What
+    they leave out is measured on what is written (`error`, by Frobenius norms, kernel by kernel). The kernels stay, so
+    that with the LoRA they are about the fine-tune's; all other leaves stay as they are here. Computed in float64,
+    rounded once.
+
+    Source: Eckart and Young, The approximation of one matrix by another of lower rank.
+    """
+
+    with_: Annotated[
+        str, Meta(description="The fine-tune (`CKPT`, `CKPT@N`), or a name in `sources`.")
+    ] = msgspec.field(name="with")
+    from_: Annotated[
+        str, Meta(description=r"Path there, the same one if left out; `\1` as in `a`.")
+    ] = msgspec.field(name="from", default="")
+    a: Annotated[
+        str,
+        Meta(
+            description=r"Where the A of a kernel goes: `params/\1/lora_a`; `\1`, `\2` stand for the wildcards of `at`."
+        ),
+    ]
+    b: Annotated[str, Meta(description=r"Where its B goes: `params/\1/lora_b`.")]
+    layout: Annotated[
+        str,
+        Meta(
+            description="How the axes stand: `flax`, `peft` and `peft-transposed` as in `merge-lora`, for kernels of"
+            " two axes; else all by name: `embed r, r heads dim -> embed heads dim`."
+        ),
+    ]
+    rank: Annotated[Annotated[int, Meta(ge=1)], Meta(description="The rank of every LoRA.")]
+    scale: Annotated[
+        float,
+        Meta(description="By what A·B will be multiplied: both are made such that it fits then."),
+    ] = 1.0
+    split: Annotated[
+        Literal["even", "a", "b"],
+        Meta(description="Which factor has the singular values; `even`: each their roots."),
+    ] = "even"
+    scan_axis: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(description="The axis of the layers in kernels that are stacked, and in A and B."),
+    ] = None
+    dtype: Annotated[str, Meta(description="The dtype of A and B, the kernel's if left out.")] = ""
+
+    example: ClassVar[str] = (
+        "- op: extract-lora\n  at: params/*/kernel\n  with: runs/other\n  a: params/\\1/lora_a\n"
+        "  b: params/\\1/lora_b\n  layout: flax\n  rank: 2\n"
+    )
+    path_fields: ClassVar[tuple[str, ...]] = ("with",)
+
+    def selectable(self, spec: LeafSpec) -> bool:
+        return spec.kind is not LeafKind.EMPTY
+
+    def refuse_policy(self, why: str = "slots of new params have nothing to keep") -> None:
+        if self.optimizer not in ("reset", "warm"):
+            super().refuse_policy(why)
+
+    def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        self.refuse_policy()
+        self._check()
+        selected = scene.select(self, draft)
+        if not selected:
+            return draft
+        learnt = self._learnt(selected, draft, scene)
+        new: dict[LeafPath, Output] = {}
+        on: list[CheckedLeaf] = []
+        gathering = Gathering()
+        rule = Measured(what="error")
+        for path, one in learnt.items():
+            with gathering.catching(path=str(path)):
+                factors = self._factors(path, one)
+                new |= {place: _output(self.name, recipe) for place, recipe in factors.items()}
+                on.append(CheckedLeaf(path, rule, *self._left_out(path, one, factors)))
+        gathering.raise_if_any()
+        scene.name(new)
+        like = {place: path for path, one in learnt.items() for place in (one.a, one.b)}
+        after = with_new_leaves(self, draft, new, like, scene)
+        check = Check(len(draft.outcomes), rule, len(on), tuple(on))
+        said = Consequence(
+            f"what '{self.with_}' has learnt in other leaves is in no LoRA: they stay as they are here"
+        )
+        return after.replaced(checks=(*after.checks, check)).noting(said)
+
+    def _check(self) -> None:
+        gathering = Gathering()
+        with gathering.catching():
+            check_layout(self.layout, self.scan_axis)
+        with gathering.catching():
+            check_finite(self.scale, "scale")
+            if self.scale <= 0:
+                raise PlanError(
+                    worded("{scale} is {:g}", self.scale),
+                    why="A and B are divided by its root",
+                    fix=worded("write a number above 0"),
+                    field="scale",
+                )
+        with gathering.catching():
+            if self.dtype:
+                check_storable(self.dtype, "dtype")
+        gathering.raise_if_any()
+
+    def _learnt(self, selected: Selection, draft: Draft, scene: Scene) -> dict[LeafPath, _Learnt]:
+        name, source = scene.open(self.with_)
+        places = Places(draft.leaves)
+        found: dict[LeafPath, _Learnt] = {}
+        gathering = Gathering()
+        taken: dict[LeafPath, LeafPath] = {}
+        for path in selected:
+            with gathering.catching(path=str(path)):
+                base = draft.leaves[path].recipe
+                there = counterpart(path, self.from_, self.with_, source, selected)
+                tuned = Stored(LeafRef(name, there), source.tree[there])
+                _check_alike(path, base.spec, there, tuned.spec)
+                pattern, match = selected.match(path)
+                a, b = (
+                    Target(text).place(match, pattern, places) / match.tail
+                    for text in (self.a, self.b)
+                )
+                for field, place in (("a", a), ("b", b)):
+                    _check_free(place, path, field, taken, draft)
+                found[path] = _Learnt(base, tuned, a, b)
+        gathering.raise_if_any()
+        return found
+
+    def _factors(self, path: LeafPath, one: _Learnt) -> dict[LeafPath, Recipe]:
+        """A and B: two parts of one decomposition."""
+        kernel = one.base.spec
+        layout = stated(self.layout, self.scan_axis)
+        try:
+            shapes = layout.factors(kernel.shape, self.rank)
+            fit = layout.fit(*shapes, kernel.shape)
+        except Misfit as misfit:
+            raise PlanError(
+                f"'{path}' does not go with {self.layout!r}",
+                why=str(misfit),
+                fix=worded(
+                    "name its axes: {layout: '{}'}", "embed r, r heads dim -> embed heads dim"
+                ),
+                field="layout",
+            ) from None
+        axes = Axes.of(fit.axes, kernel.shape)
+        rows, columns = axes.count(axes.rows), axes.count(axes.columns)
+        if self.rank > min(rows, columns):
+            raise PlanError(
+                f"'{path}' has no rank {self.rank}: as a matrix it is {rows} by {columns}",
+                why=f"{min(rows, columns)} is all that there can be",
+                fix=worded("choose a smaller {rank}, or leave it out with {except}"),
+                field="rank",
+            )
+        svd = TruncatedSvd(axes_text=fit.axes, rank=self.rank, split=self.split, by=self.scale)
+        shape = (axes.count(axes.shared), rows + columns, self.rank)
+        packed = Made(
+            svd,
+            (one.tuned, one.base),
+            LeafSpec(kind=LeafKind.NUMPY, shape=shape, dtype="float64"),
+            path,
+        )
+        specs = self._specs(kernel, layout, shapes)
+        made: dict[LeafPath, Recipe] = {}
+        for side, place, spec in zip("ab", (one.a, one.b), specs, strict=True):
+            factor = SvdFactor(axes=fit.axes, shape=kernel.shape, side=side)
+            made[place] = Made(factor, (packed,), spec, place)
+        return made
+
+    def _specs(
+        self, kernel: LeafSpec, layout: Layout, shapes: tuple[tuple[int, ...], tuple[int, ...]]
+    ) -> list[LeafSpec]:
+        """What A and B will be: their axes as those of the kernel lie."""
+        specs = []
+        for groups, shape in zip((layout.a, layout.b), shapes, strict=True):
+            origins = [
+                layout.kernel.index(group[0])
+                if len(group) == 1 and group[0] in layout.kernel
+                else None
+                for group in groups
+            ]
+            spec = rearranged(kernel, shape, origins)
+            specs.append(msgspec.structs.replace(spec, dtype=self.dtype or kernel.dtype))
+        return specs
+
+    def _left_out(
+        self, path: LeafPath, one: _Learnt, factors: Mapping[LeafPath, Recipe]
+    ) -> tuple[Recipe, Recipe]:
+        """What has been learnt, and what of it A and B leave out."""
+        kernel = one.base.spec
+        wide = LeafSpec(
+            kind=LeafKind.NUMPY,
+            shape=kernel.shape,
+            dtype="float64",
+            chunk_shape=kernel.chunk_shape,
+        )
+        learnt = Made(Difference(), (one.tuned, one.base), wide, path)
+        rest = with_product(
+            path, learnt, wide, factors, self.layout, self.scan_axis, lambda _: -self.scale
+        )
+        return learnt, rest
+
+
+def _output(name: str, recipe: Recipe) -> Output:
+    return Output(recipe, None, edits=(Edited(name, Takes()),))
+
+
+def _check_alike(path: LeafPath, base: LeafSpec, there: LeafPath, tuned: LeafSpec) -> None:
+    for spec in (base, tuned):
+        if not is_numeric(spec) or is_complex(spec.dtype) or len(spec.shape) < 2:
+            raise PlanError(
+                f"there is no LoRA of '{path}', which is {spec.type_text}",
+                why="it is for kernels of linear layers: floating, with two axes or more",
+                fix=worded("name kernels alone, or leave it out with {except}"),
+            )
+    if base.shape != tuned.shape:
+        raise PlanError(
+            f"'{there}' is not what was trained from '{path}'",
+            why=f"it is {tuned.type_text}, here {base.type_text}",
+            fix=worded("say where it stands there with {from}, or leave it out with {except}"),
+            field="with",
+        )
+
+
+def _check_free(
+    place: LeafPath, path: LeafPath, field: str, taken: dict[LeafPath, LeafPath], draft: Draft
+) -> None:
+    """See that nothing stands at a place, and that nothing else goes there."""
+    why = ""
+    if place in taken:
+        why = f"what is learnt of '{taken[place]}' goes there, too"
+    elif place in draft.tree.nodes or (
+        place in draft.leaves and draft.leaves[place].spec.empty != "Dict"
+    ):
+        why = "something stands there already"
+    taken.setdefault(place, path)
+    if why:
+        raise PlanError(
+            f"'{place}' is no place for a part of the LoRA of '{path}'",
+            why=why,
+            fix=worded(
+                "say in {a} and {b} where those of each kernel go, with `\\1` for its wildcards"
+            ),
+            field=field,
+        )
