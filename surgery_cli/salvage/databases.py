@@ -37,8 +37,8 @@ def databases_of(item: Path) -> list[Path]:
     return found
 
 
-def values_of(item: Path, databases: Iterable[Path]) -> Values:
-    """Every value that a manifest or a node of these databases leads to."""
+def values_of(item: Path, databases: Iterable[Path], *, scans: bool = True) -> Values:
+    """Every value that a manifest of these databases leads to, and with ``scans`` any node in their data files."""
     found, every = Values(), list(databases)
     walked: set[Node] = set()
     manifests = [(folder, read_manifest(folder / MANIFEST)) for folder in every]
@@ -50,7 +50,7 @@ def values_of(item: Path, databases: Iterable[Path]) -> Values:
         _walk_versions(folder, unnamed, slice(-1, None), "manifest not renamed", found, walked)
     for folder, manifest in manifests:
         _walk_versions(folder, manifest, slice(-2, None, -1), "earlier version", found, walked)
-    for folder in every:
+    for folder in every if scans else ():
         _walk_scanned(folder, found, walked)
     return found
 

@@ -54,9 +54,17 @@ class BrokenItem:
     ``like``: the leaves of another checkpoint of the same run, with what its `_METADATA` says of each.
     """
 
-    def __init__(self, directory: Path, like: Mapping[LeafPath, Entry] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        like: Mapping[LeafPath, Entry] | None = None,
+        *,
+        scans: bool = True,
+    ) -> None:
+        """``scans``: data files are searched through for nodes to which nothing leads."""
         self.directory = directory
         self._like = like or {}
+        self._scans = scans
         self.odd_types: dict[LeafPath, str] = {}
         """Leaves of a type that nobody knows, as damage leaves it: what is stored tells that they are arrays."""
 
@@ -66,7 +74,7 @@ class BrokenItem:
 
     @cached_property
     def values(self) -> Values:
-        found = values_of(self.directory, self.databases)
+        found = values_of(self.directory, self.databases, scans=self._scans)
         add_values_of_folders(self.directory, found)
         return found
 

@@ -61,6 +61,8 @@ def find_broken(path: Path) -> BrokenPlace:
         others = [root / name for name in filesystem.names(root) if root / name not in trees]
         return BrokenPlace(root, items, others)
     steps = [folder for folder in _folders(root) if any(map(is_item, _folders(folder)))]
+    if len(steps) == 1:
+        return find_broken(steps[0])
     if steps:
         raise PlanError(
             f"'{path}' is no one checkpoint",

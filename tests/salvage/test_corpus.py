@@ -145,3 +145,15 @@ def test_the_command_says_what_is_lost_with_its_exit_code(saved, tmp_path):
     assert "'params/kernel' lost" in refused.stderr
     assert not list(tmp_path.glob(".new*"))
     assert "rescued: 1 leaf" in done.stdout
+
+
+@pytest.mark.parametrize("number", [2, 13, 20])
+def test_inspect_says_what_a_rescue_would_find(corpus, number):
+    broken = corpus[number].broken
+    whole = surgery.rescue(str(broken)).whole
+
+    with pytest.raises(CheckpointError) as refused:
+        surgery.inspect(str(broken))
+
+    fix = refused.value.problems[0].fix
+    assert fix.startswith(f"`surgery rescue {broken}` would find {whole} of ")

@@ -94,7 +94,7 @@ def refuse_unfinished(path: Path, *, below: Path | None = None) -> None:
             raise CheckpointError(
                 f"'{part}' is an unfinished save",
                 why="Orbax takes the suffix away once everything is written; what is inside may be incomplete",
-                fix=f"use an earlier step, or see which leaves of it are whole: `surgery rescue {quote(str(part))}`",
+                fix=f"use an earlier step, or see what is whole: `surgery rescue {quote(str(part))}`",
             )
         if part.name.startswith(".") and STAGING_MARK in part.name:
             raise CheckpointError(

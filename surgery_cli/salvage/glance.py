@@ -1,0 +1,55 @@
+"""How much a rescue would find, told without decoding anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+from typing import Final
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError, SurgeryError
+from surgery_cli.salvage.item import BrokenItem
+from surgery_cli.salvage.place import find_broken
+from surgery_cli.store import filesystem
+from surgery_cli.store.orbax.sidecars import EMPTY_TYPES
+from surgery_cli.tree.paths import stored_name
+from surgery_cli.words.quantities import leaves_text
+
+_SCANNED_BYTES: Final = 1 << 30
+"""Data files are searched through for what nothing leads to if that takes a second, not if it takes minutes."""
+
+
+def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
+    """The error of a checkpoint that does not open, saying what a rescue would find in it, if that is anything."""
+    try:
+        found = _would_find(path)
+    except (OSError, SurgeryError):
+        return error
+    if found is None:
+        return error
+    first, *rest = error.problems
+    fix = f"{found}; else {first.fix}" if first.fix else found
+    return CheckpointError.of([msgspec.structs.replace(first, fix=fix), *rest])
+
+
+def _would_find(path: Path) -> str | None:
+    place = find_broken(path)
+    size = sum(filesystem.size(file) for file in filesystem.files_below(place.root))
+    scans = size <= _SCANNED_BYTES
+    whole = count = 0
+    for folder in place.items.values():
+        item = BrokenItem(folder, scans=scans)
+        for leaf, entry in item.structure.entries.items():
+            array = item.arrays.get(stored_name(leaf))
+            is_there = entry["value_type"] in EMPTY_TYPES or (
+                array is not None and array.is_complete
+            )
+            whole += is_there
+            count += 1
+    if not whole:
+        return None
+    least = "" if scans else "at least "
+    return (
+        f"`surgery rescue {quote(str(path))}` would find {least}{whole:,} of {leaves_text(count)}"
+    )
