@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from surgery_cli.matching.families import Family
 from surgery_cli.matching.fused import Fusion
 from surgery_cli.matching.gaps import highest_nodes
+from surgery_cli.matching.moves import with_nodes
 from surgery_cli.matching.pairs import Pair, Pairing
 from surgery_cli.operations.numbered import numbered_places
 from surgery_cli.tree.paths import LeafPath
@@ -153,7 +153,7 @@ def _moved(pairs: Sequence[Pair], aside: _Aside, tree: Sequence[LeafPath]) -> It
         and pair.form.unstack is None
         and pair.old.members != pair.new.members
     ]
-    moves = dict(_moves(_with_nodes(plain, tree)))
+    moves = dict(_moves(with_nodes(plain, tree)))
     moves |= {at: to for at, (to, _) in aside.moves.items()}
     if len(moves) == 1 and not aside.moves:
         ((at, to),) = moves.items()
@@ -170,57 +170,6 @@ def _moves(pairs: Sequence[tuple[Family, Family]]) -> Iterator[tuple[str, str]]:
         else:
             for here, there in zip(old.members, new.members, strict=True):
                 yield here.exact_pattern, target_text(there)
-
-
-class _Move(NamedTuple):
-    """A leaf or node of each layer that moves, and how many leaves of one layer that are."""
-
-    old: Family
-    new: Family
-    leaves: int
-
-
-def _with_nodes(pairs: Sequence[Pair], tree: Sequence[LeafPath]) -> list[tuple[Family, Family]]:
-    """The moves, those of all leaves of a node that keep their keys as one move of the node."""
-    below = Counter(LeafPath(path[:depth]) for path in tree for depth in range(1, len(path)))
-    moves = [_Move(pair.old, pair.new, 1) for pair in pairs]
-    while True:
-        groups: dict[object, list[_Move]] = {}
-        for move in moves:
-            groups.setdefault(_node_of(move), []).append(move)
-        found: list[_Move] = []
-        for members in groups.values():
-            first, total = members[0], sum(move.leaves for move in members)
-            is_node = _node_of(first) is not first
-            if is_node and below[first.old.members[0].parent] == total:
-                found.append(_Move(_above(first.old), _above(first.new), total))
-            else:
-                found += members
-        if len(found) == len(moves) and all(a is b for a, b in zip(found, moves, strict=True)):
-            return [(old, new) for old, new, _ in moves if old.members != new.members]
-        moves = found
-
-
-def _node_of(move: _Move) -> object:
-    """What says of moves that they may be one move of the node above; the move itself if it can be none."""
-    old, new = move.old, move.new
-    is_same = len(old.template) > 1 < len(new.template) and old.template[-1] == new.template[-1]
-    if is_same and _keeps_number(old) and _keeps_number(new):
-        return old.template.parent, new.template.parent, old.numbers, new.numbers
-    return move
-
-
-def _keeps_number(family: Family) -> bool:
-    """True if the number of the layer stands above the last key."""
-    return len({path[-1] for path in family.members}) == 1
-
-
-def _above(family: Family) -> Family:
-    return msgspec.structs.replace(
-        family,
-        members=tuple(path.parent for path in family.members),
-        template=family.template.parent,
-    )
 
 
 def _cast(pairs: Sequence[Pair]) -> Iterator[Step]:

@@ -53,9 +53,17 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     """True if both have values, and they differ."""
 
     @property
-    def is_doubtful(self) -> bool:
-        """True if something speaks against a pair of the same name."""
-        return self.certainty is not Certainty.SURE and len(self.why) > 1
+    def means_one_thing(self) -> bool:
+        """True if both names say the same by the vocabulary, not only much of it."""
+        return self.old.meaning.says_as(self.new.meaning)
+
+    @property
+    def is_move(self) -> bool:
+        """True if leaves change their places alone."""
+        form = self.form
+        return (
+            form.arrangement.is_identity and form.stack is form.unstack is None and not self.casts
+        )
 
     @property
     def casts(self) -> bool:

@@ -16,16 +16,10 @@ CONCEPTS: Final[dict[str, str]] = {
     "query": "q, query, q proj, query proj, wq, q lin, to q",
     "key": "k, key, k proj, key proj, wk, k lin, to k",
     "value": "v, value, v proj, value proj, wv, v lin, to v",
-    "attention out": "o, o proj, out proj, attn o, to out",
+    "attention out": "o, o proj, out, out proj, to out",
     "attention+attention out": (
-        "attention output dense, attn output dense, attention out, attn c proj, attn out, "
-        "attn out proj, self attn out proj, self attn o proj, self attn out, attn proj, "
-        "attention output, self attention out, self attention o, attention wo, attention o, "
-        "attention dense, attn dense, multi head dot product attention out, multi head "
-        "attention out"
-    ),
-    "cross attention+attention out": (
-        "encoder decoder attention out, cross attention out, encdec attention out"
+        "attn c proj, attn proj, attn dense, attention dense, attention proj, attention output dense, "
+        "attn output dense, attention output, attention wo, wo attention"
     ),
     "qkv": "qkv, qkv proj, in proj, c attn, query key value, wqkv",
     "gate and up": "gate up proj, gate up, gating einsum, wi fused, gate and up",

@@ -46,6 +46,10 @@ class Meaning(msgspec.Struct, frozen=True):
     last: str
     words: tuple[str, ...]
 
+    def says_as(self, other: Meaning) -> bool:
+        """True if it says the same, in whatever words."""
+        return self.role == other.role and Counter(self.words) == Counter(other.words)
+
 
 def meaning_of(words: Sequence[str]) -> Meaning:
     """What the words of a path say by the vocabulary; those that it does not have stay as they are.

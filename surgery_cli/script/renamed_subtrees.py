@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TypeAlias
 
+from surgery_cli.matching.moves import with_nodes
+from surgery_cli.matching.pairs import paired
 from surgery_cli.script.contract import Breach, Subtree, leaf_breach, specs_below
-from surgery_cli.script.numbered_series import is_out_of_order, paired_series
+from surgery_cli.script.numbered_series import is_out_of_order, numbered, paired_series
 from surgery_cli.tree.nested import Branch, nested, walk
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
@@ -28,8 +30,8 @@ def moves_among(
 
     First whole nodes that moved one level down or up (a chain around the optimizer, a module around the model), then
     those whose ``former`` name the script has, numbered layers as a series, within one node (a renamed layer), below
-    one key of the root (another order of a chain), last parts that were wrapped or unwrapped. Two candidates are no
-    pair: a guess could swap two layers.
+    one key of the root (another order of a chain), then parts that were wrapped or unwrapped. Two candidates are no
+    pair, as a guess could swap two layers, unless their names mean one thing: `q_proj` and `query`.
     """
     found = _levels(breaches, stored, wanted)
     if found:
@@ -59,6 +61,8 @@ def moves_among(
     found.update(_unwrapped(theres, heres))
     _drop_paired(heres, theres, found)
     found.update({old: new for new, old in _unwrapped(heres, theres).items()})
+    _drop_paired(heres, theres, found)
+    found.update(_by_names(heres, theres, stored))
     return found
 
 
@@ -134,6 +138,33 @@ def _pair_alike(heres: _Sides, theres: _Sides, found: Moves, wanted: TreeSpec) -
             is_one = rivals == [old] and fitting[0] != old
             if is_one and not is_out_of_order(old, fitting[0], siblings):
                 found[old] = fitting[0]
+
+
+def _by_names(heres: _Sides, theres: _Sides, stored: TreeSpec) -> Moves:
+    """What is called otherwise and means the same, as `derive` pairs it, whole nodes where they move as they are."""
+    here, there = (
+        {path / leaf: spec for path, node in side.items() for leaf, spec in _leaves(node).items()}
+        for side in (heres, theres)
+    )
+    plain = [
+        pair
+        for pair in paired(here, there).pairs
+        if pair.is_move
+        and pair.means_one_thing
+        and not any(
+            numbered(old)[0] == numbered(new)[0]
+            for old, new in zip(pair.old.members, pair.new.members, strict=True)
+        )
+        and all(
+            are_alike(here[old], there[new])
+            for old, new in zip(pair.old.members, pair.new.members, strict=True)
+        )
+    ]
+    return {
+        old: new
+        for before, after in with_nodes(plain, [*stored])
+        for old, new in zip(before.members, after.members, strict=True)
+    }
 
 
 def _unwrapped(outer: _Sides, inner: _Sides) -> Moves:

@@ -128,6 +128,14 @@ def xy():
     return state(layers("xy"))
 
 
+def projections():
+    return state({"attn": layers(["q_proj", "k_proj", "v_proj", "o_proj"])})
+
+
+def queries():
+    return state({"attention": layers(["query", "key", "value", "out"])})
+
+
 def shifted():
     return state(series("layers_{}", range(1, 13)))
 """
@@ -190,6 +198,8 @@ MENDED = [
     ("adamw_on_schedule", "adam_on_schedule"),
     ("adamw_on_schedule", "adamw"),
     ("adamw", "renamed_on_schedule"),
+    ("projections", "queries"),
+    ("queries", "projections"),
 ]
 
 
@@ -229,6 +239,15 @@ def test_a_numbered_series_is_one_finding_with_one_command(surgery, stored, scri
     assert (
         finding["fix"]
         == rf"`surgery rename {source} DST 'params/layers_*' --to 'params/blocks_\1'`"
+    )
+
+
+def test_layers_of_one_shape_are_told_by_names_that_mean_one_thing(surgery, stored, script):
+    found = surgery("verify", stored("projections"), "--like-init", script("queries"), "--json")
+    moves = [(row["here"], row["there"]) for row in found.document["findings"]]
+    names = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "out"}
+    assert sorted(moves) == sorted(
+        (f"params/attn/{old}", f"params/attention/{new}") for old, new in names.items()
     )
 
 
