@@ -24,9 +24,9 @@ class Export(
     """In which format of other programs the result is written, once all edits are done."""
 
     format: Annotated[
-        Literal["safetensors", "msgpack", "npz"],
+        Literal["safetensors", "msgpack", "npz", "t5x"],
         setting(
-            "The format: safetensors as Hugging Face's readers take them, Flax's msgpack, or NumPy's npz.",
+            "The format: safetensors as Hugging Face's readers take them, Flax's msgpack, NumPy's npz, or T5X.",
             Group.LAYOUT,
             option="--to",
         ),

@@ -6,6 +6,7 @@ from safetensors import numpy as reference
 
 from surgery_cli import surgery
 from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.settings.export import Export
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
 from tests.fixture_truths import FIXTURES
@@ -63,3 +64,12 @@ def test_an_edit_of_t5x_in_a_bucket_is_t5x_there(bucket, tmp_path):
     for path in old.tree:
         factor = 2 if str(path) == at else 1
         np.testing.assert_array_equal(new.read(path), old.read(path) * factor)
+
+
+def test_an_export_as_t5x_into_a_bucket_is_t5x_there(bucket, tmp_path):
+    source = t5x(tmp_path / "t5x")
+    surgery.apply(str(source), "gs://bkt/new", plan_of([], output=Export(format="t5x")))
+    new, old = open_checkpoint("gs://bkt/new"), open_checkpoint(str(source))
+    assert new.layout == old.layout
+    for path in old.tree:
+        np.testing.assert_array_equal(new.read(path), old.read(path))

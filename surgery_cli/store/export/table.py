@@ -8,8 +8,9 @@ from surgery_cli.store.export.contract import OutputFormat
 from surgery_cli.store.export.msgpack import Msgpack
 from surgery_cli.store.export.npz import Npz
 from surgery_cli.store.export.safetensors import Safetensors
+from surgery_cli.store.export.t5x import T5x
 
 FORMATS: Final[dict[str, OutputFormat]] = {
-    form.name: form for form in (Safetensors(), Msgpack(), Npz())
+    form.name: form for form in (Safetensors(), Msgpack(), Npz(), T5x())
 }
 """By the names that ``settings.export`` takes."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgpack
+import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
@@ -39,6 +40,28 @@ from surgery_cli.tree.specs import LeafKind, TreeSpec
 
 PLACEHOLDER: Final = "PLACEHOLDER://"
 """How an aggregate file begins the text that stands for an array stored elsewhere; the array's name follows."""
+
+
+class PackedSource(Protocol):
+    """What a new file takes leaves and kinds of containers from, and what stands before its tree."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def scan(self) -> Scan: ...
+    @property
+    def envelope(self) -> bytes: ...
+
+
+class NewMsgpack(msgspec.Struct, frozen=True):
+    """In the place of a source for a file of which nothing is there yet."""
+
+    envelope: bytes
+    path: Path = Path()
+
+    @property
+    def scan(self) -> Scan:
+        return Scan({}, set(), set())
 
 
 class MsgpackFile:

@@ -26,7 +26,7 @@ from surgery_cli.store.files.msgpack_scan import (
     PackedLeaf,
     Scan,
 )
-from surgery_cli.store.files.msgpack_tree import MsgpackFile
+from surgery_cli.store.files.msgpack_tree import PackedSource
 from surgery_cli.store.filesystem.write_failures import write_failed
 from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -56,7 +56,7 @@ a function without arguments that gives one of these when its turn comes."""
 
 
 def write_msgpack(
-    source: MsgpackFile, destination: Path, leaves: Mapping[LeafPath, Value | Callable[[], Value]]
+    source: PackedSource, destination: Path, leaves: Mapping[LeafPath, Value | Callable[[], Value]]
 ) -> int:
     """Write a new file with these leaves, in their order; returns its size in bytes.
 
@@ -190,7 +190,7 @@ def map_head(count: int) -> bytes:
     return found
 
 
-def _write_part(file: BinaryIO, source: MsgpackFile, part: Any) -> None:
+def _write_part(file: BinaryIO, source: PackedSource, part: Any) -> None:
     if isinstance(part, _Head):
         file.write(part.data)
     elif isinstance(part, _Tuple):
@@ -206,7 +206,7 @@ def _write_part(file: BinaryIO, source: MsgpackFile, part: Any) -> None:
         _write_value(file, part() if callable(part) else part)
 
 
-def _copy(file: BinaryIO, source: MsgpackFile, leaf: PackedLeaf) -> None:
+def _copy(file: BinaryIO, source: PackedSource, leaf: PackedLeaf) -> None:
     """Copy the bytes of a leaf as they stand."""
     with filesystem.reader(source.path) as stored:
         stored.seek(leaf.start)
