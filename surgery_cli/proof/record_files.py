@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from surgery_cli.errors import CheckpointError, DestinationError
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import (
     may_write_into,
@@ -38,6 +39,8 @@ def check_record_target(target: Path, place: Path, *, is_own: bool) -> None:
             why="readers would come upon it, and it would not be sealed itself",
             fix="name a file outside of it, or leave `--to` out",
         )
+    if isinstance(target, BucketPath):  # folders are names, and only writing tells who may write
+        return
     if not filesystem.is_folder(target.parent):
         raise DestinationError(
             f"'{target}' cannot be made",
@@ -64,6 +67,9 @@ def put_record(target: Path, content: bytes, check: Callable[[], None]) -> None:
         CheckpointError: what ``check`` raises.
         WriteError: the file cannot be written.
     """
+    if isinstance(target, BucketPath):
+        _put_in_bucket(target, content, check)
+        return
     try:
         draft = _folder_for(target) / f".{target.name}{STAGING_MARK}{secrets.token_hex(4)}"
         with uninterrupted():
@@ -83,6 +89,43 @@ def put_record(target: Path, content: bytes, check: Callable[[], None]) -> None:
     except OSError as error:
         check()
         raise write_failed(str(target), error) from error
+
+
+def _put_in_bucket(target: BucketPath, content: bytes, check: Callable[[], None]) -> None:
+    """As ``put_record``; an object is there whole or not at all, and only in the place of the one that was read."""
+    try:
+        with uninterrupted():
+            older = filesystem.read_anew(target) if filesystem.is_file(target) else None
+            check()
+            _put_after(target, older, content)
+            try:
+                check()
+            except CheckpointError:
+                if older is None:
+                    filesystem.delete(target)
+                else:
+                    _put_after(target, content, older)
+                raise
+    except OSError as error:
+        check()
+        raise write_failed(str(target), error) from error
+
+
+def _put_after(target: BucketPath, older: bytes | None, content: bytes) -> None:
+    """Write an object where ``older`` stands, or nothing; an answer that was lost may have done so all the same.
+
+    Raises:
+        OSError: something else stands there.
+    """
+    try:
+        if older is None:
+            with filesystem.create(target) as file:
+                file.write(content)
+        else:
+            filesystem.replace_as_found(target, content)
+    except FileExistsError:
+        if filesystem.read_anew(target) != content:
+            raise
 
 
 def _put_back(older: bytes | None, draft: Path, target: Path) -> None:

@@ -272,6 +272,7 @@ def _stamp(path: Path) -> _Stamp:
 
 def _check_standing(place: Path, before: Mapping[Path, _Stamp]) -> None:
     """Refuse what is no more what it was when sealing it began."""
+    filesystem.forget(place)
     if not filesystem.exists(place):
         raise gone(place)
     for path, stamp in before.items():

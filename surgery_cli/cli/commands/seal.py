@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from surgery_cli.console.arguments import Checkpoint, Output
 from surgery_cli.console.printing import print_report, progress, saying
-from surgery_cli.inputs.addresses import written_address
+from surgery_cli.inputs.addresses import destination_address
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import MEMORY_BYTES, Item, Memory, Step
 
@@ -17,7 +17,9 @@ def seal(
     *,
     to: Annotated[
         str | None,
-        setting("Write the record to FILE, not into CKPT.", Group.WRITE, "FILE", written_address),
+        setting(
+            "Write the record to FILE, not into CKPT.", Group.WRITE, "FILE", destination_address
+        ),
     ] = None,
     anew: Annotated[
         bool,
@@ -42,7 +44,7 @@ def seal(
             checkpoint,
             step=step,
             item=item,
-            to=None if to is None else Path(to),
+            to=None if to is None else path_at(to),
             anew=anew,
             memory_bytes=memory_bytes,
             listener=listener,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from surgery_cli.console.arguments import Checkpoint, Output
 from surgery_cli.console.formats.files import OutputTo, output_files, write_files
 from surgery_cli.console.printing import print_report, progress, saying
-from surgery_cli.inputs.addresses import checkpoint_address, local_address
+from surgery_cli.inputs.addresses import address, checkpoint_address
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import MEMORY_BYTES, Item, LikeInit, Memory, Step
 
@@ -33,7 +33,7 @@ def verify(
             "Check against the digests in FILE, from `seal --to` or `inspect --digests --json`.",
             Group.CHECK,
             "FILE",
-            local_address,
+            address,
         ),
     ] = None,
     strict: Annotated[
@@ -60,7 +60,7 @@ def verify(
             item=item,
             like=like,
             like_init=like_init,
-            like_manifest=None if like_manifest is None else Path(like_manifest),
+            like_manifest=None if like_manifest is None else path_at(like_manifest),
             allow_non_finite=allow_non_finite,
             memory_bytes=memory_bytes,
             listener=listener,
