@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, NamedTuple
+import math
+from collections.abc import Iterable, Iterator
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
-from surgery_cli.draft.arrangement import rearranged
 from surgery_cli.draft.check import Check, CheckedLeaf, Measured
 from surgery_cli.draft.effect import Takes
 from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
-from surgery_cli.draft.kernels.deltas import Difference
-from surgery_cli.draft.kernels.truncated_svd import Axes, SvdFactor, TruncatedSvd
 from surgery_cli.draft.recipe import Draft, Edited, Output, is_numeric
 from surgery_cli.draft.settings import check_finite
 from surgery_cli.draft.source_leaves import counterpart
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.operations.cast import check_storable
-from surgery_cli.operations.lora_layout import Layout, Misfit, check_layout, stated
-from surgery_cli.operations.lora_products import with_product
+from surgery_cli.operations.lora_factors import Factoring, Learnt
+from surgery_cli.operations.lora_layout import check_layout
 from surgery_cli.operations.new_leaves import with_new_leaves
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath, Selection
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.tree.targets import Places, Target
 from surgery_cli.words.advice import worded
-from surgery_cli.words.notes import Consequence
-
-
-class _Learnt(NamedTuple):
-    """A kernel, its like in the fine-tune, and where its A and B go."""
-
-    base: Recipe
-    tuned: Recipe
-    a: LeafPath
-    b: LeafPath
+from surgery_cli.words.notes import Consequence, Remark
 
 
 class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
@@ -71,7 +60,16 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
             " two axes; else all by name: `embed r, r heads dim -> embed heads dim`."
         ),
     ]
-    rank: Annotated[Annotated[int, Meta(ge=1)], Meta(description="The rank of every LoRA.")]
+    rank: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="The rank of every LoRA.")
+    ] = None
+    error: Annotated[
+        Annotated[float, Meta(gt=0, lt=1)] | None,
+        Meta(
+            description="In place of `rank`: how much may be left out of each kernel, by Frobenius norms. What has the"
+            " least rank for that is found from the values, which the preview reads, too."
+        ),
+    ] = None
     scale: Annotated[
         float,
         Meta(description="By what A·B will be multiplied: both are made such that it fits then."),
@@ -106,29 +104,44 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
         if not selected:
             return draft
         learnt = self._learnt(selected, draft, scene)
+        factoring = Factoring(
+            self.layout, self.scan_axis, self.rank, self.error, self.split, self.scale, self.dtype
+        )
         new: dict[LeafPath, Output] = {}
         on: list[CheckedLeaf] = []
         gathering = Gathering()
-        rule = Measured(what="error")
+        rule = Measured(what="error", most=math.inf if self.error is None else self.error)
         for path, one in learnt.items():
             with gathering.catching(path=str(path)):
-                factors = self._factors(path, one)
+                factors = factoring.factors(path, one, scene)
                 new |= {place: _output(self.name, recipe) for place, recipe in factors.items()}
-                on.append(CheckedLeaf(path, rule, *self._left_out(path, one, factors)))
+                on.append(CheckedLeaf(path, rule, *factoring.left_out(path, one, factors)))
         gathering.raise_if_any()
         scene.name(new)
         like = {place: path for path, one in learnt.items() for place in (one.a, one.b)}
         after = with_new_leaves(self, draft, new, like, scene)
         check = Check(len(draft.outcomes), rule, len(on), tuple(on))
+        ranks = sorted({recipe.inputs[0].spec.shape[-1] for recipe in _made(new.values())})
+        found = f"the least rank for that error is {ranks[0]}"
+        found += f" to {ranks[-1]}, kernel by kernel" if len(ranks) > 1 else ""
+        notes = [] if self.error is None else [Remark(found)]
         said = Consequence(
             f"what '{self.with_}' has learnt in other leaves is in no LoRA: they stay as they are here"
         )
-        return after.replaced(checks=(*after.checks, check)).noting(said)
+        return after.replaced(checks=(*after.checks, check)).noting(*notes, said)
 
     def _check(self) -> None:
         gathering = Gathering()
         with gathering.catching():
             check_layout(self.layout, self.scan_axis)
+        with gathering.catching(field="rank"):
+            if (self.rank is None) == (self.error is None):
+                raise PlanError(
+                    worded("{rank} and {error} both say what the rank is")
+                    if self.rank is not None
+                    else "nothing says what the rank is",
+                    fix=worded("say one of them: {rank: 8}, or {error: 0.1}"),
+                )
         with gathering.catching():
             check_finite(self.scale, "scale")
             if self.scale <= 0:
@@ -143,10 +156,10 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
                 check_storable(self.dtype, "dtype")
         gathering.raise_if_any()
 
-    def _learnt(self, selected: Selection, draft: Draft, scene: Scene) -> dict[LeafPath, _Learnt]:
+    def _learnt(self, selected: Selection, draft: Draft, scene: Scene) -> dict[LeafPath, Learnt]:
         name, source = scene.open(self.with_)
         places = Places(draft.leaves)
-        found: dict[LeafPath, _Learnt] = {}
+        found: dict[LeafPath, Learnt] = {}
         gathering = Gathering()
         taken: dict[LeafPath, LeafPath] = {}
         for path in selected:
@@ -162,82 +175,13 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
                 )
                 for field, place in (("a", a), ("b", b)):
                     _check_free(place, path, field, taken, draft)
-                found[path] = _Learnt(base, tuned, a, b)
+                found[path] = Learnt(base, tuned, a, b)
         gathering.raise_if_any()
         return found
 
-    def _factors(self, path: LeafPath, one: _Learnt) -> dict[LeafPath, Recipe]:
-        """A and B: two parts of one decomposition."""
-        kernel = one.base.spec
-        layout = stated(self.layout, self.scan_axis)
-        try:
-            shapes = layout.factors(kernel.shape, self.rank)
-            fit = layout.fit(*shapes, kernel.shape)
-        except Misfit as misfit:
-            raise PlanError(
-                f"'{path}' does not go with {self.layout!r}",
-                why=str(misfit),
-                fix=worded(
-                    "name its axes: {layout: '{}'}", "embed r, r heads dim -> embed heads dim"
-                ),
-                field="layout",
-            ) from None
-        axes = Axes.of(fit.axes, kernel.shape)
-        rows, columns = axes.count(axes.rows), axes.count(axes.columns)
-        if self.rank > min(rows, columns):
-            raise PlanError(
-                f"'{path}' has no rank {self.rank}: as a matrix it is {rows} by {columns}",
-                why=f"{min(rows, columns)} is all that there can be",
-                fix=worded("choose a smaller {rank}, or leave it out with {except}"),
-                field="rank",
-            )
-        svd = TruncatedSvd(axes_text=fit.axes, rank=self.rank, split=self.split, by=self.scale)
-        shape = (axes.count(axes.shared), rows + columns, self.rank)
-        packed = Made(
-            svd,
-            (one.tuned, one.base),
-            LeafSpec(kind=LeafKind.NUMPY, shape=shape, dtype="float64"),
-            path,
-        )
-        specs = self._specs(kernel, layout, shapes)
-        made: dict[LeafPath, Recipe] = {}
-        for side, place, spec in zip("ab", (one.a, one.b), specs, strict=True):
-            factor = SvdFactor(axes=fit.axes, shape=kernel.shape, side=side)
-            made[place] = Made(factor, (packed,), spec, place)
-        return made
 
-    def _specs(
-        self, kernel: LeafSpec, layout: Layout, shapes: tuple[tuple[int, ...], tuple[int, ...]]
-    ) -> list[LeafSpec]:
-        """What A and B will be: their axes as those of the kernel lie."""
-        specs = []
-        for groups, shape in zip((layout.a, layout.b), shapes, strict=True):
-            origins = [
-                layout.kernel.index(group[0])
-                if len(group) == 1 and group[0] in layout.kernel
-                else None
-                for group in groups
-            ]
-            spec = rearranged(kernel, shape, origins)
-            specs.append(msgspec.structs.replace(spec, dtype=self.dtype or kernel.dtype))
-        return specs
-
-    def _left_out(
-        self, path: LeafPath, one: _Learnt, factors: Mapping[LeafPath, Recipe]
-    ) -> tuple[Recipe, Recipe]:
-        """What has been learnt, and what of it A and B leave out."""
-        kernel = one.base.spec
-        wide = LeafSpec(
-            kind=LeafKind.NUMPY,
-            shape=kernel.shape,
-            dtype="float64",
-            chunk_shape=kernel.chunk_shape,
-        )
-        learnt = Made(Difference(), (one.tuned, one.base), wide, path)
-        rest = with_product(
-            path, learnt, wide, factors, self.layout, self.scan_axis, lambda _: -self.scale
-        )
-        return learnt, rest
+def _made(outputs: Iterable[Output]) -> Iterator[Made]:
+    return (output.recipe for output in outputs if isinstance(output.recipe, Made))
 
 
 def _output(name: str, recipe: Recipe) -> Output:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from surgery_cli.draft.expression import Made
 from surgery_cli.draft.recipe import Draft, DraftItems
 from surgery_cli.draft.source import Source
 from surgery_cli.draft.user_function import UserFunction
@@ -32,16 +33,17 @@ def resolve(
     surveyed: OptimizerSurvey | None = None,
     survey_told: Callable[[Source], OptimizerSurvey] | None = None,
     number: Callable[[Source, LeafPath], float | None] | None = None,
+    measure: Callable[[Made, Callable[[str], Source]], Any] | None = None,
     function: Callable[[str], UserFunction] | None = None,
     inverse: Inverse | None = None,
 ) -> Draft:
     """The draft that the plan makes of ``source``, from metadata alone.
 
     ``open_source`` opens what the plan names by path; every donor is opened once. ``items`` are the trees of the step
-    that is edited.
-    ``surveyed`` is a survey of the source's optimizer state, if one was made already; ``survey_told`` makes that of a
-    source for which values may be read, and ``number`` reads a step count; nothing is read without them. ``function``
-    loads one of the user's. ``inverse`` sees every edit.
+    that is edited, ``surveyed`` a survey of the source's optimizer state, if one was made. ``survey_told`` makes
+    that of a source for which values may be read, ``number`` reads a step count, ``measure`` measures leaves of sources
+    that it is given by name; nothing is read without them. ``function`` loads one of the user's. ``inverse`` sees every
+    edit.
 
     Raises:
         PlanError: everything that is wrong with the plan, in its order, with file, line and field.
@@ -52,6 +54,7 @@ def resolve(
     stage.inverse = inverse or stage.inverse
     stage.survey_told = survey_told or stage.survey_told
     stage.read_number = number or stage.read_number
+    stage.measure = measure or stage.measure
     stage.function = function or stage.function
     for name in plan.sources:
         with gathering.catching(field="sources"):
@@ -79,8 +82,7 @@ def resolve(
     refuse_overwritten(draft)
     draft = draft.noting(*stated_kind_notes(draft), *memory_notes(draft))
     _refuse_other_donors(plan.fingerprints, stage.fingerprints)
-    fingerprints = {**draft.fingerprints, **stage.fingerprints}
-    return draft.replaced(fingerprints=fingerprints)
+    return draft.replaced(fingerprints={**draft.fingerprints, **stage.fingerprints})
 
 
 def _refuse_other_donors(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from surgery_cli.draft.effect import Takes
-from surgery_cli.draft.expression import LeafRef
+from surgery_cli.draft.expression import LeafRef, Made
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.draft.source import Source
 from surgery_cli.draft.user_function import UserFunction
@@ -44,6 +44,10 @@ def _survey(source: Source) -> OptimizerSurvey:
     return survey(source.tree)
 
 
+def _nothing_measured(part: Made, _: Callable[[str], Source]) -> Any:
+    raise PlanError(f"'{part.path}' is not measured here", why="nobody reads values for a plan")
+
+
 def _no_function(text: str) -> UserFunction:
     raise PlanError(f"'{text}' is not run here", why="nobody loads functions of the user's")
 
@@ -64,6 +68,7 @@ class Stage:
         self.survey_told: Callable[[Source], OptimizerSurvey] = _survey
         self.read_number: Callable[[Source, LeafPath], float | None] = lambda *_: None
         self.function: Callable[[str], UserFunction] = _no_function
+        self.measure: Callable[[Made, Callable[[str], Source]], Any] = _nothing_measured
         self._surveys: dict[tuple[str, bool], OptimizerSurvey] = {}
         self.arrivals = Arrivals(plan)
         self._named: Selection | None = None
@@ -131,6 +136,9 @@ class Stage:
             make = self.survey_told if tell else _survey
             self._surveys[name, tell] = make(self._source(name))
         return self._surveys[name, tell]
+
+    def measured(self, part: Made) -> Any:
+        return self.measure(part, self._source)
 
     def number(self, ref: LeafRef) -> float | None:
         return self.read_number(self._source(ref.source), ref.path)

@@ -32,6 +32,7 @@ from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.step_plan import draft_items, plan_items
 from surgery_cli.store.write.strategy import Costs, costs_of_references, is_compact
 from surgery_cli.surgery.exporting import in_format, refuse_settings
+from surgery_cli.surgery.measured_shapes import Measuring
 from surgery_cli.surgery.memory import Need, check_memory
 from surgery_cli.surgery.optimizers import (
     Look,
@@ -113,6 +114,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
     surveyed, looked = survey_state(checkpoint, plan, script) if has_work else (None, [])
 
     apart, functions = Comparison(checkpoint, plan, script), UserFunctions(say)
+    measuring = Measuring()
 
     def drafted(plan: Plan, inverse: Inverse | None = None) -> Draft:
         return resolve(
@@ -123,6 +125,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
             surveyed=surveyed,
             survey_told=apart.survey,
             number=apart.number,
+            measure=measuring.measure,
             function=functions.load,
             inverse=inverse,
         )
@@ -137,7 +140,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         from surgery_cli.surgery.like_init import check_draft
 
         looked += [Look(note) for note in check_draft(script, draft, plan, checkpoint, drafted)]
-    looked += apart.looks_at(draft, sources)
+    looked += [*apart.looks_at(draft, sources), *measuring.looks()]
     if plan.reshard is not None:  # what an edit does to values is looked at before
         draft = laid_out(draft, plan, checkpoint, sources, open_by_path, script, say)
     draft, plans = _as_written(draft, plan, checkpoint, sources)

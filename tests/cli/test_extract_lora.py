@@ -96,6 +96,29 @@ def test_factors_are_orthogonal_and_signs_are_settled(surgery, tmp_path, split):
     assert (a[abs(a).argmax(axis=0), range(RANK)] > 0).all()
 
 
+@pytest.mark.parametrize("layout", ["flax", "l i r, l r o -> l i o"])
+@pytest.mark.parametrize("error", [0.5, 0.2, 0.05])
+def test_the_least_rank_for_an_error_is_found_in_the_preview(surgery, tmp_path, layout, error):
+    base, tuned = models(tmp_path, SHAPES[layout])
+    learnt = AS_MATRICES.get(layout, lambda d: d[None])(tuned.astype("f8") - base)
+    least = next(r for r in range(1, 20) if least_error(learnt, r) <= error)
+    words = ["--layout", layout, "--error", str(error), "--with", tmp_path / "tuned", "--json"]
+    command = ["extract-lora", tmp_path / "base", tmp_path / "new", *WORDS, *words]
+
+    preview = surgery(*command, "--dry-run").document
+    result = surgery(*command)
+
+    assert result.code == 0, result.err
+    assert preview["draft"] == result.document["draft"]
+    assert any(f"the least rank for that error is {least}" in note for note in preview["notes"])
+    assert any("values tell what shapes" in note for note in preview["notes"])
+    assert preview["bytes_read"] >= 2 * (base.nbytes + tuned.nbytes)
+    (check,) = result.document["checks"]
+    assert check["most"] <= error
+    a = restored(tmp_path / "new")["params"]["x"]["lora_a"]
+    assert a.shape[-1] == least
+
+
 def test_what_is_of_low_rank_comes_back_whole(surgery, tmp_path):
     base, tuned = models(tmp_path, (40, 7), noise=0.0)
 
@@ -158,6 +181,7 @@ def test_new_params_have_the_slots_with_which_their_optimizer_starts(surgery, tm
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["--error", "0.1"], "both say what the rank is"),
         (["--rank", "9"], "has no rank 9: as a matrix it is 8 by 6"),
         (["--scale", "0"], "`--scale` is 0"),
         (["--layout", "embed r, r heads dim -> embed heads dim"], "has not the 3 axes"),
@@ -183,6 +207,18 @@ def test_what_cannot_be_is_refused_before_a_value_is_read(surgery, tmp_path, wor
     assert said in "\n".join(
         f"{p['what']} {p.get('why', '')} {p.get('fix', '')}" for p in result.document["problems"]
     )
+
+
+def test_an_error_below_what_rounding_leaves_out_is_refused(surgery, tmp_path):
+    models(tmp_path, (8, 6))
+    words = ["--layout", "flax", "--error", "0.005", "--dtype", "bfloat16", "--json"]
+
+    result = surgery(
+        "extract-lora", tmp_path / "base", tmp_path / "new", *WORDS, "--with", tmp_path / "tuned", *words
+    )  # fmt: skip
+
+    assert result.code == 2
+    assert "less than what rounding leaves out" in result.document["problems"][0]["what"]
 
 
 def test_values_that_are_not_finite_are_refused(surgery, tmp_path):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from surgery_cli.draft.effect import Effect
-from surgery_cli.draft.expression import LeafRef, Recipe
+from surgery_cli.draft.expression import LeafRef, Made, Recipe
 from surgery_cli.draft.source import Source
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
@@ -34,6 +34,13 @@ class States(Protocol):
 
     def number(self, ref: LeafRef) -> float | None:
         """The value of a stored leaf with one element, such as a step count; None where it cannot be read."""
+
+    def measured(self, part: Made) -> Any:
+        """The value of a measurement, read and taken now: a NumPy array, for an edit whose shapes depend on it.
+
+        Raises:
+            SurgeryError: the leaves cannot be read or measured, or there is no memory for that.
+        """
 
 
 class Edit(Protocol):
