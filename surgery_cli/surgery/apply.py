@@ -229,13 +229,14 @@ def _run(prepared: Prepared, plan: Plan, options: Options) -> Run:
     """What every process needs to make values."""
     from surgery_cli.compute.kits import open_kit
 
+    memory_bytes = bytes_to_use(options.memory_bytes)
     return Run(
         prepared=prepared,
         plan=plan,
         options=options,
         kit=open_kit(options.device, options.mesh),
-        linker=Linker(LinkMode(options.link), prepared.boundary),
-        memory_bytes=bytes_to_use(options.memory_bytes),
+        linker=Linker(LinkMode(options.link), prepared.boundary, memory_bytes),
+        memory_bytes=memory_bytes,
         recorded=recorded_in(prepared.sources),
     )
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
 
 from surgery_cli.store.filesystem.fsspec_service import FsspecService, md5_of
@@ -18,6 +21,9 @@ _BY_NAME: Final = {"iam-role": "imds", "container-role": "ecs"}
 
 _WITHOUT_WORDS: Final = ("400", "401", "403")
 """Answers to HEAD have no text: what else is asked says why."""
+
+_MOST_PARTS: Final = 10_000
+_PARTS_AT_ONCE: Final = 8
 
 _CONDITION_FAILED: Final = ("412", "PreconditionFailed")
 
@@ -36,6 +42,9 @@ class AmazonS3(FsspecService):
         region="set AWS_DEFAULT_REGION, and AWS_ENDPOINT_URL where it is no service of Amazon's",
     )
     needs_commit_mark = False
+    largest = 5_000_000_000
+    """What one request makes or copies at most, in bytes (the service takes 5 GiB); what is larger comes in parts."""
+    part = 512 << 20
 
     def page(self, bucket: str, prefix: str, delimiter: str, token: str | None) -> Page:
         asked = {"Prefix": prefix, "Delimiter": delimiter, "ContinuationToken": token}
@@ -80,11 +89,61 @@ class AmazonS3(FsspecService):
         return content
 
     def put(self, bucket: str, key: str, content: bytes, *, exclusively: bool) -> str:
-        asked = {"IfNoneMatch": "*"} if exclusively else {}
-        asked["ContentMD5"] = md5_of(content)  # what differs from it, the service refuses
+        condition = {"IfNoneMatch": "*"} if exclusively else {}
         with self._asking(bucket, key):
-            got = self._call("put_object", Bucket=bucket, Key=key, Body=content, **asked)
+            if len(content) > self.largest:
+                view = memoryview(content)
+                return self._in_parts(
+                    bucket,
+                    key,
+                    len(content),
+                    lambda start, stop: self._sent(bytes(view[start:stop])),
+                    condition,
+                )
+            # what differs from the digest, the service refuses
+            asked = {"Bucket": bucket, "Key": key, "Body": content, "ContentMD5": md5_of(content)}
+            got = self._call("put_object", **asked, **condition)
         version: str = got["ETag"]
+        return version
+
+    @staticmethod
+    def _sent(content: bytes) -> tuple[str, dict[str, Any]]:
+        return "upload_part", {"Body": content, "ContentMD5": md5_of(content)}
+
+    def _in_parts(
+        self,
+        bucket: str,
+        key: str,
+        size: int,
+        part: Callable[[int, int], tuple[str, dict[str, Any]]],
+        condition: dict[str, Any],
+    ) -> str:
+        """Make an object that is larger than one request may make; ``part``: the request that makes a range of it.
+
+        It is there once all parts are, whole; if one of them fails, none of it stays.
+        """
+        place = {"Bucket": bucket, "Key": key}
+        upload = self._call("create_multipart_upload", **place)["UploadId"]
+        step = max(self.part, -(-size // _MOST_PARTS))
+
+        def make(number: int) -> dict[str, Any]:
+            start = (number - 1) * step
+            method, asked = part(start, min(start + step, size))
+            got = self._call(method, **place, UploadId=upload, PartNumber=number, **asked)
+            found = got.get("CopyPartResult", got)
+            return {"PartNumber": number, "ETag": found["ETag"]}
+
+        try:
+            with ThreadPoolExecutor(_PARTS_AT_ONCE, thread_name_prefix="surgery-part") as pool:
+                made = list(pool.map(make, range(1, -(-size // step) + 1)))
+            done = {"UploadId": upload, "MultipartUpload": {"Parts": made}}
+            version: str = self._call("complete_multipart_upload", **place, **done, **condition)[
+                "ETag"
+            ]
+        except BaseException:
+            with suppress(OSError):
+                self._call("abort_multipart_upload", **place, UploadId=upload)
+            raise
         return version
 
     def put_in_place(self, bucket: str, key: str, content: bytes, found: StoredObject) -> None:
@@ -93,14 +152,21 @@ class AmazonS3(FsspecService):
             self._call("put_object", **asked, IfMatch=found.version)
 
     def copy(self, bucket: str, found: StoredObject, to_bucket: str, to_key: str) -> None:
-        origin = {"Bucket": bucket, "Key": found.key}
+        source = {"Bucket": bucket, "Key": found.key}
+        asked = {"CopySource": source, "CopySourceIfMatch": found.version}
         with self._asking(bucket, found.key, is_of_version=True):
-            self._call(
-                "copy_object",
-                Bucket=to_bucket,
-                Key=to_key,
-                CopySource=origin,
-                CopySourceIfMatch=found.version,
+            if found.size <= self.largest:
+                self._call("copy_object", Bucket=to_bucket, Key=to_key, **asked)
+                return
+            self._in_parts(
+                to_bucket,
+                to_key,
+                found.size,
+                lambda start, stop: (
+                    "upload_part_copy",
+                    {**asked, "CopySourceRange": f"bytes={start}-{stop - 1}"},
+                ),
+                {},
             )
 
     def delete(self, bucket: str, key: str, found: StoredObject | None = None) -> None:

@@ -22,6 +22,9 @@ from surgery_cli.store.filesystem.listing import COMMIT_MARK, unreadable
 from surgery_cli.store.filesystem.local_disk import check_link
 from surgery_cli.words.advice import NOTHING_LEFT, worded
 
+_STREAM_BYTES = 32 << 20
+"""What is held of one file that passes from one service to another: a piece that was read, and what is sent of it."""
+
 
 class LinkMode(StrEnum):
     """What the user allows: ``auto`` tries reflink, then hard link, then copies."""
@@ -45,9 +48,18 @@ class Carried(msgspec.Struct):
 class Linker:
     """Carries files of the source into the new checkpoint and counts what it did."""
 
-    def __init__(self, mode: LinkMode = LinkMode.AUTO, boundary: Boundary | None = None) -> None:
-        """``boundary``: a file that a link leads to outside of it is never hard-linked. None: there is no outside."""
+    def __init__(
+        self,
+        mode: LinkMode = LinkMode.AUTO,
+        boundary: Boundary | None = None,
+        memory_bytes: int = 1 << 30,
+    ) -> None:
+        """``boundary``: a file that a link leads to outside of it is never hard-linked. None: there is no outside.
+
+        ``memory_bytes``: what is held at most of files that pass through this machine, many at once.
+        """
         self.mode = mode
+        self._streams = max(memory_bytes // _STREAM_BYTES, 1)
         self.boundary = boundary
         self.carried = Carried()
         self.marks: list[Path] = []
@@ -89,13 +101,16 @@ class Linker:
         self.copy(source, target)
 
     def carry_all(self, files: Iterable[tuple[Path, Path]]) -> None:
-        """As ``carry``, for many: where each is a request, many at once."""
+        """As ``carry``, for many: where each is a request, many at once, and those that pass through here in memory."""
         pairs = list(files)
-        at_once = filesystem.requests_at_once(pairs[0][1]) if pairs else 1
+        sides = {place.parent for pair in pairs[:1] for place in pair}
+        at_once = max(map(filesystem.requests_at_once, sides), default=1)
         if at_once == 1:
             for source, target in pairs:
                 self.carry(source, target)
             return
+        if len(set(map(filesystem.system_of, sides))) > 1:
+            at_once = min(at_once, self._streams)
         with ThreadPoolExecutor(at_once, thread_name_prefix="surgery-copy") as pool:
             for _ in pool.map(self.carry, *zip(*pairs, strict=True)):
                 pass

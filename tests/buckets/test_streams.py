@@ -1,0 +1,96 @@
+"""What passes from one service to another, and what is too large for one request."""
+
+import re
+import time
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.inputs.buckets import path_at
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.amazon_s3 import AmazonS3
+from tests.buckets.checkpoints import RESCALED, saved, uploaded
+from tests.buckets.server import Faults
+
+LARGE = bytes(range(256)) * (11 << 12)
+
+
+@pytest.fixture
+def small_requests(monkeypatch):
+    monkeypatch.setattr(AmazonS3, "largest", 6 << 20)
+    monkeypatch.setattr(AmazonS3, "part", 5 << 20)
+
+
+def uploads(s3):
+    return s3.client.list_multipart_uploads(Bucket="bkt").get("Uploads", [])
+
+
+def test_what_is_too_large_for_one_request_comes_in_parts(s3, small_requests):
+    place, copied = path_at("s3://bkt/a b+é/large"), path_at("s3://bkt/copied")
+    filesystem.put(place, LARGE)
+    s3.log.clear()
+    filesystem.copy(place, copied)
+    assert s3.content("copied") == LARGE
+    assert s3.kinds()["copy"] == 3
+    assert sum(len(request.body) for request in s3.log if request.kind == "copy") == 0
+    assert uploads(s3) == []
+
+
+def test_parts_of_what_fails_do_not_stay(s3, small_requests):
+    place = path_at("s3://bkt/large")
+    filesystem.put(place, LARGE)
+    s3.faults = Faults("403", every=3, among=lambda kind: kind == "copy")
+    with pytest.raises(OSError, match="S3 does not"):
+        filesystem.copy(place, path_at("s3://bkt/copied"))
+    s3.faults = Faults()
+    assert (s3.names(), uploads(s3)) == (["large"], [])
+
+
+def test_an_object_that_is_replaced_meanwhile_is_not_copied_in_parts(s3, small_requests):
+    place = path_at("s3://bkt/large")
+    filesystem.put(place, LARGE)
+    assert filesystem.size(place) == len(LARGE)
+    s3.put("bkt", "large", LARGE[::-1])
+    with pytest.raises(OSError, match="was replaced"):
+        filesystem.copy(place, path_at("s3://bkt/copied"))
+    assert (s3.names(), uploads(s3)) == (["large"], [])
+
+
+MANY = {"params": {name: np.arange(12, dtype=np.float32) for name in ("w", "a1", "a2", "a3")}}
+
+
+@pytest.mark.parametrize(("source", "target"), [("gs", "s3"), ("s3", "disk"), ("gs", "disk")])
+def test_many_objects_stream_at_once_between_services(
+    bucket, s3, tmp_path, monkeypatch, source, target
+):
+    here = saved(tmp_path / "ck", MANY, use_ocdbt=False)
+    server = bucket if source == "gs" else s3
+    there = uploaded(server, here, f"{server.root}/ck")
+    new = str(tmp_path / "new") if target == "disk" else f"{target}://bkt/new"
+    kind_of, seen, since = server.kind_of, [0], time.monotonic()
+
+    def kind(request):
+        is_chunk = re.search(r"params\.a\d(/|%2F)0", request.target) is not None
+        return "chunk" if is_chunk and kind_of(request) == "read" else kind_of(request)
+
+    def is_alone(kind):
+        """Hold what is read of untouched chunks until two are on their way; give up where that never is."""
+        if kind != "chunk":
+            return False
+        waiting = sum(r.status is None and r.kind == "chunk" for r in list(server.log))
+        seen[0] = max(seen[0], waiting)
+        return seen[0] < 2 and time.monotonic() - since < 30
+
+    monkeypatch.setattr(server, "kind_of", kind)
+    server.faults = Faults(are_held=is_alone)
+    surgery.apply(there, new, RESCALED)
+    server.faults = Faults()
+    assert seen[0] >= 2
+    if target == "disk":
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            tree = checkpointer.restore(new)["params"]
+        np.testing.assert_array_equal(tree["w"], 2 * MANY["params"]["w"])
+        np.testing.assert_array_equal(tree["a1"], MANY["params"]["a1"])
+    assert len(surgery.diff(there, new).changed) == 1
