@@ -1,6 +1,8 @@
 """T5X checkpoints are edited as they are, and what comes out is one: TensorStore opens its specs, Flax its msgpack."""
 
+import random
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +186,21 @@ def test_specs_that_t5x_does_not_write_are_refused(tmp_path: Path, change: Any, 
     folder = _changed(write_t5x(tmp_path / "checkpoint_1000"), change)
     with pytest.raises(CheckpointError, match=says):
         _ = open_checkpoint(str(folder)).tree
+
+
+def test_flipped_bytes_give_a_checkpoint_error_or_a_tree(tmp_path: Path) -> None:
+    folder = write_t5x(tmp_path / "checkpoint_1000")
+    file = folder / "checkpoint"
+    whole, source = file.read_bytes(), random.Random(0)
+    for _ in range(60):
+        changed = bytearray(whole)
+        for _ in range(source.randrange(1, 4)):
+            changed[source.randrange(len(changed))] = source.randrange(256)
+        file.write_bytes(changed)
+        with suppress(CheckpointError):
+            checkpoint = open_checkpoint(str(folder))
+            for path in checkpoint.tree:
+                checkpoint.read(path)
 
 
 def test_a_chunk_that_is_missing_is_no_zeros(tmp_path: Path) -> None:

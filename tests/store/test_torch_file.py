@@ -151,8 +151,9 @@ def test_a_flipped_bit_in_a_tensor_is_found_by_its_checksum(tmp_path: Path) -> N
     (tmp_path / "state.pt").write_bytes(content)
     checkpoint = open_checkpoint(str(tmp_path / "state.pt"))
     assert checkpoint.read(LeafPath(("mlp.2.bias",))).shape == (4,)
-    with pytest.raises(CheckpointError, match="is not a whole PyTorch checkpoint"):
-        checkpoint.read(LeafPath(("mlp.0.weight",)))
+    for window in (None, (slice(0, 1), slice(0, 4)), (slice(0, 8), slice(0, 4))):
+        with pytest.raises(CheckpointError, match="is not a whole PyTorch checkpoint"):
+            checkpoint.read(LeafPath(("mlp.0.weight",)), window)
 
 
 @pytest.mark.parametrize(

@@ -103,10 +103,10 @@ class TorchArchive:
         return self.entries[name].file_size
 
     def offset(self, name: str) -> int:
-        """Where the bytes of an entry begin; the first time, they are held against their checksum.
+        """Where the bytes of an entry begin.
 
         Raises:
-            CheckpointError: they do not lie in the file, or are not those that were saved.
+            CheckpointError: they do not lie in the file.
         """
         info = self.entries[name]
         head = filesystem.read(self.path, info.header_offset, 30)
@@ -115,32 +115,44 @@ class TorchArchive:
         start = int(info.header_offset + 30 + sum(struct.unpack("<HH", head[26:30])))
         if info.compress_size != info.file_size or start + info.file_size > self._file_size:
             raise damaged(self.path, f"its entry '{name}' claims {info.file_size} bytes")
-        if name not in self._checked and info.CRC:  # zero where PyTorch was told to leave it out
-            self._check(name, start)
-            self._checked.add(name)
         return start
+
+    def check(self, name: str, whole: memoryview | None = None) -> None:
+        """Hold the bytes of an entry against its checksum, once; ``whole``: all of them, where they were just read.
+
+        Raises:
+            CheckpointError: they are not those that were saved.
+        """
+        expected = self.entries[name].CRC
+        if name in self._checked or not expected:  # zero where PyTorch was told to leave it out
+            return
+        found = self._checksum(name) if whole is None else zlib.crc32(whole)
+        if found != expected:
+            raise damaged(
+                self.path, f"'{name}' has the checksum {found:08x}, and {expected:08x} is on record"
+            )
+        self._checked.add(name)
 
     @cached_property
     def _file_size(self) -> int:
         return filesystem.size(self.path)
 
-    def _check(self, name: str, start: int) -> None:
+    def _checksum(self, name: str) -> int:
         left, found = self.entries[name].file_size, 0
         with filesystem.reader(self.path) as file:
-            file.seek(start)
+            file.seek(self.offset(name))
             while left and (piece := file.read(min(left, _CHECKED_AT_ONCE))):
                 found = zlib.crc32(piece, found)
                 left -= len(piece)
-        if found != self.entries[name].CRC:
-            raise damaged(
-                self.path, f"'{name}' has the checksum {found:08x}, not the one on record"
-            )
+        return found
 
     def _small(self, name: str) -> bytes:
         try:
-            return filesystem.read(self.path, self.offset(name), self.size(name))
+            content = filesystem.read(self.path, self.offset(name), self.size(name))
         except OSError as error:
             raise unreadable(self.path, error) from None
+        self.check(name, memoryview(content))
+        return content
 
 
 def damaged(path: Path, why: str) -> CheckpointError:
