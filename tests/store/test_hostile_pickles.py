@@ -167,12 +167,21 @@ HOSTILE = {
 }
 
 
+NO_LEAVES = (
+    *("a huge number", "a tuple as a key", "a list as a key", "keys that print alike"),
+    *("a state of a dict", "conjugated"),
+)
+"""What a whole file may say, and no tree can hold."""
+
+
 @pytest.mark.parametrize("what", HOSTILE)
 def test_what_is_no_checkpoint_is_refused_in_bounded_time_and_memory(
     tmp_path: Path, what: str
 ) -> None:
     said = refusal(tmp_path, archive(HOSTILE[what], data_0=bytes(8)))
-    assert "is not a whole PyTorch checkpoint" in said
+    is_plain = what not in NO_LEAVES
+    assert ("is not a whole PyTorch checkpoint" in said) == is_plain
+    assert ("holds something that is no leaf" in said) != is_plain
     assert len(said) < 1000
 
 

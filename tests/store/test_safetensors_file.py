@@ -14,6 +14,7 @@ from safetensors import numpy as reference
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store.files.safetensors import SafetensorsFile
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.orbax.new_documents import grid_within
 from surgery_cli.tree.paths import LeafPath
 
@@ -51,6 +52,15 @@ def test_names_shapes_dtypes_and_values_are_those_of_the_reference(tmp_path: Pat
             expected.dtype.name,
         )
         assert file.read(path).tobytes() == expected.tobytes()
+
+
+def test_a_file_of_another_name_is_told_by_its_begin(tmp_path: Path) -> None:
+    """As the cache of a hub keeps it: under a digest, with a link to it that has the name."""
+    reference.save_file(TENSORS, tmp_path / "5d2c9f")
+    (tmp_path / "model.safetensors").symlink_to(tmp_path / "5d2c9f")
+    for name in ("5d2c9f", "model.safetensors"):
+        opened = open_checkpoint(str(tmp_path / name))
+        assert (len(opened.tree), opened.layout) == (len(TENSORS), "safetensors")
 
 
 def test_a_dotted_name_is_one_key(tmp_path: Path) -> None:

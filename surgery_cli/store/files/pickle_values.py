@@ -33,6 +33,10 @@ class NotPlain(ValueError):
     """The pickle is damaged, or says what is no plain data."""
 
 
+class NotRead(NotPlain):
+    """The pickle is whole, and says something that no leaf can be."""
+
+
 class Name(msgspec.Struct, frozen=True):
     """The name of something, as ``collections.OrderedDict``; never the thing."""
 
@@ -208,7 +212,7 @@ class PickleValue:
         if not isinstance(target, dict) or not isinstance(state, dict):
             raise NotPlain("its pickle sets the state of what is no dict")
         if others := [name for name in state if name != "_metadata"]:
-            raise NotPlain(f"a dict in it has attributes: {quoted(others, 3)}")
+            raise NotRead(f"a dict in it has attributes: {quoted(others, 3)}")
 
     def _handlers(self) -> dict[str, Callable[[Any], None]]:
         """What each opcode does; all others make objects, run code, or belong to protocols that nobody writes."""
@@ -250,7 +254,7 @@ def pairs(keys: Sequence[Any], values: Sequence[Any]) -> dict[str | int, Any]:
     """
     for key in keys:
         if not isinstance(key, str | int):
-            raise NotPlain(
+            raise NotRead(
                 f"a dict in it has a key of the kind '{kind_of(key)}', not text or a number"
             )
     return dict(zip(keys, values, strict=True))

@@ -13,7 +13,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
 from surgery_cli.store.files.numpy_records import NumpyArray
-from surgery_cli.store.files.pickle_values import Name, NotPlain, PickleValue, kind_of
+from surgery_cli.store.files.pickle_values import Name, NotPlain, NotRead, PickleValue, kind_of
 from surgery_cli.store.files.shards import read_shards
 from surgery_cli.store.files.strided import StridedArray
 from surgery_cli.store.files.torch_archive import TorchArchive, damaged
@@ -99,6 +99,12 @@ class TorchArchiveFile:
                     return found
                 raise NotPlain("nothing stands in it")
         except NotPlain as error:
+            if not reader.strangers and isinstance(error, NotRead):
+                raise CheckpointError(
+                    f"'{self.path}' holds something that is no leaf",
+                    why=str(error),
+                    fix="load it with PyTorch where you trust it, and save plain tensors and numbers alone",
+                ) from None
             if not reader.strangers:
                 raise damaged(self.path, str(error)) from None
         raise self._strange(reader.strangers)
@@ -131,11 +137,11 @@ class TorchArchiveFile:
             spec = LeafSpec(kind=LeafKind.NUMPY, shape=array.shape, dtype=array.dtype.name)
             return TorchLeaf(spec, array)
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-            raise NotPlain(f"the number at '{path}' does not fit into 64 bits")
+            raise NotRead(f"the number at '{path}' does not fit into 64 bits")
         for kind, dtype in _NUMBERS.items():
             if isinstance(value, kind):
                 return TorchLeaf(LeafSpec(kind=LeafKind.SCALAR, dtype=dtype), value)
-        raise NotPlain(
+        raise NotRead(
             f"at '{path}' stands something of the kind '{kind_of(value)}', which is no leaf"
         )
 
@@ -242,6 +248,6 @@ def _parts(
     if not isinstance(value, dict):
         return enumerate(value)
     if id(value) not in told_apart and len(set(map(str, value))) < len(value):
-        raise NotPlain(f"two keys of '{path}' print alike")
+        raise NotRead(f"two keys of '{path}' print alike")
     told_apart.add(id(value))
     return ((str(key), inside) for key, inside in value.items())

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.store.files.numpy_records import NUMPY_RECORDS
-from surgery_cli.store.files.pickle_values import Name, NotPlain, Record, Stranger, pairs
+from surgery_cli.store.files.pickle_values import Name, NotPlain, NotRead, Record, Stranger, pairs
 from surgery_cli.tree.dtypes import item_bytes
 
 _MOST_AXES: Final = 64  # of NumPy and PyTorch
@@ -60,7 +60,7 @@ def storage(reference: Any) -> Storage:
     if not isinstance(kind, Name) or not isinstance(key, str) or not _is_count(count):
         raise NotPlain("its pickle has a storage without kind, name or size")
     if kind.last not in _STORAGES:
-        raise NotPlain(f"its pickle has a storage of the kind '{kind.text}'")
+        raise NotRead(f"its pickle has a storage of the kind '{kind.text}'")
     return Storage(key, _STORAGES[kind.last], count)
 
 
@@ -93,7 +93,7 @@ def _rebuild_tensor_v3(
         raise NotPlain("its pickle has a tensor without a storage or a dtype")
     name = DTYPES.get(dtype.last)
     if name is None:
-        raise NotPlain(f"its pickle has a tensor of the dtype '{dtype.text}'")
+        raise NotRead(f"its pickle has a tensor of the dtype '{dtype.text}'")
     return _tensor(of, name, offset, size, stride)
 
 
@@ -101,7 +101,7 @@ def _refuse_marks(marks: Any) -> None:
     """Refuse tensors whose stored values are not the values: conjugated and negated views."""
     if marks:
         names = [str(name) for name in marks] if isinstance(marks, dict) else []
-        raise NotPlain(
+        raise NotRead(
             f"a tensor in it is marked ({', '.join(names)[:80]}): its values are not those that are stored"
         )
 

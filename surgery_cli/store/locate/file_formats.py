@@ -74,8 +74,10 @@ TORCH_SHARDS: Final = ShardKind(".bin", lambda name: _TORCH_SHARD.fullmatch(name
 
 def format_of_file(path: Path) -> FileFormat | None:
     """The format of a file, told from its name and its first bytes; None if it is none of them."""
-    if path.suffix == ".safetensors":
-        return FileFormat.SAFETENSORS
+    if path.suffix == ".safetensors" or _starts_as_safetensors(path):
+        return (
+            FileFormat.SAFETENSORS
+        )  # by its begin, too: the cache of a hub names files by digests
     if starts_as_msgpack(path):
         return FileFormat.FLAX
     if path.suffix == ".npz" and any(name.endswith(".npy") for name in zip_names(path)):
@@ -89,6 +91,12 @@ def format_of_folder(names: Iterable[str]) -> FileFormat | None:
     if SAFETENSORS_SHARDS.stand_among(inside):
         return FileFormat.SAFETENSORS
     return FileFormat.TORCH if TORCH_SHARDS.stand_among(inside) else None
+
+
+def _starts_as_safetensors(path: Path) -> bool:
+    head = beginning(path, 10)
+    length = int.from_bytes(head[:8], "little")
+    return head[8:10] in (b'{"', b"{}") and 2 <= length <= filesystem.size(path) - 8
 
 
 def is_torch_archive(path: Path) -> bool:
