@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -15,27 +15,14 @@ from surgery_cli.engine.progress import Meter
 from surgery_cli.engine.reading import CountedSource, Readable, Values
 from surgery_cli.matching.arrangements import in_turns
 from surgery_cli.matching.families import Family
-from surgery_cli.matching.forms import Form
+from surgery_cli.matching.forms import Change, Form
+from surgery_cli.matching.sums import FEW, Contents, as_dtype, contents_of, total_of
 from surgery_cli.tree.dtypes import is_floating
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 
-_PART: Final = 1 << 18
-"""Elements that are summed up at once."""
-_FEW: Final = 4
-"""So few elements may be equal by chance."""
-_SALT: Final = 0x9E3779B97F4A7C15
-
-
-class Contents(msgspec.Struct, frozen=True):
-    """What a leaf holds, whatever the order: a sum over its elements that tells, and whether they tell anything.
-
-    Sums add up: that of stacked or joined leaves is the sum of theirs.
-    """
-
-    total: int
-    is_telling: bool
-    """False where all elements are one number, or few: other leaves may hold the same by chance."""
+_NEAR: Final = 1e-2
+"""Values that are so near in all leave a root or a step of 1 in no doubt; whether they are the same is tried then."""
 
 
 Place: TypeAlias = tuple[LeafPath, Window]
@@ -116,7 +103,7 @@ class Holdings:
         if len(here) == len(there):
             is_same = all(a.total == b.total for a, b in zip(here, there, strict=True))
         else:
-            is_same = _total(here) == _total(there)
+            is_same = total_of(here) == total_of(there)
         is_telling = all(one.is_telling for one in there)
         return None if is_same and not is_telling else is_same
 
@@ -132,14 +119,11 @@ class Holdings:
             ):
                 for axis in axes:
                     values = self._unit(side, family, n, axis, whole)
-                    is_old = side is self._old
-                    units[is_old, axis] = _as(values, new.spec.dtype) if is_old else values
+                    units[side is self._old, axis] = values
             left = [
                 form
                 for form in left
-                if _is_same(
-                    form.arrangement.of(units[True, form.unstack]), units[False, form.stack]
-                )
+                if _is_same(_made(form, units[True, form.unstack], new), units[False, form.stack])
             ]
             if not left:
                 break
@@ -158,6 +142,23 @@ class Holdings:
             if found:
                 return found[:1]
         return []
+
+    def changed(
+        self, old: Family, new: Family, ways: Sequence[Form]
+    ) -> tuple[Change, Form | None] | None:
+        """What else was done to all values, if it is one thing, and the form in which they are then the same.
+
+        No form where they are so but for rounding, or their order.
+        """
+        first = ways[0]
+        here = self._unit(self._old, old, 0, first.unstack, {})
+        there = self._unit(self._new, new, 0, first.stack, {})
+        change = _change(here, there, {*old.spec.shape, *new.spec.shape})
+        if change is None:
+            return None
+        others = [msgspec.structs.replace(form, change=change) for form in ways]
+        fitting = self.fitting(old, new, others) or self.in_turns(old, new, others)
+        return change, next(iter(fitting), None)
 
     def is_large(self, *families: Family) -> bool:
         """True if a leaf does not fit into the memory that there is, beside another."""
@@ -183,7 +184,7 @@ class Holdings:
     def _contents(self, side: Side, path: LeafPath, dtype: str) -> Contents:
         key = (side is self._old, path, dtype)
         if key not in self._known:
-            self._known[key] = _contents_of(self._blocks(side, path), dtype)
+            self._known[key] = contents_of(self._blocks(side, path), dtype)
             self._meter.advance(side.tree[path].bytes, str(path))
         return self._known[key]
 
@@ -195,12 +196,40 @@ class Holdings:
                 yield reading.read(side.source, path, spec, window)
 
 
+def _made(form: Form, values: Values, new: Family) -> Values:
+    """What a form makes of the values of a leaf: they are widened before anything is computed, narrowed after."""
+    wanted = numpy_dtype(new.spec.dtype)
+    if wanted.itemsize > values.dtype.itemsize:
+        values = as_dtype(values, new.spec.dtype)
+    changed = values if form.change is None else form.change.of(values)
+    return _array(form.arrangement.of(as_dtype(changed, new.spec.dtype)))
+
+
 def _is_same(here: Values, there: Values) -> bool:
     return here.shape == there.shape and here.tobytes() == there.tobytes()
 
 
 def _without_axis(shape: tuple[int, ...], axis: int | None) -> tuple[int, ...]:
     return shape if axis is None else shape[:axis] + shape[axis + 1 :]
+
+
+def _change(here: Values, there: Values, sizes: Iterable[int]) -> Change | None:
+    """The number by which values are multiplied, or that is added, whatever their order; None if there is none.
+
+    Added is 1 or taken away, as norms differ; factors are roots of sizes, as embeddings and queries are scaled by.
+    """
+    if not (here.size == there.size > FEW and here.dtype.kind in "fV" and there.dtype.kind in "fV"):
+        return None
+    old, new = (np.sort(values.reshape(-1).astype(np.float64)) for values in (here, there))
+    spread = np.abs(new).max() or 1.0
+    for step in (1, -1):
+        if np.abs(new - old - step).max() < _NEAR * spread:
+            return Change("add-scaled", str(step), step)
+    for size in sorted(sizes):
+        for power in (0.5, -0.5):
+            if size > 1 and np.abs(new - old * size**power).max() < _NEAR * spread:
+                return Change("rescale", f"{size}^{power}", size**power)
+    return None
 
 
 def can_be(old: LeafSpec, new: LeafSpec) -> bool:
@@ -210,56 +239,5 @@ def can_be(old: LeafSpec, new: LeafSpec) -> bool:
     return old.dtype == new.dtype or (is_floating(old.dtype) and is_floating(new.dtype))
 
 
-def _total(contents: Iterable[Contents]) -> int:
-    return sum(one.total for one in contents) & 0xFFFFFFFFFFFFFFFF
-
-
 def _array(values: Any) -> Values:
     return np.asarray(values)
-
-
-def _as(values: Values, dtype: str) -> Values:
-    wanted = numpy_dtype(dtype)
-    if values.dtype == wanted:
-        return values
-    with np.errstate(over="ignore", invalid="ignore"):
-        return values.astype(wanted)
-
-
-def _contents_of(blocks: Iterable[Values], dtype: str) -> Contents:
-    total, count = 0, 0
-    first: Any = None
-    is_telling = False
-    for block in blocks:
-        flat = _as(block, dtype).reshape(-1)
-        for start in range(0, flat.size, _PART):
-            bits = _bits(flat[start : start + _PART])
-            count += bits.size
-            first = bits[0] if first is None else first
-            is_telling = is_telling or bool((bits != first).any())
-            total += int(_mixed(bits).sum(dtype=np.uint64))
-    return Contents(total & 0xFFFFFFFFFFFFFFFF, is_telling and count > _FEW)
-
-
-def _bits(values: Values) -> Values:
-    """The elements as numbers of as many bits; of wider ones than 64, folded."""
-    flat = np.ascontiguousarray(values)
-    if flat.dtype.kind == "b" or flat.dtype.itemsize == 1:
-        return flat.view(np.uint8).astype(np.uint64)
-    size = flat.dtype.itemsize
-    if size in (2, 4, 8):
-        return flat.view(f"u{size}").astype(np.uint64)
-    words = flat.view(np.uint64).reshape(flat.size, -1)
-    return words[:, 0] * np.uint64(_SALT | 1) ^ words[:, 1]
-
-
-def _mixed(bits: Values) -> Values:
-    """Numbers such that sums of them tell.
-
-    Source: splitmix64 (Steele, Lea and Flood, Fast splittable pseudorandom number generators, 2014).
-    """
-    with np.errstate(over="ignore"):
-        z = bits + np.uint64(_SALT)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))

@@ -11,7 +11,8 @@ from surgery_cli.matching.families import Family
 from surgery_cli.matching.fused import Fusion
 from surgery_cli.matching.gaps import highest_nodes
 from surgery_cli.matching.moves import with_nodes
-from surgery_cli.matching.pairs import Pair, Pairing
+from surgery_cli.matching.pairing import Pairing
+from surgery_cli.matching.pairs import Pair
 from surgery_cli.operations.numbered import numbered_places
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.targets import target_text
@@ -36,6 +37,8 @@ def edits_of(found: Pairing, tree: Iterable[LeafPath]) -> list[Step]:
         for pair in copies
     ]
     steps += _deleted(found.drops, tree)
+    steps += _cast([(pair.old.pattern, pair) for pair in pairs if pair.widens])
+    steps += _changed([(pair.old.pattern, pair) for pair in pairs])
     steps += _arranged(
         [
             *((pair.old.pattern, pair) for pair in pairs if pair.form.unstack is None),
@@ -51,7 +54,7 @@ def edits_of(found: Pairing, tree: Iterable[LeafPath]) -> list[Step]:
             steps.append(Step(edit | _axis(pair.form.unstack), (pair,)))
     steps += _moved(pairs, aside, [*tree])
     steps += _arranged([(p.new.pattern, p) for p in pairs if p.form.unstack is not None])
-    steps += _cast([*pairs, *copies])
+    steps += _cast([(p.new.pattern, p) for p in [*pairs, *copies] if not p.widens or p in copies])
     return [*steps, *(_joined(one) for one in found.joins)]
 
 
@@ -117,6 +120,21 @@ def _to(new: Family, old: Family) -> str:
     return new.target(old) or target_text(new.members[0])
 
 
+def _changed(named: Sequence[tuple[str, Pair]]) -> Iterator[Step]:
+    """What is done to the values themselves, the same to several at once."""
+    groups: dict[object, list[tuple[str, Pair]]] = {}
+    for at, pair in named:
+        if pair.form.change is not None:
+            groups.setdefault(pair.form.change, []).append((at, pair))
+    for members in groups.values():
+        change = members[0][1].form.change
+        assert change is not None
+        op, number = change.edit.items()
+        texts = [at for at, _ in members]
+        where = ("at", texts[0] if len(texts) == 1 else texts)
+        yield Step(dict([op, where, number]), tuple(pair for _, pair in members))
+
+
 def _arranged(named: Sequence[tuple[str, Pair]]) -> Iterator[Step]:
     """Reshapes and transposes, those that are the same together, in the order in which each leaf needs them."""
     for stage in range(3):
@@ -172,12 +190,12 @@ def _moves(pairs: Sequence[tuple[Family, Family]]) -> Iterator[tuple[str, str]]:
                 yield here.exact_pattern, target_text(there)
 
 
-def _cast(pairs: Sequence[Pair]) -> Iterator[Step]:
-    groups: dict[str, list[Pair]] = {}
-    for pair in pairs:
+def _cast(named: Sequence[tuple[str, Pair]]) -> Iterator[Step]:
+    groups: dict[str, list[tuple[str, Pair]]] = {}
+    for at, pair in named:
         if pair.casts:
-            groups.setdefault(pair.new.spec.dtype, []).append(pair)
+            groups.setdefault(pair.new.spec.dtype, []).append((at, pair))
     for dtype, members in groups.items():
-        texts = list(dict.fromkeys(pair.new.pattern for pair in members))
-        at: str | list[str] = texts[0] if len(texts) == 1 else texts
-        yield Step({"op": "cast", "at": at, "to": dtype}, tuple(members))
+        texts = list(dict.fromkeys(at for at, _ in members))
+        where: str | list[str] = texts[0] if len(texts) == 1 else texts
+        yield Step({"op": "cast", "at": where, "to": dtype}, tuple(pair for _, pair in members))

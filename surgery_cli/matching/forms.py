@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -10,16 +11,40 @@ from surgery_cli.matching.arrangements import Arrangement, arrangements
 from surgery_cli.matching.families import Family
 
 
+class Change(msgspec.Struct, frozen=True):
+    """What is done to the values themselves: each times a number, or a number more."""
+
+    op: str
+    """``rescale`` or ``add-scaled``."""
+    number: str
+    """As a plan says it: ``64^-0.5``."""
+    value: float
+
+    @property
+    def edit(self) -> dict[str, Any]:
+        """The operation, without where."""
+        if self.op == "rescale":
+            return {"op": "rescale", "by": self.number}
+        return {"op": "add-scaled", "with": int(self.value)}
+
+    def of(self, values: Any) -> Any:
+        """The values, changed and rounded as the operation does."""
+        if self.op == "rescale":
+            return (values.astype("float32") * self.value).astype(values.dtype)
+        return (values.astype("float64") + self.value).astype(values.dtype)
+
+
 class Form(msgspec.Struct, frozen=True):
     """What makes the one of the other: each leaf is arranged, and before or after that layers are stacked or parted.
 
     ``stack``: the axis of the layers in the result, of leaves arranged before. ``unstack``: the axis of the layers in
-    the source, whose parts are arranged afterwards.
+    the source, whose parts are arranged afterwards. ``change``: what is done to the values first.
     """
 
     arrangement: Arrangement
     stack: int | None = None
     unstack: int | None = None
+    change: Change | None = None
 
     @property
     def text(self) -> str:
@@ -29,6 +54,8 @@ class Form(msgspec.Struct, frozen=True):
             parts.insert(0, f"unstack axis {self.unstack}")
         if self.stack is not None:
             parts.append(f"stack on axis {self.stack}")
+        if self.change is not None:
+            parts.insert(0, f"{self.change.op} {self.change.number}")
         return ", ".join(parts)
 
 

@@ -30,10 +30,11 @@ class Open(NamedTuple):
 OTHER_VALUES: Final = "has other values in B"
 
 
-def open_values(family: Family) -> Open:
+def open_values(family: Family, why: str) -> Open:
     """Leaves that are paired by their names, and hold something else in the new tree."""
+    what = OTHER_VALUES + "".join(why.partition(": ")[1:])
     rule = {"op": "assert", "at": family.pattern, "exists": False}
-    return Open(family.members[0], OTHER_VALUES, "b", family.members, rule, family)
+    return Open(family.members[0], what, "b", family.members, rule, family)
 
 
 def open_between(made: TreeSpec, wanted: TreeSpec) -> list[Open]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -12,10 +12,10 @@ import msgspec
 
 from surgery_cli.matching.assignment import Match, assigned
 from surgery_cli.matching.contents import Holdings, can_be
-from surgery_cli.matching.families import Family, families_of
-from surgery_cli.matching.forms import Form, forms
-from surgery_cli.matching.fused import Fusion, fusions, with_parts
+from surgery_cli.matching.families import Family
+from surgery_cli.matching.forms import Form
 from surgery_cli.matching.vocabulary import CUSTOMS
+from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 
@@ -25,7 +25,7 @@ _Sort: TypeAlias = tuple[str, str, int]
 _ALIKE: Final = 0.5
 """From here on names say the same."""
 _SOMEWHAT: Final = 0.3
-_TIED: Final = "its values are the same, bit by bit, as those of another pair: tied"
+SAME: Final = "its values are the same, bit by bit"
 _AHEAD: Final = 0.06
 """By so much the names of a pair must be more alike than those of the next best."""
 
@@ -66,112 +66,14 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def widens(self) -> bool:
+        """True if the new dtype has more bits: then it is taken first, else last."""
+        return item_bytes(self.new.spec.dtype) > item_bytes(self.old.spec.dtype)
+
+    @property
     def casts(self) -> bool:
         """True if the dtypes differ."""
         return self.old.spec.dtype != self.new.spec.dtype
-
-
-class Pairing(msgspec.Struct, frozen=True):
-    """What was found: the pairs, and what is left of both trees."""
-
-    pairs: list[Pair]
-    copies: list[Pair]
-    """Pairs whose old leaves have a place already: tied leaves that the new tree has twice."""
-    drops: list[Pair]
-    """Pairs whose new leaves have a source already: tied leaves that the old tree has twice."""
-    guesses: list[Pair]
-    splits: list[Fusion] = []
-    """Leaves of the old tree that are cut first; pairs are of their parts."""
-    joins: list[Fusion] = []
-    """Leaves of the new tree that are put together last; pairs are of their parts."""
-
-
-def paired(old: Leaves, new: Leaves, holdings: Holdings | None = None) -> Pairing:
-    """Which leaves of one tree are which of the other; ``holdings``: of both, where values are to tell.
-
-    Fused leaves are taken apart first, unless some of their parts find no counterpart.
-    """
-    olds, news = families_of(old), families_of(new)
-    splits = fusions(olds, news, holdings, is_old=True)
-    joins = fusions(news, olds, holdings, is_old=False)
-    while True:
-        found = _paired(with_parts(olds, splits), with_parts(news, joins), holdings)
-        here = {path for pair in found.pairs for path in pair.old.members}
-        there = {path for pair in found.pairs for path in pair.new.members}
-        whole_splits = [one for one in splits if one.leaves <= here]
-        whole_joins = [one for one in joins if one.leaves <= there]
-        if (whole_splits, whole_joins) == (splits, joins):
-            return msgspec.structs.replace(found, splits=splits, joins=joins)
-        splits, joins = whole_splits, whole_joins
-
-
-def _paired(old: list[Family], new: list[Family], holdings: Holdings | None) -> Pairing:
-    """The pairs of families: first what is sure by its values, then what names and shapes make likely.
-
-    Each time whole families of layers, and then their members one by one.
-    """
-    left = _Left(old, new)
-    for is_sure in (True, False) if holdings else (False,):
-        for parts in ((False, False), (False, True), (True, False), (True, True)):
-            left.pair(holdings, parts, Certainty.SURE if is_sure else Certainty.LIKELY)
-    if holdings is None:
-        return Pairing(left.pairs, [], [], left.guesses)
-    tied = [(one, other) for other in left.new for one in old]
-    twice = [(one, other) for one in left.old for other in new]
-    copies = _tied(tied, holdings, lambda pair: pair.new)
-    drops = _tied(twice, holdings, lambda pair: pair.old)
-    done = {id(pair.new) for pair in copies} | {id(pair.old) for pair in drops}
-    guesses = [p for p in left.guesses if id(p.new) not in done and id(p.old) not in done]
-    return Pairing(left.pairs, copies, drops, guesses)
-
-
-class _Left:
-    """The families that have no pair yet, and the pairs that there are."""
-
-    def __init__(self, old: list[Family], new: list[Family]) -> None:
-        self.old, self.new = old, new
-        self.pairs: list[Pair] = []
-        self.guesses: list[Pair] = []
-
-    def pair(self, holdings: Holdings | None, parts: tuple[bool, bool], least: Certainty) -> None:
-        """Pair what is at least so sure; ``parts``: the families of which side are taken apart."""
-        here, there = (
-            [one for family in side for one in (family.single() if is_parted else [family])]
-            for side, is_parted in zip((self.old, self.new), parts, strict=True)
-        )
-        settled = [(pair.old, pair.new) for pair in self.pairs]
-        found = _judged(assigned(here, there, _evidence(holdings), settled), holdings)
-        good = [pair for pair in found if _RANKS.index(pair.certainty) >= _RANKS.index(least)]
-        self.guesses = [pair for pair in found if pair not in good]
-        self.pairs += good
-        self.old = _without(self.old, {path for pair in good for path in pair.old.members})
-        self.new = _without(self.new, {path for pair in good for path in pair.new.members})
-
-
-def _tied(
-    sides: Iterable[tuple[Family, Family]], holdings: Holdings, of: Callable[[Pair], Family]
-) -> list[Pair]:
-    """Pairs of the same values, one for each family ``of`` the side that is left; the other is paired already."""
-    found: dict[int, Pair] = {}
-    for old, new in sides:
-        ways = [form for form in forms(old, new) if form.stack is form.unstack is None]
-        if not ways or not holdings.agree(old, new):
-            continue
-        for form in holdings.fitting(old, new, ways)[:1]:
-            pair = Pair(old=old, new=new, form=form, certainty=Certainty.SURE, why=(_TIED,))
-            found.setdefault(id(of(pair)), pair)
-    return list(found.values())
-
-
-def _without(families: Sequence[Family], done: set[LeafPath]) -> list[Family]:
-    """The families, without leaves that are paired; of those that lost some, the others one by one."""
-    left: list[Family] = []
-    for family in families:
-        if not done.intersection(family.members):
-            left.append(family)
-        else:
-            left += [one for one in family.single() if one.members[0] not in done]
-    return left
 
 
 def _evidence(holdings: Holdings | None) -> Callable[[Family, Family], float]:
@@ -186,8 +88,17 @@ def _evidence(holdings: Holdings | None) -> Callable[[Family, Family], float]:
     return weighed
 
 
-def _judged(matches: Sequence[Match], holdings: Holdings | None) -> list[Pair]:
-    """The matches as pairs; the axes that names leave open are taken as those of others that shapes decide."""
+def likeliest(
+    olds: Sequence[Family],
+    news: Sequence[Family],
+    holdings: Holdings | None,
+    settled: Sequence[tuple[Family, Family]],
+) -> list[Pair]:
+    """The pairs of families that are most alike together, guesses too; ``settled`` are those that there are.
+
+    The axes that names leave open are taken as those of others that shapes decide.
+    """
+    matches = assigned(olds, news, _evidence(holdings), settled)
     seen: dict[_Sort, set[str]] = defaultdict(set)
     for match in matches:
         if len(match.forms) == 1:
@@ -204,44 +115,59 @@ def _sort(match: Match) -> _Sort:
 def _judge(match: Match, holdings: Holdings | None, votes: Mapping[_Sort, str]) -> Pair:
     form, why_axes = _by_custom(match, votes)
     certainty, why = _by_names(match)
-    is_other = False
     if not can_be(match.old.spec, match.new.spec):
         certainty = Certainty.GUESS
         why = [f"{match.old.spec.dtype} there, {match.new.spec.dtype} here"]
     elif holdings is not None:
-        agree = holdings.agree(match.old, match.new)
-        fitting = [] if agree is False else holdings.fitting(match.old, match.new, match.forms)
-        turned = (
-            holdings.in_turns(match.old, match.new, match.forms) if agree and not fitting else []
-        )
-        if agree and (fitting or turned):
-            form, certainty = (fitting or turned)[0], Certainty.SURE
-            why, why_axes = ["its values are the same, bit by bit"], ""
-            if turned:
-                why.append("once halves of its axis take turns, as rotary embeddings differ")
-        elif fitting:
-            form = form if form in fitting else fitting[0]
-            certainty = min(certainty, Certainty.LIKELY, key=_RANKS.index)
-            why.append("its values are the same, and tell nothing: one number, or few")
-            why_axes = ""
-        elif agree:
-            certainty = Certainty.GUESS
-            why = ["its values are the same in an order that no axes explain"]
-        else:
-            certainty = min(certainty, Certainty.LIKELY, key=_RANKS.index)
-            is_other = True
-            why.append("its values are others")
+        return _by_values(match, holdings, form, certainty, [*why, why_axes])
     return Pair(
         old=match.old,
         new=match.new,
         form=form,
         certainty=certainty,
         why=tuple(filter(None, (*why, why_axes))),
-        is_other=is_other,
     )
 
 
-_RANKS: Final = (Certainty.GUESS, Certainty.LIKELY, Certainty.SURE)
+def _by_values(
+    match: Match, holdings: Holdings, form: Form, certainty: Certainty, why: list[str]
+) -> Pair:
+    """The pair, as values say; ``form``, ``certainty`` and ``why`` are what names and shapes say."""
+    old, new = match.old, match.new
+    agree = holdings.agree(old, new)
+    at_most = min(certainty, Certainty.LIKELY, key=RANKS.index)
+
+    def pair(form: Form, certainty: Certainty, *why: str, is_other: bool = False) -> Pair:
+        said = tuple(filter(None, why))
+        return Pair(old=old, new=new, form=form, certainty=certainty, why=said, is_other=is_other)
+
+    if agree is not False:
+        fitting = holdings.fitting(old, new, match.forms)
+        if fitting and agree:
+            return pair(fitting[0], Certainty.SURE, SAME)
+        if fitting:
+            chosen = form if form in fitting else fitting[0]
+            return pair(chosen, at_most, *why, "its values are the same: one number, or few")
+        turned = holdings.in_turns(old, new, match.forms) if agree else []
+        if turned:
+            return pair(turned[0], Certainty.SURE, SAME, "once halves of its axis take turns")
+        if agree:
+            said = "its values are the same in an order that no axes explain"
+            return pair(form, Certainty.GUESS, said)
+    if certainty is Certainty.GUESS or holdings.is_large(old, new):
+        return pair(form, certainty, *why, "its values are others", is_other=True)
+    found = holdings.changed(old, new, match.forms)
+    if found is None:
+        return pair(form, at_most, *why, "its values are others", is_other=True)
+    change, exact = found
+    how = f"by {change.op} {change.number}"
+    if exact is not None:
+        return pair(exact, Certainty.SURE, f"{SAME} {how}")
+    said = f"its values are others: {how} they would be the same but for rounding"
+    return pair(form, at_most, *why, said, is_other=True)
+
+
+RANKS: Final = (Certainty.GUESS, Certainty.LIKELY, Certainty.SURE)
 
 
 def _by_custom(match: Match, votes: Mapping[_Sort, str]) -> tuple[Form, str]:

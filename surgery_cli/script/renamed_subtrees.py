@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from surgery_cli.matching.moves import with_nodes
-from surgery_cli.matching.pairs import paired
+from surgery_cli.matching.pairing import paired
 from surgery_cli.script.contract import Breach, Subtree, leaf_breach, specs_below
 from surgery_cli.script.numbered_series import is_out_of_order, numbered, paired_series
 from surgery_cli.tree.nested import Branch, nested, walk

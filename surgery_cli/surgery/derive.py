@@ -12,7 +12,8 @@ from surgery_cli.matching.contents import Holdings
 from surgery_cli.matching.edits import Step, edits_of
 from surgery_cli.matching.fused import Fusion
 from surgery_cli.matching.gaps import OTHER_VALUES, Open, open_between, open_values
-from surgery_cli.matching.pairs import Certainty, Pair, Pairing, paired
+from surgery_cli.matching.pairing import Pairing, paired
+from surgery_cli.matching.pairs import Certainty, Pair
 from surgery_cli.matching.trial import have_common_values
 from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.detect.survey import survey
@@ -171,7 +172,7 @@ def _report(
     shown: list[Pair | Fusion] = [pair for pair in every if _is_told(pair)]
     shown += [one for one, _ in fused]
     rows = {id(pair): n for n, pair in enumerate(shown)}
-    left = [*left, *(open_values(pair.new) for pair in found.pairs if pair.is_other)]
+    left = [*left, *(open_values(pair.new, pair.why[-1]) for pair in found.pairs if pair.is_other)]
     gaps = [_gap(one, wanted.tree, found) for one in left]
     edits: list[dict[str, Any]] = [step.edit for step in steps] + [one.edit for one in left]
     numbers = [[rows[id(p)] for p in step.pairs if id(p) in rows] for step in steps]
@@ -258,7 +259,7 @@ def _advice(one: Open) -> str:
         return _OPTIMIZER
     if one.side == "a":
         return "`delete` it, or `rename` it to what it is in B"
-    if one.what == OTHER_VALUES:
+    if one.what.startswith(OTHER_VALUES):
         return (
             "what was trained since, or must be computed (an offset, an order within an axis)? take the `assert` out if"
             " the pair is right"

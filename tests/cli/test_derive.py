@@ -1,15 +1,23 @@
 """`surgery derive`: its plan makes of A what B is, or says what is open and is refused until that is closed."""
 
 import json
+import os
 
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 from safetensors.numpy import save_file
 
-from tests.conversions.parts import FIXTURES, Sizes
+from surgery_cli import surgery as api
+from surgery_cli.errors import PlanError
+from surgery_cli.matching.contents import Holdings
+from surgery_cli.matching.pairing import paired
+from surgery_cli.plan import plan_from_document
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from tests.conversions.routes import applied as conversion
+from tests.conversions.test_logits import CASES, source
 from tests.matching.public_models import TORCH, conversions
+from tests.matching.random_trees import Trial, leaf_pairs
 
 CONVERSIONS = conversions()
 
@@ -125,11 +133,11 @@ def test_a_leaf_without_a_source_is_a_gap(surgery, tmp_path, both):
 
 
 def test_leaves_that_are_paired_by_name_and_hold_something_else_are_gaps(surgery, tmp_path, both):
-    """A norm that is stored as an offset of 1 has the shape and the name, and would be silently wrong."""
+    """A leaf that was trained since, or computed, has the shape and the name, and would be silently wrong."""
     known = CONVERSIONS["gemma-flax"]
     values = known.values(drawn(TORCH["gemma"]))
     norm = "params/model/norm/weight"
-    derived, result = applied(surgery, tmp_path, *both("gemma-flax", **{norm: values[norm] + 1}))
+    derived, result = applied(surgery, tmp_path, *both("gemma-flax", **{norm: values[norm] ** 2}))
     assert (derived.code, result.code) == (1, 2)
     assert f"gap: {norm} (float32[64]) has other values in B" in derived.err
 
@@ -200,22 +208,65 @@ def test_fused_projections_are_cut_and_put_together(surgery, tmp_path, fused, ba
     assert {pair["certainty"] for pair in pairs} == {expected}
 
 
-@pytest.mark.parametrize("fixture", ["llama", "llama_tied"])
-def test_what_a_shipped_conversion_makes_is_found_by_values_rotary_halves_and_all(
-    surgery, tmp_path, fixture
+SOME = ("llama-linen", "llama_tied-maxtext", "phi3-linen", "gemma-maxtext")
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_what_a_shipped_conversion_makes_is_found_by_values_whatever_it_computes(
+    surgery, tmp_path, request, case
 ):
-    sizes = Sizes.of(fixture)
-    settings = {"head_dim": sizes.head_dim, **({"lm_head": False} if sizes.is_tied else {})}
-    source = FIXTURES / fixture / "model.safetensors"
-    there = conversion(source, tmp_path / "there", "llama/hf-to-linen.yaml", **settings)
-    for n, (a, b) in enumerate(((source, there), (there, source))):
+    """Rotary halves, norms that are offsets, scaled queries and embeddings among it."""
+    is_every = request.config.getoption("--every-combination")
+    if not is_every and str(case) not in SOME:
+        pytest.skip("one of each sort is tried; --every-combination tries them all")
+    here = source(case.fixture)
+    plan = f"{case.family}/hf-to-{case.route}.yaml"
+    there = conversion(here, tmp_path / "there", plan, **case.there)
+    for n, (a, b) in enumerate([(here, there), (there, here)][: 2 if is_every else 1]):
         derived, result = applied(surgery, tmp_path / str(n), a, b)
         assert (derived.code, result.code) == (0, 0), result.err
         assert "0 likely, 0 gaps" in derived.err
         assert surgery("diff", tmp_path / str(n) / "new", b).code == 0
-    named = surgery("derive", source, there, "--no-values", "--json").document
-    assert named["gaps"] == []
-    assert any("halves of query and key" in note for note in named["notes"])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_names_and_shapes_alone_pair_what_a_shipped_conversion_pairs(tmp_path, case):
+    """At least nine of ten leaves, and none otherwise than values do."""
+    here = source(case.fixture)
+    plan = f"{case.family}/hf-to-{case.route}.yaml"
+    there = conversion(here, tmp_path / "there", plan, **case.there)
+    old, new = open_checkpoint(str(here)), open_checkpoint(str(there))
+    known = paired(old.tree, new.tree, Holdings((old.tree, old), (new.tree, new), 1 << 28))
+    assert {pair.certainty for pair in known.pairs} == {"sure"}
+    truth = set().union(*map(leaf_pairs, known.pairs))
+    for sides in ((old.tree, new.tree), (new.tree, old.tree)):
+        found = set().union(*map(leaf_pairs, paired(*sides).pairs))
+        assert not found - truth
+        assert len(found) >= 0.9 * len(truth)
+        truth = {(b, a) for a, b in truth}
+
+
+def test_without_values_it_is_said_that_rotary_halves_are_not_seen(surgery, both):
+    found = surgery("derive", *both("llama-flax"), "--no-values", "--json").document
+    assert any("halves of query and key" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("DERIVED_PLANS", "8"))))
+def test_a_plan_for_random_trees_makes_the_tree_that_there_is_or_is_refused(tmp_path, seed):
+    """What is called whole is whole; what is sure has the values of B."""
+    trial = Trial(seed)
+    a, b = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    save_file(trial.old, a)
+    save_file(trial.new, b)
+    found = api.derive(str(a), str(b), values=True)
+    plan = plan_from_document(found.plan)
+    if found.gaps:
+        with pytest.raises(PlanError):
+            api.plan(str(a), plan)
+        return
+    api.apply(str(a), str(tmp_path / "new"), plan)
+    left = api.diff(str(tmp_path / "new"), str(b))
+    assert (left.only_in_a, left.only_in_b, left.changed) == ([], [], [])
 
 
 def test_dtypes_are_cast(surgery, tmp_path):

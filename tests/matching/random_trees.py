@@ -164,6 +164,7 @@ def made_of(pair, arrays):
     form, old = pair.form, [arrays[path] for path in pair.old.members]
     if form.unstack is not None:
         old = [np.take(old[0], n, form.unstack) for n in range(len(pair.new.members))]
+    old = [values if form.change is None else form.change.of(values) for values in old]
     made = [form.arrangement.of(values) for values in old]
     if form.stack is not None:
         made = [np.stack(made, form.stack)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from surgery_cli.matching.contents import Holdings
-from surgery_cli.matching.pairs import paired
+from surgery_cli.matching.pairing import paired
 from tests.matching.public_models import conversions
 from tests.matching.random_trees import Stored, Trial, leaf_pairs, made_of
 
