@@ -18,6 +18,7 @@ from surgery_cli.errors import DestinationError, PlanError, UndoError
 from surgery_cli.plan import Plan, plan_of, read_plan
 from surgery_cli.settings.export import Export
 from surgery_cli.settings.run import Options
+from surgery_cli.store.export import sequential
 
 SAMPLES = Path(__file__).parents[2] / "sample_checkpoints"
 DTYPES = "float64 float32 float16 int64 uint64 int32 uint32 int16 uint16 int8 uint8 bool complex64"
@@ -244,12 +245,22 @@ def test_leaves_of_any_chunks_are_written_block_by_block_in_c_order(
         )
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
         checkpointer.save(tmp_path / "source", args=options)
+    held = []
+    write = sequential._Batch.write
+
+    def seen(batch: Any, *block: Any) -> None:
+        write(batch, *block)
+        values = batch.blocks[-1][2]
+        held.append(getattr(values.base, "nbytes", 0) <= values.nbytes)
+
+    monkeypatch.setattr(sequential._Batch, "write", seen)
     surgery.apply(
         str(tmp_path / "source"),
         str(tmp_path / "out.safetensors"),
         plan_of([], output=Export(format="safetensors")),
         options=Options(memory_bytes=1 << 20),
     )
+    assert all(held)  # what waits to be written keeps nothing larger in memory
     with safe_open(tmp_path / "out.safetensors", "np") as opened:
         np.testing.assert_array_equal(opened.get_tensor("w"), array)
         np.testing.assert_array_equal(opened.get_tensor("v"), array[:5])

@@ -18,7 +18,7 @@ from surgery_cli.store.files.contiguous import ContiguousArray
 from surgery_cli.store.files.npy_arrays import (
     ArrayEntry,
     array_spec,
-    check_member,
+    check_bytes,
     damaged,
     npy_entry,
     npz_entries,
@@ -154,8 +154,8 @@ class ArrayFile:
 
         entry = self._entries[path]
         if entry.place is not None:
-            if entry.member is not None and path not in self._checked:
-                check_member(self.path, entry.member)
+            if entry.checksum is not None and path not in self._checked:
+                check_bytes(self.path, entry.checksum)
                 self._checked.add(path)
             return entry.place.read(window)
         whole = unpacked(self.path, entry.member)
