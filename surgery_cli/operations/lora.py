@@ -24,7 +24,14 @@ from surgery_cli.operations.adapter_config import (
 )
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.lora_layout import check_layout
-from surgery_cli.operations.lora_pairs import Pair, left_over, pair_of, refuse_shared
+from surgery_cli.operations.lora_pairs import (
+    Pair,
+    beyond_pairs,
+    left_over,
+    others_notes,
+    pair_of,
+    refuse_shared,
+)
 from surgery_cli.operations.lora_products import with_product
 from surgery_cli.operations.partners import Missing, Partnered
 from surgery_cli.tree.dtypes import is_complex
@@ -198,7 +205,8 @@ class WithLora(Partnered, kw_only=True, frozen=True):
             except PlanError:  # what is left out need not have any
                 continue
         with gathering.catching():
-            raise_all(left_over((self.a, self.b), donor.leaves, taken, donor.text))
+            over = left_over((self.a, self.b), donor.leaves, taken, donor.text)
+            raise_all([*over, *beyond_pairs(found.values(), donor.leaves, donor.text)])
         gathering.raise_if_any()
         return found
 
@@ -265,7 +273,10 @@ class WithLora(Partnered, kw_only=True, frozen=True):
         gathering.raise_if_any()
         after = scene.carried(draft.with_leaves(changed), self, [*changed], draft)
         said = self._scales_note(changed[path].recipe for path in pairs)
-        return self.finished(after.noting(*notes, said), draft, {**own, **pairs}, donor)
+        after = after.noting(*notes, said)
+        if donor.config is not None:
+            after = after.noting(*others_notes(pairs.values(), donor.leaves, donor.text))
+        return self.finished(after, draft, {**own, **pairs}, donor)
 
     def _scales_note(self, kernels: Iterable[Recipe]) -> Remark:
         """By what the products are multiplied, each number with how many kernels it is for."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from surgery_cli.draft.source_leaves import Leaves, NoSuchLeaf, counterpart
 from surgery_cli.errors import PlanError, Problem, raise_all
@@ -11,6 +12,10 @@ from surgery_cli.tree.paths import LeafPath, PathPattern, Selection
 from surgery_cli.tree.specs import LeafKind
 from surgery_cli.tree.targets import REFERENCE
 from surgery_cli.words.advice import FieldName, worded
+from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Consequence
+from surgery_cli.words.quantities import counted
+from surgery_cli.words.series import folded
 
 
 class Pair(NamedTuple):
@@ -100,6 +105,33 @@ def left_over(
                     path=str(path),
                     field=field,
                 )
+
+
+def others_notes(pairs: Iterable[Pair], leaves: Leaves, text: str) -> Iterator[Consequence]:
+    """What an edit leaves out of an adapter, none of whose leaves it names is left over."""
+    taken = {leaf for pair in pairs for leaf in pair.leaves()}
+    rest = [str(leaf) for leaf in leaves.tree if leaf not in taken]
+    if rest:
+        count = counted(len(rest), "tensor")
+        shown = quoted(folded(rest), 3)
+        yield Consequence(f"{count} of '{text}' belong to other kernels than these: {shown}")
+
+
+_OTHER_KINDS: Final = re.compile("magnitude|dora|hada_|lokr_|ia3", re.IGNORECASE)
+
+
+def beyond_pairs(pairs: Iterable[Pair], leaves: Leaves, text: str) -> Iterator[Problem]:
+    """What stands beside an A and shows that the adapter is no plain LoRA."""
+    nodes = {pair.a.parent for pair in pairs if len(pair.a) > 1}
+    for path in leaves.tree if nodes else ():
+        if path.parent in nodes and _OTHER_KINDS.search(str(path[-1])):
+            yield Problem(
+                f"'{path}' of '{text}' is no part of a plain LoRA",
+                why="DoRA scales what comes of the sum, and other adapters are no sum of a kernel and A·B",
+                fix="merge it with the code that trained it, and take the result from there",
+                path=str(path),
+                field="a",
+            )
 
 
 def _any(place: str) -> str:

@@ -167,6 +167,17 @@ def test_no_leaf_is_a_part_of_two_loras() -> None:
         merged(lora(b="a", scale=1.0), square, square, square)
 
 
+def test_what_stands_beside_a_and_is_no_plain_lora_is_refused() -> None:
+    kernel, a, b, _ = leaves("ir,ro->io")
+    tree = {"params/x/kernel": kernel, "params/x/bias": kernel[0]}
+    parts = {"x/lora_a": a, "x/lora_b": b}
+    fields = {"at": "params/*/kernel", "a": r"\1/lora_a", "b": r"\1/lora_b", "scale": 1.0}
+    for name in ("lora_magnitude_vector", "dora_scale", "hada_w1_a", "lokr_w1", "ia3_l"):
+        scene = ArrayScene(lora=ArraySource({**parts, f"x/{name}": kernel[0]}))
+        with pytest.raises(PlanError, match=f"'x/{name}' of 'lora' is no part of a plain LoRA"):
+            lora(**fields).rewrite(draft_of(tree), scene)
+
+
 def test_kernels_without_a_lora_may_be_skipped_but_not_half_of_one() -> None:
     kernel, a, b, product = leaves("ir,ro->io")
     tree = {"params/x/kernel": kernel, "params/y/kernel": kernel}
