@@ -53,7 +53,7 @@ def laid_out(
 
 
 def _refuse_without_chunks(checkpoint: Checkpoint) -> None:
-    """Refuse formats that have neither chunks nor shardings.
+    """Refuse formats that have no chunks, or no place for shardings: T5X, and Orbax before it wrote `_METADATA`.
 
     Raises:
         PlanError: a tree is not stored in arrays of TensorStore.
@@ -64,5 +64,13 @@ def _refuse_without_chunks(checkpoint: Checkpoint) -> None:
                 f"'{checkpoint.location.root}' cannot be laid out anew",
                 why=f"it is stored as {item.layout}, which has neither chunks nor shardings",
                 fix="restore and save it with Orbax once, then reshard that",
+                field="reshard",
+            )
+        if item.aggregate is not None and item.sidecars.values is None:
+            writer = "T5X" if item.is_t5x else "a release of Orbax before `_METADATA`"
+            raise PlanError(
+                f"'{checkpoint.location.root}' cannot be laid out anew",
+                why=f"{writer} wrote it, whose `checkpoint` file has no place for shardings",
+                fix="restore and save it with Orbax of today once, then reshard that",
                 field="reshard",
             )

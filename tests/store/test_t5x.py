@@ -18,9 +18,11 @@ from surgery_cli import surgery
 from surgery_cli.cli.main import run
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.plan import operation_from_options, plan_of
+from surgery_cli.settings.reshard import Reshard
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath
+from tests.fixture_truths import FIXTURES
 from tests.store.t5x_checkpoints import KERNEL, PARAMS, load_t5x, train_state, write_t5x
 
 WI = "target/decoder/layers_0/mlp/wi/kernel"
@@ -201,6 +203,16 @@ def test_flipped_bytes_give_a_checkpoint_error_or_a_tree(tmp_path: Path) -> None
             checkpoint = open_checkpoint(str(folder))
             for path in checkpoint.tree:
                 checkpoint.read(path)
+
+
+@pytest.mark.parametrize("layout", [Reshard(mesh={"fsdp": 2}), Reshard(chunk_bytes=64)])
+def test_reshard_is_refused_where_shardings_have_no_place(tmp_path: Path, layout: Reshard) -> None:
+    for source in (
+        write_t5x(tmp_path / str(layout.chunk_bytes)),
+        FIXTURES / "orbax-0.2.7" / "sharded4_noocdbt",
+    ):
+        with pytest.raises(PlanError, match="no place for shardings"):
+            surgery.plan(str(source), plan_of([], reshard=layout))
 
 
 def test_a_chunk_that_is_missing_is_no_zeros(tmp_path: Path) -> None:
