@@ -29,7 +29,7 @@ from surgery_cli.engine.leaf_in_work import LeafInWork, Transaction
 from surgery_cli.engine.measurements import Measurements
 from surgery_cli.engine.progress import Meter
 from surgery_cli.engine.reading import CountedSource, Readable
-from surgery_cli.engine.stream import Stream
+from surgery_cli.engine.stream import COMMITS, Stream
 from surgery_cli.store.write.item_plan import PlannedLeaf
 from surgery_cli.store.write.item_writer import ItemWriter
 from surgery_cli.store.write.journal import Journal
@@ -68,7 +68,9 @@ class Execution:
         self.checks = Checks(checks, self._sources, kit, self._measurements)
         self._meter = meter
         self._guard = None if allow_non_finite else FiniteGuard(self._counted)
-        self._stream = Stream(memory_bytes, is_alone=is_alone)
+        # what goes into a journal goes there in order
+        commits = COMMITS if journal is None else 1
+        self._stream = Stream(memory_bytes, is_alone=is_alone, commits=commits)
         self._lock = threading.Lock()
         self._journal = journal
         self._taken_up: dict[LeafPath, LeafInWork | None] = {}

@@ -9,13 +9,16 @@ from typing import Any, Self
 
 from surgery_cli.engine.budget import WORKERS, Budget
 
+COMMITS = 2
+"""Transactions on their way at once: one is encoded while the disk or the service takes the other."""
+
 BATCH_BYTES = 128 << 20
 """A transaction holds no more than this, whatever the budget: larger ones only delay what overlaps with them."""
 
 
 def batch_bytes(memory_bytes: int) -> int:
     """What a transaction holds when it is committed."""
-    return max(min(memory_bytes // 4, BATCH_BYTES), 1)
+    return max(min(memory_bytes // 6, BATCH_BYTES), 1)
 
 
 class _Batch:
@@ -41,16 +44,20 @@ class _AtOnce(Executor):
 
 
 class Stream:
-    """Blocks are worked on by a few threads, in order; another thread commits a transaction while the next one fills.
+    """Blocks are worked on by a few threads, in order; others commit transactions while the next one fills.
 
     A block counts against the budget from before it is read until its transaction is committed. ``is_alone``: one after
-    the other, in this thread; for code of the user's, which may change the whole process while it runs.
+    the other, in this thread; for code of the user's, which may change the whole process while it runs. ``commits``: so
+    many are on their way at once; what of them must come in an order is for who commits them to see to.
     """
 
-    def __init__(self, memory_bytes: int, *, is_alone: bool = False) -> None:
+    def __init__(
+        self, memory_bytes: int, *, is_alone: bool = False, commits: int = COMMITS
+    ) -> None:
         self._is_alone = is_alone
+        self._count_commits = commits
         self.budget = Budget(max(memory_bytes, 1))
-        # one transaction fills while another is committed, and blocks are in the making beside them
+        # one transaction fills while others are committed, and blocks are in the making beside them
         self._batch_bytes = batch_bytes(memory_bytes)
         self._batch: _Batch | None = None
         self._running: set[Future[Any]] = set()
@@ -59,7 +66,9 @@ class Stream:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._pool = stack.enter_context(self._threads(WORKERS, "surgery"))
-            self._committer = stack.enter_context(self._threads(1, "surgery-commit"))
+            self._committer = stack.enter_context(
+                self._threads(self._count_commits, "surgery-commit")
+            )
             self._stack = stack.pop_all()
         return self
 

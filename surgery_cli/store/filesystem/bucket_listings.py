@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import TypeAlias
 
 from surgery_cli.inputs.buckets import ServiceRefusal
-from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
+from surgery_cli.store.filesystem.background import in_background
+from surgery_cli.store.filesystem.object_service import ObjectService, Page, StoredObject
 
 Folder: TypeAlias = dict[str, StoredObject | None]
 """What stands in a folder by name; None is a folder."""
@@ -29,6 +31,23 @@ class Listings:
         """Objects that were asked for by name, where their folder is not listed; None: it is not there."""
         self._small: set[str] = set()
         """Folders that were one page with all below them: they are listed again where one object is asked for."""
+        self._coming: dict[tuple[str, str], Future[Page]] = {}
+        """First pages that were asked for and not looked at yet, by prefix and delimiter."""
+
+    def look_ahead(self, key: str) -> None:
+        """Ask at once for what stands under a name, and in the folder around it: both will be looked at."""
+        around = key[: key.rfind("/") + 1]
+        with self._lock:
+            for prefix, delimiter in ((key, ""), (around, "/")):
+                if not self._is_known(around) and (prefix, delimiter) not in self._coming:
+                    asked = (self._bucket, prefix, delimiter, None)
+                    self._coming[prefix, delimiter] = in_background(self._service.page, *asked)
+
+    def _first_page(self, prefix: str, delimiter: str = "") -> Page:
+        coming = self._coming.pop((prefix, delimiter), None)
+        if coming is not None:
+            return coming.result()
+        return self._service.page(self._bucket, prefix, delimiter, None)
 
     def forget(self, key: str) -> None:
         """What was seen at and below ``key``, and of the folders around it, may have changed."""
@@ -41,6 +60,21 @@ class Listings:
             self._folders = {k: v for k, v in self._folders.items() if not may_have_changed(k)}
             kept = {k: v for k, v in self._looked_up.items() if not may_have_changed(f"{k}/")}
             self._looked_up = kept
+            self._coming = {k: v for k, v in self._coming.items() if not may_have_changed(k[0])}
+
+    def made(self, key: str) -> None:
+        """An object was made or replaced: what its folder holds is no longer known, but that the folder is there."""
+        with self._lock:
+            self._looked_up.pop(key, None)
+            around = key[: key.rfind("/") + 1]
+            self._folders.pop(around, None)
+            while around:
+                self._looked_up.pop(around[:-1], None)
+                above, _, name = around[:-1].rpartition("/")
+                above += "/" if above else ""
+                if above in self._folders:
+                    self._folders[above].setdefault(name, None)
+                around = above
 
     def changed(self, key: str) -> None:
         """An object was made, replaced or deleted: what its folders hold is no longer known."""
@@ -100,6 +134,8 @@ class Listings:
         with self._lock:
             if not self._is_known(around) and (small := self._small_around(key)) is not None:
                 self.folder(small)
+            if (around, "/") in self._coming and (key, "") not in self._coming:
+                self.folder(around)
             if self._is_known(around):
                 if name in (standing := self._folders.get(around, {})):
                     return standing[name]
@@ -114,7 +150,7 @@ class Listings:
     def _look_up(self, key: str) -> None:
         """Ask what stands under a name: one list tells of an object and of a folder, unless too much begins so."""
         try:
-            page = self._service.page(self._bucket, key, "", None)
+            page = self._first_page(key)
         except ServiceRefusal:  # who may read may not always list
             page = None
         if page is not None and page.next_page is None:
@@ -157,22 +193,22 @@ class Listings:
         )
 
     def _list(self, prefix: str) -> None:
-        page = self._service.page(self._bucket, prefix, "", None)
-        if page.next_page is None:
-            if prefix and page.objects:
-                self._small.add(prefix)
-            self._add_tree(prefix, page.objects)
-            return
-        self._small.discard(prefix)
+        if (prefix, "/") not in self._coming:
+            page = self._first_page(prefix)
+            if page.next_page is None:
+                if prefix and page.objects:
+                    self._small.add(prefix)
+                self._add_tree(prefix, page.objects)
+                return
+            self._small.discard(prefix)
         standing: Folder = {}
-        token = None
+        page = self._first_page(prefix, "/")
         while True:
-            page = self._service.page(self._bucket, prefix, "/", token)
             standing |= {name: None for p in page.prefixes if (name := p[len(prefix) : -1])}
             standing |= {name: o for o in page.objects if (name := o.key[len(prefix) :])}
-            token = page.next_page
-            if token is None:
+            if page.next_page is None:
                 break
+            page = self._service.page(self._bucket, prefix, "/", page.next_page)
         self._folders[prefix] = standing
 
     def _list_everything(self, prefix: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ from surgery_cli.store.write.raw_copies import (
     everything,
 )
 from surgery_cli.store.write.still_placed import check_database
-from surgery_cli.store.write.transactions import atomic, commit
+from surgery_cli.store.write.transactions import Turns, atomic, commit
 from surgery_cli.store.write.upload_buffer import BufferedPart, buffer_for
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class OcdbtWriter:
         self.buffer = buffer_for(target) if buffered else None
         self.context = new_context() if self.buffer is None else self.buffer.context
         self._is_new = compact or not store.recognises(store.directory)
+        self._turns = Turns()
         self._references = References(target, store, linker, self.context, is_new=self._is_new)
 
     def place(self, plan: ItemPlan) -> None:
@@ -122,6 +124,11 @@ class OcdbtWriter:
             if part is not None:
                 part.send_objects()
 
+    @cached_property
+    def shared_database(self) -> Any:
+        """The target, opened once for all transactions: they are committed side by side, and none has to start anew."""
+        return self.open_database()
+
     def open_database(self, part: BufferedPart | None = None) -> Any:
         """The target, opened for all that is written in one transaction: over two handles of it one would be none."""
         import tensorstore as ts
@@ -153,23 +160,25 @@ class OcdbtWriter:
         """One atomic transaction: TensorStore holds its bytes in memory until the end."""
         import tensorstore as ts
 
-        if self.buffer is not None:
-            part = self.buffer.part()
-            yield part
-            part.check()
-            with write_errors(self.target.name):
-                gone = {key for leaf in part.begun for key in self.keys_under(leaf)}
-                part.put_into(self.open_database(part), gone)
-                part.send_objects()
-            return
-        transaction = ts.Transaction(atomic=True)
+        turn = self._turns.take()
+        part = None if self.buffer is None else self.buffer.part()
+        batch = part or _OcdbtBatch(self, ts.Transaction(atomic=True))
         try:
-            yield _OcdbtBatch(self, transaction)
-        except BaseException:
-            transaction.abort()
+            yield batch
+        except BaseException as error:
+            batch.give_up()
+            turn.fail(error)
             raise
         with write_errors(self.target.name):
-            commit(transaction)
+            if part is None:
+                assert isinstance(batch, _OcdbtBatch)
+                with turn.taken(waits=batch.goes_on):
+                    commit(batch.transaction)
+                return
+            with turn.taken():
+                gone = {key for leaf in part.begun for key in self.keys_under(leaf)}
+                part.put_into(self.open_database(part), gone)
+            part.send_objects()
 
     def settle(self, names: Collection[str]) -> None:
         """TensorStore sees to files and their folders, and not to a folder that it has made."""
@@ -201,6 +210,8 @@ class OcdbtWriter:
 
     def finish(self) -> None:
         """Drop the history that our own commits made, and the files that nothing refers to any more."""
+        if self.buffer is not None:
+            self.buffer.let_go()
         if self.buffer is not None and (made := self.buffer.manifest) is not None:
             filesystem.write(self.target / MANIFEST, _newest(made))
         filesystem.forget(self.target)  # TensorStore wrote past us
@@ -231,17 +242,23 @@ def keep_newest(
 class _OcdbtBatch:
     def __init__(self, writer: OcdbtWriter, transaction: Any) -> None:
         self._writer = writer
-        self._transaction = transaction
-        self._database = writer.open_database()
+        self.transaction = transaction
+        self._database = writer.shared_database
         self._opened: dict[str, Any] = {}
         self._begun: set[str] = set()
         """The names of the arrays that this batch makes; of others an earlier one has written the first blocks."""
         self._lock = threading.Lock()
+        self.goes_on = False
+        """True if an earlier batch has made one of its arrays."""
+
+    def give_up(self) -> None:
+        """Nothing of it is to be committed."""
+        self.transaction.abort()
 
     def begin(self, leaf: PlannedLeaf) -> None:
         if leaf.referred is not None:  # it is there, with the chunks that are not written
             return
-        inside = self._database.with_transaction(self._transaction)
+        inside = self._database.with_transaction(self.transaction)
         with write_errors(leaf.name):
             wait([inside.write(key, None) for key in self._writer.keys_under(leaf)])
         self._begun.add(leaf.name)
@@ -255,6 +272,7 @@ class _OcdbtBatch:
 
     def _array(self, leaf: PlannedLeaf) -> Any:
         writer = self._writer
+        self.goes_on |= leaf.name not in self._begun
         with write_errors(leaf.name):
             return open_for_writing(
                 writer.zarr,
@@ -262,7 +280,7 @@ class _OcdbtBatch:
                 leaf.document,
                 writer.context,
                 create=leaf.name in self._begun,
-                transaction=self._transaction,
+                transaction=self.transaction,
             )
 
 

@@ -81,7 +81,6 @@ class PerLeafWriter:
         if self.buffer is not None:
             part = self.buffer.part()
             yield part
-            part.check()
             with write_errors(self.target.name):
                 part.send_arrays()
             return

@@ -15,7 +15,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import StoredArray, Window, below
 from surgery_cli.store.orbax.btree import MANIFEST
-from surgery_cli.store.orbax.contexts import new_context
+from surgery_cli.store.orbax.contexts import POOLS, new_context
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 from surgery_cli.store.write.array_access import open_for_writing, read_block
 from surgery_cli.store.write.chunk_references import Referred
@@ -46,8 +46,14 @@ class UploadBuffer:
     """
 
     def __init__(self, target: Path) -> None:
+        import tensorstore as ts
+
         self.target = target
         self.context = new_context()
+        # what was just written may still be in the cache of those who write: nothing would be decoded
+        self.reading = ts.Context(POOLS, parent=self.context)
+        self.in_memory: list[BufferedPart] = []
+        """The parts whose objects are there; nodes of the database in them are read until others have come."""
         self.sent: dict[str, int] = {}
         """The object that stands under each name since, as ``status`` tells it."""
         self.read_back: set[str] = set()
@@ -56,6 +62,11 @@ class UploadBuffer:
     def part(self) -> BufferedPart:
         """What is written together, and sent together."""
         return BufferedPart(self, secrets.token_hex(4))
+
+    def let_go(self) -> None:
+        """Keep no copy of what was sent: nothing more is put into the database."""
+        for part in list(self.in_memory):
+            part.let_go()
 
     @property
     def manifest(self) -> dict[str, Any] | None:
@@ -104,9 +115,12 @@ class BufferedPart:
         self._token = token
         self._lock = threading.Lock()
         self._opened: dict[str, Any] = {}
-        self._written: list[tuple[PlannedLeaf, Window, np.ndarray[Any, Any]]] = []
+        self.is_sent = False
         self.begun: list[PlannedLeaf] = []
         """The arrays that this part makes; of others an earlier one has written the first blocks."""
+
+    def give_up(self) -> None:
+        """Nothing of it is to be sent."""
 
     def begin(self, leaf: PlannedLeaf) -> None:
         """See ``Batch``."""
@@ -114,20 +128,37 @@ class BufferedPart:
             self.begun.append(leaf)
 
     def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
-        """See ``Batch``."""
+        """See ``Batch``; what was encoded is read back at once."""
         with self._lock:
             array = self._opened.get(leaf.name)
             if array is None:
                 array = self._opened[leaf.name] = self._array(leaf)
-            self._written.append((leaf, window, values))
         with write_errors(str(leaf.draft_path)):
             array[window].write(values, can_reference_source_data_indefinitely=True).result()
+        self.check(leaf, window, values)
+
+    def check(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
+        """Read back what was encoded of a block.
+
+        Raises:
+            WriteError: it does not read back as it was computed.
+        """
+        kvstore = self.memory("arrays", below(leaf.name))
+        zarr = leaf.document["zarr_format"] if leaf.document else 2
+        found = read_block(zarr, kvstore, leaf, self._buffer.reading, window)
+        if found is None or not _is_same(found, values):
+            raise WriteError(
+                f"'{leaf.draft_path}' does not read back as it was computed",
+                why="what was encoded of it decodes to other values; it was not sent",
+                fix=worded("{}; this is worth a report", NOTHING_LEFT),
+            )
+        self._buffer.read_back.add(leaf.name)
 
     def _array(self, leaf: PlannedLeaf) -> Any:
         with write_errors(str(leaf.draft_path)):
             return open_for_writing(
                 leaf.document["zarr_format"] if leaf.document else 2,
-                self._memory("arrays", below(leaf.name)),
+                self.memory("arrays", below(leaf.name)),
                 leaf.document,
                 self._buffer.context,
                 create=leaf in self.begun,
@@ -135,50 +166,35 @@ class BufferedPart:
 
     def database(self, folder: str = "") -> dict[str, Any]:
         """The spec of the database in the target, or in a folder of it: read there, and written in memory."""
-        prefix = f"d/{self._token}"
-        stack = {
-            "driver": "kvstack",
-            "path": folder,
-            "layers": [
-                {"base": filesystem.kvstore(self._buffer.target)},
-                {"prefix": prefix, "base": self._memory("objects", prefix)},
-                {"exact": MANIFEST, "base": {"driver": "memory", "path": MANIFEST}},
-            ],
-        }
-        return {"driver": "ocdbt", "base": stack, **dict.fromkeys(_OF_DATABASE, prefix)}
+        parts = [*self._buffer.in_memory, self]
+        layers = [
+            {"base": filesystem.kvstore(self._buffer.target)},
+            *({"prefix": p.prefix, "base": p.memory("objects", p.prefix)} for p in parts),
+            {"exact": MANIFEST, "base": {"driver": "memory", "path": MANIFEST}},
+        ]
+        stack = {"driver": "kvstack", "path": folder, "layers": layers}
+        return {"driver": "ocdbt", "base": stack, **dict.fromkeys(_OF_DATABASE, self.prefix)}
 
-    def _memory(self, room: Literal["arrays", "objects"], path: str = "") -> dict[str, Any]:
+    @property
+    def prefix(self) -> str:
+        """What the names of its data objects begin with."""
+        return f"d/{self._token}"
+
+    def memory(self, room: Literal["arrays", "objects"], path: str = "") -> dict[str, Any]:
+        """Where its arrays are encoded, or where objects stand until they are sent."""
         return {"driver": "memory", "path": f"{self._token}/{room}/{path}"}
 
     def _opened_memory(self, room: Literal["arrays", "objects"]) -> Any:
         import tensorstore as ts
 
-        return ts.KvStore.open(self._memory(room), context=self._buffer.context).result()
-
-    def check(self) -> None:
-        """Read back what was written.
-
-        Raises:
-            WriteError: it does not read back as it was computed.
-        """
-        opened: dict[str, Any] = {}
-        for leaf, window, values in self._written:
-            kvstore = self._memory("arrays", below(leaf.name))
-            zarr = leaf.document["zarr_format"] if leaf.document else 2
-            found = read_block(zarr, kvstore, leaf, self._buffer.context, window)
-            if found is None or not _is_same(found, values):
-                raise WriteError(
-                    f"'{leaf.draft_path}' does not read back as it was computed",
-                    why="what was encoded of it decodes to other values; it was not sent",
-                    fix=worded("{}; this is worth a report", NOTHING_LEFT),
-                )
-            opened[leaf.name] = leaf
-        self._buffer.read_back.update(opened)
-        self._written.clear()
-        self._opened.clear()
+        return ts.KvStore.open(self.memory(room), context=self._buffer.context).result()
 
     def put_into(self, database: Any, gone: Collection[str]) -> None:
-        """Put the arrays into a database, in one atomic transaction, without the keys that are ``gone``."""
+        """Put the arrays into a database, in one atomic transaction, without the keys that are ``gone``.
+
+        Parts are put there one after the other, and may be sent side by side.
+        """
+        self._opened.clear()
         memory = self._opened_memory("arrays")
         names = [key.decode() for key in memory.list().result()]
         for name in names[:1]:  # nodes that were read join the data in one object; others come late
@@ -190,9 +206,20 @@ class BufferedPart:
             for name in names:
                 inside.write(name, memory.read(name).result().value).result()
                 memory.write(name, None).result()
+        for part in [one for one in self._buffer.in_memory if one.is_sent]:
+            part.let_go()
+        self._buffer.in_memory.append(self)
+
+    def let_go(self) -> None:
+        """Keep no copy of what was sent."""
+        memory = self._opened_memory("objects")
+        for name in memory.list().result():
+            memory.write(name, None).result()
+        self._buffer.in_memory.remove(self)
 
     def send_arrays(self) -> None:
         """Send the arrays as they are, their documents last."""
+        self._opened.clear()
         memory = self._opened_memory("arrays")
         names = [key.decode() for key in memory.list().result()]
         documents = [name for name in names if name.endswith(tuple(DOCUMENT_NAMES.values()))]
@@ -202,14 +229,17 @@ class BufferedPart:
     def send_objects(self) -> None:
         """Send what a database consists of, but for its manifest."""
         memory = self._opened_memory("objects")
-        self._send(memory, [key.decode() for key in memory.list().result()])
+        is_read = self in self._buffer.in_memory
+        self._send(memory, [key.decode() for key in memory.list().result()], stays=is_read)
+        self.is_sent = True
 
-    def _send(self, memory: Any, names: Collection[str]) -> None:
+    def _send(self, memory: Any, names: Collection[str], *, stays: bool = False) -> None:
         target = self._buffer.target
 
         def send(name: str) -> tuple[str, int]:
             number = filesystem.put(target / name, memory.read(name).result().value)
-            memory.write(name, None).result()
+            if not stays:
+                memory.write(name, None).result()
             return name, number
 
         if names:
