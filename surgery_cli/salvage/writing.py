@@ -30,7 +30,7 @@ from surgery_cli.store.orbax.stored_values import StoredValue, pieces, whole
 from surgery_cli.store.orbax.tree_metadata import entry_key, key_records
 from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 from surgery_cli.store.write.array_access import open_for_writing
-from surgery_cli.store.write.ocdbt import keep_newest
+from surgery_cli.store.write.database_versions import keep_newest
 from surgery_cli.store.write.transactions import atomic
 from surgery_cli.tree.paths import LeafPath, stored_name
 

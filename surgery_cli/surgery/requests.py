@@ -38,13 +38,13 @@ from surgery_cli.surgery.value_requests import add_values_read, add_written
 _LOOKS_AT_SOURCE: Final = 2
 """Lists of the source, once all is read: whether it is what it was."""
 
-_OTHERS: Final = 11
+_OTHERS: Final = 13
 """Lists and deletions at the destination: what stands there, whether it stays there, the lock that goes."""
 
-_OTHERS_OF_DATABASE: Final = 6
+_OTHERS_OF_DATABASE: Final = 1
 """Which data files are there, and are not needed any more."""
 
-_READS_OF_DATABASE: Final = 5
+_READS_OF_DATABASE: Final = 4
 """Its manifest and the tree's node, before it is written to and when the result is opened."""
 
 _LOOKED_INTO_BYTES: Final = 64 << 10
@@ -142,7 +142,6 @@ def _add_around(tally: Tally, prepared: Prepared, *, buffered: bool) -> None:
     """The lock, marks and the record; manifests and other small files; looks at what stands there."""
     tally.look_at(prepared.checkpoint.location.root, _LOOKS_AT_SOURCE)
     tally.other(_OTHERS)
-    tally.read_back(1)  # the lock, before the result is whole
     tally.write(2 + _count_marks(prepared.checkpoint))  # the lock and the record
     for name, plan in prepared.plans.items():
         if not isinstance(plan.item, PytreeItem):

@@ -40,6 +40,7 @@ def check_target(
         DestinationError: the destination cannot be used.
     """
     filesystem.forget(target)
+    filesystem.look_ahead(target, around=True)
     try:
         for source in prepared.sources.values():
             check_destination(target, source.place_on_disk, force=force or built == target)
@@ -138,10 +139,11 @@ def check_there(prepared: Prepared) -> None:
         CheckpointError: one of them is gone: an old step that a training script has deleted, say.
     """
     for source in prepared.sources.values():
+        filesystem.forget(source.place_on_disk)
+        filesystem.look_ahead(source.place_on_disk, around=True)
         is_tree = isinstance(source, Checkpoint)
         places = source.location.items.values() if is_tree else [source.place_on_disk]
         for place in places:
-            filesystem.forget(place)
             if not filesystem.exists(place):
                 raise CheckpointError(
                     f"'{place}' is gone",
@@ -175,7 +177,7 @@ def check_standing(prepared: Prepared) -> None:
 
 
 def _check_source(source: Checkpoint | ArrayFile) -> None:
-    if not source.is_unchanged():
+    if not source.is_unchanged(as_seen=True):  # by `check_there`
         raise CheckpointError(
             f"'{source.place_on_disk}' changed while it was read",
             why="its metadata or data files are not what they were at the start",

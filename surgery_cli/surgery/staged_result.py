@@ -84,7 +84,7 @@ def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None)
     place = record_path(written)
     write_record(place, record)
     _follow_modes(prepared, writer, place)
-    run.linker.check_standing()
+    run.linker.check_standing(writer.new)
     return report
 
 

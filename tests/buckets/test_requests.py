@@ -148,6 +148,17 @@ def test_requests_of_other_ways_to_write(bucket, checkpoints, anew, edit, option
     hold(bucket, anew, plan, there, "gs://bkt/runs/new", **options)
 
 
+def test_a_small_edit_looks_up_little_twice(bucket, checkpoints, anew):
+    """Lists and look-ups each wait for a service: what was just seen, or is known as this run has made it, is known."""
+    there = uploaded(bucket, checkpoints / "ocdbt", "gs://bkt/runs/ck")
+    plan = plan_of([operation_from_options("rescale", {"at": "params/large", "by": 2.0})])
+    anew()
+    bucket.log.clear()
+    use_cases.apply(there, "gs://bkt/runs/new", plan)
+    kinds = bucket.kinds()
+    assert kinds["list"] + kinds["look up"] <= 15, kinds
+
+
 def test_requests_of_a_step_of_a_root_and_of_what_is_replaced(bucket, anew):
     there = uploaded(bucket, SAMPLES / "digits_manager", "gs://bkt/runs/digits")
     plan = plan_of([operation_from_options("rescale", {"at": "params/Dense_1", "by": 2.0})])

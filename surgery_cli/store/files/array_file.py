@@ -121,9 +121,10 @@ class ArrayFile:
         """What is in a small file of this name in the same folder; None if there is none."""
         return filesystem.read_if_any(self.path.parent / name)
 
-    def is_unchanged(self) -> bool:
-        """True if the file still is what it was when the fingerprint was taken."""
-        filesystem.forget(self.path)
+    def is_unchanged(self, *, as_seen: bool = False) -> bool:
+        """True if the file still is what it was when the fingerprint was taken; ``as_seen``: see ``Checkpoint``."""
+        if not as_seen:
+            filesystem.forget(self.path)
         return filesystem.is_file(self.path) and self._fingerprint_now() == self.fingerprint
 
     @cached_property

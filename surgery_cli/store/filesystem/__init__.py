@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BufferedReader
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
@@ -40,6 +41,19 @@ def system_of(place: Place) -> FileSystem:
 def forget(place: Place) -> None:
     """What was seen at and below a place is looked up again: for every look that asks whether something has changed."""
     system_of(place).forget(place)
+
+
+def look_ahead(place: Place, *, around: bool = False) -> None:
+    """What stands at a place will be asked for, and in the folder ``around`` it: where that takes requests, all at
+    once, they are made now.
+    """
+    system_of(place).look_ahead(place, around=around)
+
+
+def fetch(files: Iterable[Place]) -> None:
+    """These small files, those of them that are there, will be read: where that takes requests, all at once, now."""
+    for place in files:
+        system_of(place).fetch(place)
 
 
 def needs_commit_mark(place: Place) -> bool:
@@ -82,6 +96,11 @@ def files_below(place: Place) -> list[str]:
 def status(place: Place) -> Status:
     """What is known of a file without reading it. Raises FileNotFoundError."""
     return system_of(place).status(place)
+
+
+def status_now(place: Place) -> Status:
+    """As ``status``, looked up anew."""
+    return system_of(place).status_now(place)
 
 
 def size(place: Place) -> int:
@@ -189,12 +208,13 @@ def replace_whole(place: Path, content: bytes) -> None:
     rename(draft, place)
 
 
-def put(place: Place, content: bytes) -> int:
+def put(place: Place, content: bytes, *, exclusively: bool = False) -> int:
     """Make or replace a file; a service holds it against the digest that comes with it.
 
-    Returns what ``status`` says of it as ``st_ino`` from then on.
+    Returns what ``status`` says of it as ``st_ino`` from then on. ``exclusively``: raises FileExistsError where one
+    stands.
     """
-    return system_of(place).put(place, content)
+    return system_of(place).put(place, content, exclusively=exclusively)
 
 
 def copy(source: Place, target: Place) -> None:
@@ -218,6 +238,15 @@ def requests_at_once(place: Place) -> int:
 def delete(place: Place) -> None:
     """Delete a file or link; what is not there is let be."""
     system_of(place).delete(place)
+
+
+def delete_all(places: Iterable[Place]) -> None:
+    """As ``delete``, for many: where each is a request, many at once, and none for what is not there."""
+    standing = [place for place in places if is_taken(place)]
+    at_once = requests_at_once(standing[0]) if standing else 1
+    with ThreadPoolExecutor(at_once, thread_name_prefix="surgery-delete") as pool:
+        for _ in pool.map(delete, standing):
+            pass
 
 
 def replace_as_found(place: Place, content: bytes) -> None:

@@ -17,11 +17,12 @@ from typing import Any, BinaryIO
 import msgspec
 
 from surgery_cli.inputs.buckets import BucketPath, Replaced
+from surgery_cli.store.filesystem.background import in_background
 from surgery_cli.store.filesystem.bucket_listings import Folder, Listings
 from surgery_cli.store.filesystem.object_files import NewObject, ObjectReader, read_name
 from surgery_cli.store.filesystem.object_service import ObjectService, StoredObject
 from surgery_cli.store.filesystem.protocol import Entry, Place
-from surgery_cli.store.filesystem.read_ahead import Range, ReadAhead
+from surgery_cli.store.filesystem.read_ahead import FETCHED_BYTES, Range, ReadAhead
 from surgery_cli.store.filesystem.to_the_end import to_the_end
 
 
@@ -71,6 +72,22 @@ class Buckets:
         if path.bucket:
             self._of(path).forget(path.key)
 
+    def look_ahead(self, place: Place, *, around: bool = False) -> None:
+        path = BucketPath(place)
+        if path.key:
+            self._of(path).look_ahead(path.key, around=around)
+
+    def fetch(self, file: Place) -> None:
+        path = BucketPath(file)
+        with suppress(FileNotFoundError):
+            found = self._find(path)
+            if found is not None and 0 < found.size < FETCHED_BYTES:
+                in_background(self._fetch, path, found)
+
+    def _fetch(self, path: BucketPath, found: StoredObject) -> None:
+        reader = ObjectReader(self._service, self._ahead, path, found)
+        reader.readinto(bytearray(found.size))
+
     def entries(self, folder: Place) -> list[Entry]:
         path = BucketPath(folder)
         standing = self._of(path).folder(_begin_of(path))
@@ -92,6 +109,16 @@ class Buckets:
             return BucketStatus(stat.S_IFDIR | 0o755, 0, 0, device, _number(f"{path.key}/"))
         number = _number_of(found.key, found.version)
         return BucketStatus(stat.S_IFREG | 0o644, found.size, found.mtime_ns, device, number)
+
+    def status_now(self, place: Place) -> BucketStatus:
+        path = BucketPath(place)
+        try:
+            found = self._service.look_up(path.bucket, path.key)
+        except FileNotFoundError:
+            self._of(path).removed(path.key)
+            raise
+        self._of(path).saw(found)
+        return self.status(path)
 
     def real(self, place: Place) -> Path:
         return BucketPath(place)
@@ -120,21 +147,21 @@ class Buckets:
         return self._new(place, exclusively=False)
 
     def _new(self, place: Place, *, exclusively: bool) -> NewObject:
-        return NewObject(self._service, BucketPath(place), self.changed, exclusively=exclusively)
+        return NewObject(self._service, BucketPath(place), self._made, exclusively=exclusively)
 
-    def put(self, place: Place, content: bytes) -> int:
+    def put(self, place: Place, content: bytes, *, exclusively: bool = False) -> int:
         path = BucketPath(place)
         version = to_the_end(
-            lambda: self._service.put(path.bucket, path.key, content, exclusively=False)
+            lambda: self._service.put(path.bucket, path.key, content, exclusively=exclusively)
         )
-        self.changed(path)
+        self._made(path)
         return _number_of(path.key, version)
 
     def copy(self, source: Place, target: Place) -> None:
         origin, path = BucketPath(source), BucketPath(target)
         found = self._object(origin)
         to_the_end(lambda: self._service.copy(origin.bucket, found, path.bucket, path.key))
-        self.changed(path)
+        self._made(path)
 
     def clone(self, source: Place, target: Place) -> None:
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), str(target))
@@ -178,6 +205,10 @@ class Buckets:
         """Nothing: folders are names."""
 
     delete_folder = make_folder
+
+    def _made(self, path: BucketPath) -> None:
+        """An object was made or replaced."""
+        self._of(path).made(path.key)
 
     def changed(self, path: BucketPath) -> None:
         """An object was made, replaced or deleted."""

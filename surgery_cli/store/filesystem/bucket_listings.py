@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TypeAlias
 
 from surgery_cli.inputs.buckets import ServiceRefusal
@@ -34,12 +35,14 @@ class Listings:
         self._coming: dict[tuple[str, str], Future[Page]] = {}
         """First pages that were asked for and not looked at yet, by prefix and delimiter."""
 
-    def look_ahead(self, key: str) -> None:
-        """Ask at once for what stands under a name, and in the folder around it: both will be looked at."""
-        around = key[: key.rfind("/") + 1]
+    def look_ahead(self, key: str, *, around: bool) -> None:
+        """Ask at once for what stands under a name, and in the folder ``around`` it: they will be looked at."""
+        folder = key[: key.rfind("/") + 1]
         with self._lock:
-            for prefix, delimiter in ((key, ""), (around, "/")):
-                if not self._is_known(around) and (prefix, delimiter) not in self._coming:
+            if self._is_known(folder):
+                return
+            for prefix, delimiter in ((key, ""), *([(folder, "/")] if around else ())):
+                if (prefix, delimiter) not in self._coming:
                     asked = (self._bucket, prefix, delimiter, None)
                     self._coming[prefix, delimiter] = in_background(self._service.page, *asked)
 
@@ -76,15 +79,27 @@ class Listings:
                     self._folders[above].setdefault(name, None)
                 around = above
 
+    def saw(self, found: StoredObject) -> None:
+        """An object was looked up."""
+        around, _, name = found.key.rpartition("/")
+        around += "/" if around else ""
+        with self._lock:
+            self._looked_up[found.key] = found
+            if around in self._folders:
+                self._folders[around][name] = found
+
     def changed(self, key: str) -> None:
         """An object was made, replaced or deleted: what its folders hold is no longer known."""
         with self._lock:
             self._looked_up.pop(key, None)
-            for at, char in enumerate(key):
-                if char == "/":
-                    self._looked_up.pop(key[:at], None)
-                    self._folders.pop(key[: at + 1], None)
-            self._folders.pop("", None)
+            self._forget_around(key)
+
+    def _forget_around(self, key: str) -> None:
+        for at, char in enumerate(key):
+            if char == "/":
+                self._looked_up.pop(key[:at], None)
+                self._folders.pop(key[: at + 1], None)
+        self._folders.pop("", None)
 
     def removed(self, key: str) -> None:
         """An object was deleted; a folder is gone with the last one in it."""
@@ -95,7 +110,8 @@ class Listings:
                 key = around
                 around += "/" if around else ""
                 standing = self._folders.get(around)
-                if standing is None:
+                if standing is None:  # nor whether anything is left in it
+                    self._forget_around(around)
                     return
                 standing.pop(name, None)
                 if standing or not around:
@@ -132,10 +148,15 @@ class Listings:
         around, _, name = key.rpartition("/")
         around += "/" if around else ""
         with self._lock:
-            if not self._is_known(around) and (small := self._small_around(key)) is not None:
-                self.folder(small)
-            if (around, "/") in self._coming and (key, "") not in self._coming:
-                self.folder(around)
+            for asked in [p for p, delimiter in self._coming if not delimiter]:
+                if f"{key}/".startswith(f"{asked}/"):
+                    self._look_up(asked)
+            if key not in self._looked_up and not self._is_known(around):
+                if (around, "/") in self._coming:
+                    with suppress(ServiceRefusal):
+                        self.folder(around)
+                elif (small := self._small_around(key)) is not None:
+                    self._list_again(small)
             if self._is_known(around):
                 if name in (standing := self._folders.get(around, {})):
                     return standing[name]
@@ -191,6 +212,11 @@ class Listings:
             f"{prefix}{name}/" in self._folders and self._is_whole(f"{prefix}{name}/")
             for name in folders
         )
+
+    def _list_again(self, prefix: str) -> None:
+        """As ``_list``, of a folder with all below it, of which some is no longer known."""
+        self._folders = {k: v for k, v in self._folders.items() if not k.startswith(prefix)}
+        self._list(prefix)
 
     def _list(self, prefix: str) -> None:
         if (prefix, "/") not in self._coming:

@@ -109,6 +109,8 @@ class Lock:
         """``content`` tells this run from all others."""
         self.place = lock_of(destination)
         self._content = content
+        self._made: int | None = None
+        """The object that this run has made, as ``status`` tells it."""
 
     def take(self) -> None:
         """Make it; an answer that was lost may have made it all the same.
@@ -117,8 +119,7 @@ class Lock:
             FileExistsError: another run has it.
         """
         try:
-            with filesystem.create(self.place) as file:
-                file.write(self._content)
+            self._made = filesystem.put(self.place, self._content, exclusively=True)
         except FileExistsError:
             if not self.is_held():
                 raise
@@ -142,10 +143,17 @@ class Lock:
     def is_held(self) -> bool:
         """True if it stands as this run has made it."""
         with suppress(FileNotFoundError):
-            return filesystem.read_anew(self.place) == self._content
+            filesystem.status_now(self.place)
+            return self._is_seen()
         return False
 
+    def _is_seen(self) -> bool:
+        """True if what was seen there last is this run's. Raises FileNotFoundError."""
+        is_made = filesystem.status(self.place).st_ino == self._made
+        return is_made or filesystem.read(self.place) == self._content
+
     def release(self) -> None:
-        """Delete it, unless it is another run's by now."""
-        if self.is_held():
-            filesystem.delete_as_found(self.place)
+        """Delete it, as it was seen last, unless that is another run's."""
+        with suppress(FileNotFoundError):
+            if self._is_seen():
+                filesystem.delete_as_found(self.place)

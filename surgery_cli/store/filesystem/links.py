@@ -146,6 +146,18 @@ class Linker:
             if target not in self.marks:
                 self.small.append(target)
 
+    def copy_trees(self, pairs: Iterable[tuple[Path, Path]]) -> None:
+        """As ``copy_tree``, for many: where each is a request, many at once."""
+        given = list(pairs)
+        at_once = filesystem.requests_at_once(given[0][1]) if given else 1
+        if at_once == 1:
+            for source, target in given:
+                self.copy_tree(source, target)
+            return
+        with ThreadPoolExecutor(at_once, thread_name_prefix="surgery-copy") as pool:
+            for _ in pool.map(self.copy_tree, *zip(*given, strict=True)):
+                pass
+
     def drop(self, target: Path) -> None:
         """Delete what was copied and is not needed after all."""
         filesystem.delete(target)
@@ -158,20 +170,20 @@ class Linker:
         gone = set(targets)
         for target in gone & linked:
             carried.linked_bytes -= filesystem.size(target)
-        for target in gone:
-            filesystem.delete(target)
+        filesystem.delete_all(gone)
         carried.shared = [path for path in carried.shared if path not in gone]
 
-    def check_standing(self) -> None:
-        """What was copied beside the data must stand where it was put; of the data, more is proved than that.
+    def check_standing(self, new: Path) -> None:
+        """What was copied to ``new`` beside the data must stand there; of the data, more is proved than that.
 
         TensorStore makes folders anew that are gone, and so a result would be finished of which half was removed.
 
         Raises:
             WriteError: another program has removed some of it.
         """
-        for folder in {path.parent for path in self.small}:
-            filesystem.forget(folder)
+        filesystem.forget(new)
+        filesystem.look_ahead(new, around=True)
+        filesystem.exists(new)  # one look tells of all that is below it
         for path in self.small:
             if not filesystem.exists(path):
                 raise WriteError(

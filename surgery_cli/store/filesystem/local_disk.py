@@ -30,6 +30,12 @@ class LocalDisk:
     def forget(self, place: Place) -> None:
         pass
 
+    def look_ahead(self, place: Place, *, around: bool = False) -> None:
+        """Nothing: to look takes no time."""
+
+    def fetch(self, file: Place) -> None:
+        """Nothing: to read takes no time."""
+
     def entries(self, folder: Place) -> list[Entry]:
         with os.scandir(folder) as found:
             return [_LocalEntry(entry) for entry in sorted(found, key=lambda e: e.name)]
@@ -49,6 +55,8 @@ class LocalDisk:
 
     def status(self, place: Place) -> os.stat_result:
         return os.stat(place)
+
+    status_now = status
 
     def real(self, place: Place) -> Path:
         return Path(place).resolve()
@@ -71,8 +79,8 @@ class LocalDisk:
         self.delete(place)
         return self.create(place)
 
-    def put(self, place: Place, content: bytes) -> int:
-        with self.replace(place) as file:
+    def put(self, place: Place, content: bytes, *, exclusively: bool = False) -> int:
+        with self.create(place) if exclusively else self.replace(place) as file:
             file.write(content)
         return self.status(place).st_ino
 

@@ -63,6 +63,14 @@ class FileSystem(Protocol):
     def forget(self, place: Place) -> None:
         """Look up anew what was seen at and below a place, where a listing is remembered."""
 
+    def look_ahead(self, place: Place, *, around: bool = False) -> None:
+        """What stands at a place will be asked for, and in the folder ``around`` it: where that takes requests, they
+        are made now.
+        """
+
+    def fetch(self, file: Place) -> None:
+        """A small file will be read, if it is there: where that takes a request, it is made now."""
+
     def entries(self, folder: Place) -> list[Entry]:
         """What stands in a folder, by name, with kinds and sizes, in one request."""
 
@@ -75,6 +83,9 @@ class FileSystem(Protocol):
 
     def status(self, place: Place) -> Status:
         """Raises FileNotFoundError where nothing stands."""
+
+    def status_now(self, place: Place) -> Status:
+        """As ``status``, looked up anew, which no listing is needed for."""
 
     def real(self, place: Place) -> Path:
         """The one spelling of a place, whatever links lead to it."""
@@ -105,7 +116,7 @@ class FileSystem(Protocol):
     def replace(self, place: Place) -> BinaryIO:
         """As ``create``, in the place of what stands there, never through a link to it."""
 
-    def put(self, place: Place, content: bytes) -> int:
+    def put(self, place: Place, content: bytes, *, exclusively: bool = False) -> int:
         """Make or replace a file; a service holds it against the digest that comes with it.
 
         Returns what ``status`` says of it as ``st_ino`` from then on.

@@ -22,6 +22,8 @@ Range: TypeAlias = tuple[int, int]
 
 _LEAST: Final = 64 << 10
 _MOST: Final = 4 << 20
+FETCHED_BYTES: Final = 1 << 20
+"""Of no more than this whole objects are fetched before they are read."""
 KEPT_BYTES: Final = 64 << 20
 _SINGLE_READS: Final = 3
 """So many reads in a part of an object, and the whole part is read: where all parts can be kept."""

@@ -47,7 +47,9 @@ class Argument(NamedTuple):
         try:
             path, step = _path_and_step(text, step)
             real = filesystem.real(path)
-            filesystem.forget(real)
+            if not is_staged:  # who builds has just looked
+                filesystem.forget(real)
+                filesystem.look_ahead(real, around=True)
             is_link, is_there = filesystem.is_link(path), filesystem.exists(real)
         except OSError as error:
             raise unreadable(path_at(text), error) from None

@@ -151,10 +151,11 @@ class Checkpoint:
         with reading(self.location.root):
             return filesystem.read_if_any(self.location.root / name)
 
-    def is_unchanged(self) -> bool:
-        """True if the metadata and the data files are still what they were when the fingerprint was taken."""
+    def is_unchanged(self, *, as_seen: bool = False) -> bool:
+        """True if metadata and data files still are what the fingerprint was taken of; ``as_seen``: just looked up."""
         try:
-            filesystem.forget(self.place_on_disk)
+            if not as_seen:
+                filesystem.forget(self.place_on_disk)
             return self._holds_what_was_found() and self._fingerprint_now() == self.fingerprint
         except (OSError, CheckpointError):
             return False
@@ -191,8 +192,8 @@ class Checkpoint:
         for name, item in self.items.items():
             record.update(f"{name}\0{item.fingerprint()}\n".encode())
         step = self.location.step_directory
-        if step is not None and filesystem.is_file(step / "_CHECKPOINT_METADATA"):
-            record.update(filesystem.read(step / "_CHECKPOINT_METADATA"))
+        if step is not None:
+            record.update(filesystem.read_if_any(step / "_CHECKPOINT_METADATA") or b"")
         return f"sha256:{record.hexdigest()}"
 
     @property
@@ -270,7 +271,10 @@ def open_checkpoint(text: str, *, step: int | None = None, item: str | None = No
         SurgeryError: it names several things, or a step or item that is not there.
     """
     with reading(path_at(text)):
-        checkpoint = Checkpoint(locate(text, step=step, item=item))
+        location = locate(text, step=step, item=item)
+        if location.step_directory is not None:
+            filesystem.fetch([location.step_directory / "_CHECKPOINT_METADATA"])
+        checkpoint = Checkpoint(location)
     if not checkpoint.items:
         raise CheckpointError(
             f"'{text}' holds no tree of leaves",

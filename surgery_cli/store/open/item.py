@@ -24,6 +24,8 @@ from surgery_cli.store.orbax.sidecars import (
     AGGREGATE,
     ARRAY_METADATAS,
     EMPTY_TYPES,
+    METADATA,
+    SHARDING,
     STRINGS,
     Sidecars,
     kind_of,
@@ -83,6 +85,11 @@ class PytreeItem:
 
     @cached_property
     def sidecars(self) -> Sidecars:
+        if filesystem.requests_at_once(self.directory) > 1:
+            folder = self.directory / ARRAY_METADATAS
+            processes = (folder / entry.name for entry in filesystem.entries_if_any(folder))
+            names = (METADATA, SHARDING, STRINGS, MANIFEST)
+            filesystem.fetch([*(self.directory / name for name in names), *processes])
         return Sidecars(self.directory, self._before.sidecars)
 
     @cached_property

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.local_disk import check_link
@@ -75,7 +76,7 @@ class Survey:
         shared = {} if known is None else known.leaf_nodes_shared_with(directory)
         refuse_special(directory / MANIFEST)
         try:
-            self.manifest: dict[str, Any] = ts.ocdbt.dump(base).result()
+            self.manifest: dict[str, Any] = _manifest_of(directory, base)
             root = self.manifest["versions"][-1]["root"]
             waiting = deque([(root["location"], b"")] if "location" in root else [])
             reading: deque[tuple[str, bytes, Any]] = deque()
@@ -212,6 +213,17 @@ def database_folders(directory: Path) -> list[Path]:
         if entry.is_folder and entry.name.startswith((PROCESS_PREFIX, DONOR_PREFIX)):
             check_link(entry.place)
             found += [*database_folders(directory / entry.name), directory / entry.name]
+    return found
+
+
+def _manifest_of(directory: Path, database: Any) -> dict[str, Any]:
+    """What the manifest says. In a bucket it is read with the other small files, as it was found."""
+    import tensorstore as ts
+
+    if isinstance(directory, BucketPath):
+        database = ts.KvStore.open({"driver": "memory"}, context=ts.Context()).result()
+        database.write(MANIFEST, filesystem.read(directory / MANIFEST)).result()
+    found: dict[str, Any] = ts.ocdbt.dump(database).result()
     return found
 
 

@@ -169,8 +169,19 @@ class OcdbtStore(ArrayStore):
         return self.survey.read_all(dict(zip(array.keys, array.values, strict=True)))
 
     def expect(self, names: Iterable[str], encoded: Iterable[str] = ()) -> None:
-        for file, ranges in self.ranges_read(names, encoded).items():
+        wanted = list(names)
+        for file, ranges in self.ranges_read(wanted, encoded).items():
             filesystem.expect(self.directory / file, ranges)
+        large = (name for name in wanted if self.arrays[name].stored_bytes > SMALL_BYTES)
+        if isinstance(self.directory, BucketPath) and (name := next(large, None)) is not None:
+            self._look_into_database(name)
+
+    def _look_into_database(self, name: str) -> None:
+        """Let TensorStore read the nodes on the way to an array, while something else is waited for."""
+        import tensorstore as ts
+
+        database = ts.KvStore.open(self.kvstore(name), context=self.context).result()
+        self._coming = database.read("\0")  # where there is nothing
 
     def ranges_read(
         self, names: Iterable[str], encoded: Iterable[str] = ()

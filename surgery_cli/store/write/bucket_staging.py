@@ -42,8 +42,7 @@ class BucketStaging:
         self._linker = linker
         self._token = secrets.token_hex(8)
         self._beside = destination.with_name(f".{destination.name}{STAGING_MARK}{self._token[:8]}")
-        filesystem.forget(destination)
-        self._replaces = filesystem.exists(destination)
+        self._replaces = filesystem.exists(destination)  # looked at anew once nobody else may write
         owner = msgspec.to_builtins(Owner.here())
         who = {"run": self._token, "builds": str(self._built), **owner}
         self._lock = Lock(destination, json.dumps(who).encode())
@@ -124,10 +123,11 @@ class BucketStaging:
             remaining.append(self._built)
 
     def _release(self) -> None:
-        with suppress(OSError):
+        try:
             self._lock.release()
-        if _stands(self._lock.place):
-            remaining.append(self._lock.place)
+        except OSError:
+            if _stands(self._lock.place):
+                remaining.append(self._lock.place)
 
     def begun(self, placed: Placed) -> None:
         """Everything stands in its place that is not computed: said only where there is a journal."""

@@ -106,12 +106,14 @@ class PytreeWriter(ItemWriter):
     def _carry_along(self) -> None:
         """Everything that is not array data: Orbax's small files, and files that are foreign to it."""
         left = foreign_in_item(Listing.of(self.item.directory)) if self.plan.is_new else []
+        pairs = []
         for path in small_files(self.item):
             if any(path.is_relative_to(foreign) for foreign in left):
                 continue
             target = self.target / path.relative_to(self.item.directory)
             filesystem.make_folders(target.parent)
-            self._linker.copy_tree(path, target)
+            pairs.append((path, target))
+        self._linker.copy_trees(pairs)
 
     def finish(self) -> None:
         super().finish()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,13 @@ from surgery_cli.store.filesystem.durability import sync_directory
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import StoredArray, Window, below
-from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX, Survey, database_folders
+from surgery_cli.store.orbax.btree import MANIFEST, PROCESS_PREFIX, Survey
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.ocdbt import OcdbtStore
 from surgery_cli.store.orbax.stored_values import whole
 from surgery_cli.store.write.array_access import open_for_writing, read_block, store_block
 from surgery_cli.store.write.arrays import Batch
+from surgery_cli.store.write.database_versions import keep_newest, newest_version
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf, Way
 from surgery_cli.store.write.ocdbt_references import (
     References,
@@ -107,9 +108,9 @@ class OcdbtWriter:
             filesystem.make_folders((self.target / file).parent)
         self.linker.carry_all((self.store.directory / file, self.target / file) for file in files)
         if self.buffer is not None:
-            self.buffer.begin_database(_newest(survey.manifest))
+            self.buffer.begin_database(newest_version(survey.manifest))
         else:
-            filesystem.write(self.target / MANIFEST, _newest(survey.manifest))
+            filesystem.write(self.target / MANIFEST, newest_version(survey.manifest))
 
     def copy_raw(self, leaves: Iterable[PlannedLeaf]) -> None:
         """Copy encoded bytes, in transactions of bounded size."""
@@ -213,30 +214,13 @@ class OcdbtWriter:
         if self.buffer is not None:
             self.buffer.let_go()
         if self.buffer is not None and (made := self.buffer.manifest) is not None:
-            filesystem.write(self.target / MANIFEST, _newest(made))
+            filesystem.write(self.target / MANIFEST, newest_version(made))
         filesystem.forget(self.target)  # TensorStore wrote past us
+        filesystem.entries_if_any(self.target)  # all of it, where else each look is a request
         if not filesystem.exists(self.target / MANIFEST):
             return  # no array at all
         known = None if self._is_new else self.store.survey
         self.survey = keep_newest(self.target, known, self.linker, is_sent=self.buffer is not None)
-
-
-def keep_newest(
-    target: Path, known: Survey | None, linker: Linker, *, is_sent: bool = False
-) -> Survey:
-    """Drop the history of a database, and the files that nothing refers to any more; ``is_sent``: no history stands.
-
-    ``linker`` has carried some of them, and counts them no more.
-    """
-    survey = Survey(target, known)
-    if not is_sent:
-        filesystem.replace_whole(target / MANIFEST, _newest(survey.manifest))
-    needed = set(survey.files)
-    linker.drop_data(target / file for file in survey.all_files() if file not in needed)
-    for folder in database_folders(target):
-        filesystem.delete(folder / MANIFEST)  # only the root's manifest is read
-        _remove_empty(folder)
-    return survey
 
 
 class _OcdbtBatch:
@@ -282,22 +266,3 @@ class _OcdbtBatch:
                 create=leaf.name in self._begun,
                 transaction=self.transaction,
             )
-
-
-def _newest(manifest: dict[str, Any]) -> bytes:
-    """A manifest of the newest version alone, so that files of older versions need not exist."""
-    import tensorstore as ts
-
-    newest = {
-        **manifest,
-        "versions": manifest["versions"][-1:],
-        "version_tree_nodes": [],
-    }
-    found: bytes = ts.ocdbt.undump_manifest(newest)
-    return found
-
-
-def _remove_empty(folder: Path) -> None:
-    for prefix, _ in reversed(list(filesystem.below(folder))):
-        with suppress(OSError):  # not empty
-            filesystem.delete_folder(folder / prefix)

@@ -75,7 +75,7 @@ class StepWriter:
             CheckpointError: what it has written cannot be read.
         """
         placed.tell(self.linker, self.new)
-        self.linker.check_standing()
+        self.linker.check_standing(self.new)
         self._open_items()
         for name, writer in self.items.items():
             writer.go_on(placed.raw_bytes[name])
@@ -139,7 +139,7 @@ class StepWriter:
         self._carry_around()
         if self.dropped or self._made:
             self._record_items(self._step_directory)
-        self.linker.check_standing()
+        self.linker.check_standing(self.new)
 
     @property
     def read_before(self) -> dict[str, ReadBefore]:

@@ -1,0 +1,49 @@
+"""The newest version of a database, without its history and the files that only that needs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.links import Linker
+from surgery_cli.store.orbax.btree import MANIFEST, Survey, database_folders
+
+
+def keep_newest(
+    target: Path, known: Survey | None, linker: Linker, *, is_sent: bool = False
+) -> Survey:
+    """Drop the history of a database, and the files that nothing refers to any more; ``is_sent``: no history stands.
+
+    ``linker`` has carried some of them, and counts them no more.
+    """
+    survey = Survey(target, known)
+    if not is_sent:
+        filesystem.replace_whole(target / MANIFEST, newest_version(survey.manifest))
+    needed = set(survey.files)
+    linker.drop_data(target / file for file in survey.all_files() if file not in needed)
+    folders = database_folders(target)
+    filesystem.delete_all(folder / MANIFEST for folder in folders)  # only the root's is read
+    for folder in folders:
+        _remove_empty(folder)
+    return survey
+
+
+def newest_version(manifest: dict[str, Any]) -> bytes:
+    """A manifest of the newest version alone, so that files of older versions need not exist."""
+    import tensorstore as ts
+
+    newest = {
+        **manifest,
+        "versions": manifest["versions"][-1:],
+        "version_tree_nodes": [],
+    }
+    found: bytes = ts.ocdbt.undump_manifest(newest)
+    return found
+
+
+def _remove_empty(folder: Path) -> None:
+    for prefix, _ in reversed(list(filesystem.below(folder))):
+        with suppress(OSError):  # not empty
+            filesystem.delete_folder(folder / prefix)
