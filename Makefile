@@ -6,7 +6,7 @@
 #                 ARGS="--part 1/8" tries the first eighth)
 #   make powers   try every optimizer of optax out, and write what was seen to optimizer/knowledge/measured.py
 #   make check-all  make check, then the oracle, all of that table anew, every edit in every layout of every state,
-#                   random plans, runs struck at every moment, and rescues
+#                   random plans, runs struck at every moment, rescues, and derived plans
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
 #   make bench    measure edits beside restore-edit-save and cp -r (SIZE=1.6GB; ARGS="--device gpu" adds a device)
 #   make bench-peers  merge ten checkpoints beside mergekit and a NumPy script; mergekit gets an environment of its own
@@ -52,6 +52,7 @@ check-all: check oracle
 	@POWERS=all $(BIN)/python -m pytest tests/optimizer/test_measured_powers.py
 	@$(BIN)/python -m pytest tests/judge tests/optimizer/test_every_operation.py tests/store/test_resume.py tests/test_inverse_sequences.py --every-combination
 	@$(BIN)/python -m pytest tests/hosts --every-combination
+	@DERIVED_TREES=20000 DERIVED_PLANS=300 $(BIN)/python -m pytest tests/matching tests/cli/test_derive.py --every-combination
 	@RESCUES=200 $(BIN)/python -m pytest tests/salvage/test_random_damage.py
 	@$(MAKE) --no-print-directory plans
 

@@ -109,6 +109,8 @@ class Holdings:
 
     def fitting(self, old: Family, new: Family, ways: Iterable[Form]) -> list[Form]:
         """Those of the forms in which the one family is the other, element by element."""
+        if self.is_large(old, new):
+            return [form for form in ways if self._is_same_in_parts(old, new, form)]
         left = list(ways)
         whole: dict[bool, Values] = {}
         for n in range(max(len(old.members), len(new.members))):
@@ -131,7 +133,7 @@ class Holdings:
 
     def in_turns(self, old: Family, new: Family, ways: Iterable[Form]) -> list[Form]:
         """The form in which they are, if halves of an axis take turns in one of them."""
-        for form in ways:
+        for form in () if self.is_large(old, new) else ways:
             here = _without_axis(old.spec.shape, form.unstack)
             there = _without_axis(new.spec.shape, form.stack)
             turned = [
@@ -160,9 +162,44 @@ class Holdings:
         fitting = self.fitting(old, new, others) or self.in_turns(old, new, others)
         return change, next(iter(fitting), None)
 
-    def is_large(self, *families: Family) -> bool:
-        """True if a leaf does not fit into the memory that there is, beside another."""
-        return 3 * max(family.spec.bytes for family in families) > self._limit
+    def is_large(self, old: Family, new: Family) -> bool:
+        """True if a leaf does not fit into the memory that there is, beside what it is held against.
+
+        Then it is held against it part by part, as far as no axis is cut or joined.
+        """
+        count = max(len(old.members), len(new.members))
+        sizes = (family.spec.bytes * len(family.members) // count for family in (old, new))
+        return 4 * sum(sizes) > self._limit
+
+    def _is_same_in_parts(self, old: Family, new: Family, form: Form) -> bool:
+        """True if each leaf is what the form says, held against it by parts along the first axis."""
+        one = form.arrangement
+        if not one.keeps_axes_whole or form.change is not None:
+            return False
+        here = _without_axis(old.spec.shape, form.unstack)
+        there = _without_axis(new.spec.shape, form.stack)
+        axes = one.axes or tuple(range(len(here)))
+        row_bytes = 4 * (old.spec.bytes + new.spec.bytes) // max(there[0], 1)
+        rows = max(self._limit // max(row_bytes, 1), 1)
+        for n in range(max(len(old.members), len(new.members))):
+            for start in range(0, there[0], rows):
+                part = slice(start, min(start + rows, there[0]))
+                values = self._part(self._old, old, n, form.unstack, (axes[0], part))
+                made = one.of(as_dtype(values, new.spec.dtype))
+                if not _is_same(made, self._part(self._new, new, n, form.stack, (0, part))):
+                    return False
+        return True
+
+    def _part(
+        self, side: Side, family: Family, n: int, layers: int | None, cut: tuple[int, slice]
+    ) -> Values:
+        """A part of one member, or of one place of the axis of layers; ``cut``: an axis of it, and which places."""
+        shape = _without_axis(family.spec.shape, layers)
+        window = [cut[1] if axis == cut[0] else slice(0, size) for axis, size in enumerate(shape)]
+        if layers is None:
+            return _array(side.source.read(family.members[n], tuple(window)))
+        window.insert(layers, slice(n, n + 1))
+        return _array(side.source.read(family.members[0], tuple(window))).squeeze(layers)
 
     def _unit(
         self, side: Side, family: Family, n: int, axis: int | None, whole: dict[bool, Values]
@@ -171,7 +208,7 @@ class Holdings:
         if axis is None:
             return _array(side.source.read(family.members[n]))
         key = side is self._old
-        if not self.is_large(family):
+        if 4 * family.spec.bytes <= self._limit:
             if key not in whole:
                 whole[key] = _array(side.source.read(family.members[0]))
             return _array(np.take(whole[key], n, axis))

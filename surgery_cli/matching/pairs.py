@@ -26,6 +26,7 @@ _ALIKE: Final = 0.5
 """From here on names say the same."""
 _SOMEWHAT: Final = 0.3
 SAME: Final = "its values are the same, bit by bit"
+_TOO_LARGE: Final = "it holds the same values, in an order that more `--memory` would tell"
 _AHEAD: Final = 0.06
 """By so much the names of a pair must be more alike than those of the next best."""
 
@@ -151,6 +152,8 @@ def _by_values(
         turned = holdings.in_turns(old, new, match.forms) if agree else []
         if turned:
             return pair(turned[0], Certainty.SURE, SAME, "once halves of its axis take turns")
+        if agree and holdings.is_large(old, new):
+            return pair(form, at_most, *why, _TOO_LARGE)
         if agree:
             said = "its values are the same in an order that no axes explain"
             return pair(form, Certainty.GUESS, said)

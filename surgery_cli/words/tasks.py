@@ -74,6 +74,11 @@ TASKS: Final[Sequence[Task]] = (
         "scan, stack layers, loop to scan, pyloop to scan, unscanned to scanned",
     ),
     Task("MaxText scanned to unscanned", "unstack", "scan, maxtext, scan axis, param scan axis"),
+    Task(
+        "To the tree of another checkpoint",
+        "derive",
+        "derive, name mapping, key mapping, map names, weight mapping, conversion, convert names, match trees",
+    ),
     Task("Split fused qkv", "split", "qkv, split qkv, unfuse, query key value"),
     Task("Fuse q, k, v", "concat", "qkv, fuse qkv, fused, merge qkv"),
     Task(

@@ -78,6 +78,26 @@ def test_no_pair_that_is_called_sure_is_wrong_where_there_are_no_values(part):
                     )
 
 
+def test_what_does_not_fit_into_memory_is_held_against_its_counterpart_in_parts():
+    draw = np.random.default_rng(0)
+    values = draw.standard_normal((2, 40, 30)).astype(np.float32)
+    old = Stored(
+        {f"layers.{n}.a.weight": values[n] for n in range(2)} | {"b.weight": values[0].T[:7]}
+    )
+    new = Stored({"p/layers/a/kernel": values.transpose(2, 0, 1), "p/b/kernel": values[0].T[:7]})
+    found = paired(old.tree, new.tree, Holdings((old.tree, old), (new.tree, new), 1 << 12))
+    made = {}
+    for pair in found.pairs:
+        assert pair.certainty == "sure"
+        made |= made_of(pair, old.arrays)
+    assert made.keys() == new.arrays.keys()
+    for path, result in made.items():
+        np.testing.assert_array_equal(result, new.arrays[path])
+    cut = Stored({"p/layers/a/kernel": values.reshape(2, 40, 5, 6), "p/b/kernel": values[0].T[:7]})
+    found = paired(old.tree, cut.tree, Holdings((old.tree, old), (cut.tree, cut), 1 << 12))
+    assert {pair.certainty for pair in found.pairs if pair.form.arrangement.after} == {"likely"}
+
+
 def test_values_pair_nearly_everything_of_random_trees():
     """What is one number over and over may be left to names; nothing else is."""
     right = total = 0

@@ -284,6 +284,11 @@ def test_layers_that_maxtext_scanned_compute_and_train_the_same_in_a_row(kitchen
     stands_in_rows(letters_resumed(kitchen / "build/unscanned"), scanned, axis=1)
 
 
+@cooks("To the tree of another checkpoint")
+def test_a_derived_plan_takes_a_run_to_the_layers_of_another_and_it_trains_the_same(kitchen, run):
+    stands_in_rows(run, letters_resumed(kitchen / "build/there", Layout(scan_axis=0)))
+
+
 @cooks("Split fused qkv")
 def test_three_kernels_of_one_compute_the_same(kitchen, run):
     result = letters_resumed(kitchen / "build/split", Layout(is_fused=False))
