@@ -43,7 +43,8 @@ class Places:
 
     ``tenth`` and ``tenth_donor`` are a tenth the size of ``source``; ``stacked`` has its layers in one leaf, as
     `nn.scan` keeps them, ``vocabulary`` as many bytes in one embedding; ``leaves`` has many leaves, ``some_leaves``
-    no more than 20,000, ``large`` has one large leaf, ``logical`` far more bytes than its files.
+    no more than 20,000, ``large`` has one large leaf, ``logical`` far more bytes than its files. ``model`` is a Llama
+    as transformers saves it, ``scanned`` the same as MaxText does.
     """
 
     source: Path
@@ -57,6 +58,8 @@ class Places:
     some_leaves: Path
     large: Path
     logical: Path
+    model: Path
+    scanned: Path
     destination: Path
 
     @classmethod
@@ -122,6 +125,14 @@ def _script(
     return Contender(name, line)
 
 
+def _conversion(task: str, source: str) -> Contender:
+    def line(places: Places) -> list[str]:
+        given = [task, str(getattr(places, source)), str(places.destination)]
+        return [sys.executable, str(HERE / "conversion.py"), *given]
+
+    return Contender(ORBAX, line)
+
+
 def _orbax(task: str, **options: bool | str) -> Contender:
     return _script(ORBAX, "recipe.py", task, **options)
 
@@ -173,6 +184,9 @@ VOCABULARY, GROWN = 65_408, 65_536
 """Rows of an embedding before and after."""
 RESIZE = ("resize", "params/embedding", "--axis", "0", "--size", str(GROWN))
 COLUMNS = ("--mesh", "fsdp=16", "--spec", "**/kernel=None,fsdp")
+LLAMA = HERE.parent / "plans" / "llama"
+HEAD_DIM = 64
+CONVERTED = ("--set", f"head_dim={HEAD_DIM}", *MEMORY)
 MANY = ("params/layer_00007/kernel", "--by", "0.5")
 
 
@@ -311,6 +325,31 @@ def _rows() -> list[Row]:
             ),
             compared=tuple(f"{tree}.embedding" for tree in ("params", *MOMENTS)),
             needs=("vocabulary",),
+        ),
+        Row(
+            "scan",
+            "Hugging Face's Llama to scanned layers",
+            (
+                _edit("apply", str(LLAMA / "hf-to-maxtext.yaml"), *CONVERTED, source="{model}"),
+                _conversion("there", "model"),
+                _copy("model"),
+            ),
+            compared=(
+                "params.params.decoder.layers.self_attention.query.kernel",
+                "params.params.decoder.layers.self_attention.out.kernel",
+                "params.params.decoder.layers.mlp.wo.kernel",
+            ),
+            needs=("model",),
+        ),
+        Row(
+            "unscan",
+            "scanned layers to Hugging Face's Llama",
+            (
+                _edit("apply", str(LLAMA / "maxtext-to-hf.yaml"), *CONVERTED, source="{scanned}"),
+                _conversion("back", "scanned"),
+                _copy("scanned"),
+            ),
+            needs=("model", "scanned"),
         ),
         Row(
             "inspect",

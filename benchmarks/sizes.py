@@ -14,6 +14,7 @@ from rows import HERE, LAYERS, VOCABULARY, Places
 
 UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
 LEAVES_PER_LAYER = 3  # the kernel, mu, nu
+MODEL_VOCABULARY = 16_000
 
 
 @dataclass(frozen=True)
@@ -29,18 +30,24 @@ class Sizes:
     logical_chunks: int
     stacked_width: int
     vocabulary_width: int
+    model_layers: int
+    model_width: int
 
     @classmethod
     def of(cls, size: int, leaves: int) -> "Sizes":
         """``size`` is that of the source in bytes; 0 makes everything tiny."""
         if not size:
-            return cls(2, 60, 64, leaves, 3, 6, 2, stacked_width=16, vocabulary_width=1)
+            narrow = {"stacked_width": 16, "vocabulary_width": 1, "model_width": 64}
+            return cls(2, 60, 64, leaves, 3, 6, 2, **narrow, model_layers=2)
         rows, width = 1920, 2048
         layers = max(2, round(size / (rows * width * 4 * LEAVES_PER_LAYER)))
         # 8 GB and 200 GB, in chunks of 34 MB
         elements = size / (4 * LEAVES_PER_LAYER)
         stacked, vocabulary = math.isqrt(int(elements / LAYERS)), max(int(elements / VOCABULARY), 1)
-        return cls(layers, rows, width, leaves, 238, 201, 30, stacked, vocabulary)
+        wide = 1536  # a layer of it has 10.5 times its square in parameters
+        model_layers = max(2, round((size / 4 - 2 * MODEL_VOCABULARY * wide) / (10.5 * wide**2)))
+        large = (238, 201, 30)
+        return cls(layers, rows, width, leaves, *large, stacked, vocabulary, model_layers, wide)
 
     @property
     def leaf_bytes(self) -> int:
@@ -100,6 +107,14 @@ def build(places: Places, names: set[str], sizes: Sizes) -> None:
             path = str(getattr(places, name))
             command = [sys.executable, str(HERE / "checkpoint.py"), kind, path, *options]
             subprocess.run(command, check=True)
+    if "model" in names:
+        model = ["--layers", str(sizes.model_layers), "--width", str(sizes.model_width)]
+        vocabulary = ["--vocabulary", str(MODEL_VOCABULARY if sizes.model_width > 64 else 64)]
+        command = ["conversion.py", "model", str(places.model), *model, *vocabulary]
+        subprocess.run([sys.executable, str(HERE / command[0]), *command[1:]], check=True)
+    if "scanned" in names:
+        command = ["conversion.py", "there", str(places.model), str(places.scanned)]
+        subprocess.run([sys.executable, str(HERE / command[0]), *command[1:]], check=True)
     if "edited" in names:
         edit = ["rescale", places.source, places.edited, "params/layer_0/kernel", "--by", "2"]
         command = [sys.executable, "-m", "surgery_cli", *map(str, edit)]

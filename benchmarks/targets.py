@@ -98,6 +98,10 @@ def targets(leaf_bytes: int) -> list[Target]:
             "reshard: faster than restore and save", _faster("reshard", ORBAX), 2, at_least=True
         ),
         Target("reshard: peak memory with 256 MiB", _peak("reshard"), WITH_256MIB, "MB"),
+        Target("conversion: faster than the script", _faster("scan", ORBAX), 2, at_least=True),
+        Target("conversion: peak memory with 256 MiB", _peak("scan"), WITH_256MIB, "MB"),
+        Target("the way back: faster than the script", _faster("unscan", ORBAX), 2, at_least=True),
+        Target("the way back: peak memory with 256 MiB", _peak("unscan"), WITH_256MIB, "MB"),
         Target("large leaf resharded: peak memory", _peak("large-reshard"), 800, "MB"),
         Target("many leaves: inspect", _seconds("leaves-inspect"), 5, "s"),
         Target("many leaves: plan", _seconds("leaves-plan"), 5, "s"),

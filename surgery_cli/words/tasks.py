@@ -140,6 +140,12 @@ TASKS: Final[Sequence[Task]] = (
         "change optimizer, switch optimizer, sgd, lion, adafactor",
     ),
     Task(
+        "Hugging Face to Flax and back",
+        "apply",
+        "hugging face, huggingface, transformers, safetensors, llama, gemma, phi, pytorch, convert weights, from"
+        " pretrained",
+    ),
+    Task(
         "Params only in bfloat16 for serving",
         "keep",
         "serving, inference, export, bfloat16, half precision, quantize",

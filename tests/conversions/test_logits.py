@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
+import tensorstore as ts
 from safetensors.numpy import load_file, save_file
 
 from tests.conversions.parts import FIXTURES
@@ -75,6 +76,33 @@ def test_logits_are_those_of_transformers_and_weights_come_back(tmp_path, case):
     assert found.keys() == expected.keys()
     for name, weight in expected.items():
         np.testing.assert_array_equal(found[name], weight, strict=True)
+
+
+def test_layers_of_a_scan_are_chunks_of_their_own_and_others_no_larger_than_a_part_of_memory(
+    tmp_path,
+):
+    weights = {name: np.zeros(shape, np.float32) for name, shape in _wide_model().items()}
+    save_file(weights, tmp_path / "model.safetensors")
+    there = applied(
+        tmp_path / "model.safetensors", tmp_path / "there", "llama/hf-to-maxtext.yaml", head_dim=4
+    )
+    base = {"driver": "file", "path": f"{there}/"}
+    chunks = {}
+    for name in ("decoder.layers.mlp.wo.kernel", "token_embedder.embedding"):
+        kvstore = {"driver": "ocdbt", "base": base, "path": f"params.params.{name}/"}
+        array = ts.open({"driver": "zarr", "kvstore": kvstore}, open=True).result()
+        chunks[name] = (array.shape, array.chunk_layout.read_chunk.shape)
+    (whole, layer), (rows, part) = chunks.values()
+    assert (whole, layer) == ((28, 3, 24), (28, 1, 24))
+    assert rows == (900_000, 24)
+    assert part[1] == 24
+    assert part[0] * 24 * 4 <= 64 << 20
+
+
+def _wide_model():
+    """The shapes of the small Llama with a vocabulary of 86 MB."""
+    shapes = {name: weight.shape for name, weight in load_file(source("llama")).items()}
+    return shapes | {"model.embed_tokens.weight": (900_000, 24)}
 
 
 def test_every_plan_of_a_family_is_tried():

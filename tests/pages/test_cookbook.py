@@ -21,6 +21,8 @@ from jax.sharding import PartitionSpec as P
 from letters import Layout
 from safetensors.numpy import save_file
 
+from tests.conversions.parts import FIXTURES
+from tests.conversions.routes import PLANS, missed, model
 from tests.pages.recipes import PAGE, Kitchen, cooked, recipes
 from tests.pages.training import (
     SAMPLES,
@@ -659,6 +661,18 @@ def test_training_goes_on_with_another_optimizer(kitchen, run):
     assert int(result.state.step) == 100
 
 
+def _llama(kitchen):
+    shutil.copytree(FIXTURES / "llama", kitchen / "llama")
+    shutil.copytree(PLANS, kitchen / "plans")
+
+
+@cooks("Hugging Face to Flax and back")
+def test_weights_of_transformers_compute_the_same_and_come_back(kitchen, dish):
+    params = model("linen", "llama").restored(kitchen / "build/flax")
+    assert missed("linen", "llama", params) < 1e-4
+    assert "no difference: 30 leaves equal in structure and values" in dish
+
+
 @cooks("Params only in bfloat16 for serving")
 def test_params_alone_in_bfloat16_compute_nearly_the_same(kitchen, run):
     target = jax.tree.map(
@@ -724,6 +738,7 @@ PREPARED = {
     "Take a LoRA out again": [_adapters],
     "Resume with another optimizer": [_fresh],
     "Load what fits, the rest anew": [_wider],
+    "Hugging Face to Flax and back": [_llama],
     "Find the NaN": [_broken],
 }
 """What a recipe takes for there, by what makes it."""

@@ -26,6 +26,9 @@ class Stack(Arrangement, frozen=True, tag="stack"):
         spec = rearranged(
             leaf, _with(shape, self.axis, self.count), _with(origins, self.axis, None)
         )
+        if leaf.chunk_shape is None and leaf.has_array:  # of a file in which arrays lie whole
+            chunk = tuple(max(n, 1) for n in _with(shape, self.axis, 1))
+            return msgspec.structs.replace(spec, chunk_shape=chunk, write_shape=chunk)
         return _chunked(spec, self.axis, 1, 1)
 
     def pieces(self, out: Window, inputs: Sequence[LeafSpec], output: LeafSpec) -> Iterator[Piece]:

@@ -274,7 +274,8 @@ def _document(
     ``keeps_grid``: its chunks are theirs, too; else those that ``spec`` says.
     """
     if not isinstance(item, PytreeItem):
-        return new_document(2, spec.shape, spec.dtype, grid=grid_within(spec.shape, spec.dtype))
+        chunks = grid_within(spec.write_shape or spec.shape, spec.dtype)
+        return new_document(2, spec.shape, spec.dtype, grid=chunks)
     like = _model(item, name, origin)
     zarr = item.store.zarr if item.store else _declared_zarr(item)
     if like is None or like.zarr != zarr:
