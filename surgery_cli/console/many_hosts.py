@@ -36,7 +36,9 @@ def joined(options: Options) -> Iterator[Membership | None]:
     seat = find_seat(options)
     if seat.number:
         _speak_as(f"[{seat.number}/{seat.among}] ")
-    member = hosts.Membership(connect(seat), seat, lambda failure: _say(member.told(failure)))
+    member = hosts.Membership(
+        connect(seat, _wait), seat, lambda failure: _say(member.told(failure))
+    )
     current.append(member)
     member.start()
     try:
@@ -53,6 +55,12 @@ def _say(problems: Sequence[Problem]) -> None:
     from surgery_cli.console.printing import print_problems
 
     print_problems(problems, is_json=False)
+
+
+def _wait(said: str) -> None:
+    """Say what is waited for."""
+    sys.stderr.write(f"{said}\n")
+    sys.stderr.flush()
 
 
 def _speak_as(name: str) -> None:

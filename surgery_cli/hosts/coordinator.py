@@ -38,7 +38,7 @@ def main() -> None:
         )  # who gets one tells the others, and for that they need us
     address, count = sys.argv[1], int(sys.argv[2])
     if _is_taken(address):
-        _say("something else listens at that port")
+        _say("another process 0, or another program, listens at that port")
         os._exit(1)
     try:
         _service = jax_private.service(

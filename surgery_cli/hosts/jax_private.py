@@ -20,9 +20,15 @@ def client(address: str, number: int, *, start_seconds: int) -> Any:
         number,
         init_timeout=start_seconds,
         heartbeat_timeout=_HEARTBEAT_SECONDS,
+        # without one, a process that is turned away is aborted; with any, `connect` raises
+        missed_heartbeat_callback=_not_called,
         shutdown_on_destruction=False,
         use_compression=True,
     )
+
+
+def _not_called(*_: Any) -> None:
+    """What JAX would tell it cannot be made a value of Python: it fails before."""
 
 
 def service(address: str, count: int, *, start_seconds: int, shutdown_seconds: int) -> Any:

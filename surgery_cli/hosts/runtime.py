@@ -11,6 +11,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from surgery_cli.errors import LostProcessError, PlanError
@@ -20,6 +22,8 @@ from surgery_cli.settings.run import Options
 
 START_SECONDS: Final = 300
 """So long is waited for the others to start, as JAX does by itself."""
+
+_QUIET_SECONDS: Final = 20
 
 _TICK_SECONDS: Final = 0.25
 _ELSEWHERE: Final = (
@@ -131,11 +135,11 @@ def _is(error: RuntimeError, status: str) -> bool:
     return str(error).startswith(status)
 
 
-def connect(seat: Seat) -> Board:
-    """Join the other processes; waits until all are there.
+def connect(seat: Seat, say: Callable[[str], None] = lambda _: None) -> Board:
+    """Join the other processes; waits until all are there. ``say`` is told if that takes long.
 
     Raises:
-        PlanError: the port is taken.
+        PlanError: the port is taken, or another process came under the same number.
         LostProcessError: not all came in time.
     """
     # to load it from a cold disk takes seconds, in which no thread of ours could say that this process lives
@@ -155,8 +159,21 @@ def connect(seat: Seat) -> Board:
 
     coming = threading.Thread(target=come, name="surgery-join", daemon=True)
     coming.start()
+    since, has_said = time.monotonic(), False
     while coming.is_alive():  # so that Ctrl-C is heard meanwhile
         coming.join(_TICK_SECONDS)
+        if not has_said and time.monotonic() - since > _QUIET_SECONDS:
+            say(
+                f"waiting at {seat.address} for all {seat.among} processes, for {START_SECONDS} seconds at most;"
+                " one that ended before it came is not missed sooner"
+            )
+            has_said = True
+    if failed and time.monotonic() - since < START_SECONDS:
+        raise PlanError(
+            f"process {seat.number} was turned away at {seat.address}",
+            why=f"another one came as process {seat.number} of the {seat.among}, or process 0 has ended",
+            fix=f"start each process once, with a number of its own from 0 to {seat.among - 1}",
+        )
     if failed:
         raise LostProcessError(
             f"not all {seat.among} processes came together at {seat.address}",
@@ -186,6 +203,6 @@ def _keep(seat: Seat) -> subprocess.Popen[bytes]:
         raise PlanError(
             f"process 0 cannot be reached at {seat.address}",
             why=said or f"what keeps the keys there ended with code {keeper.returncode}",
-            fix="name a port of this machine that is free, the same on every host",
+            fix="let one process be `--process 0`, and name a port that is free on its machine, the same on every host",
         )
     return keeper

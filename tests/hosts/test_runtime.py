@@ -1,8 +1,10 @@
 """What is used of JAX's private parts is there, and does what is relied on: a contract, for the next release of JAX."""
 
 import inspect
+import socket
 import subprocess
 import sys
+import time
 
 import pytest
 from jax._src.clusters import ClusterEnv
@@ -11,7 +13,7 @@ from jaxlib import _jax
 from surgery_cli.errors import PlanError
 from surgery_cli.hosts.runtime import find_seat
 from surgery_cli.settings.run import Options
-from tests.hosts.companies import REPOSITORY, Processes
+from tests.hosts.companies import REPOSITORY, Processes, free_port
 
 USED_OF_A_CLIENT = {
     "connect",
@@ -23,6 +25,7 @@ USED_OF_A_CLIENT = {
 
 def test_jax_has_what_is_used_of_it():
     assert set(dir(_jax.DistributedRuntimeClient)) >= USED_OF_A_CLIENT
+    assert "missed_heartbeat_callback" in _jax.get_distributed_runtime_client.__doc__
     for made in (_jax.get_distributed_runtime_client, _jax.get_distributed_runtime_service):
         assert "heartbeat_timeout" in made.__doc__
     parameters = inspect.signature(ClusterEnv.auto_detect_unset_distributed_params).parameters
@@ -83,3 +86,49 @@ def test_processes_that_all_fail_alike_say_so_each(tmp_path):
     assert [each.code for each in ended] == [2, 2]
     assert ended[0].err.startswith("error: ")
     assert all(line.startswith("[1/2] ") for line in ended[1].err.splitlines())
+
+
+JOINING = """
+import sys
+from surgery_cli.errors import SurgeryError
+from surgery_cli.hosts.runtime import Seat, connect
+sys.stdout.write(".\\n")
+sys.stdout.flush()
+try:
+    connect(Seat(sys.argv[1], int(sys.argv[2]), 3))
+except SurgeryError as error:
+    (problem,) = error.problems
+    sys.stdout.write(f"{problem.what}; {problem.why}")
+    sys.stdout.flush()
+"""
+
+
+def test_two_processes_of_one_number_are_told_so():
+    address = f"127.0.0.1:{free_port()}"
+
+    def joining(number):
+        words = [sys.executable, "-c", JOINING, address, str(number)]
+        process = subprocess.Popen(
+            words, cwd=REPOSITORY, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+        )
+        assert process.stdout.readline() == ".\n"
+        return process
+
+    first = joining(0)
+    port = int(address.rpartition(":")[2])
+    with socket.socket() as caller:
+        while caller.connect_ex(("127.0.0.1", port)):  # until it listens there
+            time.sleep(0.05)
+    others = [joining(1), joining(1)]
+    try:
+        again = joining(0)  # which finds the port taken
+        assert "another process 0" in again.communicate(timeout=60)[0]
+        ended = []
+        while not ended:
+            ended = [one for one in others if one.poll() is not None]
+            time.sleep(0.05)
+        assert "another one came as process 1 of the 3" in ended[0].stdout.read()
+    finally:
+        for one in (first, *others):
+            one.kill()
+            one.communicate()
