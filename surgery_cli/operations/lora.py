@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, ClassVar, Final, NamedTuple
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 from msgspec import Meta
@@ -15,16 +15,15 @@ from surgery_cli.draft.expression import LeafRef, Made, Recipe, Stored
 from surgery_cli.draft.kernels.low_rank import AddProduct
 from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.draft.settings import check_finite
-from surgery_cli.draft.source_leaves import Leaves
 from surgery_cli.errors import Gathering, PlanError, raise_all
 from surgery_cli.operations.adapter_config import (
-    AdapterConfig,
     read_config,
     refuse_other_tensors,
 )
 from surgery_cli.operations.base import Scene
 from surgery_cli.operations.lora_layout import check_layout
 from surgery_cli.operations.lora_pairs import (
+    Donor,
     Pair,
     beyond_pairs,
     left_over,
@@ -43,15 +42,6 @@ from surgery_cli.words.notes import Remark
 from surgery_cli.words.quantities import counted, number_text
 
 _MOST_SCALES: Final = 4
-
-
-class Donor(NamedTuple):
-    """Where the LoRA stands: its name in the draft ('' for the checkpoint that is edited), and what is there."""
-
-    text: str
-    name: str
-    leaves: Leaves
-    config: AdapterConfig | None = None
 
 
 class WithLora(Partnered, kw_only=True, frozen=True):
@@ -174,7 +164,7 @@ class WithLora(Partnered, kw_only=True, frozen=True):
 
     def _place(self, draft: Draft, scene: Scene) -> Donor:
         if not self.with_:
-            return Donor("this checkpoint", "", draft)
+            return Donor("this checkpoint", "", draft, slots=frozenset(draft.slots))
         name, source = scene.open(self.with_)
         return Donor(self.with_, name, source)
 
@@ -205,7 +195,10 @@ class WithLora(Partnered, kw_only=True, frozen=True):
             except PlanError:  # what is left out need not have any
                 continue
         with gathering.catching():
-            over = left_over((self.a, self.b), donor.leaves, taken, donor.text)
+            places = (
+                (self.a, self.b) if found else ()
+            )  # where none is right, they are wrong as a whole
+            over = left_over(places, donor.leaves, taken | donor.slots, donor.text)
             raise_all([*over, *beyond_pairs(found.values(), donor.leaves, donor.text)])
         gathering.raise_if_any()
         return found

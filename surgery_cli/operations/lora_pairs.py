@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from surgery_cli.draft.source_leaves import Leaves, NoSuchLeaf, counterpart
 from surgery_cli.errors import PlanError, Problem, raise_all
+from surgery_cli.operations.adapter_config import AdapterConfig
 from surgery_cli.tree.paths import LeafPath, PathPattern, Selection
 from surgery_cli.tree.specs import LeafKind
 from surgery_cli.tree.targets import REFERENCE
@@ -16,6 +17,17 @@ from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.quantities import counted
 from surgery_cli.words.series import folded
+
+
+class Donor(NamedTuple):
+    """Where the LoRA stands: its name in the draft ('' for the checkpoint that is edited), and what is there."""
+
+    text: str
+    name: str
+    leaves: Leaves
+    config: AdapterConfig | None = None
+    slots: frozenset[LeafPath] = frozenset()
+    """Of this checkpoint, what mirrors params: it goes with them."""
 
 
 class Pair(NamedTuple):
@@ -95,7 +107,7 @@ def left_over(
     texts = {
         path: str(path) for path, spec in leaves.tree.items() if spec.kind is not LeafKind.EMPTY
     }
-    for field, place in zip("ab", places, strict=True):
+    for field, place in zip("ab", places, strict=False):
         for path in PathPattern(_any(place)).named(texts):
             if path not in taken:
                 yield Problem(

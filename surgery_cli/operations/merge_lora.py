@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.operations.lora import Donor, WithLora
-from surgery_cli.operations.lora_pairs import Pair
+from surgery_cli.operations.lora import WithLora
+from surgery_cli.operations.lora_pairs import Donor, Pair
 from surgery_cli.operations.rekey import rekey
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted

@@ -9,8 +9,8 @@ from surgery_cli.draft.check import Check, CheckedLeaf, Measured
 from surgery_cli.draft.expression import Made
 from surgery_cli.draft.kernels.low_rank import HalfSpacing
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.operations.lora import Donor, WithLora
-from surgery_cli.operations.lora_pairs import Pair
+from surgery_cli.operations.lora import WithLora
+from surgery_cli.operations.lora_pairs import Donor, Pair
 from surgery_cli.tree.dtypes import FLOATS
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec

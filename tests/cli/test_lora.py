@@ -357,6 +357,30 @@ def test_a_model_without_its_lora_goes_on_training_with_its_moments(surgery, tmp
     assert surgery("diff", tmp_path / "own", tmp_path / "back").code == 0
 
 
+def test_what_was_trained_as_a_lora_alone_leaves_the_state_that_a_frozen_model_has(
+    surgery, tmp_path
+):
+    def label(params):
+        return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key[:4], params)
+
+    tx = optax.multi_transform({"lora": optax.adam(0.01), "kern": optax.set_to_zero()}, label)
+    before = steps(state_of(3, tx))
+    save(tmp_path / "own", before)
+    words = ["--a", r"\1/lora_a", "--b", r"\1/lora_b", "--layout", "flax", "--alpha", "8"]
+
+    result = surgery("merge-lora", tmp_path / "own", tmp_path / "new", "**/kernel", *words)
+
+    assert result.code == 0, result.err
+    target = jax.eval_shape(lambda: state_of(0, tx))
+    after = restored(tmp_path / "new", target)
+    assert jax.tree.structure(after) == jax.tree.structure(target)
+    given = [
+        before.apply_fn({"params": before.params}, ROWS),
+        Net().apply({"params": after.params}, ROWS),
+    ]
+    np.testing.assert_allclose(*given, rtol=1e-5, atol=1e-5)
+
+
 def test_a_moving_average_takes_its_own_lora(surgery, tmp_path):
     state = steps(state_of(3, optax.adam(0.01)))
     ema = jax.tree.map(lambda x: 0.5 * x + 0.1, state.params)
