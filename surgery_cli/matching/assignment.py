@@ -66,15 +66,31 @@ def assigned(
         near = _with_neighbours(names, pairs, olds, news, settled)
         scores = {pair: score + beside[pair] for pair, score in near.items()}
     rows, columns = defaultdict(list), defaultdict(list)
-    for (i, j), score in scores.items():
-        rows[i].append((score, j))
-        columns[j].append((score, i))
+    for i, j in scores:
+        rows[i].append(j)
+        columns[j].append(i)
+    partner, rival = dict(pairs), {j: i for i, j in pairs}
     matches = []
     for i, j in pairs:
-        others = [s for s, other in rows[i] if other != j] + [s for s, o in columns[j] if o != i]
-        margin = scores[i, j] - max(others) if others else math.inf
-        matches.append(Match(olds[i], news[j], tuple(table[i, j]), names[i, j], margin, not others))
+        others = [_ahead(scores, i, j, rival.get(other), other) for other in rows[i] if other != j]
+        others += [_ahead(scores, i, j, one, partner.get(one)) for one in columns[j] if one != i]
+        margin = min(others, default=math.inf)
+        is_only = not others
+        matches.append(Match(olds[i], news[j], tuple(table[i, j]), names[i, j], margin, is_only))
     return matches
+
+
+def _ahead(
+    scores: Mapping[tuple[int, int], float], i: int, j: int, one: int | None, other: int | None
+) -> float:
+    """How far a pair is ahead of another that has one of its sides: if both have partners, of changing them."""
+    here, there = (i if one is None else one), (j if other is None else other)
+    if one is None or other is None:
+        return scores[i, j] - scores[(i, there) if one is None else (here, j)]
+    if (i, other) in scores and (one, j) in scores:
+        kept, changed = scores[i, j] + scores[one, other], scores[i, other] + scores[one, j]
+        return (kept - changed) / 2
+    return scores[i, j] - scores[(i, other) if (i, other) in scores else (one, j)]
 
 
 def candidates(olds: Sequence[Family], news: Sequence[Family]) -> Table:

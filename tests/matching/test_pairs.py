@@ -12,7 +12,7 @@ from tests.matching.random_trees import Stored, Trial, leaf_pairs, made_of
 
 CONVERSIONS = conversions()
 SEEDS = int(os.environ.get("DERIVED_TREES", "300"))
-LEAST = {"t5-t5x": 0.65}
+LEAST = {"t5-t5x": 0.75}
 """T5's names tell its norms apart by their place alone; the values do."""
 
 
