@@ -1,6 +1,7 @@
 """Checkpoints written as safetensors: the format's own library reads them, and what was not asked for is said."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,17 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from surgery_cli import reports, surgery
+from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine import grid
 from surgery_cli.errors import DestinationError, PlanError, UndoError
 from surgery_cli.plan import Plan, plan_of, read_plan
 from surgery_cli.settings.export import Export
 from surgery_cli.settings.run import Options
 from surgery_cli.store.export import sequential
+from surgery_cli.store.export.leaves import exported
+from surgery_cli.store.export.planning import plan_export
+from surgery_cli.store.export.table import FORMATS
+from surgery_cli.store.open.checkpoint import open_checkpoint
 
 SAMPLES = Path(__file__).parents[2] / "sample_checkpoints"
 DTYPES = "float64 float32 float16 int64 uint64 int32 uint32 int16 uint16 int8 uint8 bool complex64"
@@ -317,3 +323,26 @@ def test_an_export_is_not_undone_by_a_plan(tmp_path: Path) -> None:
     export(save(tmp_path / "source", {"w": values(0, 2)}), tmp_path / "out")
     with pytest.raises(UndoError, match="is an export"):
         surgery.inverse(str(tmp_path / "out"))
+
+
+def test_transactions_that_end_in_another_order_are_written_in_theirs(tmp_path: Path) -> None:
+    """Several are on their way at once: the second ends first, and waits."""
+    tree = {name: values(n, 5) for n, name in enumerate("abc")}
+    source = save(tmp_path / "source", tree)
+    form = FORMATS["safetensors"]
+    opened = open_checkpoint(str(source))
+    draft = exported(Draft.of(opened.tree, opened.fingerprint), form)
+    (plan,) = plan_export(draft, form, {SOURCE: opened}).values()
+    writer = form.writer(plan, tmp_path / "out.safetensors", Export(format="safetensors"))
+    writer.begin()
+    batches = [writer.batch() for _ in tree]
+    for batch, leaf in zip(batches, plan.leaves, strict=True):
+        batch.__enter__().write(leaf, (slice(0, 5),), tree[str(leaf.path)])
+    with ThreadPoolExecutor(3) as pool:
+        ends = [pool.submit(batch.__exit__, None, None, None) for batch in reversed(batches)]
+        for end in ends:
+            end.result()
+    writer.finish()
+    with safe_open(tmp_path / "out.safetensors", "np") as found:
+        for name, array in tree.items():
+            np.testing.assert_array_equal(found.get_tensor(name), array)

@@ -14,6 +14,7 @@ from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.store.write.arrays import Batch, NoArrays
 from surgery_cli.store.write.item_plan import ItemPlan, PlannedLeaf
 from surgery_cli.store.write.item_writer import ItemWriter
+from surgery_cli.store.write.transactions import Turns
 from surgery_cli.tree.paths import LeafPath
 
 if TYPE_CHECKING:
@@ -50,13 +51,19 @@ class _Blocks(NoArrays):
     def __init__(self, plan: ItemPlan, files: _Files) -> None:
         self._place = {leaf.path: number for number, leaf in enumerate(plan.leaves)}
         self._files = files
+        self._turns = Turns()
 
     @contextmanager
     def batch(self) -> Iterator[Batch]:
-        found = _Batch()
-        yield found
-        for leaf, _, values in sorted(found.blocks, key=self._order):
-            self._files.put(leaf.path, values)
+        found, turn = _Batch(), self._turns.take()
+        try:
+            yield found
+        except BaseException as error:
+            turn.fail(error)
+            raise
+        with turn.taken():
+            for leaf, _, values in sorted(found.blocks, key=self._order):
+                self._files.put(leaf.path, values)
 
     def _order(self, block: tuple[PlannedLeaf, Window, Any]) -> tuple[int, ...]:
         leaf, window, _ = block
