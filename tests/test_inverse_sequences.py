@@ -64,6 +64,10 @@ EDITS: list[dict[str, Any]] = [
     {"op": "keep", "at": "params/**/kernel"},
     {"op": "flatten", "at": "params/{head,layers_0}", "separator": "-"},
     {"op": "unflatten", "at": "params", "separator": "."},
+    {"op": "to-dict", "at": "params/blocks"},
+    {"op": "to-dict", "at": "**", "empties": "drop"},
+    {"op": "to-list", "at": "params/blocks"},
+    {"op": "to-list", "at": "params/blocks", "length": 5},
     {"op": "add", "at": "params/again", "like": "params/layers_0", "init": "ones"},
     {"op": "add", "at": "params/head", "like": "params/layers_1/attn", "init": "ones"},
     {"op": "merge", "at": "params", "with": "other", "both": "theirs"},
@@ -97,7 +101,7 @@ def _examples() -> Iterator[dict[str, Any]]:
 
     for kind in operations().values():
         read = YAML(typ="safe").load(kind.example)
-        yield read[0] if isinstance(read, list) else read
+        yield read[-1] if isinstance(read, list) else read
 
 
 class _Result:

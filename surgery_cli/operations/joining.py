@@ -185,7 +185,7 @@ class _Series:
         for group in self._free:
             if group in self._pattern.ranges:
                 return [*self._pattern.ranges[group].numbers]
-        return [*range(min(there), max(there) + 1)]
+        return [*range(min(there), max(there) + 1)] if there else []
 
     def missing(
         self, family: list[_Node], numbers: Mapping[_Node, int], expected: Iterable[int]

@@ -54,6 +54,8 @@ from surgery_cli.operations.stack import Stack
 from surgery_cli.operations.swa import Swa
 from surgery_cli.operations.task_arithmetic import TaskArithmetic
 from surgery_cli.operations.ties import Ties
+from surgery_cli.operations.to_dict import ToDict
+from surgery_cli.operations.to_list import ToList
 from surgery_cli.operations.transpose import Transpose
 from surgery_cli.operations.unflatten import Unflatten
 from surgery_cli.operations.unmerge_lora import UnmergeLora
@@ -111,6 +113,8 @@ def operations() -> dict[str, type[Operation]]:
         Rename,
         Flatten,
         Unflatten,
+        ToDict,
+        ToList,
         Copy,
         Delete,
         Keep,

@@ -265,6 +265,10 @@ def layer_names(count: int) -> list[str]:
     return [f"Dense_{n}/{key}" for n in range(count) for key in ("bias", "kernel")]
 
 
+BEFORE = {"to-dict": [{"op": "to-list", "at": "opt_state"}]}
+"""What makes of a checkpoint something that an example is about."""
+
+
 def example_on(
     kind: type[Operation],
     own: Any,
@@ -284,6 +288,7 @@ def example_on(
     document = YAML(typ="safe").load(kind.example)
     edits = document if isinstance(document, list) else [document]
     edits[-1] |= fields
+    edits = [*BEFORE.get(edits[-1]["op"], []), *edits]
     if first is not None:
         edits.insert(0, {"op": "map", "at": "params", "with": "edit.py:first"})
     told = {} if optimizer_kind is None else {"optimizer_kind": optimizer_kind}

@@ -99,8 +99,8 @@ COPIES = {"z", "params"}
 TRAINED = {"same", "first moments alone", "holes"}
 """Take a step with what came out, which for others takes long to compile (``test_rearranged_slots`` trains them)."""
 
-WITHOUT_A_STATE = {"keep", "extract-item"}
-"""Operations whose result has no optimizer, or one without its params."""
+WITHOUT_A_STATE = {"keep", "extract-item", "to-dict", "to-list"}
+"""Operations whose result has no optimizer, one without its params, or one of a framework with other containers."""
 
 ONE_NUMBER = {"stack", "unstack", "split", "concat"}
 """Operations under which one number a leaf means nothing, unless the slots are reset."""

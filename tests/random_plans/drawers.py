@@ -634,6 +634,31 @@ def _unflatten(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return {"at": _escaped(node), "separator": separator}
 
 
+def _to_dict(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    """Mostly a list that there is, or a node above one."""
+    lists = sorted({printed(p[:n]) for p in state.leaves for n in range(1, len(p)) if p[n] == 0})
+    if not lists or draw(_SELDOM):
+        return {"at": _escaped(printed(_some_node(draw, state)))}
+    edit = {"at": _escaped(draw(st.sampled_from(lists)))}
+    return {**edit, "empties": "drop"} if draw(_SOMETIMES) else edit
+
+
+def _to_list(draw: Draw, state: State, world: World) -> dict[str, Any]:
+    """Mostly a dict whose keys are numbers."""
+    nodes = sorted(
+        {
+            printed(path[:n])
+            for path in state.leaves
+            for n in range(1, len(path))
+            if isinstance(path[n], str) and path[n].isdecimal()
+        }
+    )
+    if not nodes or draw(_SELDOM):
+        return {"at": _escaped(printed(_some_node(draw, state)))}
+    edit = {"at": _escaped(draw(st.sampled_from(nodes)))}
+    return {**edit, "length": draw(st.integers(1, 4))} if draw(_SOMETIMES) else edit
+
+
 def _copy(draw: Draw, state: State, world: World) -> dict[str, Any]:
     return _conditions(draw, _to(draw, state, _some_node(draw, state), is_wild=draw(_SOMETIMES)))
 
@@ -795,6 +820,8 @@ DRAWERS: dict[str, Drawer] = {
     "concat": _concat,
     "flatten": _flatten,
     "unflatten": _unflatten,
+    "to-dict": _to_dict,
+    "to-list": _to_list,
     "rename": _rename,
     "copy": _copy,
     "delete": _delete,

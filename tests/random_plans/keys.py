@@ -1,9 +1,9 @@
-"""What joining and parting keys does to a tree: leaves get other paths, as by a rename."""
+"""What joining and parting keys does to a tree, and lists that become dicts: leaves get other paths, as by a rename."""
 
 from __future__ import annotations
 
 from tests.random_plans import places
-from tests.random_plans.model import Fields, Path, Refused, State, Words, is_below
+from tests.random_plans.model import Empty, Fields, Leaf, Path, Refused, State, Words, is_below
 from tests.random_plans.patterns import patterns_of, select
 from tests.random_plans.world import World
 
@@ -38,6 +38,56 @@ def unflatten(state: State, edit: Fields, world: World, words: Words) -> None:
     _move(state, edit, moves)
 
 
+def to_dict(state: State, edit: Fields, world: World, words: Words) -> None:
+    named = _named(state, edit)
+    empty = {p for p, node in named.items() if p != node and state.leaves[p].is_empty}
+    gone = empty if edit.get("empties") == "drop" else set()
+    moves = {p: (*node, *map(str, p[len(node) :])) for p, node in named.items() if p not in gone}
+    if not gone and all(old == new for old, new in moves.items()):
+        raise Refused(2, "no list stands there")
+    if gone == state.leaves.keys():
+        raise Refused(2, "nothing would be left")
+    state.leaves = {path: leaf for path, leaf in state.leaves.items() if path not in gone}
+    state.slots = {path: slot for path, slot in state.slots.items() if path not in gone}
+    changed = {old: new for old, new in moves.items() if old != new}
+    if changed:
+        _move(state, edit, changed)
+    elif any(state.holds_optimizer(path) for path in gone):
+        state.may[2] = "parts of the optimizer state are named"
+
+
+def to_list(state: State, edit: Fields, world: World, words: Words) -> None:
+    selected = select(state, edit, skips_empties=False, names_twins=True)
+    patterns = patterns_of(edit["at"])
+    nodes = {p.nodes(path)[-1] for path in selected for p in patterns if p.nodes(path)}
+    places_of: dict[Path, set[int]] = {}
+    for node in nodes:
+        keys = {p[len(node)] for p in state.leaves if is_below(p, node) and len(p) > len(node)}
+        if not keys or not all(isinstance(k, str) and k.isdecimal() for k in keys):
+            raise Refused(2, "it is no dict of numbers")
+        if any(str(int(key)) != key for key in keys):
+            raise Refused(2, "a number with zeros in front")
+        places_of[node] = set(map(int, keys))
+        if max(places_of[node]) >= edit.get("length", len(keys)):
+            raise Refused(2, "a list has no holes, or is too short")
+
+    def listed(path: Path) -> Path:
+        return tuple(int(k) if path[:n] in places_of else k for n, k in enumerate(path))
+
+    moves = {path: new for path in state.leaves if (new := listed(path)) != path}
+    none = Leaf(Empty("None"))
+    new = {
+        listed((*node, str(n))): none
+        for node, found in places_of.items()
+        for n in range(edit.get("length", 0))
+        if n not in found
+    }
+    if any(is_below(path, slot.root) for path in new for slot in state.slots.values()):
+        state.may[2] = "a leaf comes for which the optimizer has nothing"
+    state.leaves = state.leaves | new
+    _move(state, edit, {**moves, **{path: path for path in new}})
+
+
 def _named(state: State, edit: Fields) -> dict[Path, Path]:
     """The leaves with the topmost node that the pattern matches."""
     selected = select(state, edit, skips_empties=False, names_twins=True)
@@ -65,4 +115,9 @@ def _move(state: State, edit: Fields, moves: dict[Path, Path]) -> None:
     places._check_names(state, state.leaves, source)
 
 
-OPERATIONS = {"flatten": flatten, "unflatten": unflatten}
+OPERATIONS = {
+    "flatten": flatten,
+    "unflatten": unflatten,
+    "to-dict": to_dict,
+    "to-list": to_list,
+}

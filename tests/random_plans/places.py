@@ -590,7 +590,8 @@ def insert_item(state: State, edit: Fields, world: World, words: Words) -> None:
         state.items = tuple(name for name in state.items if name != item)
     more = {(*place, *tail): leaf for tail, leaf in arriving.items()}
     state.has_strangers |= item is None
-    state.leaves = _nested({**rest, **more}, more)
+    elsewhere = {path: leaf for path, leaf in rest.items() if path != place}  # an empty dict
+    state.leaves = _nested({**elsewhere, **more}, more)
     _check_mixed(state.leaves)
     if any(_has_hole(state.leaves, node) for node in _lists_of([place])):
         raise Refused(2, "a list would have a hole")

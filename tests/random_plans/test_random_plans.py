@@ -223,6 +223,9 @@ def _in_two_runs(
     """
     if len(between.clocks) < len(world.state().clocks):
         return
+    driven = {slot.state for slot in between.slots.values()}
+    if between.slots and not driven.issuperset(between.clocks.values()):
+        return
     if len(between.items) == 1 or between.restarted & between.clocks.keys():
         return
     first = world.folder / f"first{at}{world.source.suffix}"

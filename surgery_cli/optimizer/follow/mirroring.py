@@ -28,6 +28,8 @@ class Torn(NamedTuple):
     place: LeafPath
     of: tuple[object, ...]
     """What is said only once."""
+    said: str = ""
+    """What the preview says of it, where it is not that a slot and its param are parted."""
 
     def problem(self, fix: str = "") -> Problem:
         """It, with other advice than the usual if ``fix`` is given."""
@@ -56,6 +58,9 @@ def torn_notes(found: Sequence[Torn]) -> list[Consequence]:
     if not found:
         return []
     first, *others = found
+    if first.said:
+        more = f", and so of {counted(len(others), 'more place')}" if others else ""
+        return [Consequence(f"{first.said}{more}: it is not trained by it")]
     said = f"'{first.slot.path}' no longer mirrors its param '{first.slot.param}'"
     more = f", and so with {counted(len(others), 'other field')} of the state" if others else ""
     return [Consequence(f"{said}{more}: the optimizer needs both alike")]
@@ -196,7 +201,8 @@ class _Edit:
             for place in {self._topmost(path) for path in arrived.intersection(bare)}:
                 what = f"'{place}' would be new in '{root}'"
                 why = f"'{node}' in the optimizer state would have nothing for it"
-                yield Torn(slot, what, why, _COPY, place, (place,))
+                said = f"'{node}' in the optimizer state has nothing of '{place}'"
+                yield Torn(slot, what, why, _COPY, place, (place,), said)
 
     def _is_bare(
         self, path: LeafPath, node: LeafPath, root: LeafPath, covered: Collection[LeafPath]
