@@ -519,7 +519,8 @@ def extract_item(state: State, edit: Fields, world: World, words: Words) -> None
         }
         state.leaves |= copies
         state.has_strangers = True
-    state.items = (*state.items, name)
+    left = {path[0] for path in state.leaves}
+    state.items = tuple(item for item in (*state.items, name) if item in left)
 
 
 def _refuse_broken(state: State, node: Path) -> None:
