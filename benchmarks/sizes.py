@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from rows import HERE, LAYERS, VOCABULARY, Places
+from rows import CONVERTED, HERE, LAYERS, LLAMA, VOCABULARY, Places
 
 UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
 LEAVES_PER_LAYER = 3  # the kernel, mu, nu
@@ -113,8 +113,9 @@ def build(places: Places, names: set[str], sizes: Sizes) -> None:
         command = ["conversion.py", "model", str(places.model), *model, *vocabulary]
         subprocess.run([sys.executable, str(HERE / command[0]), *command[1:]], check=True)
     if "scanned" in names:
-        command = ["conversion.py", "there", str(places.model), str(places.scanned)]
-        subprocess.run([sys.executable, str(HERE / command[0]), *command[1:]], check=True)
+        edit = ["apply", places.model, places.scanned, LLAMA / "hf-to-maxtext.yaml", "--quiet"]
+        command = [sys.executable, "-m", "surgery_cli", *map(str, edit), *CONVERTED]
+        subprocess.run(command, check=True, cwd=HERE.parent)
     if "edited" in names:
         edit = ["rescale", places.source, places.edited, "params/layer_0/kernel", "--by", "2"]
         command = [sys.executable, "-m", "surgery_cli", *map(str, edit)]
