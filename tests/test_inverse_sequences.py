@@ -74,6 +74,10 @@ EDITS: list[dict[str, Any]] = [
     {"op": "intersect", "at": "params", "with": "other"},
     {"op": "insert-item", "at": "params/inserted", "with": "other", "from": "params"},
     {"op": "extract-item", "at": "params"},
+    {
+        "op": "extract-lora", "at": "params/head/kernel", "with": "other",
+        "a": "params/low/a", "b": "params/low/b", "layout": "flax", "rank": 2,
+    },
 ]  # fmt: skip
 OTHER = {"params": {"head": LAYER, "more": LAYER, "blocks": [LAYER]}}
 

@@ -50,6 +50,8 @@ def _assert_same(restored: Any, expected: Any, edit: Edit) -> None:
 
 TREE_EDITS = {"extract-item", "insert-item", "swa", "ema"}
 """What makes items of a step, which ``test_items`` judges, and what needs a run of several, in the cookbook's tests."""
+LORA_EDITS = {"merge-lora", "unmerge-lora", "extract-lora"}
+"""What meets an adapter: held against PEFT, flax's models and Orbax's restore in ``tests/cli``."""
 
 
 def test_every_operation_of_the_table_is_judged() -> None:
@@ -58,8 +60,8 @@ def test_every_operation_of_the_table_is_judged() -> None:
         step for edit in EVERY_EDIT for step in edit.steps(TARGETS[0], dict.fromkeys(names, "a"))
     ]
     judged = {name for name, _ in steps}
-    assert judged.isdisjoint(TREE_EDITS)
-    assert judged | TREE_EDITS == set(operations())
+    assert judged.isdisjoint(TREE_EDITS | LORA_EDITS)
+    assert judged | TREE_EDITS | LORA_EDITS == set(operations())
 
 
 @pytest.mark.parametrize("chosen", [combinations, plain_combinations])
