@@ -145,6 +145,7 @@ TASKS: Final[Sequence[Task]] = (
         "hugging face, huggingface, transformers, safetensors, llama, gemma, phi, pytorch, convert weights, from"
         " pretrained",
     ),
+    Task("Linen to NNX", "rename", "linen, nnx, flax nnx, migrate, bridge, port"),
     Task(
         "Params only in bfloat16 for serving",
         "keep",

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 
+import digits
 import jax
 import jax.numpy as jnp
 import letters
@@ -17,6 +18,7 @@ import orbax.checkpoint as ocp
 import pytest
 import resume
 import scipy.ndimage
+from flax import nnx
 from jax.sharding import PartitionSpec as P
 from letters import Layout
 from safetensors.numpy import save_file
@@ -663,7 +665,11 @@ def test_training_goes_on_with_another_optimizer(kitchen, run):
 
 def _llama(kitchen):
     shutil.copytree(FIXTURES / "llama", kitchen / "llama")
-    shutil.copytree(PLANS, kitchen / "plans")
+    _plans(kitchen)
+
+
+def _plans(kitchen):
+    shutil.copytree(PLANS, kitchen / "plans", dirs_exist_ok=True)
 
 
 @cooks("Hugging Face to Flax and back")
@@ -671,6 +677,46 @@ def test_weights_of_transformers_compute_the_same_and_come_back(kitchen, dish):
     params = model("linen", "llama").restored(kitchen / "build/flax")
     assert missed("linen", "llama", params) < 1e-4
     assert "no difference: 30 leaves equal in structure and values" in dish
+
+
+class NnxCnn(nnx.Module):
+    """The CNN of the digits."""
+
+    def __init__(self, rngs):
+        self.first = nnx.Conv(1, 16, (3, 3), rngs=rngs)
+        self.second = nnx.Conv(16, 32, (3, 3), rngs=rngs)
+        self.hidden = nnx.Linear(128, 64, rngs=rngs)
+        self.head = nnx.Linear(64, 10, rngs=rngs)
+
+    def __call__(self, x):
+        for conv in (self.first, self.second):
+            x = nnx.avg_pool(nnx.relu(conv(x)), (2, 2), (2, 2))
+        x = nnx.relu(self.hidden(x.reshape(len(x), -1)))
+        return nnx.log_softmax(self.head(x))
+
+
+@cooks("Linen to NNX")
+def test_a_linen_run_goes_on_in_nnx(kitchen):
+    def fresh():
+        cnn = NnxCnn(nnx.Rngs(0))
+        return cnn, nnx.Optimizer(cnn, optax.adamw(digits.LEARNING_RATE), wrt=nnx.Param)
+
+    cnn, optimizer = nnx.eval_shape(fresh)
+    target = {"model": nnx.state(cnn), "optimizer": nnx.state(optimizer)}
+    found = restored(kitchen / "build/nnx", target)
+    nnx.update(cnn, jax.device_put(found["model"]))
+    nnx.update(optimizer, jax.device_put(found["optimizer"]))
+    result = digits_resumed(SAMPLES / "digits_standard")
+    batch = digits.splits()[0]
+    close(cnn(batch.images), result.logits)
+    gradients = jax.tree.map(jnp.ones_like, nnx.state(cnn, nnx.Param))
+    optimizer.update(cnn, gradients)
+    linen = result.state.apply_gradients(grads=jax.tree.map(jnp.ones_like, result.state.params))
+    names = {"Conv_0": "first", "Conv_1": "second", "Dense_0": "hidden", "Dense_1": "head"}
+    for name, attribute in names.items():
+        for key, leaf in linen.params[name].items():
+            close(getattr(getattr(cnn, attribute), key)[...], leaf, 1e-7)
+    assert int(optimizer.step[...]) == int(linen.step)
 
 
 @cooks("Params only in bfloat16 for serving")
@@ -739,6 +785,7 @@ PREPARED = {
     "Resume with another optimizer": [_fresh],
     "Load what fits, the rest anew": [_wider],
     "Hugging Face to Flax and back": [_llama],
+    "Linen to NNX": [_plans],
     "Find the NaN": [_broken],
 }
 """What a recipe takes for there, by what makes it."""
