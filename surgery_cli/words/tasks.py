@@ -149,7 +149,7 @@ TASKS: Final[Sequence[Task]] = (
     Task(
         "Params only in bfloat16 for serving",
         "keep",
-        "serving, inference, export, bfloat16, half precision, quantize",
+        "serving, inference, bfloat16, half precision, quantize",
     ),
     Task(
         "Pre-shard for another topology",
