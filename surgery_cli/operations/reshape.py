@@ -55,11 +55,8 @@ class Reshape(Rearranging, tag="reshape", kw_only=True, frozen=True):
             raise PlanError(
                 worded("{} does not become {shape: {}}", self._shown(leaf), list(self.shape)),
                 why=f"the products of {list(old)} and {list(shape)} are not the same",
-                fix=worded(
-                    "write sizes whose product is that of the leaf's; one of them may be -1"
-                    if self.axis is None
-                    else "write sizes whose product is that of these axes; one of them may be -1"
-                ),
+                fix=f"write sizes whose product is that of {'the leaf' if self.axis is None else 'these axes'}; one of"
+                " them may be -1",
                 field="shape",
             )
         return Reshaping((*leaf.shape[:first], *shape, *leaf.shape[after:]))

@@ -73,7 +73,7 @@ class Split(Parting, tag="split", kw_only=True, frozen=True):
             if count == 1:
                 raise PlanError(
                     worded("{to} names one place"),
-                    why="`split` makes several leaves of one",
+                    why="several leaves are made of one",
                     fix=worded("name a place for each part: {to: 'params/{{query,key,value}}'}"),
                     field="to",
                 )

@@ -32,7 +32,7 @@ from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.write.destination import check_destination
 from surgery_cli.store.write.staging import Staging, begin_anew
-from surgery_cli.surgery.rescue_report import gap_notes, rescue_report, saved_rows
+from surgery_cli.surgery.rescue_report import places_said, rescue_report, saved_rows
 from surgery_cli.surgery.source_and_destination import path_of, with_aftermath
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import listed
@@ -95,7 +95,7 @@ def rescue(
         destination=str(target),
         written=written,
         record=str(record),
-        notes=[*report.notes, *gap_notes(gaps)],
+        notes=[*report.notes, *places_said(gaps)],
     )
 
 

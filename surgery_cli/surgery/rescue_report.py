@@ -85,7 +85,7 @@ def rescue_report(survey: Survey, rows: list[reports.SavedRow]) -> reports.Rescu
     )
 
 
-def gap_notes(gaps: Collection[LeafPath]) -> list[str]:
+def places_said(gaps: Collection[LeafPath]) -> list[str]:
     """What stands in the places of lists of which everything is lost."""
     if not gaps:
         return []

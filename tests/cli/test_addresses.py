@@ -55,7 +55,9 @@ def line_with(command, wanted, address):
         is_option = parameter.param_type_name == "option"
         if not (is_wanted or parameter.required):
             continue
-        value = written_as(parameter, address) if is_wanted else "train.py:f" if is_option else "x"
+        choice, bar, _ = str(parameter.metavar).partition("|")
+        other = (choice if bar else "train.py:f") if is_option else "x"
+        value = written_as(parameter, address) if is_wanted else other
         words += [parameter.opts[0], value] if is_option else [value]
     return words
 
@@ -77,6 +79,9 @@ def unreachable(monkeypatch):
 
 SERVED = re.compile(r"SRC|BROKEN|DST|CKPT|A|B|\[?PLAN\]?|OTHER|PATH")
 """What may lie in a bucket: checkpoints that are read and written, and plans that are read."""
+
+SERVED_FILES = {("seal", "--to"), ("verify", "--like-manifest")}
+"""Records may, too."""
 
 
 @pytest.mark.parametrize(("name", "wanted"), places())
@@ -101,6 +106,7 @@ def test_every_place_of_every_command_works_on_a_bucket_or_refuses_it_by_name(
     ended = surgery(name, *line_with(commands()[name], wanted, "S3://bucket/runs/big"))
     assert ended.code in (2, 3), ended
     is_served = SERVED.fullmatch(str(parameter.metavar)) is not None
+    is_served |= (name, wanted) in SERVED_FILES
     assert ("is in a bucket" in ended.err) == ("`aws s3 cp " in ended.err) != is_served, ended
     assert list(tmp_path.iterdir()) == []
 
@@ -213,10 +219,10 @@ def test_a_folder_called_like_a_scheme_is_named_with_a_dot(
 def test_what_is_to_be_written_in_a_bucket_gets_the_command_that_copies_it_there(
     surgery, checkpoint
 ):
-    refused = surgery("seal", checkpoint, "--to", "s3://bucket/runs/record.json")
+    refused = surgery("diff", checkpoint, checkpoint, "--output", "json=s3://bucket/runs/d.json")
     assert refused.code == 2
-    assert "write it here first: './record.json'" in refused.err
-    assert "`aws s3 cp ./record.json s3://bucket/runs/record.json`" in refused.err
+    assert "write it here first: './d.json'" in refused.err
+    assert "`aws s3 cp ./d.json s3://bucket/runs/d.json`" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from surgery_cli.console.page import Cell, Page
 from surgery_cli.console.printable import shown_path
 from surgery_cli.reports import Rescued, SavedRow
+from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import leaves_text
 
 _SHOWN = 40
@@ -24,10 +25,10 @@ def render(document: Rescued, page: Page, *, verbose: bool = False) -> None:
         if number := proofs.count(proof):
             page.line(f"{leaves_text(number)} {words}", indent=2)
     rows = [row for row in document.leaves if verbose or row.state != "whole"]
-    for row in rows[: None if verbose else _SHOWN]:
+    shown = rows if verbose else rows[:_SHOWN]
+    for row in shown:
         _leaf(row, page)
-    if len(rows) > _SHOWN and not verbose:
-        page.line(f"and {len(rows) - _SHOWN:,} more (`--verbose` lists all)", indent=2)
+    page.rest(len(rows) - len(shown), indent=2)
     if document.destination is not None:
         page.line(
             Cell("rescued", "good"),
@@ -50,7 +51,6 @@ def _leaf(row: SavedRow, page: Page) -> None:
     why = f": {row.why}" if row.why else f" ({row.proof})" if row.proof else ""
     page.line(Cell(f"{said} ", tone), f"{row.path}{type_text}{why}", indent=2)
     if row.missing:
-        more = f" and {len(row.missing) - 4} more" if len(row.missing) > 4 else ""
-        page.line(f"missing {', '.join(row.missing[:4])}{more}", indent=4)
+        page.line(f"missing {listed(row.missing, 4)}", indent=4)
     if row.filled_from:
         page.line(f"taken from {row.filled_from}", indent=4)
