@@ -49,7 +49,9 @@ class Qwen(nn.Module):
 def test_what_the_page_writes_computes_what_transformers_does(tmp_path, monkeypatch):
     shutil.copytree(FIXTURES / "qwen2", tmp_path / "qwen2")
     monkeypatch.chdir(tmp_path)
-    for language, text in re.findall(r"^```(\w+)\n(.*?)^```", PAGE.read_text(), re.M | re.S):
+    for language, text in re.findall(
+        r"^```(\w+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    ):
         if language == "sh":
             for line in text.splitlines():
                 said, code = surgery(*line.split()[1:])
