@@ -19,6 +19,7 @@ from surgery_cli.proof.structure import compare
 from surgery_cli.proof.surgery_json import versions
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import COMMIT_MARK
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.bucket_leftovers import (
@@ -147,6 +148,8 @@ def finished_before(
     if not options.resume or options.force:
         return None
     made = prepared.draft.items.made
+    if isinstance(target, BucketPath) and (_leftovers_of(target) or not _is_marked(target)):
+        return None  # the mark comes after the record, and what a run keeps goes last
     try:
         written = open_result(
             target,
@@ -177,6 +180,12 @@ def finished_before(
         shared_files=0,
         checked=0,
     )
+
+
+def _is_marked(target: BucketPath) -> bool:
+    """True if what stands in a bucket got the mark that says it is whole, which every run writes there last."""
+    filesystem.forget(target)
+    return any(Path(file).name == COMMIT_MARK for file in filesystem.files_below(target))
 
 
 def _is_called(written: Checkpoint, prepared: Prepared, options: Options) -> bool:

@@ -180,3 +180,14 @@ def test_a_replacement_that_was_cut_short_is_finished(run, service, source, tmp_
         service.put("bkt", name, b"")  # as if half of it had been replaced
     assert run(*edit)["code"] == 0
     check(service, tmp_path, factor=4)
+
+
+def test_what_has_no_mark_yet_is_not_called_done(run, service, source):
+    assert run(*command(source, service))["code"] == 0
+    assert run(*command(source, service))["code"] == 0  # done already
+    service.remove("new/commit_success.txt")
+
+    again = run(*command(source, service))
+
+    assert "already" not in again["said"]
+    assert again["code"] != 0
