@@ -209,6 +209,7 @@ def _by_names(match: Match) -> tuple[Certainty, list[str]]:
         and is_same_role
         and is_same_order
         and match.likeness >= _ALIKE
+        and old.meaning.does_not_contradict(new.meaning)
         and len(old.spec.shape) > 0
     ):
         return Certainty.SURE, why

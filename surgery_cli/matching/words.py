@@ -50,6 +50,14 @@ class Meaning(msgspec.Struct, frozen=True):
         """True if it says the same, in whatever words."""
         return self.role == other.role and Counter(self.words) == Counter(other.words)
 
+    def does_not_contradict(self, other: Meaning) -> bool:
+        """True unless each says a word that the other does not: `encoder` and `decoder`, `fc` `1` and `fc` `2`.
+
+        One of them may say more: `params`, `model`, the name of the whole.
+        """
+        left, right = Counter(self.words), Counter(other.words)
+        return not (left - right) or not (right - left)
+
 
 def meaning_of(words: Sequence[str]) -> Meaning:
     """What the words of a path say by the vocabulary; those that it does not have stay as they are.

@@ -33,7 +33,7 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
     """
 
     length: Annotated[
-        Annotated[int, Meta(ge=1)] | None,
+        Annotated[int, Meta(ge=1, le=1 << 16)] | None,
         Meta(
             description="How many places each list has. Those for which there is no key hold `None`, as the state of a"
             " transform without one does. Left out, no number may be missing.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from surgery_cli import reports
@@ -38,6 +38,11 @@ _OPTIMIZER: Final = (
 _ROTARY: Final = (
     "values alone tell whether the halves of query and key heads stand in one order on both sides: rotary embeddings"
     " turn halves in Hugging Face's models, neighbours in others"
+)
+
+_WITHIN: Final = (
+    "values alone tell in which order elements stand within an axis: behind an image that is flattened, and in filters"
+    " of transposed convolutions, it is another in PyTorch than in Flax"
 )
 
 
@@ -104,8 +109,8 @@ def derive(
         found = paired(here, there, holdings)
     steps = edits_of(found, checkpoint.tree)
     made, notes = _made(checkpoint, steps)
-    if holdings is None and any(_is_rotary(pair) for pair in found.pairs):
-        notes.append(Consequence(_ROTARY))
+    if holdings is None:
+        notes += _untold(found.pairs)
     left = open_between(made, wanted.tree)
     return _report(
         checkpoint, wanted, found, steps, left, said, read.read_bytes if read else 0, notes
@@ -192,6 +197,17 @@ def _report(
         bytes_read=bytes_read,
         notes=notes,
     )
+
+
+def _untold(pairs: Iterable[Pair]) -> list[Note]:
+    """What names and shapes do not tell of these pairs."""
+    told = list(pairs)
+    found: list[Note] = []
+    if any(map(_is_rotary, told)):
+        found.append(Consequence(_ROTARY))
+    if any(pair.form.text for pair in told):
+        found.append(Consequence(_WITHIN))
+    return found
 
 
 def _is_rotary(pair: Pair) -> bool:

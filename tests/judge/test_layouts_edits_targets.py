@@ -52,6 +52,8 @@ TREE_EDITS = {"extract-item", "insert-item", "swa", "ema"}
 """What makes items of a step, which ``test_items`` judges, and what needs a run of several, in the cookbook's tests."""
 LORA_EDITS = {"merge-lora", "unmerge-lora", "extract-lora"}
 """What meets an adapter: held against PEFT, flax's models and Orbax's restore in ``tests/cli``."""
+NODE_EDITS = {"to-dict", "to-list"}
+"""What makes dicts of lists, and back: held against `flax.serialization` and Orbax in ``tests/operations``."""
 
 
 def test_every_operation_of_the_table_is_judged() -> None:
@@ -60,8 +62,9 @@ def test_every_operation_of_the_table_is_judged() -> None:
         step for edit in EVERY_EDIT for step in edit.steps(TARGETS[0], dict.fromkeys(names, "a"))
     ]
     judged = {name for name, _ in steps}
-    assert judged.isdisjoint(TREE_EDITS | LORA_EDITS)
-    assert judged | TREE_EDITS | LORA_EDITS == set(operations())
+    elsewhere = TREE_EDITS | LORA_EDITS | NODE_EDITS
+    assert judged.isdisjoint(elsewhere)
+    assert judged | elsewhere == set(operations())
 
 
 @pytest.mark.parametrize("chosen", [combinations, plain_combinations])

@@ -45,6 +45,7 @@ def _on_one_line(text: str) -> str:
 def _head(document: Derivation) -> Iterator[str]:
     yield f"{document.a} to the tree of {document.b}, by `surgery derive`"
     yield _counts(document)
+    yield from (f"note: {note}" for note in document.notes)
 
 
 def _counts(document: Derivation) -> str:
