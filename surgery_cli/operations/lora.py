@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, ClassVar, Final
@@ -32,6 +31,7 @@ from surgery_cli.operations.lora_pairs import (
     refuse_shared,
 )
 from surgery_cli.operations.lora_products import with_product
+from surgery_cli.operations.lora_scale import SaidScale
 from surgery_cli.operations.partners import Missing, Partnered
 from surgery_cli.tree.dtypes import is_complex
 from surgery_cli.tree.paths import LeafPath, Selection
@@ -109,33 +109,8 @@ class WithLora(Partnered, kw_only=True, frozen=True):
             with gathering.catching():
                 check_finite(value, field)
         with gathering.catching():
-            self._check_scale(donor)
+            self._said.check(donor.config)
         gathering.raise_if_any()
-
-    def _check_scale(self, donor: Donor) -> None:
-        """See that one thing says the scale."""
-        if self.scale is not None and self.alpha is not None:
-            raise PlanError(
-                worded("{scale} and {alpha} both say by what A·B is multiplied"),
-                fix=worded("say one of them; {alpha} is divided by the rank"),
-                field="alpha",
-            )
-        if self.rslora and self.alpha is None:
-            raise PlanError(
-                worded("{rslora} is about {alpha}, and that is not said"),
-                why=worded("the scale is alpha divided by the root of the rank"),
-                fix=worded("say {alpha: 16}, say; an adapter of PEFT's says both itself"),
-                field="rslora",
-            )
-        if self.scale is None and self.alpha is None and donor.config is None:
-            raise PlanError(
-                "nothing says by what A·B is multiplied",
-                why="only a folder of PEFT's has an `adapter_config.json` that does",
-                fix=worded(
-                    "say {scale: 1} (so does `nnx.LoRA`), or {alpha: 16}, which is divided by the rank"
-                ),
-                field="scale",
-            )
 
     def donor(self, draft: Draft, scene: Scene) -> Donor:
         """Where the LoRA stands.
@@ -211,7 +186,7 @@ class WithLora(Partnered, kw_only=True, frozen=True):
         parts = {leaf: _part(leaf, donor, draft) for leaf in pair.leaves()}
 
         def by(rank: int) -> float:
-            return self.sign * self._scale(pair, rank, donor)
+            return self.sign * self._said.by(str(pair.a), rank, donor.config)
 
         return with_product(path, recipe, after, parts, self.layout, self.scan_axis, by)
 
@@ -225,15 +200,9 @@ class WithLora(Partnered, kw_only=True, frozen=True):
             )
         return after
 
-    def _scale(self, pair: Pair, rank: int, donor: Donor) -> float:
-        """By what the product is multiplied; a stored alpha comes on top."""
-        if self.scale is not None:
-            return self.scale
-        if self.alpha is None:
-            assert donor.config is not None
-            return donor.config.scale_of(str(pair.a), rank)
-        alpha = 1.0 if isinstance(self.alpha, str) else self.alpha
-        return alpha / (math.sqrt(rank) if self.rslora else rank)
+    @property
+    def _said(self) -> SaidScale:
+        return SaidScale(self.scale, self.alpha, self.rslora, self.with_)
 
     def copies(
         self, pairs: Mapping[LeafPath, Pair], draft: Draft

@@ -196,6 +196,68 @@ def test_tensors_that_are_no_part_of_a_plain_lora_are_refused(surgery, tmp_path,
     assert why in result.err
 
 
+@pytest.mark.parametrize("says", ["folder", "file beside it"])
+@pytest.mark.parametrize(
+    ("name", "words", "numbers"),
+    [
+        ("rslora", ["--alpha", "6"], ["`--alpha`", "by 1.5,", "by 3"]),
+        ("rslora", ["--scale", "2"], ["`--scale`", "by 2,", "by 3"]),
+        ("lora", ["--alpha", "6", "--rslora"], ["`--rslora`", "by 3,", "by 1.5"]),
+    ],
+)
+def test_a_scale_other_than_the_adapters_own_is_refused(
+    surgery, tmp_path, name, words, numbers, says
+):
+    adapter = FIXTURES / name / "adapter"
+    named = adapter if says == "folder" else adapter / "adapter_model.safetensors"
+    base = FIXTURES / name / "base.safetensors"
+
+    result = surgery(
+        "merge-lora", base, tmp_path / "new", NAMES[0], *peft_words(named), *words, "--dry-run"
+    )
+
+    assert result.code == 2
+    for text in (*numbers, "`adapter_config.json`", "leave `--"):
+        assert text in result.err
+
+
+@pytest.mark.parametrize("words", [["--alpha", "6", "--rslora"], ["--scale", "3"]])
+def test_a_scale_that_is_the_adapters_own_may_be_said(surgery, tmp_path, words):
+    base, adapter = FIXTURES / "rslora" / "base.safetensors", FIXTURES / "rslora" / "adapter"
+
+    result = surgery(
+        "merge-lora", base, tmp_path / "new", NAMES[0], *peft_words(adapter), *words, "--dry-run"
+    )
+
+    assert result.code == 0, result.err
+    assert "A·B is multiplied by 3 for 6 kernels" in result.out
+
+
+def test_tensors_without_their_config_take_any_scale(surgery, tmp_path):
+    shutil.copy(FIXTURES / "rslora" / "adapter" / "adapter_model.safetensors", tmp_path)
+    base, alone = FIXTURES / "rslora" / "base.safetensors", tmp_path / "adapter_model.safetensors"
+
+    result = surgery(
+        "merge-lora", base, tmp_path / "new", NAMES[0], *peft_words(alone), "--alpha", "6",
+        "--dry-run",
+    )  # fmt: skip
+
+    assert result.code == 0, result.err
+    assert "A·B is multiplied by 1.5 for 6 kernels" in result.out
+
+
+def test_an_alpha_that_is_stored_does_not_go_with_a_config(surgery, tmp_path):
+    base, adapter = FIXTURES / "rslora" / "base.safetensors", FIXTURES / "rslora" / "adapter"
+
+    result = surgery(
+        "merge-lora", base, tmp_path / "new", NAMES[0], *peft_words(adapter),
+        "--alpha", r"layers.\1.\2.alpha", "--dry-run",
+    )  # fmt: skip
+
+    assert result.code == 2
+    assert "`--alpha` names a leaf, and `adapter_config.json` says" in result.err
+
+
 # --- NNX ---------------------------------------------------------------------------------------------------------
 
 
