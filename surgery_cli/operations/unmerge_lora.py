@@ -43,6 +43,6 @@ class UnmergeLora(WithLora, tag="unmerge-lora", kw_only=True, frozen=True):
             rule = Measured(what="rounding", beyond=FLOATS[merged.spec.dtype].rounding)
             on.append(CheckedLeaf(path, rule, recipe, lost))
         check = Check(len(draft.outcomes), Measured(what="rounding"), len(on), tuple(on))
-        said = "the kernels are what they were up to what rounding took when the LoRA was merged; how much that may"
-        said += " be is measured (`rounding`)"
+        said = "if this LoRA was merged with this scale, the kernels are what they were before, up to what rounding"
+        said += " took then; how much that may be is measured (`rounding`)"
         return draft.replaced(checks=(*draft.checks, check)).noting(Consequence(said))
