@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from pathlib import Path, PosixPath
 from shlex import quote
 from typing import Final, Self
@@ -23,13 +24,36 @@ class BucketPath(PosixPath):
     >>> path = BucketPath("gs://bucket/runs/") / "big"
     >>> str(path), str(path.parent), path.bucket, path.key, str(path.relative_to("gs://bucket"))
     ('gs://bucket/runs/big', 'gs://bucket/runs', 'bucket', 'runs/big', 'runs/big')
+    >>> str(BucketPath("gs://bucket").parent), [str(above) for above in path.parents]
+    ('gs://bucket', ['gs://bucket/runs', 'gs://bucket'])
     """
 
     def __str__(self) -> str:
         parts = self.parts
-        if parts and parts[0] in _FIRST_PARTS:
+        if self._is_address:
             return f"{parts[0]}//{'/'.join(parts[1:])}"
         return "/".join(parts)  # what is relative to one
+
+    @property
+    def parent(self) -> Self:
+        return self if self._is_top else super().parent
+
+    @property
+    def parents(self) -> Sequence[Self]:
+        if self._is_top:
+            return ()
+        return tuple(
+            path for path in super().parents if len(path.parts) > 1 or not self._is_address
+        )
+
+    @property
+    def _is_address(self) -> bool:
+        return bool(self.parts) and self.parts[0] in _FIRST_PARTS
+
+    @property
+    def _is_top(self) -> bool:
+        """True for a bucket itself: as the root of a disk, it has nothing above it."""
+        return self._is_address and len(self.parts) <= 2
 
     @property
     def scheme(self) -> str:

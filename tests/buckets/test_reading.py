@@ -58,6 +58,29 @@ def test_a_step_of_a_root_is_named_as_on_a_disk(bucket, tmp_path):
     assert open_checkpoint(there, step=250).step == 250
 
 
+def test_a_run_may_be_the_whole_bucket(service, tmp_path):
+    """Nothing stands above a bucket: nothing is looked up there."""
+    for step in ("250", "500"):
+        uploaded(service, SAMPLES / "digits_manager" / step, f"{service.root}/{step}")
+    for text in (service.root, f"{service.root}/"):
+        assert open_checkpoint(text).step == 500
+        assert open_checkpoint(text, step=250).step == 250
+    for text in (f"{service.root}@250", f"{service.root}/@250", f"{service.root}/250"):
+        assert open_checkpoint(text).step == 250
+    surgery.apply(f"{service.root}@250", str(tmp_path / "new"), CAST)
+    assert open_checkpoint(str(tmp_path / "new")).tree
+    with pytest.raises(CheckpointError, match="there is no bucket 'other'"):
+        open_checkpoint("gs://other@3")
+
+
+def test_a_checkpoint_may_be_the_whole_bucket(bucket, tmp_path):
+    for file in saved(tmp_path / "ck").rglob("*"):
+        if file.is_file():
+            bucket.put("bkt", str(file.relative_to(tmp_path / "ck")), file.read_bytes())
+    bucket.put("bkt", MARK, b"")
+    assert len(open_checkpoint("gs://bkt").tree) == 3
+
+
 def test_a_path_of_this_disk_is_never_taken_for_a_bucket(bucket, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(

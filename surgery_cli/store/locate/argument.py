@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.addresses import address as address_in
-from surgery_cli.inputs.buckets import path_at
+from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import StepName, unreadable
@@ -87,7 +87,8 @@ def _path_and_step(text: str, step: int | None) -> tuple[Path, int | None]:
     """Split ``CKPT@N`` unless a path of that very name exists."""
     path = path_at(text)
     found = re.fullmatch(r"(.+)@([0-9]{1,18})", text, re.DOTALL)
-    if found is None or filesystem.exists(path):
+    is_bucket = isinstance(path, BucketPath) and not path.key  # no bucket has an @ in its name
+    if found is None or (not is_bucket and filesystem.exists(path)):
         return path, step
     named = int(found[2])
     if step is not None and step != named:
