@@ -121,4 +121,5 @@ def _wide(values: Values) -> Values:
         return values.astype(np.complex128)
     if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
         return values.astype(np.longdouble)
-    return values.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # signaling NaN, which damaged data holds
+        return values.astype(np.float64)

@@ -109,3 +109,11 @@ def test_an_infinity_is_infinitely_far_from_a_number() -> None:
     found = _between(np.float32([1, np.inf, 3]), np.float32([1, 2, 3]))
     assert found is not None
     assert (found.max_abs, found.max_rel, found.where) == (np.inf, np.inf, (1,))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_signaling_nan_is_a_difference_without_a_warning() -> None:
+    damaged = np.array([0x7FA00000, 0x3F800000], np.uint32).view(np.float32)
+    found = _between(damaged, np.ones(2, np.float32))
+    assert found is not None
+    assert (found.a, found.differing) == ("nan", 1)
