@@ -13,7 +13,14 @@ from surgery_cli.engine.digests import LeafDigest, digest_reading, leaf_digest
 from surgery_cli.errors import CheckpointError
 from surgery_cli.salvage.databases import databases_of, values_of
 from surgery_cli.salvage.folders import add_values_of_folders
-from surgery_cli.salvage.leaves import FoundArray, SavedLeaf, State, found_arrays, missing_blocks
+from surgery_cli.salvage.leaves import (
+    FoundArray,
+    SavedLeaf,
+    State,
+    contradiction,
+    found_arrays,
+    missing_blocks,
+)
 from surgery_cli.salvage.structure import Structure, named, strings_of, structure_of
 from surgery_cli.salvage.values import Values
 from surgery_cli.store import filesystem
@@ -151,6 +158,8 @@ class BrokenItem:
         if array.is_disputed:
             why = "two trees hold different values of it, and no manifest says which is newer"
             return _lost(path, entry, why), None
+        if against := contradiction(array, entry):
+            return _lost(path, entry, f"what describes it is damaged: {against}"), None
         why = f"{array.document.chunk_count - len(array.chunks)} of {array.document.chunk_count} chunks are not there"
         if array.is_complete:
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -33,6 +34,8 @@ class FoundArray(msgspec.Struct, frozen=True):
     described: Held
     chunks: dict[tuple[int, ...], Held]
     is_disputed: bool = False
+    beyond: tuple[str, ...] = ()
+    """Keys like those of chunks that lie outside of its shape."""
 
     @property
     def routes(self) -> list[Route]:
@@ -137,6 +140,7 @@ def found_arrays(
         for name, (document, held) in documents.items()
     }
     disputed = set()
+    beyond: dict[str, list[str]] = {}
     for key, held in values.held.items():
         owner = _owner(key, arrays.keys() | expected)
         if owner not in arrays:
@@ -146,10 +150,14 @@ def found_arrays(
         array, rest = arrays[owner], key[len(owner) + 1 :]
         if array.document.is_chunk(rest):
             array.chunks[_place_of(rest, array.document)] = held
+        elif _is_like_a_chunk(rest, array.document):
+            beyond.setdefault(owner, []).append(rest)
         if key in values.disputed:
             disputed.add(owner)
     return {
-        name: msgspec.structs.replace(array, is_disputed=name in disputed)
+        name: msgspec.structs.replace(
+            array, is_disputed=name in disputed, beyond=tuple(beyond.get(name, ()))
+        )
         for name, array in arrays.items()
     }, faults
 
@@ -162,6 +170,12 @@ def _owner(key: str, names: Any) -> str | None:
         if name in names:
             return name
     return None
+
+
+def _is_like_a_chunk(key: str, document: ArrayDocument) -> bool:
+    numbers = key.removeprefix(f"{document.key_start}{document.key_separator}")
+    parts = numbers.split(document.key_separator)
+    return len(parts) == len(document.shape) and all(part.isdecimal() for part in parts)
 
 
 def _place_of(key: str, document: ArrayDocument) -> tuple[int, ...]:
@@ -178,6 +192,23 @@ def _met_by(window: Window, document: ArrayDocument) -> Iterator[tuple[int, ...]
         for part, step in zip(window, document.write_shape, strict=True)
     ]
     return itertools.product(*ranges)
+
+
+def contradiction(array: FoundArray, entry: Mapping[str, Any]) -> str:
+    """What speaks against the description of an array, in words; '' if nothing does, or a checksum covers it.
+
+    ``entry`` is what ``_METADATA`` says of the leaf.
+    """
+    document, said = array.document, entry.get("write_shape")
+    if array.described.is_proven:
+        return ""
+    if array.beyond:
+        return f"chunks lie beyond its shape {list(document.shape)} (first: '{min(array.beyond)}')"
+    if isinstance(said, list) and tuple(said) != document.write_shape:
+        return f"it is described in blocks of {list(document.write_shape)}, and in `_METADATA` of {said}"
+    if any(map(operator.gt, document.write_shape, document.shape)) and said:
+        return f"its shape {list(document.shape)} is smaller than what was written, {said}"
+    return ""
 
 
 def missing_blocks(

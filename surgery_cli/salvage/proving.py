@@ -35,7 +35,7 @@ def proved(
     found = leaf_digest(written, path, spec, digest_reading(spec, memory_bytes, grid), grid)
     is_right = expected is None or found == expected
     if kept.filled is not None:
-        array, own = kept.leaf.array, set(kept.filled.blocks)
+        array, own = kept.leaf.array, kept.filled.blocks
         document = None if array is None else array.document
         for window in _windows(written, path, document):
             theirs = not own or window in own

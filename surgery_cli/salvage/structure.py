@@ -112,7 +112,9 @@ def named(structure: Structure, names: set[str], like: Mapping[LeafPath, Entry])
         for key in name.split("."):
             # what stands beside it is numbered: a list, and no dict
             keys.append(int(key) if key.isdecimal() and tuple(keys) in numbers else key)
-        entries[LeafPath(keys)] = {"value_type": "jax.Array", "skip_deserialize": False}
+        # of a JAX array every save records the sharding, or the chunks; Orbax looks there for what is called one
+        kind = "jax.Array" if name in structure.expected else "np.ndarray"
+        entries[LeafPath(keys)] = {"value_type": kind, "skip_deserialize": False}
     return msgspec.structs.replace(structure, entries=entries, origin=origin)
 
 

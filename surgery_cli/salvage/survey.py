@@ -32,10 +32,17 @@ class Survey(msgspec.Struct, frozen=True):
     digests: dict[str, dict[LeafPath, LeafDigest]]
     proofs: dict[LeafPath, str]
     """Of what is whole, by the path in the whole tree."""
+    lost: dict[str, str]
+    """Items of which nothing is left, and why that is known."""
 
     def path(self, item: str, inner: LeafPath) -> LeafPath:
         """A leaf's path in the whole tree."""
-        return LeafPath((item, *inner)) if len(self.items) > 1 else inner
+        return LeafPath((item, *inner)) if _has_several(self.place) else inner
+
+
+def _has_several(place: BrokenPlace) -> bool:
+    """True if the step has, or had, several items: their names are the first keys of all paths then."""
+    return len(place.items) + len(place.lost) > 1
 
 
 def survey(
@@ -47,14 +54,14 @@ def survey(
     digests: dict[str, dict[LeafPath, LeafDigest]] = {}
     proofs: dict[LeafPath, str] = {}
     recorded = _recorded(place)
-    several = len(place.items) > 1
+    several = _has_several(place)
     for name, folder in place.items.items():
         item = items[name] = BrokenItem(folder, _entries_like(like, name))
         meter = Meter(listener, "reading", sum(map(_size, item.arrays.values())))
         leaves[name], digests[name] = {}, {}
         for inner, (found, digest) in item.leaves(memory_bytes, meter.advance).items():
             path = LeafPath((name, *inner)) if several else inner
-            known = recorded.get(path.spelling)
+            known = recorded.get(path.spelling) or recorded.get(inner.spelling)
             leaf = found
             if digest is not None and known is not None and found.array is not None:
                 leaf = _held_against(found, known, memory_bytes)
@@ -62,7 +69,13 @@ def survey(
             if leaf.state == "whole" and digest is not None and leaf.array is not None:
                 digests[name][inner] = digest
                 proofs[path] = "digest" if known is not None else _PROOFS[leaf.array.is_proven]
-    return Survey(place, items, leaves, digests, proofs)
+    nothing = "nothing of its leaves is left"
+    empty = {
+        name or "all": nothing
+        for name, item in items.items()
+        if not leaves[name] and (item.structure.origin != "metadata" or item.structure.faults)
+    }
+    return Survey(place, items, leaves, digests, proofs, {**place.lost, **empty})
 
 
 def _size(array: Any) -> int:

@@ -40,6 +40,8 @@ class Values:
     def __init__(self) -> None:
         self.held: dict[str, Held] = {}
         self._sizes: dict[Path, int] = {}
+        self.differ = False
+        """True if the manifest of the whole and that of a process lead to different values: of two saves."""
         self.disputed: set[str] = set()
         """Keys for which scanned nodes say different things, and no manifest which of them is newer."""
 
@@ -49,8 +51,11 @@ class Values:
             return
         if known is None:
             self.held[key] = Held(value, route)
-        elif known.route == route == "scan for nodes" and known.value != value:
-            self.disputed.add(key)
+        elif known.value != value and self._is_there(value):
+            if known.route == route == "scan for nodes":
+                self.disputed.add(key)
+            elif {known.route, route} == {"manifest", "process manifest"}:
+                self.differ = True
 
     def _is_there(self, value: StoredValue) -> bool:
         """True if the file in which a value is said to lie is there, and long enough."""

@@ -12,6 +12,7 @@ from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import (
     CheckpointError,
+    DestinationError,
     Problem,
     SurgeryError,
 )
@@ -66,11 +67,12 @@ def rescue(
     before = fingerprint(place.root)
     target = None if destination is None else path_of(destination)
     if target is not None:
+        _check_free(target)
         check_destination(target, place.root, force=False)
     other = open_checkpoint(fill_from) if fill_from else None
     survey = survey_of(place, open_checkpoint(like) if like else other, memory_bytes, listener)
     fills = {} if other is None else fills_of(survey, other, fill_by)
-    rows = saved_rows(survey, fills, fill_from or "")
+    rows = saved_rows(survey, fills, "" if other is None else other.address)
     report = rescue_report(survey, rows)
     if target is None:
         return report
@@ -97,6 +99,15 @@ def rescue(
         record=str(record),
         notes=[*report.notes, *places_said(gaps)],
     )
+
+
+def _check_free(target: Path) -> None:
+    if filesystem.is_taken(target):
+        raise DestinationError(
+            f"the destination '{target}' exists",
+            why="a rescue replaces nothing",
+            fix="name another, or remove it first",
+        )
 
 
 def _appearing(
@@ -174,6 +185,8 @@ def _write(
     """Build the result, prove it, and put it on record; the file of the record."""
     linker = Linker(LinkMode.NEVER)
     for name, item in survey.items.items():
+        if not kept[name] and (name or "all") in survey.lost:
+            continue
         write_item(item, kept[name], new / name if name else new)
     for other in filter(is_understood, survey.place.others):
         linker.copy_tree(other, new / other.name)
@@ -182,7 +195,9 @@ def _write(
     digests = {}
     for name, leaves in kept.items():
         for one in leaves:
-            path = survey.path(name, one.leaf.path)
+            path = one.leaf.path
+            if written.location.prefix_items:
+                path = LeafPath((name, *path))
             found = proved(survey, name, one, written, path, memory_bytes)
             if found is not None:
                 digests[record_key(written, path)] = found

@@ -13,6 +13,7 @@ from surgery_cli.salvage.writing import Filled
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.lists import listed
+from surgery_cli.words.quantities import leaves_text
 
 _UNKNOWN: Final = (
     ": lists, tuples and empty nodes are not known (`--like` an older step knows them)"
@@ -35,7 +36,7 @@ def saved_rows(
                     if leaf.array is None
                     else spec_of(leaf.array, LeafKind.ARRAY).type_text,
                     share=round(leaf.share, 6),
-                    missing=[_slices(block) for block in leaf.missing],
+                    missing=[_slices(block) for block in leaf.missing if block],
                     proof=survey.proofs.get(path, ""),
                     routes=[] if leaf.array is None else list(leaf.array.routes),
                     filled_from=filled_from if path in fills else "",
@@ -43,7 +44,10 @@ def saved_rows(
                     digest="" if digest is None else digest.digest,
                 )
             )
-    return rows
+    return rows + [
+        reports.SavedRow(path=name, state="lost", share=0.0, why=why)
+        for name, why in survey.lost.items()
+    ]
 
 
 def _slices(block: tuple[tuple[int, int], ...]) -> str:
@@ -70,10 +74,7 @@ def rescue_report(survey: Survey, rows: list[reports.SavedRow]) -> reports.Rescu
         for other in survey.place.others
         if not is_understood(other)
     ]
-    if any(row.proof == "decodes" for row in rows):
-        notes.append(
-            "'decodes' is no proof: chunks have no checksum, and a flipped bit in one gives other numbers"
-        )
+    notes += _doubts(survey, rows)
     return reports.Rescued(
         broken=str(survey.place.root),
         structure=", ".join(dict.fromkeys(item.structure.origin for item in survey.items.values())),
@@ -83,6 +84,38 @@ def rescue_report(survey: Survey, rows: list[reports.SavedRow]) -> reports.Rescu
         lost=states.count("lost"),
         notes=notes,
     )
+
+
+def _doubts(survey: Survey, rows: list[reports.SavedRow]) -> list[str]:
+    """What a person in a hurry should not take for more than it is."""
+    found = []
+    if any(row.proof == "decodes" for row in rows):
+        found.append(
+            "'decodes' is no proof: chunks have no checksum, nor what describes a leaf in a folder of its own, and a"
+            " flipped bit gives other numbers, or another shape"
+        )
+    if any(item.structure.origin == "names of arrays" for item in survey.items.values()):
+        found.append("a leaf of which neither a name nor a value is left is not counted")
+    ways = [row.routes[-1] for row in rows if row.state == "whole" and row.routes]
+    for way, words in _LESS_THAN_THE_MANIFEST.items():
+        if number := ways.count(way):
+            found.append(
+                f"{leaves_text(number)} found {words}: if files of two saves are mixed here, they may be of the other"
+            )
+    if any(item.values.differ for item in survey.items.values()):
+        found.append(
+            "manifests lead to different values: files of two saves are mixed here, and what the first manifest leads"
+            " to was taken"
+        )
+    return found
+
+
+_LESS_THAN_THE_MANIFEST: Final = {
+    "process manifest": "by the manifest of a process, and not by that of the whole",
+    "manifest not renamed": "by a manifest that was never renamed",
+    "earlier version": "by an earlier version of a manifest",
+    "scan for nodes": "in data files, with no manifest that leads there",
+}
 
 
 def places_said(gaps: Collection[LeafPath]) -> list[str]:

@@ -1,5 +1,6 @@
 """Every leaf whose bytes are whole comes back, none with a wrong value, every lost one is named."""
 
+import shutil
 import subprocess
 import sys
 
@@ -157,3 +158,94 @@ def test_inspect_says_what_a_rescue_would_find(corpus, number):
 
     fix = refused.value.problems[0].fix
     assert fix.startswith(f"`surgery rescue {broken}` would find {whole} of ")
+
+
+def _steps(tmp_path, **items):
+    """A step with these items, as a manager saves them."""
+    with ocp.CheckpointManager(tmp_path / "run", item_names=tuple(items)) as manager:
+        manager.save(3, args=ocp.args.Composite(**items))
+        manager.wait_until_finished()
+    return tmp_path / "run" / "3"
+
+
+def _items():
+    tree = {"w": np.arange(400, dtype=np.float32)}
+    return {
+        "params": ocp.args.PyTreeSave(tree),
+        "opt": ocp.args.PyTreeSave({"mu": np.ones(300, np.float32)}),
+        "metrics": ocp.args.JsonSave({"loss": 1.0}),
+    }
+
+
+def test_an_item_that_was_not_finished_is_named_and_left_out(tmp_path):
+    step = _steps(tmp_path, **_items())
+    (step / "metrics").rename(step / "metrics.orbax-checkpoint-tmp")
+
+    rows = {row.path: row.state for row in surgery.rescue(str(step)).leaves}
+    assert rows == {"params/w": "whole", "opt/mu": "whole", "metrics": "lost"}
+    surgery.rescue(str(step), str(tmp_path / "new"), allow_partial=True)
+
+    assert np.array_equal(restored(tmp_path / "new" / "params")["w"], np.arange(400))
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "metadata alone"])
+def test_an_item_of_which_nothing_is_left_is_a_loss(tmp_path, damage):
+    step = _steps(tmp_path, **_items())
+    shutil.rmtree(step / "params")
+    if damage != "gone":
+        (step / "params").mkdir()
+    if damage == "metadata alone":
+        (step / "params" / "_METADATA").touch()
+
+    rows = {row.path: row.state for row in surgery.rescue(str(step)).leaves}
+    assert rows == {"params": "lost", "opt/mu": "whole"}
+    with pytest.raises(CheckpointError, match="'params' lost"):
+        surgery.rescue(str(step), str(tmp_path / "new"))
+    surgery.rescue(str(step), str(tmp_path / "new"), allow_partial=True)
+
+    assert np.array_equal(restored(tmp_path / "new" / "opt")["mu"], np.ones(300))
+
+
+def test_chunks_that_are_missing_are_taken_from_an_older_step(tmp_path):
+    def save(name, factor):
+        tree = {"w": factor * np.arange(64, dtype=np.float32).reshape(8, 8)}
+        saving = {"w": ocp.SaveArgs(chunk_byte_size=64)}
+        handler = ocp.PyTreeCheckpointHandler(use_ocdbt=False)
+        ocp.Checkpointer(handler).save(tmp_path / name, ocp.args.PyTreeSave(tree, save_args=saving))
+        return tmp_path / name
+
+    broken, older = save("broken", 1), save("older", -1)
+    lost = min(file for file in (broken / "w").iterdir() if file.name != ".zarray")
+    lost.unlink()
+
+    done = surgery.rescue(str(broken), str(tmp_path / "new"), fill_from=str(older), fill_by="chunk")
+
+    (row,) = done.leaves
+    rows, columns = (
+        slice(*map(int, part.split(":"))) for part in row.missing[0].strip("[]").split(",")
+    )
+    expected = np.arange(64, dtype=np.float32).reshape(8, 8)
+    expected[rows, columns] *= -1
+    assert np.array_equal(restored(tmp_path / "new")["w"], expected)
+
+
+def test_a_description_that_others_contradict_is_damage(saved):
+    document = saved / "params.bias" / ".zarray"
+    document.write_text(document.read_text().replace('"shape":[8]', '"shape":[4]'))
+
+    rows = {row.path: row for row in surgery.rescue(str(saved)).leaves}
+
+    assert rows["params/bias"].state in ("lost", "whole")
+    assert rows["params/kernel"].state == "whole"
+
+
+def test_what_is_known_by_its_name_alone_is_restored(saved, tmp_path):
+    (saved / "_METADATA").unlink()
+    surgery.rescue(str(saved), str(tmp_path / "new"))
+    found = ocp.PyTreeCheckpointer().restore(tmp_path / "new")
+    assert np.array_equal(found["params"]["bias"], np.ones(8))
+
+
+def test_a_folder_of_several_checkpoints_is_none(saved, older):
+    with pytest.raises(PlanError, match="is no one checkpoint"):
+        surgery.rescue(str(saved.parent))

@@ -32,15 +32,22 @@ def render(document: Rescued, page: Page, *, verbose: bool = False) -> None:
     if document.destination is not None:
         page.line(
             Cell("rescued", "good"),
-            f": {leaves_text(document.written)} in {shown_path(document.destination)}, read back and the same",
+            f": {leaves_text(document.written)} in {shown_path(document.destination)}, read back and the same"
+            f"{_taken(document)}",
         )
     page.remarks("note", document.notes, indent=2)
+
+
+def _taken(document: Rescued) -> str:
+    """How many leaves are another checkpoint's."""
+    count = sum(1 for row in document.leaves if row.filled_from)
+    return f"; of {count:,} of them something is of another checkpoint" if count else ""
 
 
 _PROOFS = {
     "digest": "with the values of a digest on record",
     "checksum": "covered by checksums",
-    "decodes": "decode, with nothing to compare their values with",
+    "decodes": "decoded, with nothing to compare their values with",
 }
 
 
@@ -50,7 +57,7 @@ def _leaf(row: SavedRow, page: Page) -> None:
     type_text = f" {row.type_text}" if row.type_text else ""
     why = f": {row.why}" if row.why else f" ({row.proof})" if row.proof else ""
     page.line(Cell(f"{said} ", tone), f"{row.path}{type_text}{why}", indent=2)
-    if row.missing:
+    if any(row.missing):
         page.line(f"missing {listed(row.missing, 4)}", indent=4)
     if row.filled_from:
         page.line(f"taken from {row.filled_from}", indent=4)
