@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from surgery_cli.errors import PlanError
 from surgery_cli.operations.adapter_config import NAME, AdapterConfig
-from surgery_cli.words.advice import worded
+from surgery_cli.words.advice import FieldName, worded
 
 _SAME: Final = 1e-6
 """How far apart, relatively, two scales may be that are the same but for the digits that were typed."""
@@ -81,17 +81,17 @@ class SaidScale(NamedTuple):
 
     def _refuse(self, said: float, own: float) -> NoReturn:
         field = "alpha" if self.scale is None else "scale"
-        fields = "{alpha} with {rslora}" if self.rslora else f"{{{field}}}"
+        by, theirs = f"{said:.7g}", f"{own:.7g}"
         raise PlanError(
-            worded(
-                f"{fields} multiplies A·B by {{}}, and `{{}}` by {{}}",
-                f"{said:.7g}",
-                NAME,
-                f"{own:.7g}",
+            worded("{alpha} with {rslora} multiplies A·B by {}, and `{}` by {}", by, NAME, theirs)
+            if self.rslora
+            else worded(
+                "{} multiplies A·B by {}, and `{}` by {}", FieldName(field), by, NAME, theirs
             ),
             why=f"what '{self.text}' says is what it was trained with",
             fix=worded(
-                f"leave {fields} out, or name a copy of the tensors that stands without `{{}}`",
+                "leave {} out, or name a copy of the tensors that stands without `{}`",
+                FieldName(field),
                 NAME,
             ),
             field=field,
