@@ -67,11 +67,15 @@ class BrokenItem:
         like: Mapping[LeafPath, Entry] | None = None,
         *,
         scans: bool = True,
+        distrusted: frozenset[str] = frozenset(),
     ) -> None:
-        """``scans``: data files are searched through for nodes to which nothing leads."""
+        """``scans``: data files are searched through for nodes to which nothing leads. ``distrusted`` are small files
+        that are not what was sealed.
+        """
         self.directory = directory
         self._like = like or {}
         self._scans = scans
+        self.distrusted = distrusted
         self.odd_types: dict[LeafPath, str] = {}
         """Leaves of a type that nobody knows, as damage leaves it: what is stored tells that they are arrays."""
 
@@ -87,7 +91,9 @@ class BrokenItem:
 
     @cached_property
     def _described(self) -> Structure:
-        return structure_of(self.directory)
+        found = structure_of(self.directory)
+        faults = dict.fromkeys(sorted(self.distrusted), "it is not what was sealed")
+        return msgspec.structs.replace(found, faults={**faults, **found.faults})
 
     @cached_property
     def _arrays(self) -> tuple[dict[str, FoundArray], dict[str, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -9,16 +11,19 @@ import msgspec
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError
-from surgery_cli.proof.surgery_json import decoded
+from surgery_cli.proof.surgery_json import Record, decoded
 from surgery_cli.salvage.item import BrokenItem, digest_of
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.place import BrokenPlace
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
-from surgery_cli.store.orbax.sidecars import Entry
+from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, METADATA, SHARDING, Entry
 from surgery_cli.store.write.step import RECORD
 from surgery_cli.tree.paths import LeafPath
+
+SIDECARS: Final = (METADATA, SHARDING, f"{ARRAY_METADATAS}/")
+"""Files beside the arrays that a rescue goes by, by the begin of their names."""
 
 _PROOFS: Final = {True: "checksum", False: "decodes"}
 
@@ -53,10 +58,12 @@ def survey(
     leaves: dict[str, dict[LeafPath, SavedLeaf]] = {}
     digests: dict[str, dict[LeafPath, LeafDigest]] = {}
     proofs: dict[LeafPath, str] = {}
-    recorded = _recorded(place)
+    record = _record_of(place)
+    recorded = {} if record is None else record.digests
     several = _has_several(place)
     for name, folder in place.items.items():
-        item = items[name] = BrokenItem(folder, _entries_like(like, name))
+        distrusted = _not_as_sealed(place, folder, record)
+        item = items[name] = BrokenItem(folder, _entries_like(like, name), distrusted=distrusted)
         meter = Meter(listener, "reading", sum(map(_size, item.arrays.values())))
         leaves[name], digests[name] = {}, {}
         for inner, (found, digest) in item.leaves(memory_bytes, meter.advance).items():
@@ -82,13 +89,28 @@ def _size(array: Any) -> int:
     return sum(len(held.value) for held in array.chunks.values())
 
 
-def _recorded(place: BrokenPlace) -> dict[str, LeafDigest]:
-    """The digests that the broken checkpoint carries, if its record is as it was written."""
+def _record_of(place: BrokenPlace) -> Record | None:
+    """The record that the broken checkpoint carries, if it is as it was written."""
     file = place.root / RECORD
     try:
-        return decoded(filesystem.read(file), file).digests if filesystem.is_file(file) else {}
+        return decoded(filesystem.read(file), file) if filesystem.is_file(file) else None
     except CheckpointError:
-        return {}
+        return None
+
+
+def _not_as_sealed(place: BrokenPlace, folder: Path, record: Record | None) -> frozenset[str]:
+    """The small files of an item that are there, and are not what was sealed."""
+    found = set()
+    for name, digest in ({} if record is None else record.files).items():
+        file = place.root / name
+        if not filesystem.is_file(file) or folder not in file.parents:
+            continue
+        inside = str(file.relative_to(folder))
+        if inside.startswith(SIDECARS):
+            with filesystem.reader(file) as stream:
+                if not digest.endswith(hashlib.file_digest(stream, "sha256").hexdigest()):
+                    found.add(inside)
+    return frozenset(found)
 
 
 def _held_against(leaf: SavedLeaf, known: LeafDigest, memory_bytes: int) -> SavedLeaf:

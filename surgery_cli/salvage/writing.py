@@ -176,7 +176,8 @@ def _write_sidecars(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> N
     for folder, files in ((item.directory, (SHARDING,)), (item.directory / ARRAY_METADATAS, ())):
         for name in files or [entry.name for entry in filesystem.entries_if_any(folder)]:
             place = name if files else f"{ARRAY_METADATAS}/{name}"
-            document = _of_these(folder / name, names)
+            is_sound = place not in item.distrusted
+            document = _of_these(folder / name, names) if is_sound else None
             if document is not None:
                 filesystem.make_folders((target / place).parent)
                 filesystem.write(target / place, document)

@@ -249,3 +249,16 @@ def test_what_is_known_by_its_name_alone_is_restored(saved, tmp_path):
 def test_a_folder_of_several_checkpoints_is_none(saved, older):
     with pytest.raises(PlanError, match="is no one checkpoint"):
         surgery.rescue(str(saved.parent))
+
+
+def test_a_small_file_that_is_not_what_was_sealed_is_named(saved, tmp_path):
+    surgery.seal(str(saved))
+    metadata = saved / "_METADATA"
+    metadata.write_text(
+        metadata.read_text().replace('"custom_metadata": null', '"custom_metadata": {}')
+    )
+
+    done = surgery.rescue(str(saved), str(tmp_path / "new"))
+
+    assert any("'_METADATA' is damaged: it is not what was sealed" in note for note in done.notes)
+    assert np.array_equal(restored(tmp_path / "new")["params.bias"], np.ones(8))
