@@ -165,7 +165,7 @@ def connect(seat: Seat, say: Callable[[str], None] = lambda _: None) -> Board:
         if not has_said and time.monotonic() - since > _QUIET_SECONDS:
             say(
                 f"waiting at {seat.address} for all {seat.among} processes, for {START_SECONDS} seconds at most;"
-                " one that ended before it came is not missed sooner"
+                " one that ended before it came is not missed sooner, and two that say one number are one"
             )
             has_said = True
     if failed and time.monotonic() - since < START_SECONDS:
