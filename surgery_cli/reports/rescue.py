@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from surgery_cli.document import Document
+from surgery_cli.salvage.states import Proof, Route, State
 
 
 class SavedRow(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -16,12 +19,12 @@ class SavedRow(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """
 
     path: str
-    state: str
+    state: State
     type_text: str = ""
     share: float = 1.0
     missing: list[str] = []
-    proof: str = ""
-    routes: list[str] = []
+    proof: Proof | Literal[""] = ""
+    routes: list[Route] = []
     filled_from: str = ""
     why: str = ""
     digest: str = ""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from surgery_cli.salvage.nodes import Node, read_manifest, read_node, scan
-from surgery_cli.salvage.values import Route, Values
+from surgery_cli.salvage.states import Route
+from surgery_cli.salvage.values import Values
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.btree import (
     DATA_FOLDERS,
@@ -16,16 +17,13 @@ from surgery_cli.store.orbax.btree import (
     PROCESS_PREFIX,
     extent,
 )
-from surgery_cli.store.orbax.stored_values import FileRange, StoredValue
-
-_LOCK: Final = ".__lock"
-"""What TensorStore adds to the name of a file that it has written and not renamed yet."""
+from surgery_cli.store.orbax.stored_values import NOT_RENAMED, FileRange, StoredValue
 
 
 def is_database(folder: Path) -> bool:
     """True if files of a database stand in a folder."""
     names = set(filesystem.names(folder))
-    return not names.isdisjoint({MANIFEST, MANIFEST + _LOCK, *DATA_FOLDERS})
+    return not names.isdisjoint({MANIFEST, MANIFEST + NOT_RENAMED, *DATA_FOLDERS})
 
 
 def databases_of(item: Path) -> list[Path]:
@@ -46,7 +44,7 @@ def values_of(item: Path, databases: Iterable[Path], *, scans: bool = True) -> V
         route: Route = "manifest" if folder == item else "process manifest"
         _walk_versions(folder, manifest, slice(-1, None), route, found, walked)
     for folder in every:
-        unnamed = read_manifest(folder / (MANIFEST + _LOCK))
+        unnamed = read_manifest(folder / (MANIFEST + NOT_RENAMED))
         _walk_versions(folder, unnamed, slice(-1, None), "manifest not renamed", found, walked)
     for folder, manifest in manifests:
         _walk_versions(folder, manifest, slice(-2, None, -1), "earlier version", found, walked)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
-from surgery_cli.salvage.values import Route, Values
+from surgery_cli.salvage.states import Route
+from surgery_cli.salvage.values import Values
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.btree import DATA_FOLDERS, DONOR_PREFIX, PROCESS_PREFIX
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS
-from surgery_cli.store.orbax.stored_values import FileRange
-
-_LOCK: Final = ".__lock"
+from surgery_cli.store.orbax.stored_values import NOT_RENAMED, FileRange
 
 
 def add_values_of_folders(item: Path, found: Values) -> None:
@@ -20,11 +18,11 @@ def add_values_of_folders(item: Path, found: Values) -> None:
     files = list(_files(item))
     for is_renamed in (True, False):
         for key, size in files:
-            if key.endswith(_LOCK) is is_renamed or not size:
+            if key.endswith(NOT_RENAMED) is is_renamed or not size:
                 continue
             value = FileRange(item / key, 0, size)
             route: Route = "leaf folder" if is_renamed else "file not renamed"
-            found.add(key.removesuffix(_LOCK), value, route)
+            found.add(key.removesuffix(NOT_RENAMED), value, route)
 
 
 def _files(item: Path) -> Iterator[tuple[str, int]]:

@@ -9,18 +9,23 @@ from typing import Any, Final
 
 import msgspec
 
-from surgery_cli.engine.digests import LeafDigest, digest_reading, leaf_digest
+from surgery_cli.engine.digests import (
+    LeafDigest,
+    digest_of_text,
+    digest_reading,
+    leaf_digest,
+)
 from surgery_cli.errors import CheckpointError
 from surgery_cli.salvage.databases import databases_of, values_of
 from surgery_cli.salvage.folders import add_values_of_folders
 from surgery_cli.salvage.leaves import (
     FoundArray,
     SavedLeaf,
-    State,
     contradiction,
     found_arrays,
     missing_blocks,
 )
+from surgery_cli.salvage.states import Proof, State
 from surgery_cli.salvage.structure import Structure, named, strings_of, structure_of
 from surgery_cli.salvage.values import Values
 from surgery_cli.store import filesystem
@@ -39,6 +44,7 @@ from surgery_cli.tree.paths import LeafPath, stored_name
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 _NOTHING: Final = "nothing of it was found"
+_OTHER_VALUES: Final = "it decodes, and its values are not those of the digest on record"
 
 
 def is_item(folder: Path) -> bool:
@@ -124,64 +130,101 @@ class BrokenItem:
         return bool(self.databases) or bool(self.structure.head.get("use_ocdbt"))
 
     def leaves(
-        self, memory_bytes: int, read: Callable[[int], None] = lambda _: None
-    ) -> dict[LeafPath, tuple[SavedLeaf, LeafDigest | None]]:
-        """Every leaf with what is left of it, and the digest of its values where it is whole: every byte is read.
+        self,
+        memory_bytes: int,
+        recorded: Mapping[LeafPath, LeafDigest],
+        read: Callable[[int], None] = lambda _: None,
+    ) -> dict[LeafPath, SavedLeaf]:
+        """Every leaf with what is left of it: every byte is read, once.
 
-        ``read`` is told of so many bytes after each.
+        What decodes to other values than those of the digest that is ``recorded`` is lost. ``read`` is told of so many
+        bytes after each.
         """
         found = {}
         for path, entry in self.structure.entries.items():
-            found[path] = self._leaf(path, entry, memory_bytes)
-            array = found[path][0].array
-            read(0 if array is None else sum(len(held.value) for held in array.chunks.values()))
+            found[path] = self._leaf(path, entry, recorded.get(path), memory_bytes)
+            array = found[path].array
+            read(0 if array is None else array.stored_bytes)
         return found
 
     def _leaf(
-        self, path: LeafPath, entry: Entry, memory_bytes: int
-    ) -> tuple[SavedLeaf, LeafDigest | None]:
+        self, path: LeafPath, entry: Entry, known: LeafDigest | None, memory_bytes: int
+    ) -> SavedLeaf:
         value_type, name = str(entry["value_type"]), stored_name(path)
         if value_type in EMPTY_TYPES:
-            return SavedLeaf(path=path, entry=entry, state="whole", value=value_type), None
+            return SavedLeaf(path=path, entry=entry, state="whole", value=value_type)
         try:
             kind = kind_of(value_type, None)
         except CheckpointError:
             self.odd_types[path] = value_type
             kind, entry = LeafKind.ARRAY, {**entry, "value_type": VALUE_TYPES[LeafKind.ARRAY]}
         if kind is LeafKind.STRING:
-            text = json_pointer.text_at(self.strings, name)
-            if text is not None:
-                return SavedLeaf(path=path, entry=entry, state="whole", value=text), None
-            return _lost(path, entry, "the file with the texts does not have it"), None
+            return _text(path, entry, json_pointer.text_at(self.strings, name), known)
         array = self.arrays.get(name)
         if array is None:
-            return _lost(path, entry, self._arrays[1].get(name, _NOTHING)), None
-        return self._array(path, entry, kind, array, memory_bytes)
+            return _lost(path, entry, self._arrays[1].get(name, _NOTHING))
+        return self._array(path, entry, array, known, memory_bytes)
 
     def _array(
-        self, path: LeafPath, entry: Entry, kind: LeafKind, array: FoundArray, memory_bytes: int
-    ) -> tuple[SavedLeaf, LeafDigest | None]:
+        self,
+        path: LeafPath,
+        entry: Entry,
+        array: FoundArray,
+        known: LeafDigest | None,
+        memory_bytes: int,
+    ) -> SavedLeaf:
         if array.is_disputed:
             why = "two trees hold different values of it, and no manifest says which is newer"
-            return _lost(path, entry, why), None
+            return _lost(path, entry, why)
         if against := contradiction(array, entry):
-            return _lost(path, entry, f"what describes it is damaged: {against}"), None
+            return _lost(path, entry, f"what describes it is damaged: {against}")
         why = f"{array.document.chunk_count - len(array.chunks)} of {array.document.chunk_count} chunks are not there"
         if array.is_complete:
             try:
-                digest = digest_of(array, path, None, memory_bytes)
+                digest = digest_of(array, path, known, memory_bytes)
             except CheckpointError as error:
                 why = error.problems[0].why
             else:
-                return SavedLeaf(path=path, entry=entry, state="whole", array=array), digest
+                return _decoded(path, entry, array, digest, known)
         present = array.decoding()
         missing, share = missing_blocks(array, present)
         left = msgspec.structs.replace(array, chunks=present)
         state: State = "partly" if present else "lost"
-        saved = SavedLeaf(
+        return SavedLeaf(
             path=path, entry=entry, state=state, array=left, missing=missing, share=share, why=why
         )
-        return saved, None
+
+
+def _decoded(
+    path: LeafPath,
+    entry: Entry,
+    array: FoundArray,
+    digest: LeafDigest,
+    known: LeafDigest | None,
+) -> SavedLeaf:
+    """A leaf of which everything decodes; lost, if not to the values on record."""
+    if known is not None and digest != known:
+        lost = _lost(path, entry, _OTHER_VALUES)
+        return msgspec.structs.replace(lost, array=array)
+    proof: Proof = "checksum" if array.is_proven else "decodes"
+    return SavedLeaf(
+        path=path,
+        entry=entry,
+        state="whole",
+        array=array,
+        digest=digest,
+        proof="digest" if known is not None else proof,
+    )
+
+
+def _text(path: LeafPath, entry: Entry, text: str | None, known: LeafDigest | None) -> SavedLeaf:
+    """A leaf that is text; no checksum covers it."""
+    if text is None:
+        return _lost(path, entry, "the file with the texts does not have it")
+    if known is not None and digest_of_text(text) != known:
+        return _lost(path, entry, _OTHER_VALUES)
+    proof: Proof = "decodes" if known is None else "digest"
+    return SavedLeaf(path=path, entry=entry, state="whole", value=text, proof=proof)
 
 
 class _Alone:
@@ -195,14 +238,16 @@ class _Alone:
 
 
 def digest_of(
-    array: FoundArray, path: LeafPath, grid: tuple[int, ...] | None, memory_bytes: int
+    array: FoundArray, path: LeafPath, known: LeafDigest | None, memory_bytes: int
 ) -> LeafDigest:
-    """The digest of an array's values, over a recorded ``grid``, else over its own.
+    """The digest of an array's values, over the grid of one that is ``known`` of it, else over its own.
 
     Raises:
         CheckpointError: not all of it decodes.
     """
     spec = spec_of(array, LeafKind.ARRAY)
+    is_alike = known is not None and len(known.grid) == len(spec.shape)
+    grid = known.grid if known is not None and is_alike else None
     reading = digest_reading(spec, memory_bytes, grid)
     return leaf_digest(_Alone(array), path, spec, reading, grid)
 

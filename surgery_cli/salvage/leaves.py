@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError
-from surgery_cli.salvage.values import Held, Route, Values
+from surgery_cli.salvage.states import Proof, Route, State
+from surgery_cli.salvage.values import Held, Values
+from surgery_cli.store.orbax.arrays import MEMORY, in_memory
 from surgery_cli.store.orbax.declared_sizes import check_claim
 from surgery_cli.store.orbax.stored_values import whole
-from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, ArrayDocument, parse
+from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, DRIVERS, ArrayDocument, parse
 from surgery_cli.tree.paths import LeafPath
 
 Window: TypeAlias = tuple[slice, ...]
-State: TypeAlias = Literal["whole", "partly", "lost"]
 
-_DRIVERS: Final = {2: "zarr", 3: "zarr3"}
 _MOST_CHUNKS: Final = 1 << 22
 """A document that declares more, of which so many are not stored, is a claim: chunks are not counted one by one."""
 
@@ -52,6 +52,11 @@ class FoundArray(msgspec.Struct, frozen=True):
         return itertools.product(*map(range, self.document.grid))
 
     @property
+    def stored_bytes(self) -> int:
+        """Bytes of its chunks that were found."""
+        return sum(len(held.value) for held in self.chunks.values())
+
+    @property
     def is_complete(self) -> bool:
         """True if every chunk was found; whether they decode is another question."""
         return len(self.chunks) == self.document.chunk_count
@@ -68,19 +73,17 @@ class FoundArray(msgspec.Struct, frozen=True):
         document = self.document
         window = tuple(slice(0, n) for n in document.shape) if window is None else window
         check_claim(document, self.name, Path(), tuple(s.stop - s.start for s in window))
-        context = ts.Context()
-        memory = ts.KvStore.open({"driver": "memory"}, context=context).result()
-        memory.write(DOCUMENT_NAMES[document.zarr], document.raw).result()
+        encoded = {DOCUMENT_NAMES[document.zarr]: document.raw}
         for place in _met_by(window, document):
             if (held := self.chunks.get(place)) is not None:
-                memory.write(document.key_of(place), whole(held.value)).result()
+                encoded[document.key_of(place)] = whole(held.value)
         spec = {
-            "driver": _DRIVERS[document.zarr],
-            "kvstore": {"driver": "memory"},
+            "driver": DRIVERS[document.zarr],
+            "kvstore": MEMORY,
             "fill_missing_data_reads": False,  # a chunk that is missing is damage, and no zeros
         }
         try:
-            array = ts.open(spec, open=True, read=True, context=context).result()
+            array = ts.open(spec, open=True, read=True, context=in_memory(encoded)).result()
             return np.asarray(array[window].read(order="C").result())
         except (ValueError, OSError) as error:
             raise CheckpointError(
@@ -105,7 +108,8 @@ class SavedLeaf(msgspec.Struct, frozen=True, kw_only=True):
     """A leaf that the broken checkpoint had, and what is left of it.
 
     ``missing`` are the elements that are not there, as blocks (starts and stops of each axis). ``why`` of what is not
-    whole. ``value`` is what stands for leaves without an array: text, or what an empty node was.
+    whole. ``value`` is what stands for leaves without an array: text, or what an empty node was. ``digest`` and
+    ``proof`` are those of a whole one.
     """
 
     path: LeafPath
@@ -116,6 +120,8 @@ class SavedLeaf(msgspec.Struct, frozen=True, kw_only=True):
     share: float = 1.0
     why: str = ""
     value: str | None = None
+    digest: LeafDigest | None = None
+    proof: Proof | None = None
 
 
 def found_arrays(
@@ -136,8 +142,7 @@ def found_arrays(
         except CheckpointError as error:
             faults[name] = f"what describes it cannot be read: {error.problems[0].why}"
     arrays = {
-        name: FoundArray(name, document, held, {}, f"{name}/" in values.disputed)
-        for name, (document, held) in documents.items()
+        name: FoundArray(name, document, held, {}) for name, (document, held) in documents.items()
     }
     disputed = set()
     beyond: dict[str, list[str]] = {}
@@ -149,10 +154,10 @@ def found_arrays(
             continue
         array, rest = arrays[owner], key[len(owner) + 1 :]
         if array.document.is_chunk(rest):
-            array.chunks[_place_of(rest, array.document)] = held
-        elif _is_like_a_chunk(rest, array.document):
+            array.chunks[array.document.index_of_key(rest)] = held
+        elif array.document.is_like_chunk(rest):
             beyond.setdefault(owner, []).append(rest)
-        if key in values.disputed:
+        if values.is_disputed(key):
             disputed.add(owner)
     return {
         name: msgspec.structs.replace(
@@ -170,19 +175,6 @@ def _owner(key: str, names: Any) -> str | None:
         if name in names:
             return name
     return None
-
-
-def _is_like_a_chunk(key: str, document: ArrayDocument) -> bool:
-    numbers = key.removeprefix(f"{document.key_start}{document.key_separator}")
-    parts = numbers.split(document.key_separator)
-    return len(parts) == len(document.shape) and all(part.isdecimal() for part in parts)
-
-
-def _place_of(key: str, document: ArrayDocument) -> tuple[int, ...]:
-    if not document.grid:
-        return ()
-    start = document.key_start and document.key_start + document.key_separator
-    return tuple(map(int, key.removeprefix(start).split(document.key_separator)))
 
 
 def _met_by(window: Window, document: ArrayDocument) -> Iterator[tuple[int, ...]]:
@@ -206,8 +198,13 @@ def contradiction(array: FoundArray, entry: Mapping[str, Any]) -> str:
         return f"chunks lie beyond its shape {list(document.shape)} (first: '{min(array.beyond)}')"
     if isinstance(said, list) and tuple(said) != document.write_shape:
         return f"it is described in blocks of {list(document.write_shape)}, and in `_METADATA` of {said}"
-    if any(map(operator.gt, document.write_shape, document.shape)) and said:
-        return f"its shape {list(document.shape)} is smaller than what was written, {said}"
+    if any(
+        step > max(size, 1) for step, size in zip(document.write_shape, document.shape, strict=True)
+    ):
+        return (
+            f"its shape {list(document.shape)} is smaller than one of the blocks that it is stored in,"
+            f" {list(document.write_shape)}"
+        )
     return ""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from surgery_cli.store import filesystem
+from surgery_cli.store.orbax.arrays import MEMORY, in_memory
 
 _NODE: Final = bytes.fromhex("0cdb20de")
 _HEAD: Final = len(_NODE) + 8
@@ -72,6 +73,4 @@ def _alone(name: str, raw: bytes) -> Any:
     """A store in memory that holds one value."""
     import tensorstore as ts
 
-    store = ts.KvStore.open({"driver": "memory"}, context=ts.Context()).result()
-    store.write(name, raw).result()
-    return store
+    return ts.KvStore.open(MEMORY, context=in_memory({name: raw})).result()

@@ -7,54 +7,58 @@ from typing import Any
 
 from surgery_cli.engine.digests import LeafDigest, digest_reading, leaf_digest
 from surgery_cli.errors import WriteError
-from surgery_cli.salvage.survey import Survey
 from surgery_cli.salvage.writing import KeptLeaf
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.store.orbax.arrays import read_array
 from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind
 
 
 def proved(
-    survey: Survey,
-    name: str,
-    kept: KeptLeaf,
-    written: Checkpoint,
-    path: LeafPath,
-    memory_bytes: int,
+    kept: KeptLeaf, written: Checkpoint, path: LeafPath, memory_bytes: int
 ) -> LeafDigest | None:
-    """The digest of a leaf of the result, which is what was found, and what fills it."""
-    import numpy as np
+    """The digest of a leaf of the result, at ``path``, which is what was found, and what fills it.
 
+    Raises:
+        WriteError: it is not.
+    """
     if path not in written.tree:
         raise WriteError(f"'{path}' is not in the result", why="it was written, and is not found")
     spec = written.tree[path]
+    if spec.kind is LeafKind.STRING and written.read(path) != kept.leaf.value:
+        raise _differs(path)
     if not spec.has_array:
         return None
-    expected = survey.digests[name].get(kept.leaf.path)
+    expected = kept.leaf.digest
     grid = None if expected is None else expected.grid
     found = leaf_digest(written, path, spec, digest_reading(spec, memory_bytes, grid), grid)
-    is_right = expected is None or found == expected
-    if kept.filled is not None:
-        array, own = kept.leaf.array, kept.filled.blocks
-        document = None if array is None else array.document
-        for window in _windows(written, path, document):
-            theirs = not own or window in own
-            true = (
-                read_array(kept.filled.store, kept.filled.name, window)
-                if theirs or array is None
-                else array.read(window)
-            )
-            is_right &= np.array_equal(
-                np.ascontiguousarray(written.read(path, window)).view(np.uint8),
-                np.ascontiguousarray(true).view(np.uint8),
-            )
-    if not is_right:
-        raise WriteError(
-            f"'{path}' is not what was found",
-            why="its values differ from those that were read before",
-            fix="run the command again",
-        )
+    if expected is not None and found != expected:
+        raise _differs(path)
+    if kept.filled is not None and not _is_filled(kept, written, path):
+        raise _differs(path)
     return found
+
+
+def _differs(path: LeafPath) -> WriteError:
+    return WriteError(
+        f"'{path}' is not what was found",
+        why="its values differ from those that were read before",
+        fix="run the command again",
+    )
+
+
+def _is_filled(kept: KeptLeaf, written: Checkpoint, path: LeafPath) -> bool:
+    """True if every block holds what was found there, or what fills it."""
+    import numpy as np
+
+    array, filled = kept.leaf.array, kept.filled
+    assert filled is not None
+    for window in _windows(written, path, None if array is None else array.document):
+        is_own = array is not None and not filled.is_whole and window not in filled.blocks
+        true = array.read(window) if array is not None and is_own else filled.read(window)
+        here, there = (np.ascontiguousarray(one) for one in (written.read(path, window), true))
+        if not np.array_equal(here.view(np.uint8), there.view(np.uint8)):
+            return False
+    return True
 
 
 def _windows(written: Checkpoint, path: LeafPath, document: Any) -> list[tuple[slice, ...]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
 
 import msgspec
 
@@ -12,42 +12,30 @@ from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.surgery_json import Record, decoded
-from surgery_cli.salvage.item import BrokenItem, digest_of
+from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.place import BrokenPlace
 from surgery_cli.store import filesystem
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
-from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, METADATA, SHARDING, Entry
+from surgery_cli.store.orbax.sidecars import Entry, is_sidecar
 from surgery_cli.store.write.step import RECORD
 from surgery_cli.tree.paths import LeafPath
 
-SIDECARS: Final = (METADATA, SHARDING, f"{ARRAY_METADATAS}/")
-"""Files beside the arrays that a rescue goes by, by the begin of their names."""
-
-_PROOFS: Final = {True: "checksum", False: "decodes"}
-
 
 class Survey(msgspec.Struct, frozen=True):
-    """What was found, by item: every leaf, and the digests of those that are whole."""
+    """What was found: every leaf, by item, '' for one without a name."""
 
     place: BrokenPlace
     items: dict[str, BrokenItem]
     leaves: dict[str, dict[LeafPath, SavedLeaf]]
-    digests: dict[str, dict[LeafPath, LeafDigest]]
-    proofs: dict[LeafPath, str]
-    """Of what is whole, by the path in the whole tree."""
     lost: dict[str, str]
-    """Items of which nothing is left, and why that is known."""
+    """Items of which nothing is left, by name, and why that is known."""
 
     def path(self, item: str, inner: LeafPath) -> LeafPath:
-        """A leaf's path in the whole tree."""
-        return LeafPath((item, *inner)) if _has_several(self.place) else inner
-
-
-def _has_several(place: BrokenPlace) -> bool:
-    """True if the step has, or had, several items: their names are the first keys of all paths then."""
-    return len(place.items) + len(place.lost) > 1
+        """A leaf's path in the whole tree: if the step has, or had, several items, from the item's name on."""
+        several = len(self.place.items) + len(self.place.lost) > 1
+        return LeafPath((item, *inner)) if several else inner
 
 
 def survey(
@@ -56,37 +44,31 @@ def survey(
     """Read every byte of what is left; ``like`` gives the structure where the metadata is lost."""
     items: dict[str, BrokenItem] = {}
     leaves: dict[str, dict[LeafPath, SavedLeaf]] = {}
-    digests: dict[str, dict[LeafPath, LeafDigest]] = {}
-    proofs: dict[LeafPath, str] = {}
     record = _record_of(place)
-    recorded = {} if record is None else record.digests
-    several = _has_several(place)
     for name, folder in place.items.items():
         distrusted = _not_as_sealed(place, folder, record)
         item = items[name] = BrokenItem(folder, _entries_like(like, name), distrusted=distrusted)
-        meter = Meter(listener, "reading", sum(map(_size, item.arrays.values())))
-        leaves[name], digests[name] = {}, {}
-        for inner, (found, digest) in item.leaves(memory_bytes, meter.advance).items():
-            path = LeafPath((name, *inner)) if several else inner
-            known = recorded.get(path.spelling) or recorded.get(inner.spelling)
-            leaf = found
-            if digest is not None and known is not None and found.array is not None:
-                leaf = _held_against(found, known, memory_bytes)
-            leaves[name][inner] = leaf
-            if leaf.state == "whole" and digest is not None and leaf.array is not None:
-                digests[name][inner] = digest
-                proofs[path] = "digest" if known is not None else _PROOFS[leaf.array.is_proven]
-    nothing = "nothing of its leaves is left"
+        total = sum(array.stored_bytes for array in item.arrays.values())
+        meter = Meter(listener, "reading", total)
+        known = {} if record is None else _recorded(record, name, item.structure.entries)
+        leaves[name] = item.leaves(memory_bytes, known, meter.advance)
     empty = {
-        name or "all": nothing
+        name: "nothing of its leaves is left"
         for name, item in items.items()
         if not leaves[name] and (item.structure.origin != "metadata" or item.structure.faults)
     }
-    return Survey(place, items, leaves, digests, proofs, {**place.lost, **empty})
+    return Survey(place, items, leaves, {**place.lost, **empty})
 
 
-def _size(array: Any) -> int:
-    return sum(len(held.value) for held in array.chunks.values())
+def _recorded(record: Record, name: str, paths: Iterable[LeafPath]) -> dict[LeafPath, LeafDigest]:
+    """The digests on record of the leaves of an item, which a record of several names from the item on."""
+    found = {}
+    for inner in paths:
+        alone = record.digests.get(inner.spelling)
+        digest = record.digests.get(LeafPath((name, *inner)).spelling, alone) if name else alone
+        if digest is not None:
+            found[inner] = digest
+    return found
 
 
 def _record_of(place: BrokenPlace) -> Record | None:
@@ -105,22 +87,12 @@ def _not_as_sealed(place: BrokenPlace, folder: Path, record: Record | None) -> f
         file = place.root / name
         if not filesystem.is_file(file) or folder not in file.parents:
             continue
-        inside = str(file.relative_to(folder))
-        if inside.startswith(SIDECARS):
+        inside = file.relative_to(folder)
+        if is_sidecar(inside):
             with filesystem.reader(file) as stream:
                 if not digest.endswith(hashlib.file_digest(stream, "sha256").hexdigest()):
-                    found.add(inside)
+                    found.add(inside.as_posix())
     return frozenset(found)
-
-
-def _held_against(leaf: SavedLeaf, known: LeafDigest, memory_bytes: int) -> SavedLeaf:
-    """The leaf, lost if its values are not those on record."""
-    assert leaf.array is not None
-    found = digest_of(leaf.array, leaf.path, known.grid, memory_bytes)
-    if found == known:
-        return leaf
-    why = "it decodes, and its values are not those of the digest on record"
-    return msgspec.structs.replace(leaf, state="lost", share=0.0, why=why)
 
 
 def _entries_like(like: Checkpoint | None, name: str) -> dict[LeafPath, Entry]:

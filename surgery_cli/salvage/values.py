@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import msgspec
 
+from surgery_cli.salvage.states import Route
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.stored_values import StoredValue
-
-Route: TypeAlias = Literal[
-    "manifest",
-    "process manifest",
-    "manifest not renamed",
-    "earlier version",
-    "scan for nodes",
-    "leaf folder",
-    "file not renamed",
-]
-"""How a value was found, best first. What a save had not renamed yet is as whole as its bytes are."""
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
@@ -39,11 +28,24 @@ class Values:
 
     def __init__(self) -> None:
         self.held: dict[str, Held] = {}
+        self.rivals: dict[str, set[Route]] = {}
+        """On which ways another value was found than the one that counts, by key."""
         self._sizes: dict[Path, int] = {}
-        self.differ = False
-        """True if the manifest of the whole and that of a process lead to different values: of two saves."""
-        self.disputed: set[str] = set()
-        """Keys for which scanned nodes say different things, and no manifest which of them is newer."""
+
+    def is_disputed(self, key: str) -> bool:
+        """True if scanned nodes hold different values, and no manifest says which of them is newer."""
+        scanned: Route = "scan for nodes"
+        return scanned in self.rivals.get(key, ()) and self.held[key].route == scanned
+
+    @property
+    def are_of_two_saves(self) -> bool:
+        """True if the manifest of the whole and that of a process lead to different values."""
+        manifests = {"manifest", "process manifest"}
+        return any(
+            {route, self.held[key].route} == manifests
+            for key, routes in self.rivals.items()
+            for route in routes
+        )
 
     def add(self, key: str, value: StoredValue, route: Route) -> None:
         known = self.held.get(key)
@@ -52,10 +54,7 @@ class Values:
         if known is None:
             self.held[key] = Held(value, route)
         elif known.value != value and self._is_there(value):
-            if known.route == route == "scan for nodes":
-                self.disputed.add(key)
-            elif {known.route, route} == {"manifest", "process manifest"}:
-                self.differ = True
+            self.rivals.setdefault(key, set()).add(route)
 
     def _is_there(self, value: StoredValue) -> bool:
         """True if the file in which a value is said to lie is there, and long enough."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -15,7 +14,7 @@ from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.filesystem.write_failures import write_errors
-from surgery_cli.store.orbax.arrays import ArrayStore, below, read_array
+from surgery_cli.store.orbax.arrays import Window, below
 from surgery_cli.store.orbax.contexts import new_context
 from surgery_cli.store.orbax.sidecars import (
     ARRAY_METADATAS,
@@ -23,6 +22,7 @@ from surgery_cli.store.orbax.sidecars import (
     SHARDING,
     STRINGS,
     TREE,
+    VALUE_TYPES,
     Entry,
     sharding_key,
 )
@@ -32,7 +32,9 @@ from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES
 from surgery_cli.store.write.array_access import open_for_writing
 from surgery_cli.store.write.database_versions import keep_newest
 from surgery_cli.store.write.transactions import atomic
+from surgery_cli.tree import json_pointer
 from surgery_cli.tree.paths import LeafPath, stored_name
+from surgery_cli.tree.specs import LeafKind
 
 _BATCH_BYTES: Final = 64 << 20
 _CONFIG: Final = {"max_decoded_node_bytes": 100_000_000, "max_inline_value_bytes": 1024}
@@ -43,19 +45,29 @@ NOTHING: Final[Entry] = {"value_type": "None", "skip_deserialize": True}
 """What is said of an empty place."""
 
 
-class Filled(NamedTuple):
-    """A leaf of another checkpoint that stands for what is lost: whole, or in the blocks that are missing."""
+class Filling(Protocol):
+    """What stands in the result for what is lost of an array."""
 
-    store: ArrayStore
-    name: str
-    blocks: tuple[tuple[slice, ...], ...] = ()
+    @property
+    def is_whole(self) -> bool:
+        """True if it stands for all of the array, and what is left of that is not used."""
+
+    @property
+    def blocks(self) -> Sequence[Window]:
+        """The blocks that are written with its values, over what is stored."""
+
+    def stored(self, zarr: int) -> Mapping[str, StoredValue]:
+        """What is stored for all of the array before that, by key; its description among them."""
+
+    def read(self, window: Window) -> Any:
+        """Its values in a block."""
 
 
 class KeptLeaf(NamedTuple):
-    """A leaf of the result: what was left of it, and what fills it."""
+    """A leaf of the result: what was left of it, and what fills it if that is an array."""
 
     leaf: SavedLeaf
-    filled: Filled | None = None
+    filled: Filling | None = None
 
 
 def places_kept(paths: Iterable[LeafPath]) -> list[LeafPath]:
@@ -92,9 +104,8 @@ def write_item(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> None:
 def _values_of(kept: KeptLeaf, zarr: int) -> Iterator[tuple[str, StoredValue]]:
     """The encoded values of a leaf, with their keys, its description first."""
     array, filled, name = kept.leaf.array, kept.filled, stored_name(kept.leaf.path)
-    if filled is not None and not filled.blocks:
-        values = filled.store.stored_values(filled.name)
-        yield from ((below(name) + key, value) for key, value in values.items())
+    if filled is not None and filled.is_whole:
+        yield from ((below(name) + key, value) for key, value in filled.stored(zarr).items())
     elif array is not None:
         yield below(name) + DOCUMENT_NAMES[zarr], array.document.raw
         for place, held in array.chunks.items():
@@ -110,7 +121,12 @@ def _write_arrays(item: BrokenItem, leaves: Iterable[KeptLeaf], target: Path) ->
             for key, value in _values_of(kept, item.zarr):
                 filesystem.make_folders((target / key).parent)
                 filesystem.write(target / key, pieces(value))
-            _fill(kept, item.zarr, filesystem.kvstore(target / stored_name(kept.leaf.path)), None)
+            if kept.filled is not None and kept.filled.blocks:
+                base = filesystem.kvstore(target / stored_name(kept.leaf.path))
+                _fill(
+                    kept.filled,
+                    open_for_writing(item.zarr, base, None, new_context(), create=False),
+                )
         return
     import tensorstore as ts
 
@@ -122,31 +138,20 @@ def _write_arrays(item: BrokenItem, leaves: Iterable[KeptLeaf], target: Path) ->
             for future in [inside.write(key, whole(value)) for key, value in batch]:
                 future.result()
     for kept in stored:
-        with _transaction_of(kept) as transaction:
-            _fill(kept, item.zarr, database / below(stored_name(kept.leaf.path)), transaction)
+        if kept.filled is not None and kept.filled.blocks:
+            below_it = database / below(stored_name(kept.leaf.path))
+            with atomic() as transaction:
+                array = open_for_writing(
+                    item.zarr, below_it, None, new_context(), create=False, transaction=transaction
+                )
+                _fill(kept.filled, array)
     keep_newest(target, None, Linker())
 
 
-@contextmanager
-def _transaction_of(kept: KeptLeaf) -> Iterator[Any]:
-    if kept.filled is None or not kept.filled.blocks:
-        yield None
-        return
-    with atomic() as transaction:
-        yield transaction
-
-
-def _fill(kept: KeptLeaf, zarr: int, kvstore: Any, transaction: Any) -> None:
-    """Write the blocks that are missing with the values that the other checkpoint has there."""
-    if kept.filled is None or not kept.filled.blocks:
-        return
-    assert kept.leaf.array is not None
-    fields = kept.leaf.array.document.fields
-    array = open_for_writing(
-        zarr, kvstore, fields, new_context(), create=False, transaction=transaction
-    )
-    for block in kept.filled.blocks:
-        array[block].write(read_array(kept.filled.store, kept.filled.name, block)).result()
+def _fill(filled: Filling, array: Any) -> None:
+    """Write the blocks that are missing."""
+    for block in filled.blocks:
+        array[block].write(filled.read(block)).result()
 
 
 def _batches(
@@ -181,9 +186,15 @@ def _write_sidecars(item: BrokenItem, leaves: list[KeptLeaf], target: Path) -> N
             if document is not None:
                 filesystem.make_folders((target / place).parent)
                 filesystem.write(target / place, document)
-    texts = {p: kept.leaf.value for p, kept in zip(paths, leaves, strict=True)}
-    if item.strings is not None and any(entries[p]["value_type"] == "string" for p in texts):
-        filesystem.write(target / STRINGS, msgspec.json.encode(item.strings))
+    texts = [
+        (stored_name(kept.leaf.path), kept.leaf.value)
+        for kept in leaves
+        if kept.leaf.entry["value_type"] == VALUE_TYPES[LeafKind.STRING]
+        and kept.leaf.value is not None
+    ]
+    if texts:
+        strings = json_pointer.document_of(texts)
+        filesystem.write(target / STRINGS, msgspec.json.encode(strings))
 
 
 def _metadata(item: BrokenItem, entries: dict[LeafPath, Entry]) -> bytes:

@@ -8,33 +8,23 @@ from pathlib import Path
 import msgspec
 
 from surgery_cli import reports
-from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener
-from surgery_cli.errors import (
-    CheckpointError,
-    DestinationError,
-    Problem,
-    SurgeryError,
-)
+from surgery_cli.errors import CheckpointError, DestinationError, Problem
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.proof.records import record_key, record_path, write_record
-from surgery_cli.proof.surgery_json import Record, new_record
-from surgery_cli.salvage.filling import Fill, fills_of
+from surgery_cli.salvage.filling import Fill, FillBy, fills_of
 from surgery_cli.salvage.leaves import SavedLeaf
-from surgery_cli.salvage.place import find_broken, fingerprint, is_understood
-from surgery_cli.salvage.proving import proved
+from surgery_cli.salvage.place import find_broken, fingerprint
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.salvage.survey import survey as survey_of
-from surgery_cli.salvage.writing import NOTHING, Filled, KeptLeaf, places_kept, write_item
+from surgery_cli.salvage.writing import NOTHING, KeptLeaf, places_kept
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.links import Linker, LinkMode
-from surgery_cli.store.locate.location import locate
-from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.write.destination import check_destination
-from surgery_cli.store.write.staging import Staging, begin_anew
+from surgery_cli.store.write.staging import begin_anew
 from surgery_cli.surgery.rescue_report import places_said, rescue_report, saved_rows
-from surgery_cli.surgery.source_and_destination import path_of, with_aftermath
+from surgery_cli.surgery.rescued_result import Rescue
+from surgery_cli.surgery.source_and_destination import path_of
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import counted, leaves_text
@@ -47,7 +37,7 @@ def rescue(
     allow_partial: bool = False,
     like: str | None = None,
     fill_from: str | None = None,
-    fill_by: Fill = "leaf",
+    fill_by: FillBy = "leaf",
     memory_bytes: int = MEMORY_BYTES,
     listener: Listener | None = None,
 ) -> reports.Rescued:
@@ -72,7 +62,7 @@ def rescue(
     other = open_checkpoint(fill_from) if fill_from else None
     survey = survey_of(place, open_checkpoint(like) if like else other, memory_bytes, listener)
     fills = {} if other is None else fills_of(survey, other, fill_by)
-    rows = saved_rows(survey, fills, "" if other is None else other.address)
+    rows = saved_rows(survey, {path: fill.origin for path, fill in fills.items()})
     report = rescue_report(survey, rows)
     if target is None:
         return report
@@ -84,7 +74,7 @@ def rescue(
         raise CheckpointError(
             f"no leaf of '{broken}' is whole", why=_why(lacking), fix="nothing can be written"
         )
-    record = _appearing(survey, kept, target, rows, before, memory_bytes)
+    record = Rescue(survey, kept, rows, before, memory_bytes).appear(target)
     written = sum(map(len, kept.values()))
     gaps = [
         survey.path(name, one.leaf.path)
@@ -110,42 +100,18 @@ def _check_free(target: Path) -> None:
         )
 
 
-def _appearing(
-    survey: Survey,
-    kept: Mapping[str, list[KeptLeaf]],
-    target: Path,
-    rows: list[reports.SavedRow],
-    before: str,
-    memory_bytes: int,
-) -> Path:
-    """Build the result beside its name, prove it, and let it appear; the file of its record."""
-    root = survey.place.root
-    try:
-        with Staging(target) as staging:
-            record = _write(survey, kept, staging.new, rows, before, memory_bytes)
-            if fingerprint(root) != before:
-                raise CheckpointError(
-                    f"'{root}' has changed meanwhile",
-                    why="a job is still writing there, or removes it",
-                    fix="wait until it is over, and run the command again",
-                )
-            staging.commit()
-    except SurgeryError as error:
-        with_aftermath(error)
-        raise
-    return target / record.relative_to(staging.new)
-
-
-def _kept(survey: Survey, fills: Mapping[LeafPath, Filled]) -> dict[str, list[KeptLeaf]]:
+def _kept(survey: Survey, fills: Mapping[LeafPath, Fill]) -> dict[str, list[KeptLeaf]]:
+    """The leaves of the result, by item: those that are whole or filled, and what keeps the places of lists."""
     found = {}
     for name, leaves in survey.leaves.items():
-        found[name] = [
-            KeptLeaf(leaf, fills.get(survey.path(name, inner)))
-            for inner, leaf in leaves.items()
-            if leaf.state == "whole" or survey.path(name, inner) in fills
+        filled = {inner: fills.get(survey.path(name, inner)) for inner in leaves}
+        kept = [
+            fill.kept if fill is not None else KeptLeaf(leaf)
+            for leaf, fill in zip(leaves.values(), filled.values(), strict=True)
+            if fill is not None or leaf.state == "whole"
         ]
-        empty = places_kept(kept.leaf.path for kept in found[name])
-        found[name] += [
+        empty = places_kept(one.leaf.path for one in kept)
+        found[name] = kept + [
             KeptLeaf(SavedLeaf(path=path, entry=NOTHING, state="whole", value="None"))
             for path in empty
         ]
@@ -172,65 +138,3 @@ def _why(lacking: list[reports.SavedRow]) -> str:
         for row in lacking
     ]
     return listed(said, 6)
-
-
-def _write(
-    survey: Survey,
-    kept: Mapping[str, list[KeptLeaf]],
-    new: Path,
-    rows: list[reports.SavedRow],
-    before: str,
-    memory_bytes: int,
-) -> Path:
-    """Build the result, prove it, and put it on record; the file of the record."""
-    linker = Linker(LinkMode.NEVER)
-    for name, item in survey.items.items():
-        if not kept[name] and (name or "all") in survey.lost:
-            continue
-        write_item(item, kept[name], new / name if name else new)
-    for other in filter(is_understood, survey.place.others):
-        linker.copy_tree(other, new / other.name)
-    filesystem.forget(new)
-    written = Checkpoint(locate(str(new), staging=True))
-    digests = {}
-    for name, leaves in kept.items():
-        for one in leaves:
-            path = one.leaf.path
-            if written.location.prefix_items:
-                path = LeafPath((name, *path))
-            found = proved(survey, name, one, written, path, memory_bytes)
-            if found is not None:
-                digests[record_key(written, path)] = found
-    record = _record(survey, rows, digests, before)
-    place = record_path(written)
-    write_record(place, record)
-    return place
-
-
-def _record(
-    survey: Survey,
-    rows: list[reports.SavedRow],
-    digests: dict[str, LeafDigest],
-    before: str,
-) -> Record:
-    origins = {
-        row.path: {
-            "from": "fill" if row.filled_from else "broken",
-            "state": row.state,
-            "proof": row.proof,
-            **({"filled_from": row.filled_from, "missing": row.missing} if row.filled_from else {}),
-        }
-        for row in rows
-        if row.state == "whole" or row.filled_from
-    }
-    lost = [row.path for row in rows if row.path not in origins]
-    return new_record(
-        source=str(survey.place.root),
-        source_fingerprint=before,
-        draft="",
-        plan={},
-        leaves=[],
-        removed=lost,
-        rescued=origins,
-        digests=digests,
-    )

@@ -8,8 +8,8 @@ from typing import Final
 from surgery_cli import reports
 from surgery_cli.salvage.item import spec_of
 from surgery_cli.salvage.place import is_understood
+from surgery_cli.salvage.states import Route
 from surgery_cli.salvage.survey import Survey
-from surgery_cli.salvage.writing import Filled
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.lists import listed
@@ -20,14 +20,12 @@ _UNKNOWN: Final = (
 )
 
 
-def saved_rows(
-    survey: Survey, fills: Mapping[LeafPath, Filled], filled_from: str
-) -> list[reports.SavedRow]:
+def saved_rows(survey: Survey, origins: Mapping[LeafPath, str]) -> list[reports.SavedRow]:
+    """A row for every leaf; ``origins`` are those of what fills it."""
     rows = []
     for name, leaves in survey.leaves.items():
         for inner, leaf in leaves.items():
             path = survey.path(name, inner)
-            digest = survey.digests[name].get(inner)
             rows.append(
                 reports.SavedRow(
                     path=str(path),
@@ -37,15 +35,15 @@ def saved_rows(
                     else spec_of(leaf.array, LeafKind.ARRAY).type_text,
                     share=round(leaf.share, 6),
                     missing=[_slices(block) for block in leaf.missing if block],
-                    proof=survey.proofs.get(path, ""),
+                    proof=leaf.proof or "",
                     routes=[] if leaf.array is None else list(leaf.array.routes),
-                    filled_from=filled_from if path in fills else "",
+                    filled_from=origins.get(path, ""),
                     why=leaf.why,
-                    digest="" if digest is None else digest.digest,
+                    digest="" if leaf.digest is None else leaf.digest.digest,
                 )
             )
     return rows + [
-        reports.SavedRow(path=name, state="lost", share=0.0, why=why)
+        reports.SavedRow(path=name or ".", state="lost", share=0.0, why=why)
         for name, why in survey.lost.items()
     ]
 
@@ -102,7 +100,7 @@ def _doubts(survey: Survey, rows: list[reports.SavedRow]) -> list[str]:
             found.append(
                 f"{leaves_text(number)} found {words}: if files of two saves are mixed here, they may be of the other"
             )
-    if any(item.values.differ for item in survey.items.values()):
+    if any(item.values.are_of_two_saves for item in survey.items.values()):
         found.append(
             "manifests lead to different values: files of two saves are mixed here, and what the first manifest leads"
             " to was taken"
@@ -110,7 +108,7 @@ def _doubts(survey: Survey, rows: list[reports.SavedRow]) -> list[str]:
     return found
 
 
-_LESS_THAN_THE_MANIFEST: Final = {
+_LESS_THAN_THE_MANIFEST: Final[dict[Route, str]] = {
     "process manifest": "by the manifest of a process, and not by that of the whole",
     "manifest not renamed": "by a manifest that was never renamed",
     "earlier version": "by an earlier version of a manifest",

@@ -19,7 +19,6 @@ from surgery_cli.proof.structure import compare
 from surgery_cli.proof.surgery_json import versions
 from surgery_cli.settings.run import Options
 from surgery_cli.store import filesystem
-from surgery_cli.store.filesystem.listing import COMMIT_MARK
 from surgery_cli.store.filesystem.processes import State
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.bucket_leftovers import (
@@ -27,6 +26,7 @@ from surgery_cli.store.write.bucket_leftovers import (
     bucket_leftovers,
     dead_at,
 )
+from surgery_cli.store.write.bucket_staging import is_whole
 from surgery_cli.store.write.item_plan import is_packed
 from surgery_cli.store.write.journal import Head
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
@@ -148,8 +148,9 @@ def finished_before(
     if not options.resume or options.force:
         return None
     made = prepared.draft.items.made
-    if isinstance(target, BucketPath) and (_leftovers_of(target) or not _is_marked(target)):
-        return None  # the mark comes after the record, and what a run keeps goes last
+    filesystem.forget(target)
+    if not is_whole(target) or (isinstance(target, BucketPath) and _leftovers_of(target)):
+        return None  # what a run to a bucket keeps goes last
     try:
         written = open_result(
             target,
@@ -180,12 +181,6 @@ def finished_before(
         shared_files=0,
         checked=0,
     )
-
-
-def _is_marked(target: BucketPath) -> bool:
-    """True if what stands in a bucket got the mark that says it is whole, which every run writes there last."""
-    filesystem.forget(target)
-    return any(Path(file).name == COMMIT_MARK for file in filesystem.files_below(target))
 
 
 def _is_called(written: Checkpoint, prepared: Prepared, options: Options) -> bool:

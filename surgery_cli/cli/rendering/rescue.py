@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from surgery_cli.console.page import Cell, Page
 from surgery_cli.console.printable import shown_path
 from surgery_cli.reports import Rescued, SavedRow
+from surgery_cli.salvage.states import Proof
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import leaves_text
 
@@ -44,7 +47,7 @@ def _taken(document: Rescued) -> str:
     return f"; of {count:,} of them something is of another checkpoint" if count else ""
 
 
-_PROOFS = {
+_PROOFS: Final[dict[Proof, str]] = {
     "digest": "with the values of a digest on record",
     "checksum": "covered by checksums",
     "decodes": "decoded, with nothing to compare their values with",

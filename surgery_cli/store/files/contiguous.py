@@ -30,11 +30,10 @@ class Segment(msgspec.Struct, frozen=True):
     length: int
 
 
-class ContiguousArray(msgspec.Struct, frozen=True):
-    """An array in C order in one or several runs of bytes; ``segments`` together are as long as its values."""
+class ArrayInFile(msgspec.Struct, frozen=True):
+    """An array whose values stand in a file; ``fill`` says where."""
 
     path: Path
-    segments: tuple[Segment, ...]
     shape: tuple[int, ...]
     dtype: str
 
@@ -54,10 +53,23 @@ class ContiguousArray(msgspec.Struct, frozen=True):
             return block
         try:
             with filesystem.reader(self.path) as file:
-                self._fill(file, 0, self.shape, bounds, block)
+                self.fill(file, bounds, block)
         except OSError as error:
             raise unreadable(self.path, error) from None
         return block
+
+    def fill(self, file: BufferedReader, bounds: list[range], block: np.ndarray[Any, Any]) -> None:
+        """Fill a block with the values that ``bounds`` cut out, one range for each axis."""
+        raise NotImplementedError
+
+
+class ContiguousArray(ArrayInFile, frozen=True, kw_only=True):
+    """An array in C order in one or several runs of bytes; ``segments`` together are as long as its values."""
+
+    segments: tuple[Segment, ...]
+
+    def fill(self, file: BufferedReader, bounds: list[range], block: np.ndarray[Any, Any]) -> None:
+        self._fill(file, 0, self.shape, bounds, block)
 
     def _fill(
         self,

@@ -113,7 +113,7 @@ class _Scanner(Cursor):
             case "bin":
                 # Bytes have no kind of their own in a tree of arrays; Orbax never writes them, Flax may.
                 segment = Segment(self.at - token.size, token.size)
-                array = ContiguousArray(self.path, (segment,), (token.size,), "uint8")
+                array = ContiguousArray(self.path, (token.size,), "uint8", segments=(segment,))
                 spec = LeafSpec(kind=LeafKind.NUMPY, shape=(token.size,), dtype="uint8")
                 self._leaf(path, spec, start, BINARY, array)
                 return
@@ -223,7 +223,7 @@ class _Scanner(Cursor):
             )
         segment = Segment(self.at, values.size)
         self.skip(values.size)
-        array = ContiguousArray(self.path, (segment,), shape, dtype)
+        array = ContiguousArray(self.path, shape, dtype, segments=(segment,))
         kind = LeafKind.ARRAY if token.code == NDARRAY else LeafKind.NUMPY
         spec = LeafSpec(kind=kind, shape=shape, dtype=dtype, stored_bytes=values.size)
         self._leaf(path, spec, start, token.code, array)
@@ -244,7 +244,7 @@ class _Scanner(Cursor):
                 f"the chunks of '{path}' hold {count} values, its shape {list(shape)} asks for {math.prod(shape)}"
             )
         segments = tuple(segment for array in arrays for segment in array.segments)
-        whole = ContiguousArray(self.path, segments, shape, dtypes.pop())
+        whole = ContiguousArray(self.path, shape, dtypes.pop(), segments=segments)
         stored = sum(segment.length for segment in segments)
         spec = LeafSpec(kind=LeafKind.ARRAY, shape=shape, dtype=whole.dtype, stored_bytes=stored)
         self._leaf(path, spec, start, NDARRAY, whole)

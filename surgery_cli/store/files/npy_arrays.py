@@ -169,7 +169,7 @@ def _described(
     flat = not fortran or sum(n > 1 for n in shape) < 2
     if offset is not None and flat and dtype.isnative:
         segment = Segment(offset + begin, needed)
-        place = ContiguousArray(path, (segment,), shape, dtype.name)
+        place = ContiguousArray(path, shape, dtype.name, segments=(segment,))
     spec = array_spec(shape, dtype.name)
     if place is None:  # it is unpacked as a whole
         spec = replace(spec, chunk_shape=shape, write_shape=shape)

@@ -147,7 +147,7 @@ def read_header(path: Path) -> dict[LeafPath, ContiguousArray]:
                 f"its offsets are {begin} to {end}",
             )
         segment = Segment(8 + length + begin, needed)
-        found[_path_of(name)] = ContiguousArray(path, (segment,), entry.shape, dtype)
+        found[_path_of(name)] = ContiguousArray(path, entry.shape, dtype, segments=(segment,))
         at = end
     if 8 + length + at != size:
         raise _refusal(path, f"its tensors need {8 + length + at} bytes, and it has {size}")

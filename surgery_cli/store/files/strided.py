@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from io import BufferedReader
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from surgery_cli.compute.numpy_dtypes import numpy_dtype
-from surgery_cli.store import filesystem
-from surgery_cli.store.files.contiguous import read_into
-from surgery_cli.store.filesystem.listing import unreadable
-from surgery_cli.store.orbax.arrays import Window
+from surgery_cli.store.files.contiguous import ArrayInFile, read_into
 from surgery_cli.tree.dtypes import item_bytes
 
 if TYPE_CHECKING:
@@ -26,40 +19,19 @@ _SPARSE: Final = 4
 """Where less than one value in so many is wanted, each run of them is read by itself."""
 
 
-class StridedArray(msgspec.Struct, frozen=True):
+class StridedArray(ArrayInFile, frozen=True, kw_only=True):
     """An array whose value at an index stands at byte ``offset`` plus the sum of index times stride, in elements."""
 
-    path: Path
     offset: int
-    shape: tuple[int, ...]
     strides: tuple[int, ...]
-    dtype: str
     is_swapped: bool = False
     """Its bytes stand in the order of other machines."""
 
-    def read(self, window: Window | None = None) -> np.ndarray[Any, Any]:
-        """The values, or a block of them, C-contiguous.
-
-        Raises:
-            CheckpointError: the file has become shorter, or cannot be read.
-        """
-        import numpy as np
-
-        if window is None:
-            window = tuple(slice(0, size) for size in self.shape)
-        bounds = [range(*w.indices(n)) for w, n in zip(window, self.shape, strict=True)]
-        block = np.empty([len(b) for b in bounds], numpy_dtype(self.dtype))
-        if block.size == 0:
-            return block
+    def fill(self, file: BufferedReader, bounds: list[range], block: np.ndarray[Any, Any]) -> None:
         start = sum(b.start * step for b, step in zip(bounds, self.strides, strict=True))
         order = sorted(range(block.ndim), key=lambda axis: -self.strides[axis])
         steps = tuple(self.strides[axis] for axis in order)
-        try:
-            with filesystem.reader(self.path) as file:
-                self._fill(file, start, steps, block.transpose(order))
-        except OSError as error:
-            raise unreadable(self.path, error) from None
-        return block
+        self._fill(file, start, steps, block.transpose(order))
 
     def _fill(
         self,

@@ -198,11 +198,15 @@ class TorchArchiveFile:
         is_swapped = self.archive.is_swapped and size > 1
         if tensor.is_contiguous and not is_swapped:
             spec = self._array_spec(tensor)
-            return ContiguousArray(
-                self.path, (Segment(start, spec.bytes),), tensor.shape, tensor.dtype
-            )
+            segments = (Segment(start, spec.bytes),)
+            return ContiguousArray(self.path, tensor.shape, tensor.dtype, segments=segments)
         return StridedArray(
-            self.path, start, tensor.shape, tensor.strides, tensor.dtype, is_swapped
+            self.path,
+            tensor.shape,
+            tensor.dtype,
+            offset=start,
+            strides=tensor.strides,
+            is_swapped=is_swapped,
         )
 
 

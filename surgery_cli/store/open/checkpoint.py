@@ -99,6 +99,10 @@ class Checkpoint:
             raise KeyError(name)
         return name, LeafPath(path[1:])
 
+    def path_in(self, item: str, inner: LeafPath) -> LeafPath:
+        """The path in the tree of a leaf of an item: what ``place`` takes apart."""
+        return LeafPath((item, *inner)) if self.location.prefix_items else inner
+
     def item_of(self, path: LeafPath) -> tuple[Item, LeafPath]:
         name, inner = self.place(path)
         return self.items[name], inner

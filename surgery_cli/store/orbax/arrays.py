@@ -7,7 +7,7 @@ import os
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,7 @@ from surgery_cli.store.orbax.btree import Extent
 from surgery_cli.store.orbax.contexts import POOLS, VALUES_POOL, failure_of_service, new_context
 from surgery_cli.store.orbax.declared_sizes import check_claim
 from surgery_cli.store.orbax.stored_values import StoredValue
-from surgery_cli.store.orbax.zarr import ArrayDocument
+from surgery_cli.store.orbax.zarr import DRIVERS, ArrayDocument
 from surgery_cli.tree.dtypes import item_bytes
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 Window = tuple[slice, ...]
 """A block of an array: one slice for each axis, steps of one."""
 
-MEMORY = {"driver": "memory"}
+MEMORY: Final = {"driver": "memory"}
+"""How TensorStore is told of what ``in_memory`` holds."""
 
 
 class StoredArray(msgspec.Struct, frozen=True, gc=False):
@@ -167,7 +168,7 @@ class ArrayStore(ABC):
         """Equal for two arrays, of any two stores, if and only if they refer to the same stored bytes."""
 
 
-def _in_memory(encoded: dict[str, bytes]) -> ts.Context:
+def in_memory(encoded: Mapping[str, bytes]) -> ts.Context:
     """A context of its own, in which these values are all that the memory holds."""
     import tensorstore as ts
 
@@ -189,7 +190,7 @@ def open_array(store: ArrayStore, name: str, context: ts.Context | None = None) 
     # TensorStore reads a missing chunk as the fill value, or as zeros where none is recorded. Items refuse arrays whose
     # chunks may not be missing when they are opened (`PytreeItem.leaves`), so that nothing is made up here.
     spec = {
-        "driver": "zarr" if store.zarr == 2 else "zarr3",
+        "driver": DRIVERS[store.zarr],
         "cache_pool": VALUES_POOL,
         "recheck_cached_metadata": False,
         "recheck_cached_data": False,
@@ -198,7 +199,7 @@ def open_array(store: ArrayStore, name: str, context: ts.Context | None = None) 
         encoded = store.encoded(name)
         kvstore = store.kvstore(name) if encoded is None else MEMORY
         if encoded is not None:
-            context = _in_memory(encoded)
+            context = in_memory(encoded)
         elif context is None:
             context = store.context
         return ts.open({**spec, "kvstore": kvstore}, open=True, read=True, context=context).result()

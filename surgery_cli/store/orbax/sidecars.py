@@ -37,6 +37,13 @@ MAX_SIDECAR_BYTES: Final = 1 << 30
 Entry = dict[str, Any]
 
 
+def is_sidecar(place: Path) -> bool:
+    """True for a file beside the arrays by which readers go; ``place`` is its path from the item's directory on."""
+    if place.parent == Path(ARRAY_METADATAS):
+        return place.name.startswith(PROCESS_FILE)
+    return place.parent == Path() and place.name in (METADATA, SHARDING, STRINGS)
+
+
 def sharding_key(name: str) -> str:
     """The key of a leaf in ``_sharding``: URL-safe base64 of its stored name."""
     return base64.urlsafe_b64encode(name.encode()).decode()

@@ -14,6 +14,9 @@ from surgery_cli.store.filesystem.listing import unreadable
 
 PIECE_BYTES: Final = 4 << 20
 
+NOT_RENAMED: Final = ".__lock"
+"""What TensorStore adds to the name of a file that it has written and not renamed yet."""
+
 
 class FileRange(msgspec.Struct, frozen=True):
     """A stored value: so many bytes of a file."""

@@ -17,6 +17,9 @@ from surgery_cli.tree.dtypes import item_bytes
 
 DOCUMENT_NAMES: Final = {2: ".zarray", 3: "zarr.json"}
 
+DRIVERS: Final = {2: "zarr", 3: "zarr3"}
+"""What TensorStore calls the versions of zarr."""
+
 ZARR2_DTYPES: Final = {
     "b1": "bool",
     "i1": "int8",
@@ -128,6 +131,22 @@ class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
                 for number, count in zip(numbers, self.grid, strict=True)
             )
         )
+
+    def is_like_chunk(self, key: str) -> bool:
+        """True if a key is that of a chunk, of this array or of one with another shape of as many axes."""
+        numbers = key.removeprefix(self._start).split(self.key_separator)
+        return (
+            bool(self.shape)
+            and key.startswith(self._start)
+            and len(numbers) == len(self.shape)
+            and all(number.isdecimal() for number in numbers)
+        )
+
+    def index_of_key(self, key: str) -> tuple[int, ...]:
+        """The place in the grid of the chunk with that key; see ``is_chunk``."""
+        if not self.grid:
+            return ()
+        return tuple(map(int, key.removeprefix(self._start).split(self.key_separator)))
 
     def lacks(self, keys: Collection[str]) -> str | None:
         """What is missing of the chunks if these keys are stored, in words; None if all are there.

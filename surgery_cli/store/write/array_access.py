@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from surgery_cli.store.filesystem.write_failures import write_errors
 from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.store.orbax.contexts import VALUES_POOL
+from surgery_cli.store.orbax.zarr import DRIVERS
 from surgery_cli.store.write.item_plan import PlannedLeaf
 
 if TYPE_CHECKING:
     import numpy as np
-
-DRIVERS: Final = {2: "zarr", 3: "zarr3"}
-"""What TensorStore calls the versions of zarr."""
 
 
 def open_for_writing(

@@ -13,14 +13,13 @@ from typing import Any
 
 import msgspec
 
-from surgery_cli.errors import SurgeryError, WriteError
+from surgery_cli.errors import WriteError
 from surgery_cli.inputs.buckets import BucketPath, path_at
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import Lock, lock_of, said_in
-from surgery_cli.store.filesystem.listing import COMMIT_MARK, STAGING_MARK
+from surgery_cli.store.filesystem.listing import STAGING_MARK
 from surgery_cli.store.filesystem.processes import Owner, State
-from surgery_cli.store.locate.location import locate
-from surgery_cli.store.write.bucket_staging import companion_of
+from surgery_cli.store.write.bucket_staging import companion_of, is_whole
 from surgery_cli.store.write.journal import Journal, LinesInBucket
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
 from surgery_cli.store.write.staging import remove
@@ -109,14 +108,14 @@ class BucketLeftover:
     @property
     def _is_done(self) -> bool:
         """The run had done all but remove its lock."""
-        return self.built == self.destination and _is_whole(self.destination)
+        return self.built == self.destination and is_whole(self.destination)
 
     @property
     def _replaces_a_mixture(self) -> bool:
         """What was built is whole, and the only one that surely is."""
         if self.built is None or self.built == self.destination:
             return False
-        return _is_whole(self.built / self.destination.name) and not _is_whole(self.destination)
+        return is_whole(self.built / self.destination.name) and not is_whole(self.destination)
 
 
 class _Said(msgspec.Struct):
@@ -140,15 +139,6 @@ def _journal_of(destination: Path, said: str) -> Path | None:
     beside = f"{destination.parent}/.{destination.name}{STAGING_MARK}"
     is_ours = re.fullmatch(f"{re.escape(beside)}[0-9a-f]{{8}}-journal", said)
     return path_at(said) if is_ours else None
-
-
-def _is_whole(place: Path) -> bool:
-    """True if the mark is there that is written last."""
-    try:
-        step = locate(str(place), staging=True).step_directory or place
-    except SurgeryError:
-        return False
-    return filesystem.is_file(step / COMMIT_MARK)
 
 
 def bucket_leftovers(path: BucketPath) -> list[BucketLeftover]:

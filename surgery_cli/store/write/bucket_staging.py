@@ -199,6 +199,21 @@ def commit_marks(new: Path, linker: Linker) -> list[Path]:
     return sorted(marks, key=lambda mark: (-len(mark.parts), str(mark)))
 
 
+def is_whole(place: Path) -> bool:
+    """True if a run that built what stands there, at its destination, has come to its end.
+
+    Its name is given at once where that can be; else the mark is there that comes last. Of a single file in a bucket
+    nothing says so.
+    """
+    if filesystem.renames(place):
+        return filesystem.is_taken(place)
+    try:
+        location = locate(str(place), staging=True)
+    except SurgeryError:
+        return False
+    return filesystem.is_file((location.step_directory or place) / COMMIT_MARK)
+
+
 def companion_of(destination: Path) -> Path:
     """Where the record of a checkpoint stands that is a single file."""
     return destination.with_name(f"{destination.name}.surgery.json")

@@ -13,6 +13,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.durability import sync_directory, sync_tree
 from surgery_cli.store.filesystem.modes import let_owner_write
 from surgery_cli.store.filesystem.processes import Owner, State
+from surgery_cli.store.orbax.stored_values import NOT_RENAMED
 from surgery_cli.store.write.journal import Head, Journal, Placed, Whole, journal_in, new_journal
 from surgery_cli.store.write.leftovers import Leftover, leftovers_of
 from surgery_cli.store.write.owners import take_over
@@ -20,9 +21,6 @@ from surgery_cli.store.write.staging import Staging, begin_anew, kept, uninterru
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.invocation import the_same
 from surgery_cli.words.quantities import byte_text
-
-_LOCK: str = ".__lock"
-"""How TensorStore calls what it is about to rename to a chunk or a manifest."""
 
 
 class Left(Protocol):
@@ -89,7 +87,7 @@ class ResumableStaging(Staging):
             return
         for prefix, entries in filesystem.below(self.new):
             for entry in entries:
-                if entry.is_file and entry.name.endswith(_LOCK):
+                if entry.is_file and entry.name.endswith(NOT_RENAMED):
                     filesystem.delete(self.new / prefix / entry.name)
 
     def _refuse_others(self) -> None:

@@ -1,0 +1,22 @@
+"""What is said of what was found: on which way, how much of it is left, and what proves it."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+Route: TypeAlias = Literal[
+    "manifest",
+    "process manifest",
+    "manifest not renamed",
+    "earlier version",
+    "scan for nodes",
+    "leaf folder",
+    "file not renamed",
+]
+"""How a value was found, best first. What a save had not renamed yet is as whole as its bytes are."""
+
+State: TypeAlias = Literal["whole", "partly", "lost"]
+"""How much of a leaf is left."""
+
+Proof: TypeAlias = Literal["digest", "checksum", "decodes"]
+"""What shows that the values of a leaf are those that were saved; that they decode is the least."""

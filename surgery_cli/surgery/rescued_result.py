@@ -1,0 +1,104 @@
+"""The result of a rescue: built beside its name, proved, put on record, and let appear."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from surgery_cli import reports
+from surgery_cli.engine.digests import LeafDigest
+from surgery_cli.errors import CheckpointError, SurgeryError
+from surgery_cli.proof.records import record_key, record_path, write_record
+from surgery_cli.proof.surgery_json import Record, new_record
+from surgery_cli.salvage.place import fingerprint, is_understood
+from surgery_cli.salvage.proving import proved
+from surgery_cli.salvage.survey import Survey
+from surgery_cli.salvage.writing import KeptLeaf, write_item
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.links import Linker, LinkMode
+from surgery_cli.store.locate.location import locate
+from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.staging import Staging
+from surgery_cli.surgery.source_and_destination import with_aftermath
+
+
+class Rescue(msgspec.Struct, frozen=True):
+    """What is to be written: the leaves of each item, and what the report says of all that there were.
+
+    ``before`` is the fingerprint of the broken place from before anything of it was read.
+    """
+
+    survey: Survey
+    kept: dict[str, list[KeptLeaf]]
+    rows: list[reports.SavedRow]
+    before: str
+    memory_bytes: int
+
+    def appear(self, target: Path) -> Path:
+        """Build the result beside its name, prove it, and let it appear; the file of its record.
+
+        Raises:
+            CheckpointError: what is broken has changed meanwhile.
+            SurgeryError: the result cannot be written there, or is not what was found.
+        """
+        root = self.survey.place.root
+        try:
+            with Staging(target) as staging:
+                record = self._write(staging.new)
+                if fingerprint(root) != self.before:
+                    raise CheckpointError(
+                        f"'{root}' has changed meanwhile",
+                        why="a job is still writing there, or removes it",
+                        fix="wait until it is over, and run the command again",
+                    )
+                staging.commit()
+        except SurgeryError as error:
+            with_aftermath(error)
+            raise
+        return target / record.relative_to(staging.new)
+
+    def _write(self, new: Path) -> Path:
+        """Everything in its place, read back and put on record; the file of the record."""
+        linker = Linker(LinkMode.NEVER)
+        for name, item in self.survey.items.items():
+            if self.kept[name] or name not in self.survey.lost:
+                write_item(item, self.kept[name], new / name if name else new)
+        for other in filter(is_understood, self.survey.place.others):
+            linker.copy_tree(other, new / other.name)
+        filesystem.forget(new)
+        written = Checkpoint(locate(str(new), staging=True))
+        digests = {}
+        for name, leaves in self.kept.items():
+            for one in leaves:
+                path = written.path_in(name, one.leaf.path)
+                found = proved(one, written, path, self.memory_bytes)
+                if found is not None:
+                    digests[record_key(written, path)] = found
+        place = record_path(written)
+        write_record(place, self._record(digests))
+        return place
+
+    def _record(self, digests: dict[str, LeafDigest]) -> Record:
+        origins = {
+            row.path: _origin(row) for row in self.rows if row.state == "whole" or row.filled_from
+        }
+        return new_record(
+            source=str(self.survey.place.root),
+            source_fingerprint=self.before,
+            draft="",
+            plan={},
+            leaves=[],
+            removed=[row.path for row in self.rows if row.path not in origins],
+            rescued=origins,
+            digests=digests,
+        )
+
+
+def _origin(row: reports.SavedRow) -> dict[str, Any]:
+    """Where the values of a leaf of the result come from."""
+    found = {"from": "broken", "state": row.state, "proof": row.proof}
+    if not row.filled_from:
+        return found
+    return {**found, "from": "fill", "filled_from": row.filled_from, "missing": row.missing}
