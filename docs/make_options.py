@@ -13,6 +13,7 @@ from surgery_cli.console.arguments import Output
 from surgery_cli.probe import ProbeOptions
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import Group
+from surgery_cli.settings.limits import Limits
 from surgery_cli.settings.run import Options, WritingOptions
 from surgery_cli.settings.shared import AbovePlan
 
@@ -31,7 +32,7 @@ those that have a key, beside `edits`, `sources`, `slots`, `reshard`, `output` a
 above it."""
 
 OUTPUT = """\
-## How a command speaks
+## How a command speaks, and how much it reads
 
 Every command takes these, but for `operations` (only `--json`) and `schema` (none)."""
 
@@ -53,16 +54,17 @@ def page() -> str:
         if rows:
             head = ("option", "key of a plan", "in Python", "meaning")
             lines += [f"### {group.value}", "", *_table(head, rows)]
+    every = _of(Output) | _of(Limits)
     for name in COMMANDS:
         there = {option.name for option in _options(name)}
-        shared = _of(Output)
+        shared = set(every)
         for of_runs in (WritingOptions, Options):
             shared |= _of(of_runs) if _of(of_runs) <= there else set()
         own = there - shared
         rows = [(_typed(o), _keyword(name, o), _meaning(o)) for o in _options(name, own)]
         if rows:
             lines += [f"## {name}", "", *_table(("option", "in Python", "meaning"), rows)]
-    rows = [(_typed(option), _meaning(option)) for option in _options("inspect", _of(Output))]
+    rows = [(_typed(option), _meaning(option)) for option in _options("inspect", every)]
     lines += [OUTPUT, "", *_table(("option", "meaning"), rows)]
     return "\n".join(lines).rstrip() + "\n"
 

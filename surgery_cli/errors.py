@@ -101,6 +101,10 @@ class NotPermittedError(CheckpointError):
     """The system does not let this user read it; whether it is whole cannot be told."""
 
 
+class LimitError(CheckpointError):
+    """It declares more than is read of anything, unless that is asked for; it may be whole."""
+
+
 class WriteError(SurgeryError):
     """Writing failed, or what was written did not read back; ``fix`` says what is left."""
 

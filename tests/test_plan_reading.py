@@ -591,7 +591,7 @@ def test_a_plan_that_is_no_mapping_is_refused(text):
         ("p.toml", "seed: 1\n", "not valid TOML", 1),
         ("p.toml", 'a = """\n', "not valid TOML", None),
         ("p.json", "[" * 100_000, "nested too deeply", None),
-        ("p.yaml", "[" * 100_000, "nested too deeply", None),
+        ("p.yaml", "[" * 100_000, "nested too deeply", 1),
     ],
 )
 def test_text_that_is_not_of_its_format_is_refused_with_its_line(write, name, text, what, line):
@@ -612,7 +612,7 @@ def test_an_unquoted_star_is_explained():
 def test_aliases_that_multiply_beyond_measure_are_refused():
     lines = ["vars:", "  a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    assert problem("\n".join(lines)).what == "the plan holds more than 1000000 values"
+    assert problem("\n".join(lines)).what == "the plan holds more than 1,000,000 values"
 
 
 def test_a_file_that_cannot_be_a_plan_is_refused(write, tmp_path):

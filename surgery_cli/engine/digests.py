@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.bounded_reads import Reading, block_reading, met_by
 from surgery_cli.engine.grid import block_shape, relative
 from surgery_cli.engine.reading import Readable
+from surgery_cli.inputs.limits import BLOCKS
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 
@@ -30,6 +32,13 @@ class Digester:
     """Takes blocks in any order and gives the leaf's digest once all have come."""
 
     def __init__(self, spec: LeafSpec, grid: tuple[int, ...]) -> None:
+        """``grid``: the shape of the blocks.
+
+        Raises:
+            CheckpointError: there would be more blocks than the limit `blocks` allows, as no record has.
+        """
+        count = math.prod(-(-n // max(part, 1)) for n, part in zip(spec.shape, grid, strict=False))
+        BLOCKS.check(count, f"the digest on record of a leaf {spec.type_text}")
         self._spec = spec
         self.grid = grid
         self._blocks: dict[tuple[int, ...], bytes] = {}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.limits import LEAVES
 from surgery_cli.tree.number_ranges import read_range
 from surgery_cli.tree.paths import Key, LeafPath, Match, PathPattern
 from surgery_cli.tree.targets import Places, Target, target_text
@@ -61,6 +62,7 @@ class Series:
         head, tail = text[: found.start()], text[found.end() :]
         if is_list and head.endswith("/") and tail[:1] in ("", "/"):
             self._list_above = head[:-1]
+        LEAVES.check(len(numbers.numbers), f"`{{{found[1]}}}`", PlanError)
         return [f"{head}{number}{tail}" for number in numbers.texts()]
 
     def places(self, match: Match, pattern: PathPattern, places: Places) -> list[LeafPath]:

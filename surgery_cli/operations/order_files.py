@@ -12,6 +12,7 @@ import msgspec
 
 from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.limits import PLAN
 from surgery_cli.inputs.regular_files import refuse_special
 
 _MAGIC: Final = b"\x93NUMPY"
@@ -59,6 +60,7 @@ def order_in(file: str) -> tuple[int, ...]:
 @lru_cache(maxsize=8)  # of every leaf that an edit names, the same file
 def _read(path: Path, _: tuple[int, int]) -> tuple[int, ...]:
     """The numbers; when it was written, and its size, tell one state of the file from another."""
+    PLAN.check(path.stat().st_size, f"'{path}'", PlanError)
     raw = path.read_bytes()
     if raw.startswith(_MAGIC):
         return _npy(raw)

@@ -7,6 +7,7 @@ import re
 from typing import Final, NoReturn
 
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.limits import check_values
 from surgery_cli.inputs.numbers import decimal
 from surgery_cli.plan.text import PlanText, refuse_twice
 from surgery_cli.tree.nested import Position
@@ -22,6 +23,7 @@ def parse_json(text: str, file: str) -> PlanText:
             file=file,
         )
 
+    check_values(text.encode(errors="replace"), f"'{file}'", PlanError)
     try:
         value = json.loads(text, parse_float=decimal, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:

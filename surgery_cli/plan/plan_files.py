@@ -8,6 +8,7 @@ from typing import Final, TextIO
 
 from surgery_cli.errors import PlanError
 from surgery_cli.inputs.buckets import BucketPath, ServiceRefusal
+from surgery_cli.inputs.limits import PLAN
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.plan.json_text import parse_json
 from surgery_cli.plan.text import PlanText, nearest_fix, refuse_halves
@@ -41,6 +42,7 @@ def file_text(path: Path, content: Callable[[Path], bytes]) -> str:
             )
         format_of(path)
         refuse_special(path, PlanError, file=str(path))
+        PLAN.check(path.stat().st_size, f"the plan '{path}'", PlanError)
         return _decoded(content(path), str(path))
     except FileNotFoundError:
         parent = path.parent
@@ -79,7 +81,8 @@ def _text_in_bucket(path: BucketPath, content: Callable[[Path], bytes]) -> str:
 
 def standard_input(stdin: TextIO) -> str:
     buffer = getattr(stdin, "buffer", None)
-    given = buffer.read() if buffer is not None else stdin.read()
+    given = (stdin if buffer is None else buffer).read(PLAN.most + 1)
+    PLAN.check(len(given), "standard input", PlanError)
     return (
         _decoded(given, "standard input")
         if isinstance(given, bytes)

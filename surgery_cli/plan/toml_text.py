@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.limits import NESTING, PLAN_VALUES
 from surgery_cli.inputs.numbers import decimal
 from surgery_cli.plan.text import PlanText
 from surgery_cli.tree.nested import Position
@@ -23,14 +24,12 @@ _TOML_STATEMENT: Final = re.compile(
 )
 
 
-_MOST_PARTS: Final = 64
-_LONG_KEY: Final = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_MOST_PARTS}}}")
-
-
 def parse_toml(text: str, file: str) -> PlanText:
     import tomllib
 
     _refuse_long_keys(text, file)
+    values = sum(map(text.count, "=,["))
+    PLAN_VALUES.check(values, f"'{file}'", PlanError)
     try:
         value = tomllib.loads(text, parse_float=decimal)
     except tomllib.TOMLDecodeError as error:
@@ -61,11 +60,12 @@ def _refuse_long_keys(text: str, file: str) -> None:
         )
 
     plain = _TOML_TOKEN.sub(bare, text)
-    found = _LONG_KEY.search(plain)
+    most = NESTING.most
+    found = re.search(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{most}}}", plain)
     if found is not None:
         raise PlanError(
-            f"a key of the plan has more than {_MOST_PARTS} parts",
-            why="no plan is nested that deeply",
+            f"a key of the plan has more than {most} parts",
+            why="that is the limit `nesting`; no plan is nested so deeply",
             fix="see `surgery schema`",
             file=file,
             line=plain.count("\n", 0, found.start()) + 1,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.limits import NESTING, PLAN_VALUES
 from surgery_cli.inputs.numbers import FLOAT, LONGEST_NUMBER, decimal
 from surgery_cli.plan.text import PlanText, refuse_twice, shown, with_pairs_joined
 from surgery_cli.tree.nested import Position
@@ -19,7 +20,6 @@ _WORDS: Final = {
     **{s + w: float(s + "inf") for s in ("", "+", "-") for w in (".inf", ".Inf", ".INF")},
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
-_MOST_VALUES: Final = 1_000_000
 _QUOTES_HELP: Final = (
     "put single quotes around text that begins with `*`, `[`, `{`, `!` or `&`, "
     "or that holds `: ` or a backslash"
@@ -142,6 +142,12 @@ class _YamlDocument:
                 f"the tag `{name}` means nothing in a plan",
                 fix="remove it, or quote the text",
             )
+        if len(position) > NESTING.most:
+            self.refuse(
+                event,
+                "the plan is nested too deeply to be one",
+                fix="see `surgery schema`; it may have as many levels as `--limit nesting` says",
+            )
         found: Any
         start = self.count
         self.tally(event, 1)
@@ -196,9 +202,11 @@ class _YamlDocument:
 
     def tally(self, event: Any, size: int) -> None:
         self.count += size
-        if self.count > _MOST_VALUES:
+        if self.count > PLAN_VALUES.most:
             self.refuse(
-                event, f"the plan holds more than {_MOST_VALUES} values", fix="use fewer aliases"
+                event,
+                f"the plan holds more than {PLAN_VALUES.most:,} values",
+                fix="use fewer aliases; if they are meant, raise `--limit plan-values`",
             )
 
     def refuse(self, event: Any, what: str, *, fix: str) -> NoReturn:

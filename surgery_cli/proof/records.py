@@ -19,6 +19,7 @@ from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.proof.surgery_json import OF_ONE_FILE, Record, decoded, encoded
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import Listing, is_tree
+from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.locate.items import step_items
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.step import RECORD
@@ -93,7 +94,7 @@ def read_record(checkpoint: Checkpoint) -> Record | None:
         refuse_special(path)
         return None
     try:
-        raw = filesystem.read(path)
+        raw = read_small(path)
     except OSError as error:
         raise CheckpointError(
             f"'{path}' cannot be read", why=error.strerror or str(error)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from surgery_cli.inputs.limits import STORED_VALUES
 from surgery_cli.salvage.nodes import Node, read_manifest, read_node, scan
 from surgery_cli.salvage.states import Route
 from surgery_cli.salvage.values import Values
@@ -69,17 +70,21 @@ def _walk_versions(
 
 def _walk(node: Node | None, prefix: bytes, route: Route, found: Values, walked: set[Node]) -> None:
     """Take in what a node leads to; what is damaged below it is left out."""
-    waiting = [(node, prefix)]
+    waiting: list[tuple[Node | None, bytes, int | None]] = [(node, prefix, None)]
+    count = 0
     while waiting:
-        one, before = waiting.pop()
+        one, before, height = waiting.pop()
         content = None if one is None else read_node(one)
-        if one is None or content is None:
+        if one is None or content is None or height not in (None, content["height"]):
             continue
         walked.add(one)
+        count += len(content["entries"])
+        STORED_VALUES.check(count, f"the store in '{one.database}'")
         for entry in content["entries"]:
             if content["height"]:
                 below = _node_at(one.database, entry["location"])
-                waiting.append((below, before + entry["subtree_common_prefix"]))
+                prefix = before + entry["subtree_common_prefix"]
+                waiting.append((below, prefix, content["height"] - 1))
             else:
                 _take_in(one.database, before, entry, route, found)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from surgery_cli.errors import CheckpointError, SurgeryError
+from surgery_cli.errors import CheckpointError, LimitError, SurgeryError
 from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.place import find_broken
 from surgery_cli.store import filesystem
@@ -22,6 +22,8 @@ _SCANNED_BYTES: Final = 1 << 30
 
 def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     """The error of a checkpoint that does not open, saying what a rescue would find in it, if that is anything."""
+    if isinstance(error, LimitError):
+        return error
     try:
         found = _would_find(path)
     except (OSError, SurgeryError):

@@ -6,12 +6,13 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.limits import CHUNKS
 from surgery_cli.salvage.states import Proof, Route, State
 from surgery_cli.salvage.values import Held, Values
 from surgery_cli.store.orbax.arrays import MEMORY, in_memory
@@ -21,9 +22,6 @@ from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, DRIVERS, ArrayDocument,
 from surgery_cli.tree.paths import LeafPath
 
 Window: TypeAlias = tuple[slice, ...]
-
-_MOST_CHUNKS: Final = 1 << 22
-"""A document that declares more, of which so many are not stored, is a claim: chunks are not counted one by one."""
 
 
 class FoundArray(msgspec.Struct, frozen=True):
@@ -213,7 +211,9 @@ def missing_blocks(
 ) -> tuple[tuple[tuple[tuple[int, int], ...], ...], float]:
     """The elements that are not there, chunk by chunk; and the share of the elements that are."""
     document = array.document
-    if document.chunk_count - len(present) > _MOST_CHUNKS:
+    if (
+        document.chunk_count - len(present) > CHUNKS.most
+    ):  # a claim: they are not counted one by one
         return (), len(present) / document.chunk_count
     blocks = []
     lost = 0

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from surgery_cli.inputs.limits import NODE
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.orbax.arrays import MEMORY, in_memory
 
 _NODE: Final = bytes.fromhex("0cdb20de")
 _HEAD: Final = len(_NODE) + 8
 _STEP: Final = 64 << 20
-_LARGEST: Final = 1 << 30
-"""No honest node is larger: Orbax lets it hold 100 MB."""
 
 
 class Node(NamedTuple):
@@ -42,7 +42,7 @@ def scan(database: Path, file: str) -> Iterator[Node]:
         at = block.find(_NODE)
         while 0 <= at < _STEP:
             length = int.from_bytes(block[at + len(_NODE) : at + _HEAD], "little")
-            if _HEAD < length <= min(size - start - at, _LARGEST):
+            if _HEAD < length <= min(size - start - at, NODE.most):
                 yield Node(database, file, start + at, length)
             at = block.find(_NODE, at + 1)
         start += _STEP
@@ -64,7 +64,7 @@ def read_manifest(file: Path) -> dict[str, Any] | None:
     import tensorstore as ts
 
     try:
-        return dict(ts.ocdbt.dump(_alone("manifest.ocdbt", filesystem.read(file))).result())
+        return dict(ts.ocdbt.dump(_alone("manifest.ocdbt", read_small(file))).result())
     except (ValueError, OSError):
         return None
 

@@ -12,6 +12,7 @@ from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.salvage.item import is_item
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import is_leftover, step_name, unfinished_name
+from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.locate.items import STEP_METADATA, step_metadata
 from surgery_cli.words.lists import quoted
 
@@ -21,7 +22,7 @@ def is_understood(file: Path) -> bool:
     if file.name != STEP_METADATA or not filesystem.is_file(file):
         return True
     try:
-        return isinstance(decode_json(filesystem.read(file)), dict)
+        return isinstance(decode_json(read_small(file)), dict)
     except (msgspec.MsgspecError, ValueError):
         return False
 

@@ -15,6 +15,7 @@ import msgspec
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.orbax.sidecars import (
     ARRAY_METADATAS,
     METADATA,
@@ -195,4 +196,4 @@ def _json(path: Path, name: str, faults: dict[str, str]) -> Any:
 
 
 def _read(path: Path) -> bytes | None:
-    return filesystem.read(path) if filesystem.is_file(path) else None
+    return read_small(path) if filesystem.is_file(path) else None

@@ -16,6 +16,7 @@ from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.place import BrokenPlace
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem
 from surgery_cli.store.orbax.sidecars import Entry, is_sidecar
@@ -75,7 +76,7 @@ def _record_of(place: BrokenPlace) -> Record | None:
     """The record that the broken checkpoint carries, if it is as it was written."""
     file = place.root / RECORD
     try:
-        return decoded(filesystem.read(file), file) if filesystem.is_file(file) else None
+        return decoded(read_small(file), file) if filesystem.is_file(file) else None
     except CheckpointError:
         return None
 

@@ -82,7 +82,7 @@ def bytes_of(text: str, field: str = "memory") -> int:
 
 def variables_of(texts: Sequence[str]) -> dict[str, str]:
     """What `--set` was given, as a mapping; a value may be empty. Raises as the other readers of `NAME=VALUE`."""
-    return _named(texts, "--set", "NAME=VALUE", "by=0.5", is_plain=True)
+    return pairs_of(texts, "--set", "NAME=VALUE", "by=0.5", is_plain=True)
 
 
 def kinds_of(texts: Sequence[str]) -> str | dict[str, str] | None:
@@ -130,14 +130,14 @@ def static_of(texts: Sequence[str]) -> dict[str, Any]:
     """
     return {
         name: _value(text)
-        for name, text in _named(texts, "--call", "NAME=VALUE", "train=false").items()
+        for name, text in pairs_of(texts, "--call", "NAME=VALUE", "train=false").items()
     }
 
 
 def streams_of(texts: Sequence[str]) -> dict[str, int]:
     """``dropout=1`` as the seeds of random streams by name. Raises as `static_of`, and where a seed is no number."""
     form = ("--rng", "NAME=SEED", "dropout=0")
-    found = _named(texts, *form)
+    found = pairs_of(texts, *form)
     for name, seed in found.items():
         if not seed.isdecimal():
             raise _refusal(f"{name}={seed}", *form)
@@ -146,10 +146,10 @@ def streams_of(texts: Sequence[str]) -> dict[str, int]:
 
 def bindings_of(texts: Sequence[str]) -> dict[str, str]:
     """``batch_stats=AT`` as places of collections by name. Raises as `static_of`."""
-    return _named(texts, "--bind", "NAME=AT", "batch_stats=ema/batch_stats")
+    return pairs_of(texts, "--bind", "NAME=AT", "batch_stats=ema/batch_stats")
 
 
-def _named(
+def pairs_of(
     texts: Sequence[str], option: str, form: str, example: str, *, is_plain: bool = False
 ) -> dict[str, str]:
     """Pairs of names, which are Python's unless ``is_plain``, and texts."""

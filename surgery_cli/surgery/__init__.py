@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from surgery_cli import reports
 from surgery_cli.engine.progress import Listener, Progress
+from surgery_cli.inputs.limits import limits
 from surgery_cli.plan import Plan
 from surgery_cli.probe import ProbeOptions, open_gate, probe
 from surgery_cli.settings.run import Options
@@ -39,6 +40,7 @@ __all__ = [
     "inspect",
     "inverse",
     "judge",
+    "limits",
     "plan",
     "probe",
     "rescue",

@@ -14,7 +14,7 @@ from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.proof.records import chosen_digests, read_record, record_key, record_path
 from surgery_cli.proof.surgery_json import Record, decoded
-from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
@@ -59,7 +59,7 @@ def manifest(checkpoint: Checkpoint, path: Path) -> Expected:
     """
     refuse_special(path, PlanError)
     try:
-        raw = filesystem.read(path)
+        raw = read_small(path)
         fields = decode_json(raw, type=dict[str, msgspec.Raw])
         if "digests" in fields:
             return _recorded(checkpoint, decoded(raw, path), str(path))

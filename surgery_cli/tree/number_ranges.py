@@ -8,12 +8,11 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.limits import RANGE_STEPS
 from surgery_cli.tree.glob_parts import Choice, One, Part, Text
 
 _RANGE: Final = re.compile(r"([0-9]+)\.\.([0-9]+)(?:\.\.([0-9]+))?")
 _MOST_DIGITS: Final = 18
-_MOST_STEPS: Final = 1_000
-"""So many numbers may be named by steps, which are written out; from one number to another there is no limit."""
 
 
 class NumberRange(NamedTuple):
@@ -78,10 +77,10 @@ def read_range(text: str) -> NumberRange | None:
             f"`{{{text}}}` has a step of 0", fix=f"write `{{{first}..{last}}}` for every number"
         )
     count = len(range_.numbers)
-    if range_.step > 1 and count > _MOST_STEPS:
+    if range_.step > 1 and count > RANGE_STEPS.most:
         raise PlanError(
             f"`{{{text}}}` names {count:,} numbers",
-            why=f"a range with a step names at most {_MOST_STEPS:,}",
+            why=f"a range with a step names at most {RANGE_STEPS.most:,}, the limit `range-steps`",
             fix=f"write `{{{first}..{last}}}` for every number, or name fewer",
         )
     return range_

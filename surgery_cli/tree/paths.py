@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 import msgspec
 
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.limits import PATTERN
 
 if TYPE_CHECKING:
     from surgery_cli.tree.linear_matching import Expression
@@ -139,6 +140,7 @@ class PathPattern:
         """``takes_zeros``: numbers of a range may have zeros in front that it does not say."""
         from surgery_cli.tree import globs
 
+        PATTERN.check(len(text), "a pattern", PlanError)
         self.text = text
         self.is_regex = text.startswith("re:")
         glob = text.strip("/")

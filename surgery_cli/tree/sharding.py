@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.limits import DEVICES
 
 _NAMED = "NamedSharding"
 
@@ -31,8 +33,14 @@ class Mesh(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, axes: dict[str, int]) -> Mesh:
-        """The mesh of these axes."""
-        return cls(tuple(axes), tuple(axes.values()))
+        """The mesh of these axes.
+
+        Raises:
+            PlanError: it has more devices than the limit `devices` allows.
+        """
+        mesh = cls(tuple(axes), tuple(axes.values()))
+        DEVICES.check(mesh.size, f"the mesh '{mesh.text}'", PlanError)
+        return mesh
 
     @property
     def size(self) -> int:
@@ -59,7 +67,7 @@ class NamedSharding(msgspec.Struct, frozen=True):
     def of_text(cls, text: str | None) -> NamedSharding | None:
         """The sharding that Orbax's JSON says; None if it is of another kind, or nothing that can be understood."""
         try:
-            fields: dict[str, Any] = msgspec.json.decode(text or "")
+            fields: dict[str, Any] = decode_json(text or "")
             if fields["sharding_type"] != _NAMED:
                 return None
             sizes, names = tuple(map(int, fields["shape"])), tuple(map(str, fields["axis_names"]))
@@ -68,6 +76,7 @@ class NamedSharding(msgspec.Struct, frozen=True):
             partition = trimmed(map(_names, fields["partition_spec"]))
             used = [name for axes in partition for name in axes]
             is_whole = len(names) == len(sizes) and len(mesh.ids) in (0, mesh.size)
+            is_whole = is_whole and mesh.size <= DEVICES.most
         except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError):
             return None
         return cls(mesh, partition) if is_whole and set(used) <= set(names) else None
@@ -221,7 +230,7 @@ def of_rearranged(text: str, origins: Sequence[int | None], shape: Sequence[int]
     [None, None]
     """
     try:
-        fields: dict[str, Any] = msgspec.json.decode(text)
+        fields: dict[str, Any] = decode_json(text)
         if fields["sharding_type"] != _NAMED:
             return text
         sizes = dict(zip(fields["axis_names"], fields["shape"], strict=True))

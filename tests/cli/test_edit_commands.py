@@ -15,6 +15,7 @@ from surgery_cli.plan import fields_of
 from surgery_cli.plan.command_line import example_command, option_name
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import settings_of
+from surgery_cli.settings.limits import Limits
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.values import bytes_of, memory_of, tolerance_of
 
@@ -91,7 +92,7 @@ def _absolute(documented, paths):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_field_hides_behind_an_option_that_every_command_has(name):
-    kinds = (Options, CallOptions, Output)
+    kinds = (Options, CallOptions, Output, Limits)
     shared = {
         word[2:] for kind in kinds for s in settings_of(kind).values() for word in s.option.split()
     }

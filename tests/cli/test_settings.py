@@ -11,6 +11,7 @@ from surgery_cli.plan import fields_of, schema
 from surgery_cli.probe import ProbeOptions, command
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import given, settings_of
+from surgery_cli.settings.limits import Limits
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import AbovePlan
 from tests.cli.command_lines import commands
@@ -55,7 +56,7 @@ RUN = ["keep", "a", "b", "params", "--dry-run"]
 PROBE = ["probe", "a", "--model", "t.py:f"]
 
 
-@pytest.mark.parametrize("kind", [Options, ProbeOptions, CallOptions, Output])
+@pytest.mark.parametrize("kind", [Options, ProbeOptions, CallOptions, Output, Limits])
 def test_every_field_is_a_setting_with_a_description_or_a_struct_of_settings(kind):
     for field in fields_of(kind):
         assert (
@@ -116,7 +117,7 @@ def test_every_option_stands_in_the_help_under_a_heading(surgery, name):
             assert says.index(option.opts[0], heading)
 
 
-@pytest.mark.parametrize("kind", [Options, ProbeOptions, CallOptions, Output])
+@pytest.mark.parametrize("kind", [Options, ProbeOptions, CallOptions, Output, Limits])
 def test_every_setting_stands_in_the_docs(kind):
     for declared in settings_of(kind).values():
         assert all(f"`{name}" in PAGE for name in declared.option.split())

@@ -286,7 +286,7 @@ def test_a_scan_keeps_no_values(tmp_path: Path) -> None:
         (b"\x81\xa1w\x01\x01", "1 bytes follow"),
         (b"\xa1w", "does not begin with a dict"),
         (b"", "does not begin with a dict"),
-        (b"\x81\xa1w" * 300 + b"\x01", "nested deeper"),
+        (b"\x81\xa1w" * 300 + b"\x01", "the limit `nesting`"),
     ],
 )
 def test_damaged_files_say_what_is_wrong(tmp_path: Path, content: bytes, says: str) -> None:

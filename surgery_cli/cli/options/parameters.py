@@ -10,7 +10,9 @@ import msgspec
 import typer
 from msgspec import inspect as types
 
+from surgery_cli.inputs.limits import limits
 from surgery_cli.settings.declaration import Group, Setting, settings_of
+from surgery_cli.settings.limits import Limits
 
 Command = Callable[..., int]
 
@@ -19,7 +21,7 @@ def with_options(command: Command, own: Iterable[inspect.Parameter] = ()) -> Com
     """``command`` under the signature that Typer reads; ``own`` are further parameters of it.
 
     A parameter whose type is a struct of settings becomes the options of its fields; one that is itself a setting
-    becomes an option; arguments stay.
+    becomes an option; arguments stay. Whoever has such a struct reads files, and takes `--limit`, too.
     """
     structs, single, arguments = {}, [], []
     for taken in inspect.signature(command, eval_str=True).parameters.values():
@@ -34,11 +36,13 @@ def with_options(command: Command, own: Iterable[inspect.Parameter] = ()) -> Com
     alone = msgspec.defstruct("Alone", single, kw_only=True)
 
     def wrapped(**given: Any) -> int:
-        made = msgspec.structs.asdict(_made(alone, given))
-        made |= {name: _made(kind, given) for name, kind in structs.items()}
-        return command(**given, **made)
+        with limits(_made(Limits, given).limit if structs else {}):
+            made = msgspec.structs.asdict(_made(alone, given))
+            made |= {name: _made(kind, given) for name, kind in structs.items()}
+            return command(**given, **made)
 
-    parameters = [*arguments, *own, *(p for k in (alone, *structs.values()) for p in options_of(k))]
+    kinds: list[type[msgspec.Struct]] = [alone, *structs.values(), *([Limits] if structs else [])]
+    parameters = [*arguments, *own, *(p for kind in kinds for p in options_of(kind))]
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in parameters}

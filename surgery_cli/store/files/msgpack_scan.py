@@ -8,6 +8,7 @@ from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
 
+from surgery_cli.inputs.limits import LEAVES, NESTING
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
 from surgery_cli.store.files.msgpack_cursor import Cursor, Token
@@ -28,7 +29,6 @@ ARRAY_SPEC: Final = -2
 """Stands there for a TensorStore spec: a dict that says where an array stands."""
 
 CHUNKED: Final = "__msgpack_chunked_array__"
-_DEEPEST: Final = 128  # msgpack itself gives up at 512 or 1024; no tree of parameters comes near
 
 
 class PackedLeaf(msgspec.Struct, frozen=True):
@@ -77,8 +77,7 @@ class _Scanner(Cursor):
         return self.found
 
     def _value(self, path: LeafPath, depth: int) -> None:
-        if depth > _DEEPEST:
-            raise self.refusal(f"it is nested deeper than {_DEEPEST} levels")
+        NESTING.check(depth, f"a leaf in '{self.path}'")
         start = self.at
         token = self.token()
         if token.kind == "map":
@@ -98,6 +97,7 @@ class _Scanner(Cursor):
         code: int | None = None,
         array: ContiguousArray | None = None,
     ) -> None:
+        LEAVES.check(len(self.found.leaves) + 1, f"'{self.path}'")
         self.found.leaves[path] = PackedLeaf(spec, start, self.at, code, array)
 
     def _plain(self, path: LeafPath, token: Token, start: int) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.limits import LEAVES
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
 from surgery_cli.store.filesystem.listing import unreadable
@@ -61,6 +62,7 @@ def npz_entries(path: Path) -> dict[LeafPath, ArrayEntry]:
     found = {}
     try:
         with filesystem.reader(path) as stored, zipfile.ZipFile(stored) as archive:
+            LEAVES.check(len(archive.infolist()), f"'{path}'")
             for member in archive.infolist():
                 if not member.filename.endswith(".npy"):
                     continue

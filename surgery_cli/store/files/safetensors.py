@@ -15,6 +15,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
+from surgery_cli.inputs.limits import LEAVES, check_values
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
 from surgery_cli.store.files.shards import read_shards
@@ -155,8 +156,10 @@ def read_header(path: Path) -> dict[LeafPath, ContiguousArray]:
 
 
 def _entries(path: Path, header: bytes) -> dict[str, _Entry]:
+    check_values(header, f"the header of '{path}'")
     try:
         fields = decode_json(header, type=dict[str, msgspec.Raw])
+        LEAVES.check(len(fields), f"'{path}'")
         if len(fields) != _count_keys(header):
             raise _refusal(path, "a name stands twice in its header")
         return {

@@ -13,6 +13,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import unreadable
+from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.locate.file_formats import INDEX_SUFFIX, ShardKind
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.words.lists import quoted
@@ -118,7 +119,7 @@ def _refuse_gaps(folder: Path, files: list[str]) -> None:
 
 def _read_index(path: Path) -> _Index:
     try:
-        return decode_json(filesystem.read(path), type=_Index)
+        return decode_json(read_small(path), type=_Index)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CheckpointError(
             f"'{path}' is not an index of shards",

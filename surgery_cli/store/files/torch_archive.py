@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.limits import LEAVES, PICKLE
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import unreadable
 from surgery_cli.store.locate.file_formats import TORCH_PICKLE, ZIP_MARK
 from surgery_cli.words.lists import quoted
 
-_LARGEST_PICKLE_BYTES: Final = 256 << 20
-"""No checkpoint's pickle comes near; tensors are not in it."""
 _CHECKED_AT_ONCE: Final = 4 << 20
 
 
@@ -44,6 +43,7 @@ class TorchArchive:
             raise unreadable(self.path, error) from None
         except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as error:
             raise damaged(self.path, f"its list of entries does not read: {error}") from None
+        LEAVES.check(len(infos), f"'{self.path}'")
         pickles = [info.filename for info in infos if info.filename.endswith(TORCH_PICKLE)]
         if len(pickles) != 1:
             raise damaged(self.path, f"it has {len(pickles)} pickles: {quoted(pickles, 3)}")
@@ -78,8 +78,7 @@ class TorchArchive:
     @cached_property
     def pickle(self) -> bytes:
         """The bytes of the pickle."""
-        if self.entries["data.pkl"].file_size > _LARGEST_PICKLE_BYTES:
-            raise damaged(self.path, f"its pickle has {self.entries['data.pkl'].file_size} bytes")
+        PICKLE.check(self.entries["data.pkl"].file_size, f"the pickle in '{self.path}'")
         return self._small("data.pkl")
 
     @cached_property

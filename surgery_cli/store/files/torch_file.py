@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.limits import LEAVES, NESTING
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.contiguous import ContiguousArray, Segment
 from surgery_cli.store.files.numpy_records import NumpyArray
@@ -26,7 +27,6 @@ from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
 from surgery_cli.words.lists import quoted
 
-_DEEPEST: Final = 128
 _MOST_LEAVES_BY_OPCODE: Final = 4
 """Every leaf takes an opcode, but for those of containers that several others share: learning rates, not layers."""
 
@@ -95,6 +95,7 @@ class TorchArchiveFile:
                     path: self._leaf(path, value)
                     for path, value in _walk(root, reader.opcodes * _MOST_LEAVES_BY_OPCODE)
                 }
+                LEAVES.check(len(found), f"'{self.path}'")
                 if found:
                     return found
                 raise NotPlain("nothing stands in it")
@@ -233,8 +234,10 @@ def _walk(root: Any, most: int) -> Iterator[tuple[LeafPath, Any]]:
         for key, value in parts:
             path = LeafPath((*node, key))
             if isinstance(value, dict | list | tuple) and value:
-                if len(path) >= _DEEPEST:
-                    raise NotPlain(f"it is nested deeper than {_DEEPEST} levels, or in itself")
+                if len(path) >= NESTING.most:
+                    raise NotPlain(
+                        f"it is nested deeper than {NESTING.most} levels (`--limit nesting`), or in itself"
+                    )
                 open_nodes.append((path, _parts(value, path, told_apart)))
                 break
             count += 1

@@ -9,7 +9,6 @@ from typing import Any, Final
 import msgspec
 
 from surgery_cli.inputs.json_decoding import decode_json
-from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import (
     ARRAY_DOCUMENTS,
     Listing,
@@ -19,6 +18,7 @@ from surgery_cli.store.filesystem.listing import (
     unfinished_name,
     unreadable,
 )
+from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.locate.lfs_pointers import refuse_pointer
 from surgery_cli.store.orbax.btree import DONOR_PREFIX, PROCESS_PREFIX
 
@@ -132,7 +132,7 @@ def step_metadata(step: Path) -> tuple[dict[str, Any], str]:
     """
     path = step / STEP_METADATA
     try:
-        raw = filesystem.read(path)
+        raw = read_small(path)
     except OSError as error:
         raise unreadable(path, error) from None
     try:

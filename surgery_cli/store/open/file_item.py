@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import is_record
 from surgery_cli.store.locate.file_formats import FileFormat
+from surgery_cli.store.open.bounds import check_paths
 from surgery_cli.store.orbax.arrays import Window
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import TreeSpec
@@ -25,9 +27,10 @@ class FileItem:
         self.layout: str = format.value
         self.dead_bytes = 0
 
-    @property
+    @cached_property
     def tree(self) -> TreeSpec:
         found: TreeSpec = self.content.tree
+        check_paths(found, self.directory)
         return found
 
     def read(self, path: LeafPath, window: Window | None = None) -> Any:

@@ -15,6 +15,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.files.t5x import BITS_OF_BFLOAT16, ArraySpec
+from surgery_cli.store.open.bounds import check_paths
 from surgery_cli.store.open.missing_data import no_data, no_tree, refuse_incomplete
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window, open_array, read_array
 from surgery_cli.store.orbax.btree import MANIFEST, Survey
@@ -119,15 +120,15 @@ class PytreeItem:
         """
         values = self.sidecars.values
         if values is not None:
+            check_paths(values, self.directory / METADATA)
             return {path: self._described(path, value) for path, value in values.items()}
         if self.aggregate is not None:
             return {path: self._structured(path) for path in self.aggregate.tree}
         if self.store is None:
             raise no_tree(self.directory, self.sidecars)
-        return {
-            LeafPath(name.split(".")): self._stored(name, LeafKind.ARRAY)
-            for name in self.store.arrays
-        }
+        inferred = {LeafPath(name.split(".")): name for name in self.store.arrays}
+        check_paths(inferred, self.directory)
+        return {path: self._stored(name, LeafKind.ARRAY) for path, name in inferred.items()}
 
     def _described(self, path: LeafPath, value: dict[str, Any]) -> StoredLeaf:
         """A leaf that ``_METADATA`` describes."""

@@ -13,6 +13,7 @@ import msgspec
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.limits import METADATA, STORED_VALUES
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.local_disk import check_link
@@ -73,28 +74,34 @@ class Survey:
         self.nodes: list[Extent] = []
         self._leaf_nodes: dict[tuple[str, bytes], Values] = {}
         """The values of every leaf of the B-tree, by its location and what its keys begin with."""
+        self._count = 0
         shared = {} if known is None else known.leaf_nodes_shared_with(directory)
         refuse_special(directory / MANIFEST)
         try:
             self.manifest: dict[str, Any] = _manifest_of(directory, base)
-            root = self.manifest["versions"][-1]["root"]
-            waiting = deque([(root["location"], b"")] if "location" in root else [])
-            reading: deque[tuple[str, bytes, Any]] = deque()
+            newest = self.manifest["versions"][-1]
+            root = newest["root"]
+            waiting = deque(
+                [(root["location"], b"", newest["root_height"])] if "location" in root else []
+            )
+            reading: deque[tuple[str, bytes, int, Any]] = deque()
             while waiting or reading:
                 while waiting and len(reading) < _NODES_AT_ONCE:
                     node = waiting.popleft()
                     refuse_special(directory / extent(node[0]).file)
-                    future = None if node in shared else ts.ocdbt.dump(base, node[0])
+                    future = None if node[:2] in shared else ts.ocdbt.dump(base, node[0])
                     reading.append((*node, future))
-                location, prefix, future = reading.popleft()
+                location, prefix, height, future = reading.popleft()
                 self.nodes.append(extent(location))
                 if future is None:
                     self._add(location, prefix, shared[location, prefix])
                     continue
                 content = future.result()
-                if content["height"]:
+                self._count_in(content["entries"])
+                check_height(content, height)
+                if height:
                     waiting += [
-                        (e["location"], prefix + e["subtree_common_prefix"])
+                        (e["location"], prefix + e["subtree_common_prefix"], height - 1)
                         for e in content["entries"]
                     ]
                 else:
@@ -105,6 +112,11 @@ class Survey:
                 why=_first_line(error),
                 fix="a file is missing, truncated or damaged; copy the checkpoint again from where it was whole",
             ) from error
+
+    def _count_in(self, entries: list[dict[str, Any]]) -> None:
+        """Count what a node holds: one that leads to itself, or several to one, make more than any database has."""
+        self._count += len(entries)
+        STORED_VALUES.check(self._count, f"the store in '{self.directory}'")
 
     def _add(self, location: str, prefix: bytes, values: Values) -> None:
         self._leaf_nodes[location, prefix] = values
@@ -206,6 +218,16 @@ class Survey:
         return sorted(on_disk.union(self.files))
 
 
+def check_height(node: Mapping[str, Any], expected: int) -> None:
+    """A node must be one below what leads to it: what leads to itself, or above, has no end.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if node["height"] != expected:
+        raise ValueError(f"a node of height {node['height']} stands where one of {expected} should")
+
+
 def database_folders(directory: Path) -> list[Path]:
     """Databases below a database, innermost first: a donor's has the databases of its own processes and donors."""
     found = []
@@ -220,6 +242,7 @@ def _manifest_of(directory: Path, database: Any) -> dict[str, Any]:
     """What the manifest says. In a bucket it is read with the other small files, as it was found."""
     import tensorstore as ts
 
+    METADATA.check(filesystem.size(directory / MANIFEST), f"'{directory / MANIFEST}'")
     if isinstance(directory, BucketPath):
         database = ts.KvStore.open({"driver": "memory"}, context=ts.Context()).result()
         database.write(MANIFEST, filesystem.read(directory / MANIFEST)).result()

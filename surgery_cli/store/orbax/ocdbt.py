@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.inputs.limits import DOCUMENT, LEAVES
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
 from surgery_cli.store.orbax.btree import MANIFEST, Extent, Survey
@@ -65,6 +66,9 @@ class OcdbtStore(ArrayStore):
     @cached_property
     def arrays(self) -> dict[str, StoredArray]:
         contents, document = self._contents(), DOCUMENT_NAMES[self.zarr]
+        LEAVES.check(len(contents), f"the store in '{self.directory}'")
+        for name, held in contents.items():
+            DOCUMENT.check(len(held[document]), f"what describes '{name}' in '{self.directory}'")
         raw = self.survey.read_all({name: held[document] for name, held in contents.items()})
         same: dict[tuple[str, ...], tuple[str, ...]] = {}
         found = {}

@@ -7,9 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from surgery_cli.inputs.limits import DOCUMENT, LEAVES
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import refuse_special_among
 from surgery_cli.store.filesystem.protocol import Entry
+from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, below
 from surgery_cli.store.orbax.sidecars import ARRAY_METADATAS, PROCESS_FILE
 from surgery_cli.store.orbax.stored_values import StoredValue, whole_file
@@ -34,7 +36,11 @@ class PerLeafStore(ArrayStore):
 
     @cached_property
     def arrays(self) -> dict[str, StoredArray]:
-        return {found.name: found.array for found in list(_found(self.directory))}
+        every: list[_Found] = []
+        for found in _found(self.directory):
+            every.append(found)
+            LEAVES.check(len(every), f"'{self.directory}'")
+        return {found.name: found.array for found in every}
 
     @property
     def data_files(self) -> list[str]:
@@ -72,7 +78,7 @@ class _Found:
     def __init__(self, directory: Path, name: str, zarr: int) -> None:
         self.name = name
         self.zarr = zarr
-        document = filesystem.read(f"{directory}/{below(name)}{DOCUMENT_NAMES[zarr]}")
+        document = read_small(f"{directory}/{below(name)}{DOCUMENT_NAMES[zarr]}", DOCUMENT)
         self.document = parse_at(document, directory, name)
         self.files: dict[str, int] = {}
 

@@ -16,6 +16,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.orbax.tree_metadata import values_of_tree
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
@@ -31,8 +32,6 @@ STRINGS: Final = "_strings.json"
 AGGREGATE: Final = "checkpoint"
 
 EMPTY_TYPES: Final = frozenset({"None", "Dict", "List", "Tuple", "NamedTuple"})
-MAX_SIDECAR_BYTES: Final = 1 << 30
-"""No honest sidecar is larger; a larger one is refused before memory is asked for."""
 
 Entry = dict[str, Any]
 
@@ -124,11 +123,7 @@ class Sidecars:
             refuse_special(path)
             return None
         self.found.add(name)
-        with _damage(path):
-            size = filesystem.size(path)
-            if size > MAX_SIDECAR_BYTES:
-                raise ValueError(f"{size} bytes are more than any sidecar has")
-            return filesystem.read(path)
+        return read_small(path)
 
     @cached_property
     def array_metadatas(self) -> dict[str, dict[str, Any]]:
@@ -226,7 +221,7 @@ def _damage(path: Path) -> Iterator[None]:
     """What makes a sidecar unreadable is damage of that file.
 
     Raises:
-        CheckpointError: it is no JSON, no object, or far too large.
+        CheckpointError: it is no JSON, or no object.
     """
     try:
         yield

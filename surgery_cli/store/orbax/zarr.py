@@ -37,6 +37,9 @@ ZARR2_DTYPES: Final = {
     "c16": "complex128",
 }
 
+_MOST_AXES: Final = 32
+_MOST_BYTES: Final = 1 << 63
+
 
 class ArrayDocument(msgspec.Struct, frozen=True, dict=True):
     """A parsed array document; ``chunk_shape`` is what can be decoded alone, ``write_shape`` what is stored whole."""
@@ -203,7 +206,12 @@ def parse(raw: bytes) -> ArrayDocument:
             or not isinstance(dtype, str)
         ):
             raise ValueError("shapes and chunks do not agree")
-        item_bytes(dtype)  # a dtype that is not known is a KeyError
+        if len(shape) > _MOST_AXES:
+            raise ValueError(f"it has {len(shape)} axes, and TensorStore takes {_MOST_AXES}")
+        if (
+            math.prod(shape) * item_bytes(dtype) >= _MOST_BYTES
+        ):  # KeyError: a dtype that is not known
+            raise ValueError("it has more elements than can be counted in 64 bits")
         key_start, key_separator = _key_encoding(fields)
         if key_separator not in ("/", "."):
             raise ValueError(f"the keys of chunks have the separator {key_separator!r}")
