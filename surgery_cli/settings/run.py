@@ -22,7 +22,12 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
         bool, setting("Replace an existing DST, once the new one is whole.", Group.WRITE)
     ] = False
     as_step: Annotated[
-        int | None, setting("Write the step under the number N.", Group.WRITE, "N")
+        int | None,
+        setting(
+            "Write the step under the number N; if DST is the run itself, as a new step of it.",
+            Group.WRITE,
+            "N",
+        ),
     ] = None
     resume: Annotated[
         bool,

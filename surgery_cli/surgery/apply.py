@@ -38,6 +38,7 @@ from surgery_cli.surgery.preparation import Prepared, effective, prepare
 from surgery_cli.surgery.previews import costs, preview_notes, previewed
 from surgery_cli.surgery.resumption import finished_before, resumption_of
 from surgery_cli.surgery.run import Run
+from surgery_cli.surgery.same_run import check_new_step, into_run
 from surgery_cli.surgery.shared_result import write_share
 from surgery_cli.surgery.source_and_destination import (
     check_standing,
@@ -76,6 +77,7 @@ def apply(
     """
     started, before = time.monotonic(), requests_so_far()
     begin_anew()
+    source, destination, options = into_run(source, destination, options)
     target = path_of(destination)
     refuse_alone(options, membership)
     be_patient(membership, plan, options)
@@ -144,6 +146,7 @@ def take_part(
         SurgeryError: what ``apply`` raises.
     """
     be_patient(membership, plan, options)
+    source, destination, options = into_run(source, destination, options)
     target = path_of(destination)
     plan = effective(plan, options)
     with reading(path_at(source)):
@@ -204,6 +207,7 @@ def _ready(
     with reading(target):
         resumed = resumption_of(target, prepared, options)
         check_target(target, prepared, force=options.force, built=resumed.built)
+        check_new_step(target, prepared)
     with reading(source):
         estimate = costs(prepared, options, target, before)
         there = resumed.left.bytes if isinstance(resumed.left, Leftover) else 0

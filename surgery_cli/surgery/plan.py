@@ -18,6 +18,7 @@ from surgery_cli.surgery.many_hosts import shares_note
 from surgery_cli.surgery.preparation import effective, prepare
 from surgery_cli.surgery.previews import costs, preview_notes, previewed
 from surgery_cli.surgery.resumption import finished_before, resumption_of
+from surgery_cli.surgery.same_run import check_new_step, into_run
 from surgery_cli.surgery.source_and_destination import check_target, path_of
 from surgery_cli.surgery.space import check_space
 from surgery_cli.words.notes import Remark
@@ -41,6 +42,8 @@ def plan(
     """
     before = requests_so_far()
     begin_anew()
+    if destination is not None:
+        source, destination, options = into_run(source, destination, options)
     target = None if destination is None else path_of(destination)
     plan = effective(plan, options)
     check_probe(options)
@@ -56,6 +59,7 @@ def plan(
         with reading(target):
             resumed = resumption_of(target, prepared, options)
             check_target(target, prepared, force=options.force, built=resumed.built)
+            check_new_step(target, prepared)
     with reading(path_at(source)):
         estimate = costs(prepared, options, target, before)
     if target is not None:

@@ -45,6 +45,7 @@ from surgery_cli.surgery.planned_memory import decoding_notes
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.repeated_draws import repeated_draws
 from surgery_cli.surgery.requests import minutes, requests_of_run
+from surgery_cli.surgery.same_run import same_run_notes
 from surgery_cli.surgery.space import is_all_copied
 from surgery_cli.tree.listing import in_listed_order
 from surgery_cli.tree.paths import LeafPath
@@ -181,6 +182,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         target = path_at(destination)
         notes += parent_notes(target)
         notes += replaced_notes(target, force=options.force)
+        notes += same_run_notes(target, prepared)
         notes += leftover_notes(target, force=options.force, resume=options.resume)
     return notes
 

@@ -60,6 +60,17 @@ def find_steps(listing: Listing, *, is_staged: bool = False) -> list[Step]:
     return sorted(found, key=lambda s: (s.number, s.name))
 
 
+def renumbered(name: str, number: int) -> str:
+    """What a step is called that has another number, in the format of ``name``.
+
+    >>> renumbered("checkpoint_500", 7), renumbered("00000500", 7)
+    ('checkpoint_7', '00000007')
+    """
+    old = name[len(name.rstrip("0123456789")) :]
+    width = len(old) if old.startswith("0") else 0
+    return f"{name.removesuffix(old)}{number:0{width}d}"
+
+
 def _is_finished_step(root: Listing, name: str, *, is_staged: bool) -> bool | None:
     """Whether what is called like a step is a finished one; None if it is no step.
 

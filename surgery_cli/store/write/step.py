@@ -12,6 +12,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker
 from surgery_cli.store.locate.items import step_metadata
 from surgery_cli.store.locate.location import Location
+from surgery_cli.store.locate.steps import renumbered
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.open.item import PytreeItem, ReadBefore
 from surgery_cli.store.write.item import PytreeWriter, carrying, open_writer
@@ -193,12 +194,7 @@ class StepWriter:
 
     def _step_name(self, location: Location) -> str:
         name = location.step_name or ""
-        if self._as_step is None:
-            return name
-        digits = len(name) - len(name.rstrip("0123456789"))
-        number = name[len(name) - digits :]
-        width = len(number) if number.startswith("0") else 0
-        return f"{name[: len(name) - digits]}{self._as_step:0{width}d}"
+        return name if self._as_step is None else renumbered(name, self._as_step)
 
     @staticmethod
     def _item_target(location: Location, step: Path, name: str) -> Path:

@@ -1,0 +1,134 @@
+"""A result that is a new step of the run whose step is edited: where it goes, and what a manager makes of it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from surgery_cli.errors import DestinationError
+from surgery_cli.inputs.buckets import path_at
+from surgery_cli.optimizer.detect.survey import survey
+from surgery_cli.settings.run import Options
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import Listing, reading, step_name
+from surgery_cli.store.locate.location import Location, locate
+from surgery_cli.store.locate.steps import find_steps, renumbered
+from surgery_cli.store.write.destination import real_path
+from surgery_cli.surgery.preparation import Prepared
+from surgery_cli.words.lists import quoted
+from surgery_cli.words.notes import Consequence
+
+
+def into_run(source: str, destination: str, options: Options) -> tuple[str, str, Options]:
+    """What is read and written, where `--as-step N` goes into the run that the source is a step of.
+
+    Then it is the step itself that is read, and a new one beside it that is written; else everything is as it was.
+
+    Raises:
+        DestinationError: the run has that step, or what is in it would be replaced.
+    """
+    if options.as_step is None or options.as_step < 0 or not destination:
+        return source, destination, options
+    target = path_at(destination)
+    with reading(path_at(source)):
+        location = locate(source, step=options.step, item=options.item)
+    step = _step_of(location)
+    if step is None or real_path(target) != step.parent:
+        return source, destination, options
+    if options.force:
+        raise DestinationError(
+            "`--force` would replace what is in the run itself",
+            why=f"'{destination}' is the run that is read: `--as-step` adds a step to it",
+            fix="leave `--force` out, and give a number that is free",
+        )
+    new = target / renumbered(step.name, options.as_step)
+    _refuse_taken(target, options.as_step)
+    item = options.item if location.shape == "root" else None
+    return str(step), str(new), replace(options, step=None, as_step=None, item=item)
+
+
+def check_new_step(target: Path, prepared: Prepared) -> None:
+    """A new step of the same run has a number of its own there, and a name like the others.
+
+    Raises:
+        DestinationError: it has not; readers would take it for another, or could not tell which to take.
+    """
+    own = _step_beside(target, prepared)
+    if own is None:
+        return
+    named = step_name(target.name)
+    if named is None:
+        return
+    wanted = renumbered(own.name, named.number)
+    if wanted != target.name:
+        raise DestinationError(
+            f"'{target}' is not how this run names its steps",
+            why=f"the step that is read is called '{own.name}'",
+            fix=f"name it '{target.parent / wanted}'",
+        )
+    _refuse_taken(target.parent, named.number, but=target.name)
+
+
+def _refuse_taken(run: Path, number: int, *, but: str = "") -> None:
+    """``but``: a name of that step which is asked after elsewhere.
+
+    Raises:
+        DestinationError: the run has a step of that number, finished or not, in whichever spelling.
+    """
+    with reading(run):
+        steps = find_steps(Listing.of(run))
+    for step in steps:
+        if step.number == number and step.name != but:
+            state = "a finished step" if step.is_finished else "a save that is not finished"
+            raise DestinationError(
+                f"step {number} of '{run}' is taken",
+                why=f"'{step.name}' is {state}",
+                fix=f"take a number that is free, e.g. {max(s.number for s in steps) + 1}",
+            )
+
+
+def same_run_notes(target: Path, prepared: Prepared) -> list[Consequence]:
+    """What a new step of the same run means for who restores from it, and for the program that writes it."""
+    own, named = _step_beside(target, prepared), step_name(target.name)
+    if own is None or named is None:
+        return []
+    others = [step.number for step in find_steps(Listing.of(own.parent)) if step.is_finished]
+    newest = max(others, default=-1)
+    if named.number > newest:
+        order = f"it will be the newest step, which is what a manager restores unless told: before it was {newest}"
+    else:
+        order = f"the newest step stays {newest}: restore this one by its number"
+    notes = [
+        f"a new step of the run that it is made from; {order}",
+        "a manager that is running listed the steps when it began: it does not see this one until it is started again",
+    ]
+    tree = prepared.draft.tree
+    clocks = survey(tree).clocks.values()
+    inside = [tree.texts[clock.path] for clock in clocks if clock.drives == "nothing"]
+    if inside:
+        edit = f"--to {named.number}"
+        new = shlex.quote(f"{target.parent}@{named.number}")
+        notes.append(
+            f"{quoted(inside, 3)} inside still counts as in the step that it is made from:"
+            f" `surgery set {new} NEW {shlex.quote(inside[0])} {edit}`, or that edit in the plan, sets it"
+        )
+    return list(map(Consequence, notes))
+
+
+def _step_beside(target: Path, prepared: Prepared) -> Path | None:
+    """The step that is read, where the result is to stand beside it."""
+    step = _step_of(prepared.checkpoint.location)
+    is_beside = step is not None and prepared.checkpoint.location.shape != "root"
+    return (
+        step if is_beside and step is not None and real_path(target).parent == step.parent else None
+    )
+
+
+def _step_of(location: Location) -> Path | None:
+    """The real place of the step that was opened, if its name is that of a step."""
+    step = location.step_directory if location.shape in ("root", "step") else location.root
+    if location.shape == "item" or step is None or step_name(step.name) is None:
+        return None
+    return filesystem.real(step)

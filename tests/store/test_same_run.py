@@ -1,0 +1,151 @@
+"""`--as-step N` into the run that is read: it appears whole, a manager restores it, nothing else is touched."""
+
+import shutil
+
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from etils import epath
+
+from surgery_cli import surgery
+from surgery_cli.errors import DestinationError, ValueRefusal
+from surgery_cli.plan import plan_from_document
+from tests.buckets.google_server import GoogleServer
+
+TREE = {
+    "step": np.array(5, np.int32),
+    "params": {"w": np.arange(64, dtype=np.float32), "b": np.ones(8, np.float32)},
+}
+DOUBLED = plan_from_document({"edits": [{"op": "rescale", "at": "params/w", "by": 2}]})
+FORMATS = {
+    "plain": {},
+    "prefix": {"step_prefix": "checkpoint"},
+    "padded": {"step_format_fixed_length": 8},
+}
+
+
+def names(**form):
+    return ocp.CheckpointManagerOptions(best_fn=lambda metrics: -metrics["loss"], **form)
+
+
+def saved(path, steps=(3, 5), **form):
+    with ocp.CheckpointManager(path, options=names(**form)) as manager:
+        for step in steps:
+            manager.save(step, args=ocp.args.StandardSave(TREE), metrics={"loss": step / 2})
+        manager.wait_until_finished()
+    return path
+
+
+def state(path, but=""):
+    """Every file and folder with what a change of it would change, without what lies in ``but``."""
+    return {
+        name: (found.stat().st_ino, found.is_file() and (found.read_bytes(), found.stat().st_mtime))
+        for found in path.rglob("*")
+        if not (name := str(found.relative_to(path))).startswith(f"{but}/") and name != but
+    }
+
+
+def restored(path, step, **form):
+    with ocp.CheckpointManager(path, options=names(**form)) as manager:
+        tree = manager.restore(step, args=ocp.args.StandardRestore(TREE))
+        return manager.all_steps(), tree, manager.metrics(step)
+
+
+def apply(source, destination, plan=DOUBLED, **options):
+    return surgery.apply(str(source), str(destination), plan, options=surgery.Options(**options))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("said", ["root", "root@step", "step"])
+def test_a_manager_restores_the_new_step_and_the_others_are_as_they_were(tmp_path, form, said):
+    run = saved(tmp_path / "run", **FORMATS[form])
+    before, name = state(run), {"plain": "7", "prefix": "checkpoint_7", "padded": "00000007"}[form]
+    source = {
+        "root": run,
+        "root@step": f"{run}@3",
+        "step": run / name.replace("7", "3"),
+    }[said]
+    report = apply(source, run, as_step=7)
+    assert report.destination == str(run / name)
+    assert state(run, but=name) == before
+    steps, tree, metrics = restored(run, 7, **FORMATS[form])
+    assert list(steps) == [3, 5, 7]
+    np.testing.assert_array_equal(tree["params"]["w"], TREE["params"]["w"] * 2)
+    np.testing.assert_array_equal(tree["params"]["b"], TREE["params"]["b"])
+    assert metrics == {"loss": (5 if said == "root" else 3) / 2}
+
+
+def test_the_preview_says_what_a_manager_makes_of_it(tmp_path):
+    run = saved(tmp_path / "run")
+    told = {}
+    for number in (4, 7):
+        options = surgery.Options(as_step=number)
+        preview = surgery.plan(f"{run}@3", DOUBLED, destination=str(run), options=options)
+        told[number] = " ".join(preview.consequences)
+        assert f"`surgery set {run}@{number} NEW step --to {number}`" in told[number]
+        assert "does not see this one until it is started again" in told[number]
+    assert "the newest step stays 5" in told[4]
+    assert "it will be the newest step" in told[7]
+    # as the manager has it, and as the line about the number inside says
+    apply(f"{run}@3", run, as_step=7)
+    assert restored(run, 7)[0][-1] == 7
+    assert restored(run, 7)[1]["step"] == 5
+    mend = plan_from_document({"edits": [{"op": "set", "at": "step", "to": 7}]})
+    apply(f"{run}@7", tmp_path / "new", mend)
+    assert restored(tmp_path / "new", 7)[1]["step"] == 7
+
+
+@pytest.mark.parametrize("taken", ["5", "05", "7.orbax-checkpoint-tmp-12"])
+def test_a_number_that_the_run_has_is_refused_in_every_spelling(tmp_path, taken):
+    run = saved(tmp_path / "run")
+    if taken != "5":
+        shutil.copytree(run / "3", run / taken)
+    before = state(run)
+    number = 7 if "tmp" in taken else 5
+    with pytest.raises(DestinationError, match=f"step {number} of '{run}' is taken"):
+        apply(f"{run}@3", run, as_step=number)
+    with pytest.raises(DestinationError):
+        apply(run / "3", run / str(number))
+    assert state(run) == before
+
+
+def test_force_and_another_format_are_refused(tmp_path):
+    run = saved(tmp_path / "run")
+    before = state(run)
+    with pytest.raises(DestinationError, match="`--force` would replace what is in the run"):
+        apply(run, run, as_step=7, force=True)
+    with pytest.raises(DestinationError, match="is not how this run names its steps") as refused:
+        apply(run / "3", run / "007")
+    assert refused.value.problems[0].fix == f"name it '{run / '7'}'"
+    assert state(run) == before
+
+
+def test_what_fails_on_values_leaves_the_run_as_it_was(tmp_path):
+    tree = {"params": {"w": np.zeros(8, np.float32)}}
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        manager.save(1, args=ocp.args.StandardSave(tree))
+        manager.wait_until_finished()
+    before = state(tmp_path / "run")
+    plan = plan_from_document({"edits": [{"op": "normalize", "at": "params/w"}]})
+    with pytest.raises(ValueRefusal):
+        apply(tmp_path / "run", tmp_path / "run", plan, as_step=2)
+    assert state(tmp_path / "run") == before
+
+
+def test_another_root_gets_the_one_step_under_its_new_number(tmp_path):
+    run = saved(tmp_path / "run")
+    apply(run, tmp_path / "new", as_step=7)
+    assert [place.name for place in (tmp_path / "new").iterdir()] == ["7"]
+
+
+def test_a_run_in_a_bucket_gets_a_step_that_orbax_restores(bucket: GoogleServer):
+    run = epath.Path("gs://bkt/run")
+    saved(run)
+    before = {key: stored.data for key, stored in bucket.buckets["bkt"].items()}
+    apply(run, run, as_step=7)
+    after = {key: stored.data for key, stored in bucket.buckets["bkt"].items()}
+    assert {key: data for key, data in after.items() if not key.startswith("run/7/")} == before
+    steps, tree, _ = restored(run, 7)
+    assert list(steps) == [3, 5, 7]
+    np.testing.assert_array_equal(jnp.asarray(tree["params"]["w"]), TREE["params"]["w"] * 2)
