@@ -19,6 +19,11 @@ def is_record(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() >= _OF_RECORDS
 
 
+def holds_edits(plan: Any) -> bool:
+    """True for the plan of a run that did more than to copy."""
+    return isinstance(plan, dict) and any(plan.get(k) for k in ("edits", "reshard", "output"))
+
+
 def plan_in_record(text: PlanText, raw: str) -> PlanText:
     """The plan of the run that a record is of, with its own lines; ``raw`` is the record as it is written.
 
@@ -35,9 +40,7 @@ def plan_in_record(text: PlanText, raw: str) -> PlanText:
             file=text.file,
         )
     plan = record["plan"]
-    if not isinstance(plan, dict) or not any(
-        plan.get(key) for key in ("edits", "reshard", "output")
-    ):
+    if not holds_edits(plan):
         by = "`surgery seal` wrote it" if record.get("sealed") else "nothing was edited"
         raise PlanError(
             "the record holds no plan",

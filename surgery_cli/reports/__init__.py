@@ -16,6 +16,7 @@ from surgery_cli.reports.cleaning import Cleaning, LeftoverRow
 from surgery_cli.reports.derivation import Derivation, Gap, PairRow
 from surgery_cli.reports.edits import EditLine, InversePlan, Judgement, Preview, Report
 from surgery_cli.reports.exports import Exported, ExportedFile
+from surgery_cli.reports.history import History, HistoryEntry
 from surgery_cli.reports.layout import HostReads, ReadLeaf, Resharded
 from surgery_cli.reports.rescue import Rescued, SavedRow
 
@@ -35,6 +36,8 @@ __all__ = [
     "Failure",
     "Finding",
     "Gap",
+    "History",
+    "HistoryEntry",
     "HostReads",
     "Inspection",
     "InversePlan",

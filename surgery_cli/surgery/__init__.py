@@ -19,6 +19,7 @@ from surgery_cli.surgery.diff import diff
 from surgery_cli.surgery.inspect import complete_path, inspect
 from surgery_cli.surgery.inverse import inverse
 from surgery_cli.surgery.judge import judge
+from surgery_cli.surgery.log import log, recorded_plan
 from surgery_cli.surgery.plan import plan
 from surgery_cli.surgery.rescue import rescue
 from surgery_cli.surgery.seal import seal
@@ -41,8 +42,10 @@ __all__ = [
     "inverse",
     "judge",
     "limits",
+    "log",
     "plan",
     "probe",
+    "recorded_plan",
     "rescue",
     "seal",
     "take_part",

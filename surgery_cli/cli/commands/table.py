@@ -12,6 +12,7 @@ from surgery_cli.cli.commands.diff import diff
 from surgery_cli.cli.commands.edits import edit_command
 from surgery_cli.cli.commands.export import export
 from surgery_cli.cli.commands.inspect import inspect
+from surgery_cli.cli.commands.log import log
 from surgery_cli.cli.commands.operations import operations as show_operations
 from surgery_cli.cli.commands.operations import schema
 from surgery_cli.cli.commands.plan import plan
@@ -31,6 +32,7 @@ COMMANDS: Final[dict[str, tuple[Command, str]]] = {
     "diff": (diff, "surgery diff runs/mnist runs/mnist-edited --rtol 1e-6"),
     "verify": (verify, "surgery verify runs/mnist-edited --like runs/mnist"),
     "seal": (seal, "surgery seal runs/mnist@1000"),
+    "log": (log, "surgery log runs/mnist-edited"),
     "probe": (
         probe,
         "surgery probe runs/mnist --model train.py:CNN --input 'float32[8,28,28,1]'",

@@ -1,0 +1,109 @@
+"""What `log` prints."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from surgery_cli.console.page import Cell, Page, Row
+from surgery_cli.console.printable import shown_path
+from surgery_cli.reports import History, HistoryEntry
+from surgery_cli.words.lists import listed
+from surgery_cli.words.quantities import leaves_text
+
+_DONE = {
+    "edit": "edited",
+    "copy": "copied",
+    "rescue": "rescued",
+    "seal": "sealed",
+    "seal anew": "sealed anew, where an earlier digest did not hold",
+}
+
+
+def render(document: History, page: Page) -> None:
+    """The document as text: a paragraph for each run, the latest first."""
+    page.line(Cell(shown_path(document.checkpoint), "strong"))
+    page.line(document.chosen, indent=2)
+    if not document.entries:
+        page.line()
+        page.line(
+            f"nothing is on record: '{shown_path(document.record)}' is not there, so no run of `surgery` wrote or"
+            " sealed this"
+        )
+    for entry in document.entries:
+        page.line()
+        _render_entry(entry, document, page)
+
+
+def _render_entry(entry: HistoryEntry, document: History, page: Page) -> None:
+    page.line(
+        Cell(f"{entry.number}  ", "faint"),
+        Cell(_DONE[entry.kind], "strong"),
+        f"  {_moment(entry.written)}",
+        Cell(f"  surgery {entry.surgery}", "faint"),
+    )
+    if entry.kind in ("edit", "copy", "rescue"):
+        page.line(f"from {shown_path(entry.source)}", indent=3)
+        page.line(Cell(f"fingerprint {entry.source_fingerprint}", "faint"), indent=5)
+    for name, fingerprint in entry.donors.items():
+        place = entry.plan.get("sources", {}).get(name, name)
+        page.line(f"and {name}: {shown_path(place)}", indent=3)
+        page.line(Cell(f"fingerprint {fingerprint}", "faint"), indent=5)
+    page.table(_plan_rows(entry.plan), indent=3)
+    if outcome := _outcome(entry):
+        page.line(outcome, indent=3)
+    if entry.draft:
+        page.line(Cell(f"draft {entry.draft}", "faint"), indent=3)
+    if entry.undoable:
+        command = shlex.join(["surgery", "plan", shown_path(document.address), "--inverse"])
+        page.line(f"`{command}` prints the plan that undoes it", indent=3)
+
+
+def _outcome(entry: HistoryEntry) -> str:
+    said = []
+    if entry.rescued_leaves:
+        said.append(f"{leaves_text(entry.rescued_leaves)} rescued")
+    if entry.written_leaves:
+        read_back = f", {entry.read_back:,} read back" if entry.read_back else ""
+        said.append(f"{leaves_text(entry.written_leaves)} made or moved{read_back}")
+    if entry.removed_leaves:
+        said.append(f"{leaves_text(entry.removed_leaves)} removed")
+    if entry.sealed and entry.kind != "seal":
+        said.append(f"sealed {_moment(entry.sealed)}")
+    return "; ".join(said)
+
+
+def _plan_rows(plan: Mapping[str, Any]) -> Iterator[Row]:
+    """A row for every edit of a recorded plan, in the plan's own words: it may be of another version."""
+    for edit in plan.get("edits", []):
+        fields = {key: value for key, value in edit.items() if key not in ("op", "at")}
+        yield (Cell(str(edit.get("op", "")), "strong"), _at(edit.get("at", [])), _words(fields))
+    for key in ("reshard", "output"):
+        if plan.get(key):
+            yield (Cell(key, "strong"), "", _words(plan[key]))
+
+
+def _at(patterns: Any) -> str:
+    return listed(map(str, patterns)) if isinstance(patterns, list) else str(patterns)
+
+
+def _words(fields: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}: {_value(value)}" for name, value in fields.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + _words(value) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def _moment(written: str) -> str:
+    """A time on record, for people: `2026-11-22 10:11:12 UTC`."""
+    return written.replace("T", " ").removesuffix("+00:00") + (
+        " UTC" if written.endswith("+00:00") else ""
+    )

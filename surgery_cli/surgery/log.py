@@ -1,0 +1,114 @@
+"""Log: what was done to a checkpoint, along the chain of records that came with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from surgery_cli import reports
+from surgery_cli.errors import PlanError
+from surgery_cli.inputs.buckets import path_at
+from surgery_cli.plan.recorded_plans import holds_edits
+from surgery_cli.proof.records import read_record, record_path
+from surgery_cli.proof.surgery_json import Record
+from surgery_cli.store.filesystem.listing import reading
+from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.surgery.inverse import address_of
+
+
+def log(argument: str, *, step: int | None = None, item: str | None = None) -> reports.History:
+    """What is on record of the step or flat checkpoint that ``argument`` names; no tensor is read.
+
+    A record holds those of the runs before it, so nothing but the checkpoint itself is asked.
+
+    Raises:
+        CheckpointError: it cannot be read, or its record is not what was written.
+    """
+    with reading(path_at(argument)):
+        checkpoint = open_checkpoint(argument, step=step, item=item)
+        record = read_record(checkpoint)
+        return reports.History(
+            checkpoint=str(checkpoint.location.root),
+            address=address_of(checkpoint, item),
+            chosen=checkpoint.location.chosen,
+            record=str(record_path(checkpoint)),
+            entries=[] if record is None else _entries(record),
+        )
+
+
+def recorded_plan(history: reports.History, number: int) -> dict[str, Any]:
+    """The plan of the run with that number, for `apply`.
+
+    Raises:
+        PlanError: there is no such run, or it had no plan.
+    """
+    found = {entry.number: entry for entry in history.entries}
+    with_plans = [n for n, entry in sorted(found.items()) if holds_edits(entry.plan)]
+    if number in with_plans:
+        return found[number].plan
+    of = f"run {number} is a {found[number].kind}" if number in found else ""
+    raise PlanError(
+        f"no plan is on record as run {number}",
+        why=of or f"'{history.checkpoint}' has {len(found)} on record",
+        fix=f"those with plans: {', '.join(map(str, with_plans))}" if with_plans else "",
+    )
+
+
+class _Past(msgspec.Struct):
+    """What is asked of an earlier record, whichever version of the program wrote it."""
+
+    written: str = ""
+    surgery: str = ""
+    source: str = ""
+    source_fingerprint: str = ""
+    donors: dict[str, str] = {}
+    plan: dict[str, Any] = {}
+    draft: str = ""
+    leaves: list[Any] = []
+    removed: list[Any] = []
+    verified: dict[str, Any] = {}
+    rescued: dict[str, Any] = {}
+    sealed: dict[str, Any] | None = None
+    sealed_anew: str = ""
+    versions: dict[str, str] = {}
+
+    @property
+    def kind(self) -> str:
+        if self.sealed_anew:
+            return "seal anew"
+        if self.rescued:
+            return "rescue"
+        if holds_edits(self.plan):
+            return "edit"
+        return "copy" if self.draft else "seal"
+
+
+def _entries(record: Record) -> list[reports.HistoryEntry]:
+    last = msgspec.to_builtins(record)
+    pasts = [msgspec.convert(entry, _Past) for entry in [*record.history, last]]
+    entries = [_entry(number, past) for number, past in enumerate(pasts, 1)]
+    is_undoable = record.inverse is not UNSET
+    return [msgspec.structs.replace(entries[-1], undoable=is_undoable), *entries[-2::-1]]
+
+
+def _entry(number: int, past: _Past) -> reports.HistoryEntry:
+    sealed = (past.sealed or {}).get("written", "")
+    return reports.HistoryEntry(
+        number=number,
+        kind=past.kind,
+        written=past.sealed_anew or past.written,
+        surgery=past.surgery,
+        source=past.source,
+        source_fingerprint=past.source_fingerprint,
+        donors=past.donors,
+        plan=past.plan,
+        draft=past.draft,
+        written_leaves=len(past.leaves),
+        removed_leaves=len(past.removed),
+        read_back=past.verified.get("read_back", 0),
+        rescued_leaves=len(past.rescued),
+        sealed=sealed,
+        versions=past.versions,
+    )

@@ -1,0 +1,95 @@
+"""`log` tells the runs that a checkpoint came by, and their plans are plans: applied again they give the same."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.cli.conftest import SAMPLES
+
+SAMPLE = SAMPLES / "digits_standard"
+PLANS = (
+    ("rescale", "params/Dense_0/kernel", "--by", "0.5"),
+    ("cast", "params/**", "--to", "bfloat16"),
+    ("delete", "params/Conv_0"),
+)
+
+
+@pytest.fixture
+def chain(surgery, tmp_path, monkeypatch):
+    """Where each of three runs has read, the source first, and its result last."""
+    places = [tmp_path / "start", *(tmp_path / f"run-{n}" for n in range(1, 4))]
+    shutil.copytree(SAMPLE, places[0])
+    for words, source, result in zip(PLANS, places[:-1], places[1:], strict=True):
+        assert surgery(words[0], source, result, *words[1:]).code == 0
+    return places
+
+
+def entries(surgery, place):
+    return json.loads(surgery("log", place, "--json").out)["entries"]
+
+
+def test_what_no_run_wrote_has_nothing_on_record(surgery):
+    ended = surgery("log", SAMPLE)
+    assert (ended.code, entries(surgery, SAMPLE)) == (0, [])
+    assert "nothing is on record: " in ended.out
+
+
+def test_every_run_is_told_with_its_source_the_latest_first(surgery, chain):
+    told = entries(surgery, chain[-1])
+    assert [entry["number"] for entry in told] == [3, 2, 1]
+    assert [entry["source"] for entry in told] == list(map(str, chain[-2::-1]))
+    assert [entry["plan"]["edits"][0]["op"] for entry in told] == ["delete", "cast", "rescale"]
+    # an earlier run is told as it was in the checkpoint that it wrote, but for what only the last can be asked for
+    for n, place in enumerate(chain[1:-1], 1):
+        then, now = entries(surgery, place)[0], told[-n]
+        assert then | {"undoable": None} == now | {"undoable": None}
+    lines = surgery("log", chain[-1]).out.splitlines()
+    assert [line.split()[:2] for line in lines if line[:1].isdigit()] == [
+        [n, "edited"] for n in "321"
+    ]
+    undone = [line for line in lines if line.endswith("prints the plan that undoes it")]
+    assert undone == [f"   `surgery plan {chain[-1]} --inverse` prints the plan that undoes it"]
+
+
+def test_the_plans_on_record_make_the_same_again(surgery, chain, tmp_path):
+    place = chain[0]
+    for n in (1, 2, 3):
+        plan = tmp_path / f"{n}.yaml"
+        plan.write_text(surgery("log", chain[-1], "--plan", str(n)).out)
+        assert surgery("apply", place, tmp_path / f"again-{n}", plan).code == 0
+        place = tmp_path / f"again-{n}"
+    assert surgery("diff", place, chain[-1]).code == 0
+    document = json.loads(surgery("log", chain[-1], "--plan", "2", "--json").out)
+    assert document == entries(surgery, chain[-1])[1]["plan"]
+
+
+def test_a_run_without_a_plan_is_named_with_those_that_have_one(surgery, chain, tmp_path):
+    assert surgery("compact", chain[1], tmp_path / "small").code == 0
+    ended = surgery("log", tmp_path / "small", "--plan", "2")
+    assert ended.code == 2
+    assert "run 2 is a copy" in ended.err
+    assert "those with plans: 1\n" in ended.err
+    assert "has 2 on record" in surgery("log", tmp_path / "small", "--plan", "7").err
+
+
+def test_seals_are_told(surgery, tmp_path):
+    place = shutil.copytree(SAMPLE, tmp_path / "sealed")
+    assert surgery("seal", place).code == 0
+    (first,) = entries(surgery, place)
+    assert (first["kind"], first["number"]) == ("seal", 1)
+    assert surgery("rescale", place, tmp_path / "new", "params/**", "--by", "2", "--seal").code == 0
+    second, first_again = entries(surgery, tmp_path / "new")
+    assert (second["kind"], bool(second["sealed"])) == ("edit", True)
+    assert first_again == first
+    (tmp_path / "new" / "note.txt").write_text("new")
+    assert surgery("seal", tmp_path / "new", "--anew").code == 0
+    assert [e["kind"] for e in entries(surgery, tmp_path / "new")] == ["edit", "seal"]
+
+
+def test_a_record_that_was_changed_is_refused(surgery, chain):
+    record = chain[-1] / "surgery.json"
+    record.write_text(record.read_text().replace("0.5", "0.7"))
+    ended = surgery("log", chain[-1])
+    assert ended.code == 3
+    assert "is not what was written" in ended.err
