@@ -15,6 +15,7 @@ from surgery_cli.reports.checkpoints import (
 from surgery_cli.reports.cleaning import Cleaning, LeftoverRow
 from surgery_cli.reports.derivation import Derivation, Gap, PairRow
 from surgery_cli.reports.edits import EditLine, InversePlan, Judgement, Preview, Report
+from surgery_cli.reports.examination import Examination, ExaminedPlace
 from surgery_cli.reports.exports import Exported, ExportedFile
 from surgery_cli.reports.history import History, HistoryEntry
 from surgery_cli.reports.layout import HostReads, ReadLeaf, Resharded
@@ -31,6 +32,8 @@ __all__ = [
     "Difference",
     "Document",
     "EditLine",
+    "Examination",
+    "ExaminedPlace",
     "Exported",
     "ExportedFile",
     "Failure",

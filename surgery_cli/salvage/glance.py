@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,22 +20,40 @@ _SCANNED_BYTES: Final = 1 << 30
 """Data files are searched through for what nothing leads to if that takes a second, not if it takes minutes."""
 
 
+class Glance(NamedTuple):
+    """Of so many leaves, how many have all their chunks; with ``is_least``, there may be more."""
+
+    whole: int
+    leaves: int
+    is_least: bool
+
+    def __str__(self) -> str:
+        least = "at least " if self.is_least else ""
+        return f"{least}{self.whole:,} of {leaves_text(self.leaves)}"
+
+
 def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     """The error of a checkpoint that does not open, saying what a rescue would find in it, if that is anything."""
     if isinstance(error, LimitError):
         return error
-    try:
-        found = _would_find(path)
-    except (OSError, SurgeryError):
-        return error
-    if found is None:
+    found = glance(path)
+    if found is None or not found.whole:
         return error
     first, *rest = error.problems
-    fix = f"{found}; else {first.fix}" if first.fix else found
+    fix = f"`surgery rescue {quote(str(path))}` would find {found}"
+    fix = f"{fix}; else {first.fix}" if first.fix else fix
     return CheckpointError.of([msgspec.structs.replace(first, fix=fix), *rest])
 
 
-def _would_find(path: Path) -> str | None:
+def glance(path: Path) -> Glance | None:
+    """What is left of a broken checkpoint; None where nothing of a tree can be told."""
+    try:
+        return _glance(path)
+    except (OSError, SurgeryError):
+        return None
+
+
+def _glance(path: Path) -> Glance:
     place = find_broken(path)
     size = sum(filesystem.size(file) for file in filesystem.files_below(place.root))
     scans = size <= _SCANNED_BYTES
@@ -49,9 +67,4 @@ def _would_find(path: Path) -> str | None:
             )
             whole += is_there
             count += 1
-    if not whole:
-        return None
-    least = "" if scans else "at least "
-    return (
-        f"`surgery rescue {quote(str(path))}` would find {least}{whole:,} of {leaves_text(count)}"
-    )
+    return Glance(whole, count, is_least=not scans)

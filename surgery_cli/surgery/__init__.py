@@ -16,6 +16,7 @@ from surgery_cli.surgery.apply import take_part
 from surgery_cli.surgery.clean import clean
 from surgery_cli.surgery.derive import derive
 from surgery_cli.surgery.diff import diff
+from surgery_cli.surgery.doctor import doctor
 from surgery_cli.surgery.inspect import complete_path, inspect
 from surgery_cli.surgery.inverse import inverse
 from surgery_cli.surgery.judge import judge
@@ -38,6 +39,7 @@ __all__ = [
     "complete_path",
     "derive",
     "diff",
+    "doctor",
     "inspect",
     "inverse",
     "judge",

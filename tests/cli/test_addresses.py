@@ -77,7 +77,7 @@ def unreachable(monkeypatch):
     monkeypatch.setitem(filesystem._SERVICES, "s3://", Buckets(Unreachable()))
 
 
-SERVED = re.compile(r"SRC|BROKEN|DST|CKPT|A|B|\[?PLAN\]?|OTHER|PATH")
+SERVED = re.compile(r"SRC|ROOT|BROKEN|DST|CKPT|A|B|\[?PLAN\]?|OTHER|PATH")
 """What may lie in a bucket: checkpoints that are read and written, and plans that are read."""
 
 SERVED_FILES = {("seal", "--to"), ("verify", "--like-manifest")}

@@ -9,6 +9,7 @@ from surgery_cli.cli.commands.clean import clean
 from surgery_cli.cli.commands.compact import compact
 from surgery_cli.cli.commands.derive import derive
 from surgery_cli.cli.commands.diff import diff
+from surgery_cli.cli.commands.doctor import doctor
 from surgery_cli.cli.commands.edits import edit_command
 from surgery_cli.cli.commands.export import export
 from surgery_cli.cli.commands.inspect import inspect
@@ -43,6 +44,7 @@ COMMANDS: Final[dict[str, tuple[Command, str]]] = {
     ),
     "export": (export, "surgery export runs/mnist model.safetensors params --to safetensors"),
     "compact": (compact, "surgery compact runs/edited runs/small"),
+    "doctor": (doctor, "surgery doctor runs/mnist"),
     "rescue": (rescue, "surgery rescue runs/7.orbax-checkpoint-tmp runs-rescued/7"),
     "clean": (clean, "surgery clean runs/mnist-edited"),
     "operations": (show_operations, "surgery operations normalize"),

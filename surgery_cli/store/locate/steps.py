@@ -24,7 +24,8 @@ _ROOT_FOLDERS: Final = frozenset({"metadata", "descriptor"})
 _ROOT_FILES: Final = frozenset({"_ROOT_METADATA"})
 
 
-_SURE_PREFIXES: Final = frozenset({"", "checkpoint", "ckpt", "step"})
+SURE_PREFIXES: Final = frozenset({"", "checkpoint", "ckpt", "step"})
+"""Before a number, they make a name that of a step; any other word may be anybody's (`resnet_18`)."""
 _SHOWN_CHECKPOINTS: Final = 8
 
 
@@ -93,7 +94,7 @@ def refuse_mixture(listing: Listing, steps: list[Step]) -> None:
     Raises:
         PlanError: names that need not mean steps stand beside checkpoints that are none.
     """
-    if any(s.prefix in _SURE_PREFIXES for s in steps):
+    if any(s.prefix in SURE_PREFIXES for s in steps):
         return
     names = {s.name for s in steps}
     for name in listing.own_folders():

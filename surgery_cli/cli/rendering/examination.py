@@ -1,0 +1,99 @@
+"""What `doctor` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from surgery_cli.console.page import Cell, Page
+from surgery_cli.console.printable import shown_path
+from surgery_cli.reports import Examination, ExaminedPlace
+from surgery_cli.words.lists import listed
+from surgery_cli.words.quantities import byte_text, counted, leaves_text
+
+_SHOWN = 40
+_MOST_WHYS = 3
+_TONES = {"whole": "good", "damaged": "bad", "unreadable": "bad", "apart": "faint"}
+
+
+def render(document: Examination, page: Page, *, verbose: bool = False) -> None:
+    """The document as text: healthy things in a row as one line, each other one with what to do about it."""
+    page.line(Cell(shown_path(document.root), "strong"))
+    counts = [f"{count:,} {state}" for state, count in document.counts.items()]
+    page.line(f"{listed(counts)}; {_bytes(document)}", indent=2)
+    if not document.reads_data:
+        page.line("from metadata alone: `--read-data` reads and decodes every leaf", indent=2)
+    lines = list(_series(document.places, verbose=verbose))
+    shown = lines if verbose else lines[:_SHOWN]
+    page.line()
+    for one in shown:
+        _line(one, page)
+    page.rest(len(lines) - len(shown), indent=2)
+    page.remarks("note", document.notes, indent=2)
+
+
+def _bytes(document: Examination) -> str:
+    parts = [byte_text(document.bytes)]
+    if document.dead_bytes:
+        parts.append(f"{byte_text(document.dead_bytes)} of it dead in data files")
+    if document.leftover_bytes:
+        parts.append(f"{byte_text(document.leftover_bytes)} in leftovers")
+    return ", ".join(parts)
+
+
+def _series(places: Sequence[ExaminedPlace], *, verbose: bool) -> Iterator[Sequence[ExaminedPlace]]:
+    """The places line by line."""
+    for is_quiet, together in groupby(places, key=_is_quiet):
+        rows = list(together)
+        if is_quiet and not verbose:
+            for _, alike in groupby(rows, key=lambda row: row.state):
+                yield list(alike)
+        else:
+            yield from ([row] for row in rows)
+
+
+def _is_quiet(row: ExaminedPlace) -> bool:
+    """True if there is nothing to say of it but that it is there."""
+    return row.state in ("whole", "apart") and not row.todo and not row.temporary
+
+
+def _line(rows: Sequence[ExaminedPlace], page: Page) -> None:
+    first = rows[0]
+    state = Cell(f"{first.state:<11}", _TONES.get(first.state, "doubtful"))
+    if len(rows) > 1:
+        page.line(state, f"{_names(rows)}  {byte_text(sum(row.bytes for row in rows))}")
+        return
+    of = f" of {first.of}" if first.of else ""
+    page.line(state, f"{first.path}{of}  {byte_text(first.bytes)}{_leaves(first)}")
+    for why in first.why[:_MOST_WHYS]:
+        page.line(why, indent=4)
+    page.rest(len(first.why[_MOST_WHYS:]), indent=4)
+    if first.temporary:
+        size = byte_text(sum(first.temporary.values()))
+        names = listed(list(first.temporary), 3)
+        files = counted(len(first.temporary), "file")
+        page.line(f"{files} without their names, {size}: {names}", indent=4)
+    if first.todo:
+        page.line(Cell(first.todo, "strong"), indent=4)
+
+
+def _names(rows: Sequence[ExaminedPlace]) -> str:
+    names = [row.path for row in rows]
+    shown = ", ".join(names) if len(names) <= 4 else f"{names[0]}, {names[1]} … {names[-1]}"
+    what = "steps" if all(row.step is not None for row in rows) else "of them"
+    return f"{shown} ({len(names):,} {what})"
+
+
+def _leaves(row: ExaminedPlace) -> str:
+    if row.leaves is None:
+        return ""
+    if row.whole_leaves is None:
+        return f", {leaves_text(row.leaves)}{_checked(row)}"
+    least = "at least " if row.at_least else ""
+    return f", {least}{row.whole_leaves:,} of {leaves_text(row.leaves)} all there"
+
+
+def _checked(row: ExaminedPlace) -> str:
+    if row.checked is None:
+        return ""
+    return f", {row.checked:,} agree with digests on record, {row.unchecked:,} have none"

@@ -1,0 +1,226 @@
+"""In which condition a thing in a run directory is, from metadata alone, and what to do about it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import StrEnum
+from shlex import quote
+from typing import Final
+
+import msgspec
+
+from surgery_cli.errors import CheckpointError, LimitError, NotPermittedError, SurgeryError
+from surgery_cli.examination.footprint import Footprint
+from surgery_cli.examination.places import Kind, Place
+from surgery_cli.examination.temporary_names import is_copy
+from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.proof.metadata_files import metadata_faults
+from surgery_cli.salvage.glance import Glance, glance
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.bucket_locks import is_committed, lock_around
+from surgery_cli.store.filesystem.listing import Listing
+from surgery_cli.store.locate.items import step_items
+from surgery_cli.store.locate.steps import find_steps
+from surgery_cli.store.open.checkpoint import open_checkpoint
+from surgery_cli.store.write.strategy import WORTHWHILE_DEAD_BYTES
+from surgery_cli.words.quantities import counted
+
+
+class State(StrEnum):
+    """What is known of a thing."""
+
+    WHOLE = "whole"
+    WRITING = "writing"
+    """Somebody is seen to write, or to remove it."""
+    UNSETTLED = "unsettled"
+    """It does not look whole, and somebody changed it a moment ago."""
+    UNFINISHED = "unfinished"
+    DAMAGED = "damaged"
+    LEFTOVER = "leftover"
+    UNREADABLE = "unreadable"
+    """The system does not let this user look at it, or a limit does not: whether it is whole cannot be told."""
+    APART = "apart"
+    """Nothing that a run needs: other files, and checkpoints without leaves."""
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found of one thing: ``why`` it is in that state, and what ``todo``.
+
+    ``leaves`` are counted where it opens; ``left`` is what a rescue would find where it does not.
+    """
+
+    place: Place
+    state: State
+    of: str = ""
+    """Who has left it, or writes it."""
+    seen: Footprint
+    leaves: int | None = None
+    left: Glance | None = None
+    lost_items: bool = False
+    """Some of what a step should hold beside its trees of leaves is not there."""
+    is_treeless: bool = False
+    """It is whole as far as it says, and holds no tree of leaves."""
+    dead_bytes: int = 0
+    why: list[str] = []
+    todo: str = ""
+
+
+def condition(place: Place, seen: Footprint) -> Condition:
+    """The condition of anything but what surgery has left, which ``leftovers`` tells."""
+    match place.kind:
+        case Kind.CHECKPOINT:
+            return _checkpoint(place, seen)
+        case Kind.SAVE:
+            return _save(place, seen)
+        case Kind.FILE:
+            return _unnamed_file(place, seen)
+        case _:
+            return _other(place, seen)
+
+
+def _other(place: Place, seen: Footprint) -> Condition:
+    """What is nothing of this run; steps in it are those of another, or what a manager keeps to be deleted."""
+    steps = []
+    if filesystem.is_folder(place.path):
+        with suppress(CheckpointError):
+            steps = find_steps(Listing.of(place.path))
+    why, todo = [], ""
+    if steps:
+        why = [f"{counted(len(steps), 'step stands', 'steps stand')} in it"]
+        todo = f"`surgery doctor {quote(str(place.path))}` looks at them"
+    return Condition(place=place, state=State.APART, seen=seen, why=why, todo=todo)
+
+
+def _checkpoint(place: Place, seen: Footprint) -> Condition:
+    """The condition of what has its name; what is not whole is looked at as a rescue does it."""
+    if not seen.files and filesystem.is_folder(place.path):
+        return Condition(
+            place=place,
+            state=State.DAMAGED,
+            seen=seen,
+            why=["it is empty, and Orbax takes it for a step by its name"],
+            todo="copy the step again from where it is whole, or remove the empty folder",
+        )
+    try:
+        found = _opened(place, seen)
+    except (NotPermittedError, LimitError) as error:
+        problem = error.problems[0]
+        why = f"{problem.what}: {problem.why}" if problem.why else problem.what
+        return Condition(
+            place=place, state=State.UNREADABLE, seen=seen, why=[why], todo=problem.fix
+        )
+    except SurgeryError as error:
+        first = error.problems[0]
+        why = f"{first.what}: {first.why}" if first.why else first.what
+        found = Condition(place=place, state=State.DAMAGED, seen=seen, why=[why])
+    if found.state is not State.DAMAGED:
+        return found
+    return with_rescue(found)
+
+
+def _opened(place: Place, seen: Footprint) -> Condition:
+    """The condition of a checkpoint as far as it opens.
+
+    Raises:
+        SurgeryError: it does not.
+    """
+    lost = []
+    if filesystem.is_folder(place.path):
+        listing = Listing.of(place.path)
+        if not is_committed(place.path, listing.files):
+            return _uncommitted(place, seen)
+        items = step_items(listing)
+        if items.others and not (items.pytrees or items.unfinished or items.absent):
+            why = ["it holds no tree of leaves"]
+            return Condition(place=place, state=State.APART, seen=seen, why=why, is_treeless=True)
+        lost = [f"the item '{name}' is on record, and not there" for name in items.absent]
+        lost += [f"the item '{name}' was never finished" for name in items.unfinished]
+    checkpoint = open_checkpoint(str(place.path))
+    leaves = len(checkpoint.tree)
+    why = lost + [f"`{file}`: {fault}" for file, fault in metadata_faults(checkpoint)]
+    for name in checkpoint.inferred_items:
+        where = f" in '{name}'" if name else ""
+        why.append(f"there is no `_METADATA`{where}: arrays' names alone tell what the tree was")
+    dead = checkpoint.dead_bytes
+    todo = ""
+    if not why and dead > max(seen.bytes / 4, WORTHWHILE_DEAD_BYTES):
+        todo = f"`surgery compact {quote(str(place.path))} NEW` leaves out what is dead in it"
+    return Condition(
+        place=place,
+        state=State.DAMAGED if why else State.WHOLE,
+        seen=seen,
+        leaves=leaves,
+        lost_items=bool(lost),
+        dead_bytes=dead,
+        why=why,
+        todo=todo,
+    )
+
+
+def _uncommitted(place: Place, seen: Footprint) -> Condition:
+    """Where nothing can be renamed: what lacks the mark that comes last."""
+    found = Condition(place=place, state=State.UNFINISHED, of="Orbax", seen=seen)
+    lock = lock_around(place.path)
+    if lock is not None:
+        why = f"a run of surgery writes, or wrote, there: its lock '{lock.name}' stands"
+        return msgspec.structs.replace(found, of="surgery", why=[why], todo="see that lock")
+    why = "its mark `commit_success.txt`, which comes last, is not there"
+    return with_rescue(msgspec.structs.replace(found, why=[why]), is_save=True)
+
+
+def without_tree(found: Condition) -> Condition:
+    """The same of a step that should have had a tree."""
+    return msgspec.structs.replace(
+        found,
+        state=State.DAMAGED,
+        why=["it holds no tree of leaves, and other steps do"],
+        todo=NOTHING_WHOLE,
+    )
+
+
+def _save(place: Place, seen: Footprint) -> Condition:
+    of = "Flax" if "_tmp" in place.path.name else "Orbax"
+    if ".tmp-" in place.path.name:
+        of = "T5X"
+    why = ["it never got its name: the save was cut short, or still goes on"]
+    found = Condition(place=place, state=State.UNFINISHED, of=of, seen=seen, why=why)
+    return with_rescue(found, is_save=True)
+
+
+def _unnamed_file(place: Place, seen: Footprint) -> Condition:
+    ((of, _),) = seen.unnamed.values()
+    why = ["a file that never got its name: the copy was cut short, or still goes on"]
+    return Condition(
+        place=place,
+        state=State.LEFTOVER,
+        of=of,
+        seen=seen,
+        why=why,
+        todo="do the copy again, which takes its place; else it may go",
+    )
+
+
+def with_rescue(found: Condition, *, is_save: bool = False) -> Condition:
+    """The same with what a rescue would find, and how it is asked for."""
+    path = found.place.path
+    left = None if isinstance(path, BucketPath) else glance(path)
+    copies = sorted({of for of, _ in found.seen.unnamed.values() if is_copy(of)})
+    why, of = list(found.why), found.of
+    if copies:
+        of = ", ".join(copies)
+        why.append(f"files in it have names that {of} gives until they are whole")
+    command = f"`surgery rescue {quote(str(path))}"
+    if left is None or not left.whole:
+        todo = NOTHING_WHOLE
+    elif left.whole == left.leaves and not found.lost_items:
+        todo = f"{command} NEW` writes a checkpoint of all of them"
+    else:
+        todo = f"{command}` shows what is left, leaf by leaf"
+    if left is not None and left.whole and is_save:
+        todo += "; before the job starts again, which may remove it"
+    if copies:
+        todo = f"do the copy again; else {todo}"
+    return msgspec.structs.replace(found, left=left, why=why, of=of, todo=todo)
+
+
+NOTHING_WHOLE: Final = "copy it again from where it is whole: no whole leaf was found in it"

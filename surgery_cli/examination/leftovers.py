@@ -1,0 +1,97 @@
+"""What runs of surgery have left in a run directory, or still build there."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from surgery_cli.examination.condition import Condition, State
+from surgery_cli.examination.footprint import Footprint
+from surgery_cli.examination.places import Kind, Place
+from surgery_cli.inputs.buckets import BucketPath
+from surgery_cli.salvage.glance import Glance, glance
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import SET_ASIDE_SUFFIX
+from surgery_cli.store.filesystem.processes import State as RunState
+from surgery_cli.store.write.bucket_leftovers import BucketLeftover, bucket_leftovers
+from surgery_cli.store.write.leftovers import Leftover
+from surgery_cli.store.write.owners import is_staging, owner_of
+from surgery_cli.store.write.resumable_staging import amount_of
+
+_CANNOT_BE_TOLD = "whether the run that builds there still goes on cannot be told from here"
+
+
+def leftover_condition(place: Place, seen: Footprint) -> Condition:
+    """The condition of a staging place, or of what was set aside."""
+    if place.kind is Kind.SET_ASIDE:
+        return _set_aside(place, seen)
+    if isinstance(place.path, BucketPath):
+        locked = bucket_leftovers(place.path)
+        found: Leftover | BucketLeftover | None = locked[0] if locked else None
+    else:
+        path = place.path
+        found = Leftover(path, owner_of(path)) if is_staging(path.name) else None
+    if found is None:
+        why = "it is called as a run of surgery calls what it builds, and nothing in it says whose it is"
+        todo = "remove it if no run of `surgery` is still going"
+        return Condition(
+            place=place, state=State.LEFTOVER, of="surgery", seen=seen, why=[why], todo=todo
+        )
+    return _of_run(place, seen, found)
+
+
+def _of_run(place: Place, seen: Footprint, found: Leftover | BucketLeftover) -> Condition:
+    owner, run, journal = found.owner, found.state, found.journal
+    who = "" if owner is None else f"process {owner.pid}"
+    who += f" on {owner.host}" if owner is not None and owner.host else ""
+    if run is RunState.LIVING:
+        why = [f"{who} is building there"]
+        return Condition(
+            place=place, state=State.WRITING, of="surgery", seen=seen, why=why, todo="wait for it"
+        )
+    left = None if isinstance(place.path, BucketPath) else glance(place.path)
+    why = [f"{who}, which is gone, was building there" if run is RunState.DEAD else _CANNOT_BE_TOLD]
+    clean = f"`surgery clean {quote(str(found.path))}{'' if run is RunState.DEAD else ' --stale'}`"
+    if journal is not None and journal.head is not None:
+        why.append(f"it keeps {amount_of(journal)}")
+        todo = f"{journal.head.command} goes on from there; {clean} removes it"
+    elif run is RunState.WHOLE:
+        why.append("it is whole, and what it was to replace is half replaced")
+        todo = "copy it to its place, or to another name, before anything is removed"
+    else:
+        todo = f"{clean} removes it"
+    if run is not RunState.DEAD and run is not RunState.WHOLE:
+        todo = f"if that run is over, {todo}"
+    return Condition(
+        place=place,
+        state=State.LEFTOVER,
+        of="surgery",
+        seen=seen,
+        left=left,
+        why=why,
+        todo=f"{todo}{_with_leaves(left)}",
+    )
+
+
+def _with_leaves(left: Glance | None) -> str:
+    """What whoever removes it should know before."""
+    return f", with {left} that look whole" if left is not None and left.whole else ""
+
+
+def _set_aside(place: Place, seen: Footprint) -> Condition:
+    """The old destination of a run with `--force` that was interrupted."""
+    whole = place.path.with_name(place.path.name.removesuffix(SET_ASIDE_SUFFIX))
+    left = None if isinstance(place.path, BucketPath) else glance(place.path)
+    old, new = quote(str(place.path)), quote(str(whole))
+    if filesystem.exists(whole):
+        todo = f"`rm -r {old}` once '{whole.name}' is known to be good"
+    else:
+        todo = f"`mv {old} {new}` brings it back"
+    return Condition(
+        place=place,
+        state=State.LEFTOVER,
+        of="surgery",
+        seen=seen,
+        left=left,
+        why=[f"it is what '{whole.name}' was before an interrupted `--force`"],
+        todo=f"{todo}{_with_leaves(left) if filesystem.exists(whole) else ''}",
+    )

@@ -1,0 +1,140 @@
+"""What stands in a run directory, thing by thing, as its name and a look inside tell."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from surgery_cli.examination.temporary_names import writer_of
+from surgery_cli.salvage.item import is_item
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import (
+    SET_ASIDE_SUFFIX,
+    STAGING_MARK,
+    Listing,
+    holds_pytree,
+    is_leftover,
+    is_record,
+    starts_as_msgpack,
+    step_name,
+    unfinished_name,
+)
+from surgery_cli.store.locate.items import is_step, step_items
+from surgery_cli.store.locate.refusals import describe_directory
+from surgery_cli.store.locate.steps import SURE_PREFIXES, belongs_to_root
+
+_FLAX_DRAFT: Final = "tmp"
+"""What Flax calls a step until it is written: `checkpoint_tmp`, with several hosts' arrays in `checkpoint_tmp_gda`."""
+_STEP_FILES: Final = frozenset({"_CHECKPOINT_METADATA", "orbax.checkpoint", "_CHECKPOINT_DELETION"})
+
+
+class Kind(Enum):
+    """What a thing is meant to be."""
+
+    CHECKPOINT = auto()
+    """A step, or another checkpoint, under its own name."""
+    SAVE = auto()
+    """A save that has not got its name."""
+    STAGING = auto()
+    """Where a run of surgery builds."""
+    SET_ASIDE = auto()
+    """What such a run was to replace."""
+    FILE = auto()
+    """A file that has not got its name."""
+    OTHER = auto()
+    """Nothing of a run; looked at for its size alone."""
+
+
+class Place(NamedTuple):
+    """A thing that stands somewhere."""
+
+    path: Path
+    kind: Kind
+    step: int | None = None
+
+
+def places_at(path: Path) -> list[Place]:
+    """The things in a run directory, steps first, by number; a checkpoint, or what is left of one, is itself alone.
+
+    Raises:
+        CheckpointError: nothing of a checkpoint stands there, or it cannot be looked at.
+    """
+    if filesystem.is_file(path) or _is_one(path):
+        return [_place(path) or Place(path, Kind.CHECKPOINT)]
+    found = [_place_in(path / name) for name in filesystem.names(path)]
+    places = [place for place in found if place is not None]
+    if all(place.kind is Kind.OTHER for place in places):
+        raise describe_directory(Listing.of(path))
+    return sorted(places, key=_order)
+
+
+def _order(place: Place) -> tuple[bool, bool, int, str]:
+    return place.kind is Kind.OTHER, place.step is None, place.step or 0, place.path.name
+
+
+def _is_one(path: Path) -> bool:
+    """True for a folder that is one checkpoint, or what is left of one; False for one in which several stand."""
+    if unfinished_name(path.name) is not None or is_leftover(path.name):
+        return True
+    listing = Listing.of(path)
+    if holds_pytree(listing) or listing.files & _STEP_FILES or is_item(path):
+        return True
+    own = step_name(path.name)
+    if (
+        own is not None and not own.prefix
+    ):  # a plain number is a step, whatever its items are called
+        return bool(step_items(listing).names) or _holds_item(listing)
+    if any(step_name(unfinished_name(name) or name) for name in listing.folders):
+        return False
+    return _holds_item(listing)
+
+
+def _holds_item(listing: Listing) -> bool:
+    """True if items stand in the folder that are no checkpoints of their own."""
+    for name in listing.folders:
+        inside = listing.path / name
+        if not is_leftover(name) and is_item(inside):
+            return not filesystem.is_file(inside / "_CHECKPOINT_METADATA")
+    return False
+
+
+def _place_in(path: Path) -> Place | None:
+    """What a thing in a run directory is; None for what belongs to the directory, or is another name of something."""
+    name = path.name
+    if is_record(name) or belongs_to_root(path):
+        return None
+    if filesystem.is_link(path) and filesystem.real(path).parent == filesystem.real(path.parent):
+        return None
+    found = _place(path)
+    if found is None and filesystem.is_folder(path) and _was_checkpoint(path):
+        found = Place(path, Kind.CHECKPOINT)
+    return found or Place(path, Kind.OTHER)
+
+
+def _place(path: Path) -> Place | None:
+    """As its name tells; None if that does not."""
+    name = path.name
+    if name.endswith(SET_ASIDE_SUFFIX):
+        return Place(path, Kind.SET_ASIDE)
+    if name.startswith(".") and STAGING_MARK in name:
+        return Place(path, Kind.STAGING)
+    if (meant := unfinished_name(name)) is not None:
+        found = step_name(meant)
+        return Place(path, Kind.SAVE, None if found is None else found.number)
+    if name.removesuffix("_gda").rpartition("_")[2] == _FLAX_DRAFT:
+        return Place(path, Kind.SAVE)
+    found = step_name(name)
+    if filesystem.is_file(path):
+        if found is not None and (starts_as_msgpack(path) or not filesystem.size(path)):
+            return Place(path, Kind.CHECKPOINT, found.number)
+        return Place(path, Kind.FILE) if writer_of(name) else None
+    if found is None or not (found.prefix in SURE_PREFIXES or _was_checkpoint(path)):
+        return None
+    return Place(path, Kind.CHECKPOINT, found.number)
+
+
+def _was_checkpoint(path: Path) -> bool:
+    """True for what is a checkpoint, or has parts of one left in it."""
+    listing = Listing.of(path)
+    return is_step(listing) or is_item(path) or _holds_item(listing)

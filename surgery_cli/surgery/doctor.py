@@ -1,0 +1,162 @@
+"""Doctor: in which condition everything in a run directory is, and what to do about it. It changes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from shlex import quote
+from typing import Final
+
+from msgspec.structs import replace
+
+from surgery_cli import reports
+from surgery_cli.engine.progress import Listener
+from surgery_cli.errors import CheckpointError, SurgeryError
+from surgery_cli.examination.condition import NOTHING_WHOLE, Condition, State
+from surgery_cli.examination.examine import examine
+from surgery_cli.inputs.addresses import address
+from surgery_cli.inputs.buckets import BucketPath, path_at
+from surgery_cli.script.user_code import Say
+from surgery_cli.settings.shared import MEMORY_BYTES
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import reads
+from surgery_cli.store.locate.refusals import missing
+from surgery_cli.surgery.rescue import rescue
+from surgery_cli.surgery.verify import verify
+
+SETTLED_SECONDS: Final = 600
+
+
+@reads
+def doctor(
+    root: str,
+    *,
+    read_data: bool = False,
+    settled_seconds: float = SETTLED_SECONDS,
+    memory_bytes: int = MEMORY_BYTES,
+    listener: Listener | None = None,
+    say: Say = lambda _: None,
+) -> reports.Examination:
+    """Look at every step, save and leftover in ``root``, from metadata alone; nothing is changed there.
+
+    With ``read_data``, every leaf is read and decoded, and held against the digests on record. What has changed within
+    ``settled_seconds`` is not called damaged: a job may still be at work there.
+
+    Raises:
+        PlanError: nothing stands there.
+        CheckpointError: nothing of a checkpoint stands there, or it cannot be looked at.
+    """
+    path = path_at(address(root, refusal=CheckpointError))
+    if not filesystem.exists(path):
+        raise missing(filesystem.absolute(path))
+    real = filesystem.real(path)
+    found = examine(real, settled_seconds)
+    rows = [_row(one, real) for one in found]
+    if read_data:
+        rows = [
+            _read(row, one.place.path, memory_bytes, listener, say)
+            for row, one in zip(rows, found, strict=True)
+        ]
+    rows = _with_older_steps(rows, found)
+    return reports.Examination(
+        root=str(real),
+        places=rows,
+        counts=dict(Counter(row.state for row in rows)),
+        bytes=sum(one.seen.bytes_counted for one in found),
+        # steps that share data files share what is dead in them
+        dead_bytes=sum(min(one.dead_bytes, one.seen.bytes_counted) for one in found),
+        leftover_bytes=sum(row.bytes for row in rows if row.state == State.LEFTOVER),
+        reads_data=read_data,
+    )
+
+
+def _row(found: Condition, root: Path) -> reports.ExaminedPlace:
+    seen, left, path = found.seen, found.left, found.place.path
+    changed = datetime.fromtimestamp(seen.changed_ns / 1e9, UTC) if seen.changed_ns else None
+    return reports.ExaminedPlace(
+        path="." if path == root else path.name,
+        state=str(found.state),
+        step=found.place.step,
+        of=found.of,
+        bytes=seen.bytes,
+        dead_bytes=found.dead_bytes,
+        changed=None if changed is None else changed.isoformat(timespec="seconds"),
+        leaves=found.leaves if left is None else left.leaves,
+        whole_leaves=None if left is None else left.whole,
+        at_least=left is not None and left.is_least,
+        temporary={name: size for name, (_, size) in seen.unnamed.items()},
+        why=found.why,
+        todo=found.todo,
+    )
+
+
+def _read(
+    row: reports.ExaminedPlace,
+    path: Path,
+    memory_bytes: int,
+    listener: Listener | None,
+    say: Say,
+) -> reports.ExaminedPlace:
+    """The row after every leaf was read."""
+    if row.state == State.WHOLE:
+        return _verified(row, path, memory_bytes, listener, say)
+    if row.whole_leaves and not isinstance(path, BucketPath):
+        try:
+            left = rescue(str(path), memory_bytes=memory_bytes, listener=listener)
+        except SurgeryError:
+            return row
+        todo = row.todo if left.whole else NOTHING_WHOLE
+        return replace(
+            row, leaves=len(left.leaves), whole_leaves=left.whole, at_least=False, todo=todo
+        )
+    return row
+
+
+def _verified(
+    row: reports.ExaminedPlace,
+    path: Path,
+    memory_bytes: int,
+    listener: Listener | None,
+    say: Say,
+) -> reports.ExaminedPlace:
+    verdict = verify(
+        str(path), allow_non_finite=True, memory_bytes=memory_bytes, listener=listener, say=say
+    )
+    counts = {"checked": verdict.checked, "unchecked": verdict.unchecked}
+    if verdict.agrees:
+        return replace(row, **counts)
+    why = [
+        f"{one.path}: {one.what}{f' ({one.detail})' if one.detail else ''}"
+        for one in verdict.findings
+    ]
+    bad = {one.path for one in verdict.findings}
+    return replace(
+        row,
+        **counts,
+        state=str(State.DAMAGED),
+        why=why,
+        todo=f"`surgery rescue {quote(str(path))}` shows what is left, leaf by leaf",
+        whole_leaves=None if row.leaves is None else row.leaves - len(bad),
+    )
+
+
+def _with_older_steps(
+    rows: Sequence[reports.ExaminedPlace], found: Sequence[Condition]
+) -> list[reports.ExaminedPlace]:
+    """Where leaves of a step are lost: which whole step before it could give them."""
+    whole = {
+        row.step: one.place.path
+        for row, one in zip(rows, found, strict=True)
+        if row.state == State.WHOLE and row.step is not None
+    }
+
+    def told(row: reports.ExaminedPlace) -> reports.ExaminedPlace:
+        before = [step for step in whole if row.step is not None and step < row.step]
+        if not row.whole_leaves or row.whole_leaves == row.leaves or not before:
+            return row
+        older = quote(str(whole[max(before)]))
+        return replace(row, todo=f"{row.todo}; `--fill-from {older}` takes the rest from there")
+
+    return [told(row) for row in rows]

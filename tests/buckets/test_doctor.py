@@ -1,0 +1,42 @@
+"""`doctor` on a bucket: what its listing and metadata tell of a run, with nothing written there."""
+
+import json
+
+from surgery_cli import surgery as library
+from surgery_cli.store.filesystem.processes import Owner
+from tests.buckets.checkpoints import MARK, SAMPLES, uploaded
+
+
+def _locked(service, name, owner):
+    fields = {field: getattr(owner, field) for field in owner.__struct_fields__}
+    said = {**fields, "run": "1", "builds": f"{service.root}/run/{name}"}
+    service.put("bkt", f"run/.{name}.surgery-tmp-lock", json.dumps(said).encode())
+
+
+def test_steps_marks_and_locks_of_a_run_are_told_and_nothing_is_written(service):
+    run = uploaded(service, SAMPLES / "digits_manager", f"{service.root}/run")
+    service.upload(SAMPLES / "digits_manager" / "250", f"{service.root}/run/750")
+    service.upload(SAMPLES / "digits_manager" / "250", f"{service.root}/run/800")
+    service.remove(f"run/750/{MARK}")
+    service.remove("run/800/default/manifest.ocdbt")
+    here = Owner.here()
+    _locked(service, "900", here)
+    _locked(service, "910", Owner(here.host, here.machine, 2**22 - 1, "1"))
+    before = service.names()
+
+    report = library.doctor(run, settled_seconds=0)
+
+    needs_mark = service.root.startswith("gs://")
+    assert service.names() == before
+    assert {one.path: (one.state, one.of) for one in report.places} == {
+        "250": ("whole", ""),
+        "500": ("whole", ""),
+        "750": ("unfinished", "Orbax") if needs_mark else ("whole", ""),
+        "800": ("damaged", ""),
+        ".900.surgery-tmp-lock": ("writing", "surgery"),
+        ".910.surgery-tmp-lock": ("leftover", "surgery"),
+    }
+    assert report.exit_code == 1
+    dead = report.places[-1]
+    assert "surgery clean" in dead.todo
+    assert library.doctor(f"{run}/250").counts == {"whole": 1}

@@ -1,0 +1,355 @@
+"""`doctor` says of everything in a run directory whether it is whole, as Orbax would find, and changes nothing."""
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.errors import CheckpointError, MissingError, NotPermittedError
+from surgery_cli.examination import condition, examine
+from surgery_cli.salvage.place import fingerprint
+from surgery_cli.store.filesystem.processes import Owner
+from surgery_cli.store.locate.location import locate
+from tests.cli.conftest import SAMPLES
+from tests.cli.conftest import surgery as command  # noqa: F401 - a fixture
+from tests.salvage.conftest import corpus  # noqa: F401 - a fixture
+from tests.salvage.test_corpus import CASES, NOTHING_LEFT, restored
+
+TREE = {"w": np.random.default_rng(0).normal(size=(40, 40)).astype("f4"), "b": np.ones(3, "f4")}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The steps 1 to 6 of a manager, each with metrics, that no test writes to."""
+    root = tmp_path_factory.mktemp("saved") / "run"
+    options = ocp.CheckpointManagerOptions(best_fn=lambda metrics: metrics["loss"])
+    with ocp.CheckpointManager(root, options=options) as manager:
+        for step in range(1, 7):
+            tree = jax.tree.map(lambda leaf, step=step: leaf * step, TREE)
+            manager.save(step, args=ocp.args.StandardSave(tree), metrics={"loss": 0.5})
+    return root
+
+
+@pytest.fixture
+def run(saved, tmp_path):
+    return Path(shutil.copytree(saved, tmp_path / "run"))
+
+
+def states(root, **options):
+    options = {"settled_seconds": 0, **options}
+    return {place.path: place.state for place in surgery.doctor(str(root), **options).places}
+
+
+def place(root, name, **options):
+    options = {"settled_seconds": 0, **options}
+    found = surgery.doctor(str(root), **options).places
+    return next(one for one in found if one.path == name)
+
+
+def flipped(file, at=0.5):
+    raw = bytearray(file.read_bytes())
+    raw[int(len(raw) * at)] ^= 1
+    file.write_bytes(raw)
+
+
+def restorable(root, step):
+    """Whether Orbax restores a step with its original target, and all that was saved with it."""
+    target = jax.tree.map(ocp.utils.to_shape_dtype_struct, TREE)
+    with ocp.CheckpointManager(root, item_names=("default", "metrics")) as manager:
+        args = ocp.args.Composite(
+            default=ocp.args.StandardRestore(target), metrics=ocp.args.JsonRestore()
+        )
+        try:
+            found = manager.restore(step, args=args)
+        except Exception:  # noqa: BLE001 - whatever Orbax says
+            return False
+    return np.array_equal(found["default"]["w"], TREE["w"] * step)
+
+
+DAMAGES = {
+    1: lambda step: None,
+    2: lambda step: (step / "default/manifest.ocdbt").unlink(),
+    3: lambda step: os.truncate(step / "default/_METADATA", 100),
+    4: lambda step: shutil.rmtree(step / "metrics"),
+    5: lambda step: [os.truncate(file, 10) for file in step.glob("default/ocdbt.process_0/d/*")],
+    6: lambda step: [shutil.rmtree(step), step.mkdir()],
+}
+
+
+def test_every_step_of_a_manager_is_whole_where_orbax_restores_it_and_nowhere_else(run):
+    for step, damage in DAMAGES.items():
+        damage(run / str(step))
+    before = fingerprint(run)
+
+    found = {one.step: one.state for one in surgery.doctor(str(run), settled_seconds=0).places}
+
+    assert fingerprint(run) == before
+    with ocp.CheckpointManager(run) as manager:
+        assert sorted(found) == sorted(manager.all_steps())
+    assert {step: state == "whole" for step, state in found.items()} == {
+        step: restorable(run, step) for step in DAMAGES
+    }
+
+
+@pytest.mark.parametrize("number", range(CASES))
+def test_what_is_called_whole_orbax_restores_and_of_the_rest_it_is_said_what_is_left(
+    corpus,  # noqa: F811
+    number,
+):
+    case = corpus[number]
+    if number in NOTHING_LEFT:
+        with pytest.raises((CheckpointError, MissingError)):
+            surgery.doctor(str(case.broken))
+        return
+
+    (glanced,) = surgery.doctor(str(case.broken), settled_seconds=0).places
+    (read,) = surgery.doctor(str(case.broken), settled_seconds=0, read_data=True).places
+
+    wrong = {name for name in case.leaves if case.decodes_wrong(name)}
+    lost = {name for name, one in case.leaves.items() if one["state"] != "whole"} - wrong
+    if read.state == "whole":
+        assert not lost
+        values = restored(_tree(case.broken))
+        assert all(
+            values[name].tobytes() == case.values[name].tobytes()
+            for name in case.leaves.keys() - wrong
+            if name in case.values and name in values
+        )
+        return
+    assert "surgery rescue" in read.todo or not read.whole_leaves
+    assert read.leaves - read.whole_leaves >= len(lost)
+    assert glanced.whole_leaves >= read.whole_leaves
+    assert (read.whole_leaves > 0) == any(one["state"] == "whole" for one in case.leaves.values())
+    assert "rm " not in read.todo
+
+
+def _tree(broken):
+    return broken / "state" if (broken / "state").exists() else broken
+
+
+def test_leftovers_are_told_by_whose_they_are_and_none_is_removed(run, tmp_path):
+    (run / "6").rename(run / "6.orbax-checkpoint-tmp-1795167049873362")
+    (run / "5").rename(run / "5.surgery-old")
+    here = Owner.here()
+    gone = Owner(here.host, here.machine, 2**22 - 1, "1")
+    for name, owner in (("7", here), ("8", gone), ("9", Owner("far", "00000000", 1, "1"))):
+        staging = run / f".{name}.surgery-tmp-0123456{name}"
+        shutil.copytree(run / "1", staging / name)
+        (staging / ".surgery-owner.json").write_bytes(_json(owner))
+    (run / "trash").mkdir()
+    (run / "4").rename(run / "trash/4")
+    (run / "2/default/.manifest.ocdbt.Xy12Qa").write_bytes(b"part")
+    (run / "2/default/manifest.ocdbt").unlink()
+    (run / "1/default/manifest.ocdbt.__lock").write_bytes(b"")
+    before = fingerprint(run)
+
+    found = {one.path: one for one in surgery.doctor(str(run), settled_seconds=0).places}
+
+    assert fingerprint(run) == before
+    assert {name: (one.state, one.of) for name, one in found.items()} == {
+        "1": ("whole", ""),
+        "2": ("damaged", "rsync"),
+        "3": ("whole", ""),
+        "6.orbax-checkpoint-tmp-1795167049873362": ("unfinished", "Orbax"),
+        "5.surgery-old": ("leftover", "surgery"),
+        ".7.surgery-tmp-01234567": ("writing", "surgery"),
+        ".8.surgery-tmp-01234568": ("leftover", "surgery"),
+        ".9.surgery-tmp-01234569": ("leftover", "surgery"),
+        "trash": ("apart", ""),
+    }
+    assert found["1"].temporary == {"default/manifest.ocdbt.__lock": 0}
+    assert found["2"].todo.startswith("do the copy again; else `surgery rescue ")
+    assert f"`surgery doctor {run}/trash` looks at them" in found["trash"].todo
+    unfinished = found["6.orbax-checkpoint-tmp-1795167049873362"]
+    assert f"`surgery rescue {run}/{unfinished.path} NEW` writes" in unfinished.todo
+    dead, far = found[".8.surgery-tmp-01234568"], found[".9.surgery-tmp-01234569"]
+    assert dead.todo == (
+        f"`surgery clean {run}/{dead.path}` removes it, with 2 of 2 leaves that look whole"
+    )
+    assert far.todo.startswith(f"if that run is over, `surgery clean {run}/{far.path} --stale`")
+    assert "mv" in found["5.surgery-old"].todo
+    # the command that is named does what is said, and no more
+    assert surgery.clean(f"{run}/{dead.path}").removed[0].path == f"{run}/{dead.path}"
+    assert not (run / dead.path).exists()
+    assert surgery.clean(f"{run}/{far.path}").removed == []
+
+
+def _json(owner):
+    return json.dumps({name: getattr(owner, name) for name in owner.__struct_fields__}).encode()
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """What somebody else does while the doctor waits before it looks again."""
+    deeds = []
+
+    class Clock:
+        time = staticmethod(time.time)
+
+        @staticmethod
+        def sleep(_):
+            for deed in deeds:
+                deed()
+
+    monkeypatch.setattr(examine, "time", Clock)
+    return deeds
+
+
+def test_what_changes_while_it_is_looked_at_is_being_written_and_not_damaged(run, meanwhile):
+    (run / "6").rename(run / "6.orbax-checkpoint-tmp")
+    (run / "5/default/manifest.ocdbt").unlink()
+    meanwhile.append(lambda: (run / "6.orbax-checkpoint-tmp/default/d/new").write_bytes(b"1"))
+    meanwhile.append((run / "5/default/_METADATA").unlink)
+
+    report = surgery.doctor(str(run), settled_seconds=600)
+
+    assert {one.path: one.state for one in report.places if one.state != "whole"} == {
+        "5": "writing",
+        "6.orbax-checkpoint-tmp": "writing",
+    }
+    assert report.exit_code == 0
+
+
+def test_a_save_that_ends_meanwhile_is_whole_and_a_step_that_goes_is_gone(run, meanwhile):
+    (run / "6").rename(run / "6.orbax-checkpoint-tmp")
+    (run / "1/default/manifest.ocdbt").unlink()
+    meanwhile.append(lambda: (run / "6.orbax-checkpoint-tmp").rename(run / "6"))
+    meanwhile.append(lambda: shutil.rmtree(run / "1"))
+    assert states(run, settled_seconds=600) == dict.fromkeys("23456", "whole")
+
+
+def test_what_changed_a_moment_ago_is_not_called_damaged_until_it_has_settled(run, meanwhile):
+    (run / "6/default/manifest.ocdbt").unlink()
+    found = place(run, "6", settled_seconds=600)
+    assert (found.state, found.why[-1].split(" ago")[1]) == (
+        "unsettled",
+        ": a job may still be at work there",
+    )
+    assert "look again later" in found.todo
+    assert states(run)["6"] == "damaged"
+
+
+def test_with_data_read_flipped_bits_are_found_where_a_digest_is_on_record(run):
+    for step in (1, 2):
+        data = max((run / f"{step}/default/ocdbt.process_0/d").iterdir(), key=_size)
+        if step == 1:
+            surgery.seal(str(run), step=1)
+        flipped(data, 0.2)
+
+    glanced = states(run)
+    read = surgery.doctor(str(run), settled_seconds=0, read_data=True).places
+
+    assert glanced["1"] == glanced["2"] == "whole"
+    assert (read[0].state, read[0].checked) == ("damaged", 2)
+    assert read[2].unchecked == 2
+    assert "surgery rescue" in read[0].todo
+
+
+def _size(file):
+    return file.stat().st_size
+
+
+def test_space_is_counted_once_and_what_nothing_refers_to_is_dead(run):
+    one, two = place(run, "1"), place(run, "2")
+    shutil.copytree(run / "1", run / "10", copy_function=os.link)
+    (run / "2/default/d/0123456789abcdef0123456789abcdef").write_bytes(bytes(3 << 20))
+
+    report = surgery.doctor(str(run), settled_seconds=0)
+
+    inodes = {file.stat().st_ino: _size(file) for file in run.rglob("*") if file.is_file()}
+    assert report.bytes == sum(inodes.values()) - _beside(run)
+    rows = {row.path: row for row in report.places}
+    assert rows["10"].bytes == one.bytes
+    assert rows["2"].dead_bytes == two.dead_bytes + (3 << 20)
+    assert "surgery compact" in rows["2"].todo
+    assert rows["1"].todo == ""
+    assert report.exit_code == 0
+
+
+def _beside(run):
+    """Bytes of files that belong to the run as a whole."""
+    return sum(_size(file) for file in run.iterdir() if file.is_file())
+
+
+def test_a_step_that_has_lost_its_tree_and_what_says_so_is_damaged(run):
+    (run / "2/_CHECKPOINT_METADATA").unlink()
+    shutil.rmtree(run / "2/default")
+    found = place(run, "2")
+    assert (found.state, found.why) == (
+        "damaged",
+        ["it holds no tree of leaves, and other steps do"],
+    )
+
+
+def test_a_run_that_nobody_may_look_into_is_not_called_whole(run, monkeypatch):
+    opened = condition.open_checkpoint
+
+    def refusing(path):
+        if path.endswith("/3"):
+            raise NotPermittedError(f"'{path}' cannot be read", why="Permission denied", fix="ask")
+        return opened(path)
+
+    monkeypatch.setattr(condition, "open_checkpoint", refusing)
+    report = surgery.doctor(str(run), settled_seconds=0)
+    assert {one.path for one in report.places if one.state == "unreadable"} == {"3"}
+    assert report.exit_code == 3
+
+
+@pytest.mark.parametrize("sample", ["digits_manager", "digits_v1", "towers", "letters_run"])
+def test_healthy_samples_are_whole_whatever_is_named(sample):
+    root = SAMPLES / sample
+    assert set(states(root).values()) == {"whole"}
+    step = locate(str(root)).step_directory
+    assert states(step) == {".": "whole"}
+
+
+def test_a_run_of_flax_and_its_draft(tmp_path):
+    from flax.training import checkpoints
+
+    for step in (1, 2):
+        checkpoints.save_checkpoint_multiprocess(tmp_path / "flax", TREE, step, keep=9)
+    (tmp_path / "flax/checkpoint_tmp").write_bytes(b"\x82")
+    (tmp_path / "flax/checkpoint_3").write_bytes(b"")
+    assert states(tmp_path / "flax") == {
+        "checkpoint_1": "whole",
+        "checkpoint_2": "whole",
+        "checkpoint_3": "damaged",
+        "checkpoint_tmp": "unfinished",
+    }
+
+
+def test_the_command_prints_healthy_steps_as_one_line_and_ends_with_what_it_found(command, run):  # noqa: F811
+    whole = command("doctor", run)
+    assert whole.code == 0
+    assert "\nwhole      1, 2 … 6 (6 steps)  " in whole.out
+    (run / "3/default/manifest.ocdbt").unlink()
+
+    found = command("doctor", run, "--settled", "0")
+
+    assert found.code == 1
+    lines = [line.split("  ")[0] for line in found.out.splitlines()[4:] if line[0] != " "]
+    assert lines == ["whole", "damaged", "whole"]
+    assert "`--fill-from" not in found.out
+    assert command("doctor", run, "--settled", "0", "--json").document["counts"] == {
+        "whole": 5,
+        "damaged": 1,
+    }
+    assert command("doctor", run / "nothing").code == 2
+    assert command("doctor", run / "1/metrics").code == 3
+
+
+def test_a_thousand_steps_stay_a_page(command, run):  # noqa: F811
+    for step in range(7, 200):
+        shutil.copytree(run / "1/metrics", run / f"{step}/metrics")
+    for step in range(7, 200, 2):
+        (run / str(step) / "metrics/metrics").unlink()
+    shown = command("doctor", run, "--settled", "0").out.splitlines()
+    assert len(shown) < 200
+    assert any("more (`--verbose` lists them)" in line for line in shown)
