@@ -1,4 +1,4 @@
-"""How much a rescue would find, told without decoding anything."""
+"""Checkpoints opened by commands; of one that does not open, how much a rescue would find, without decoding."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from surgery_cli.errors import CheckpointError, LimitError, SurgeryError
+from surgery_cli.inputs.buckets import path_at
 from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.place import find_broken
 from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import reading
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
 from surgery_cli.store.orbax.sidecars import EMPTY_TYPES
 from surgery_cli.tree.paths import stored_name
 from surgery_cli.words.quantities import leaves_text
@@ -30,6 +33,25 @@ class Glance(NamedTuple):
     def __str__(self) -> str:
         least = "at least " if self.is_least else ""
         return f"{least}{self.whole:,} of {leaves_text(self.leaves)}"
+
+
+def opened(text: str, *, step: int | None = None, item: str | None = None) -> Checkpoint:
+    """The checkpoint that ``text`` names, with its tree; of one that does not open it is said what a rescue would find.
+
+    Raises:
+        SurgeryError: it does not open.
+    """
+    place = path_at(text)
+    try:
+        checkpoint = open_checkpoint(text, step=step, item=item)
+        location = checkpoint.location
+        if location.shape == "root" and location.step_directory is not None:
+            place = location.step_directory
+        with reading(location.root):
+            _ = checkpoint.tree
+    except CheckpointError as error:
+        raise with_rescue(error, place) from None
+    return checkpoint
 
 
 def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:

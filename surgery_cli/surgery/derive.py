@@ -19,6 +19,7 @@ from surgery_cli.optimizer.detect.params_root import is_optimizer_name
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.plan import plan_from_document
 from surgery_cli.resolution import resolve
+from surgery_cli.salvage.glance import opened
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store.filesystem.listing import reads
@@ -84,13 +85,13 @@ def derive(
             why="" if b is None else "the plan makes one tree",
             fix="`surgery derive A B`, or `surgery derive A --like-init train.py:create_state`",
         )
-    checkpoint = open_checkpoint(a, step=step, item=item)
+    checkpoint = opened(a, step=step, item=item)
     wanted = _from_script(like_init, checkpoint, say) if like_init else _from_checkpoint(str(b))
     here, there = _params(checkpoint.tree), _params(wanted.tree)
     holdings = None
     said = "not read"
-    opened = [checkpoint, *([wanted.checkpoint] if wanted.checkpoint else [])]
-    with as_opened(*opened):
+    both_opened = [checkpoint, *([wanted.checkpoint] if wanted.checkpoint else [])]
+    with as_opened(*both_opened):
         if wanted.checkpoint is not None and values is not False:
             limit = bytes_to_use(memory_bytes)
             total = checkpoint.tree.bytes + wanted.tree.bytes
@@ -118,7 +119,7 @@ def derive(
 
 
 def _from_checkpoint(text: str) -> _Wanted:
-    other = open_checkpoint(text)
+    other = opened(text)
     return _Wanted(text, other.tree, other, other.location.chosen)
 
 

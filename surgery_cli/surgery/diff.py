@@ -13,10 +13,11 @@ from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.proof.structure import compare
 from surgery_cli.proof.values import ValueDifference, value_difference
+from surgery_cli.salvage.glance import opened
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store.filesystem.listing import reads
-from surgery_cli.store.open.checkpoint import Checkpoint, as_opened, open_checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint, as_opened
 from surgery_cli.surgery.leaf_names import Names, document_names, named_leaves
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.tree.listing import in_listed_order
@@ -47,7 +48,7 @@ def diff(
         PlanError: nothing stands there, or a pattern names nothing on either side.
         CheckpointError: what stands there cannot be read, or not in the memory that there is.
     """
-    left, right = (open_checkpoint(text, step=step, item=item) for text in (a, b))
+    left, right = (opened(text, step=step, item=item) for text in (a, b))
     wanted = named_leaves(patterns, left.tree, right.tree)
     comparison = compare(left.tree, right.tree)
     names = document_names({**left.tree.texts, **right.tree.texts})

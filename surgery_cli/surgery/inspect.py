@@ -11,11 +11,10 @@ from surgery_cli.engine.budget import in_order
 from surgery_cli.engine.digests import leaf_digest
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.engine.reading import Values, read_scalar, read_values
-from surgery_cli.errors import CheckpointError, SurgeryError
-from surgery_cli.inputs.buckets import path_at
+from surgery_cli.errors import SurgeryError
 from surgery_cli.optimizer.detect.survey import OptimizerSurvey, survey
 from surgery_cli.proof.statistics import statistics
-from surgery_cli.salvage.glance import with_rescue
+from surgery_cli.salvage.glance import opened
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.settings.shared import MEMORY_BYTES
@@ -59,7 +58,7 @@ def inspect(
         PlanError: nothing stands there, or a pattern names nothing.
         CheckpointError: what stands there cannot be read, or not in the memory that there is.
     """
-    checkpoint = _opened(argument, step, item)
+    checkpoint = opened(argument, step=step, item=item)
     location, tree = checkpoint.location, checkpoint.tree
     named, names = named_leaves(patterns, tree), document_names(tree.texts)
     chosen = in_listed_order(path for path in tree if path in named)
@@ -94,20 +93,6 @@ def inspect(
         containers=containers_of(checkpoint, chosen) if digests else None,
         notes=_notes(checkpoint) + (_questions(surveyed) if optimizer else []),
     )
-
-
-def _opened(argument: str, step: int | None, item: str | None) -> Checkpoint:
-    """The checkpoint with its tree; of one that does not open it is said what a rescue would find.
-
-    Raises:
-        SurgeryError: it does not open.
-    """
-    try:
-        checkpoint = open_checkpoint(argument, step=step, item=item)
-        _ = checkpoint.tree
-    except CheckpointError as error:
-        raise with_rescue(error, path_at(argument)) from None
-    return checkpoint
 
 
 def _row(

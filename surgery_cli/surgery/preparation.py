@@ -17,6 +17,7 @@ from surgery_cli.plan import Plan, replaced
 from surgery_cli.proof.records import recorded_in
 from surgery_cli.resolution import resolve
 from surgery_cli.resolution.inverse import Inverse
+from surgery_cli.salvage.glance import opened
 from surgery_cli.script.user_code import Say
 from surgery_cli.script.user_functions import UserFunctions
 from surgery_cli.settings.export import Export
@@ -27,7 +28,7 @@ from surgery_cli.store.export.planning import plan_export
 from surgery_cli.store.export.table import FORMATS
 from surgery_cli.store.files.array_file import SUFFIXES, ArrayFile
 from surgery_cli.store.filesystem.boundary import Boundary
-from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.step_plan import draft_items, plan_items
 from surgery_cli.store.write.strategy import Costs, costs_of_references, is_compact
@@ -106,7 +107,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
         SurgeryError: everything that is wrong, as far as metadata shows.
     """
     refuse_settings(plan, options)
-    checkpoint = open_checkpoint(source, step=options.step, item=options.item)
+    checkpoint = opened(source, step=options.step, item=options.item)
     if options.as_step is not None:
         _check_step(options.as_step, checkpoint, source)
     open_by_path, script = cache(open_source), _script(options, say)
@@ -213,4 +214,4 @@ def open_source(text: str) -> Checkpoint | ArrayFile:
     filesystem.forget(path)
     if path.suffix in SUFFIXES and filesystem.is_file(path):
         return ArrayFile(text)
-    return open_checkpoint(text)
+    return opened(text)

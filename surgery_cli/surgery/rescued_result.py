@@ -63,7 +63,8 @@ class Rescue(msgspec.Struct, frozen=True):
         """Everything in its place, read back and put on record; the file of the record."""
         linker = Linker(LinkMode.NEVER)
         for name, item in self.survey.items.items():
-            if self.kept[name] or name not in self.survey.lost:
+            was_empty = not self.survey.leaves[name] and name not in self.survey.lost
+            if self.kept[name] or was_empty:
                 write_item(item, self.kept[name], new / name if name else new)
         for other in filter(is_understood, self.survey.place.others):
             linker.copy_tree(other, new / other.name)

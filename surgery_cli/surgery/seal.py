@@ -22,11 +22,12 @@ from surgery_cli.proof.record_files import check_record_target, gone, put_record
 from surgery_cli.proof.records import read_record, record_key, record_path, recorded_place
 from surgery_cli.proof.sealed_files import check_taken_files
 from surgery_cli.proof.surgery_json import Record, encoded, new_record, now
+from surgery_cli.salvage.glance import opened
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import reads
-from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
 from surgery_cli.tree.paths import LeafPath
 
@@ -57,7 +58,7 @@ def seal(
         DestinationError: the record cannot be written there.
         CheckpointError: an earlier digest does not hold; or it changes, or vanishes, meanwhile.
     """
-    checkpoint = open_checkpoint(argument, step=step, item=item)
+    checkpoint = opened(argument, step=step, item=item)
     place = recorded_place(checkpoint)
     stamps: dict[Path, _Stamp] = {}
     try:

@@ -10,10 +10,11 @@ from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import PlanError
 from surgery_cli.proof.structure import compare
+from surgery_cli.salvage.glance import opened
 from surgery_cli.script.user_code import Say
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store.filesystem.listing import reads
-from surgery_cli.store.open.checkpoint import Checkpoint, as_opened, open_checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint, as_opened
 from surgery_cli.surgery.byte_checks import check_bytes
 from surgery_cli.surgery.expected_digests import manifest, on_record
 from surgery_cli.words.lists import listed
@@ -52,13 +53,13 @@ def verify(
             " checkpoint against",
             fix="give one of them, and run `verify` again for another",
         )
-    checkpoint = open_checkpoint(argument, step=step, item=item)
+    checkpoint = opened(argument, step=step, item=item)
     if like_init is not None:
         from surgery_cli.surgery.like_init import verdict  # loads what looks at code
 
         return _chosen(verdict(checkpoint, argument, like_init, say), checkpoint)
     if like is not None:
-        other = open_checkpoint(like)
+        other = opened(like)
         return _chosen(_like(checkpoint, other), checkpoint, other)
     expected = (
         on_record(checkpoint) if like_manifest is None else manifest(checkpoint, like_manifest)

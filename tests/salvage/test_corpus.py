@@ -13,6 +13,9 @@ from surgery_cli import surgery
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.salvage.leaves import FoundArray
 from surgery_cli.salvage.place import fingerprint
+from tests.cli.conftest import surgery as command_line
+
+__all__ = ["command_line"]
 
 CASES = 24
 NOTHING_LEFT = {3, 14}
@@ -183,6 +186,43 @@ def test_inspect_says_what_a_rescue_would_find(corpus, number):
 
     fix = refused.value.problems[0].fix
     assert fix.startswith(f"`surgery rescue {broken}` would find {whole} of ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["inspect", "{}"],
+        ["verify", "{}"],
+        ["verify", "{whole}", "--like", "{}"],
+        ["seal", "{}"],
+        ["diff", "{whole}", "{}"],
+        ["derive", "{}", "{whole}"],
+        ["rescale", "{}", "{new}", "params/bias", "--by", "2", "--optimizer", "keep"],
+        ["replace", "{whole}", "{new}", "params/bias", "--with", "{}"],
+        ["export", "{}", "{new}.npz", "--to", "npz"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_whatever_command_refuses_what_is_broken_points_to_rescue(
+    words, older, saved, tmp_path, command_line
+):
+    (saved / "params.kernel" / "0.0").unlink()
+    places = {"whole": older, "new": tmp_path / "new"}
+
+    refused = command_line(*(word.format(saved, **places) for word in words))
+
+    assert refused.code == 3
+    assert f"`surgery rescue {saved}` would find 1 of 2 leaves" in refused.err
+
+
+def test_of_a_run_the_broken_step_is_what_a_rescue_is_of(tmp_path):
+    with ocp.CheckpointManager(tmp_path / "run") as manager:
+        for number in (1, 2):
+            manager.save(number, args=ocp.args.StandardSave({"a": np.ones(9), "b": np.ones(9)}))
+    (tmp_path / "run" / "2" / "default" / "manifest.ocdbt").unlink()
+
+    with pytest.raises(CheckpointError, match=rf"rescue {tmp_path}/run/2` would find 2 of 2"):
+        surgery.inspect(str(tmp_path / "run"))
 
 
 def _steps(tmp_path, **items):

@@ -20,9 +20,10 @@ from surgery_cli.probe.trace.forward import Site, sites_of, used_slots
 from surgery_cli.probe.trace.traces import cannot_stop_at, of_one, over_members, stacked, stopped_at
 from surgery_cli.probe.use_case.filters import is_at
 from surgery_cli.proof.records import checked
+from surgery_cli.salvage import glance
 from surgery_cli.script.user_code import UserObject
 from surgery_cli.store.filesystem.memory_limits import room
-from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.nearness import suggested
 from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.quantities import byte_text, leaves_text
@@ -117,7 +118,7 @@ def open_session(
     opened = (
         checkpoint
         if isinstance(checkpoint, Checkpoint)
-        else open_checkpoint(checkpoint, step=options.step, item=options.item)
+        else glance.opened(checkpoint, step=options.step, item=options.item)
     )
     given = read_inputs(inputs, seed=options.seed, shapes_only=options.shapes)
     made = model_of(user, given, options)

@@ -12,7 +12,7 @@ from surgery_cli.store.orbax.sidecars import AGGREGATE, Sidecars
 from surgery_cli.store.orbax.unmerged import unmerged
 from surgery_cli.tree.paths import LeafPath
 
-_CUT_SHORT = "the save or a copy was cut short; copy it again from where it is whole, or `surgery rescue` what is left"
+_CUT_SHORT = "the save or a copy was cut short; copy it again from where it is whole"
 
 
 def no_data(directory: Path, sidecars: Sidecars, path: LeafPath, why: str) -> CheckpointError:
