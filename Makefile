@@ -8,6 +8,8 @@
 #   make check-all  make check, then the oracle, all of that table anew, every edit in every layout of every state,
 #                   random plans, runs struck at every moment, rescues, and derived plans
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
+#   make fuzz     give every reader N inputs that nobody writes (N=100000 SEED=7 ARGS="--kinds msgpack"), and add up
+#                 what became of them in tests/fuzz/counts.json
 #   make bench    measure edits beside restore-edit-save and cp -r (SIZE=1.6GB; ARGS="--device gpu" adds a device)
 #   make bench-peers  merge ten checkpoints beside mergekit and a NumPy script; mergekit gets an environment of its own
 #                 in build/peers-env (MEMBER=300MB; a few GB with torch)
@@ -23,7 +25,7 @@ ARGS ?=
 N ?= 2000
 SEED ?= 1
 
-.PHONY: help demo test check check-all oracle powers plans lint bench bench-peers samples clean
+.PHONY: help demo test check check-all oracle powers plans fuzz lint bench bench-peers samples clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -58,6 +60,9 @@ check-all: check oracle
 
 plans: $(INSTALLED)
 	@PLANS=$(N) PLANS_SEED=$(SEED) $(BIN)/python -m pytest tests/random_plans -n 0 -s $(ARGS)
+
+fuzz: $(INSTALLED)
+	@PYTHONPATH=. $(BIN)/python -m tests.fuzz $(N) --seed $(SEED) --judged $$(($(N) / 50)) --counts tests/fuzz/counts.json $(ARGS)
 
 bench: $(INSTALLED)
 	@$(BIN)/python benchmarks/bench.py --size $(SIZE) --json build/bench.json --picture build/bench.png $(ARGS)

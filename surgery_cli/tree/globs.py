@@ -9,6 +9,7 @@ from functools import cache
 from typing import Final
 
 from surgery_cli.errors import PlanError
+from surgery_cli.inputs.limits import NESTING
 from surgery_cli.tree.glob_parts import (
     Choice,
     Group,
@@ -201,7 +202,11 @@ def _characters(inner: str) -> str:
 
 
 def _choices(rest: str) -> list[str] | None:
-    """The alternatives of ``{a,b}`` at the start of ``rest``, which may nest."""
+    """The alternatives of ``{a,b}`` at the start of ``rest``, which may nest.
+
+    Raises:
+        RecursionError: more deeply than the limit `nesting` allows.
+    """
     if not rest.startswith("{"):
         return None
     choices, depth, at = [""], 0, 1
@@ -213,6 +218,8 @@ def _choices(rest: str) -> list[str] | None:
         if character == "}" and depth == 0:
             return choices
         depth += {"{": 1, "}": -1}.get(character, 0)
+        if depth > NESTING.most:
+            raise RecursionError
         if character == "," and depth == 0:
             choices.append("")
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
@@ -152,7 +153,7 @@ class PathPattern:
             )
         try:
             self._expression: Expression = (
-                re.compile(text[3:], re.DOTALL)
+                _regular_expression(text[3:])
                 if self.is_regex
                 else globs.compiled(glob, takes_zeros=takes_zeros)
             )
@@ -215,6 +216,13 @@ class PathPattern:
         """True if the pattern covers just this leaf or node, and not only one above it."""
         text = node.spelling if self.is_spelled else str(node)
         return self._expression.fullmatch(text) is not None
+
+
+def _regular_expression(text: str) -> re.Pattern[str]:
+    """What the user wrote, without Python's warnings of what it may mean one day. Raises re.error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return re.compile(text, re.DOTALL)
 
 
 class Selection(tuple[LeafPath, ...]):  # noqa: SLOT001 - a tuple of any length has no named slots

@@ -162,7 +162,8 @@ class ArrayFile:
         whole = unpacked(self.path, entry.member)
         if whole.shape != entry.spec.shape or whole.dtype.name != entry.spec.dtype:
             raise damaged(self.path, "an entry is not what its header said when it was opened")
-        return np.ascontiguousarray(whole if window is None else whole[window])
+        # what `ascontiguousarray` does to an array without axes is to give it one
+        return np.array(whole if window is None else whole[window], order="C")
 
 
 def _split(text: str) -> tuple[Path, str | None]:

@@ -15,7 +15,7 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.files.msgpack_tree import MsgpackFile
 from surgery_cli.store.files.t5x import BITS_OF_BFLOAT16, ArraySpec
-from surgery_cli.store.open.bounds import check_paths
+from surgery_cli.store.open.bounds import check_paths, refuse_foreign_names
 from surgery_cli.store.open.missing_data import no_data, no_tree, refuse_incomplete
 from surgery_cli.store.orbax.arrays import ArrayStore, StoredArray, Window, open_array, read_array
 from surgery_cli.store.orbax.btree import MANIFEST, Survey
@@ -127,6 +127,7 @@ class PytreeItem:
         if self.store is None:
             raise no_tree(self.directory, self.sidecars)
         inferred = {LeafPath(name.split(".")): name for name in self.store.arrays}
+        refuse_foreign_names(self.store.arrays, self.directory)
         check_paths(inferred, self.directory)
         return {path: self._stored(name, LeafKind.ARRAY) for path, name in inferred.items()}
 

@@ -88,7 +88,8 @@ class OcdbtStore(ArrayStore):
         document = DOCUMENT_NAMES[self.zarr]
         folders: dict[str, _Held] = {}
         for key, value in self.survey.values.items():
-            name, _, rest = key.decode().rpartition("/")
+            # what is no UTF-8 is foreign: Orbax never looks for it
+            name, _, rest = key.decode(errors="surrogateescape").rpartition("/")
             held = folders.get(name)
             if held is None:
                 held = folders[name] = {}

@@ -27,7 +27,9 @@ def unmerged(directory: Path) -> CheckpointError | None:
             survey.check_files()
         except CheckpointError:
             return None
-        texts = {key.decode(): value for key, value in survey.values.items()}
+        texts = {
+            key.decode(errors="surrogateescape"): value for key, value in survey.values.items()
+        }
         keys.update(texts)
         named: dict[str, bytes | Extent] = {
             name.removesuffix(f"/{document}"): value

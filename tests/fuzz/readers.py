@@ -1,0 +1,219 @@
+"""How an input is read by this program, through which doors, and what an independent reader makes of the same."""
+
+import contextlib
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+
+LARGEST_LEAF = 1 << 20
+"""Bytes: of larger leaves, which only metadata declare, a corner is read."""
+
+
+def leaves_of(place):
+    """Every leaf that this program reads, by its stored name; None for one that is too large to be compared."""
+    from surgery_cli.store.open.checkpoint import open_checkpoint
+    from surgery_cli.tree.paths import stored_name
+    from surgery_cli.tree.specs import LeafKind
+
+    checkpoint = open_checkpoint(str(place))
+    found = {}
+    for path, spec in checkpoint.tree.items():
+        if spec.kind is LeafKind.EMPTY:
+            continue
+        chunk = math.prod(spec.chunk_shape or ())
+        if spec.bytes <= LARGEST_LEAF:
+            found[stored_name(path)] = checkpoint.read(path)
+        else:
+            found[stored_name(path)] = None
+            if chunk <= LARGEST_LEAF:
+                checkpoint.read(path, tuple(slice(0, min(n, 1)) for n in spec.shape))
+    return found
+
+
+def by_command(*words):
+    """Run a command as the program does; its exit code."""
+    import typer
+
+    from surgery_cli.cli import edge
+    from surgery_cli.cli.main import app
+
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()) as said,
+    ):
+        code = edge.run_command(typer.main.get_command(app), list(map(str, words)))
+    if code == edge.BUG:
+        raise AssertionError(f"exit code 70: {said.getvalue()[-3000:]}")
+    return code
+
+
+def by_door(place, chance):
+    """Another way to look at a checkpoint: each must end with an exit code of its own."""
+    door = chance.choice(
+        ("inspect", "stats", "verify", "rescue", "rescue", "plan", "diff", "layout")
+    )
+    match door:
+        case "inspect":
+            by_command("inspect", place, "--optimizer")
+        case "stats":
+            by_command("inspect", place, "--stats", "--digests", "--json")
+        case "verify":
+            by_command("verify", place, "--json")
+        case "rescue":
+            by_command("rescue", place)
+        case "plan":
+            by_command(
+                "rescale",
+                place,
+                place.parent / "new",
+                "**/kernel",
+                "--by",
+                "2",
+                "--dry-run",
+                "--optional",
+            )
+        case "diff":
+            by_command("diff", place, place)
+        case "layout":
+            by_command("inspect", place, "--layout")
+
+
+def read_plan(place):
+    from surgery_cli import plan
+
+    return plan.read_plan(str(place))
+
+
+PATHS = (
+    "params/layers/0/w",
+    "params/layers/11/kernel",
+    "a/b/c",
+    "step",
+    "opt_state/0/mu/x",
+    "a%b/c",
+    "x3y",
+    "[x]/y",
+)
+
+
+def match_pattern(place):
+    """What a pattern names; by the other way to match it, too, which must name the same."""
+    from surgery_cli.errors import PlanError
+    from surgery_cli.tree import globs
+    from surgery_cli.tree.linear_matching import Linear
+    from surgery_cli.tree.paths import LeafPath, PathPattern
+    from surgery_cli.tree.targets import Target
+
+    text = Path(place).read_bytes().decode("utf-8", "replace")
+    with contextlib.suppress(PlanError):
+        Target(text)
+    is_hostile = text.startswith("re:")  # whose time nothing bounds
+    pattern = PathPattern(text)
+    paths = {LeafPath(path.split("/")): path for path in PATHS}
+    named = {} if is_hostile else pattern.named(paths)
+    if not is_hostile and len(text) < 200:
+        parts = globs.read(text.strip("/"))
+        linear = Linear(parts, pattern._expression.groups)
+        for path in PATHS:
+            one, other = linear.fullmatch(path), pattern._expression.fullmatch(path)
+            assert (one is None) == (other is None), f"{text!r} and {path!r} match in one way only"
+            assert one is None or one.groups() == other.groups(), (
+                f"{text!r}, {path!r}: other groups"
+            )
+    return {str(path): "" for path in named}
+
+
+# Independent readers.
+
+
+def by_orbax(place):
+    """What Orbax restores, by stored name."""
+    import jax
+    import orbax.checkpoint as ocp
+
+    checkpointer = ocp.PyTreeCheckpointer()
+    tree = checkpointer.metadata(place).item_metadata.tree
+    wanted = jax.tree.map(
+        lambda leaf: (
+            ocp.RestoreArgs(restore_type=str)
+            if type(leaf).__name__ == "StringMetadata"
+            else ocp.RestoreArgs(restore_type=np.ndarray)
+        ),
+        tree,
+        is_leaf=lambda node: not isinstance(node, dict | list | tuple),
+    )
+    return _flat(checkpointer.restore(place, restore_args=wanted))
+
+
+def by_flax(place):
+    from flax import serialization
+
+    return _flat(serialization.msgpack_restore(Path(place).read_bytes()))
+
+
+def by_safetensors(place):
+    from safetensors.numpy import load_file
+
+    place = Path(place)
+    if place.is_dir():
+        return None
+    return dict(load_file(place))
+
+
+def by_numpy(place):
+    with Path(place).open("rb") as file, np.load(file, allow_pickle=False) as found:
+        return {name: found[name] for name in found.files}
+
+
+def _flat(tree):
+    found = {}
+
+    def walk(node, name):
+        if isinstance(node, dict | list | tuple):
+            for key, below in node.items() if isinstance(node, dict) else enumerate(node):
+                walk(below, (*name, str(key)))
+        elif node is not None:
+            found[".".join(name)] = node
+
+    walk(tree, ())
+    return found
+
+
+def difference(ours, theirs):
+    """What two readers make otherwise of one input, in words; None if they agree."""
+    if missing := [name for name in theirs if name not in ours]:
+        return f"leaves that we do not have: {missing[:3]}"
+    if more := [name for name in ours if name not in theirs]:
+        return f"leaves that they do not have: {more[:3]}"
+    for name, value in theirs.items():
+        own = ours[name]
+        if own is None:
+            continue
+        if isinstance(value, str) or isinstance(own, str):
+            if type(own) is not type(value) or own != value:
+                return f"another text: {own!r:.60} for {value!r:.60}"
+            continue
+        one = np.asarray(own)
+        other = np.frombuffer(value, np.uint8) if isinstance(value, bytes) else np.asarray(value)
+        if isinstance(value, int) and not isinstance(value, bool) and one.dtype.kind in "iu":
+            other = other.astype(one.dtype)
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            return f"{one.dtype}{list(one.shape)} for {other.dtype}{list(other.shape)}"
+        if one.tobytes() != other.tobytes():
+            return "other values"
+    return None
+
+
+READERS = {"plans": read_plan, "patterns": match_pattern}
+"""Of each kind how it is read, where it is no checkpoint."""
+
+JUDGES = {
+    "databases": by_orbax,
+    "leaf folders": by_orbax,
+    "msgpack": by_flax,
+    "safetensors": by_safetensors,
+    "npz": by_numpy,
+}
+"""Of each kind who else reads it."""

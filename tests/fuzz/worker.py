@@ -1,0 +1,210 @@
+"""A process that reads thousands of inputs: `python -m tests.fuzz.worker KIND SEED FIRST COUNT JUDGED FOLDER`.
+
+Its memory and time are bounded. Each line that it prints is JSON: a finding, and at the end what it counted. Which
+input it works on, and since when, stands in the file `at`, for whoever watches it.
+"""
+
+import io
+import json
+import logging
+import mmap
+import resource
+import signal
+import struct
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from tests.fuzz.mutations import mutated
+from tests.fuzz.ocdbt import repaired
+from tests.fuzz.readers import JUDGES, READERS, by_door, difference, leaves_of
+from tests.fuzz.seeds import SEEDS
+
+MEMORY_BYTES = 2 << 30
+SECONDS = 20
+AT = struct.Struct("<qd")
+_DOORS = 0.04
+"""Which share of the inputs is looked at by a command, too."""
+_JUDGED_REFUSALS = 0.02
+
+
+class TooLong(BaseException):
+    """An input took longer than it may."""
+
+
+class Worker:
+    """Reads inputs of one kind; ``found`` counts what became of them."""
+
+    def __init__(self, kind, seed, folder, judged=0):
+        self.kind, self.seed, self.folder = kind, seed, folder
+        self.judged_left = judged
+        self.found = Counter()
+        self.findings = []
+        (folder / "seeds").mkdir(parents=True, exist_ok=True)
+        self.cases = SEEDS[kind](folder / "seeds")
+        self.contents = {file: file.read_bytes() for case in self.cases for file in case.files}
+
+    def input(self, number):
+        """The input of that number: what is opened, which file of it is changed, and how that then reads."""
+        chance = Random(f"{self.kind} {self.seed} {number}")
+        case = chance.choice(self.cases)
+        file = chance.choice(case.files)
+        others = [self.contents[other] for other in case.files[:6]]
+        content = mutated(self.contents[file], others, chance)
+        if self.kind == "databases" and chance.random() < 0.9:
+            content = repaired(content)
+        return case.place, file, content, chance
+
+    def take(self, number):
+        place, file, content, chance = self.input(number)
+        self.found["inputs"] += 1
+        if content == self.contents[file]:
+            self.found["unchanged"] += 1
+        file.write_bytes(content)
+        try:
+            self._read(number, place, chance)
+        finally:
+            file.write_bytes(self.contents[file])
+
+    def _read(self, number, place, chance):
+        from surgery_cli.errors import SurgeryError
+
+        ours, refusal = None, ""
+        try:
+            ours = READERS.get(self.kind, leaves_of)(place)
+            self.found["accepted"] += 1
+        except SurgeryError as error:
+            self.found[f"refused, exit code {error.exit_code}"] += 1
+            refusal = error.problems[0].what
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is a finding
+            self._failed(number, "read", error)
+        if self.kind not in READERS and chance.random() < _DOORS:
+            self.found["commands"] += 1
+            try:
+                by_door(place, chance)
+            except BaseException as error:  # noqa: BLE001
+                self._failed(number, "command", error)
+        if self.kind in JUDGES and (
+            chance.random() < _JUDGED_REFUSALS or (ours is not None and self.judged_left > 0)
+        ):
+            self._judge(number, place, ours, refusal)
+
+    def _judge(self, number, place, ours, refusal):
+        self.judged_left -= ours is not None
+        self.found["judged"] += 1
+        try:
+            theirs = JUDGES[self.kind](place)
+        except TooLong:
+            self.found["judge took too long"] += 1
+            return
+        except BaseException:  # noqa: BLE001 - the judge may refuse as it likes
+            self.found["refused by the judge alone" if ours is not None else "refused by both"] += 1
+            return
+        if theirs is None:
+            return
+        if ours is None:
+            self._find(number, "refused", f"the judge reads it: {_cause(refusal)}")
+        elif differs := difference(ours, theirs):
+            self._find(number, "differs", differs)
+        else:
+            self.found["read alike by the judge"] += 1
+
+    def _failed(self, number, door, error):
+        from surgery_cli.cli import edge
+
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise error
+        if isinstance(error, TooLong):
+            self._find(number, "time", f"{door}: over {SECONDS} s", error)
+            return
+        refusal = edge._refusal_of_system(error)
+        if refusal is None:
+            self._find(number, "bug", f"{door}: {type(error).__name__}: {error}", error)
+        elif "memory" in refusal.problems[0].what:
+            self._find(number, "memory", door, error)
+        else:
+            self.found["refused by the system"] += 1
+
+    def _find(self, number, sort, said, error=None):
+        where = ""
+        if error is not None:
+            frames = [
+                f for f in traceback.extract_tb(error.__traceback__) if "surgery_cli" in f.filename
+            ]
+            where = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames[-3:]))
+        self.found[sort] += 1
+        finding = {
+            "kind": self.kind,
+            "seed": self.seed,
+            "number": number,
+            "sort": sort,
+            "said": said[-3000:],
+            "where": where,
+        }
+        self.findings.append(finding)
+
+
+def _cause(text):
+    """A message without what it names."""
+    import re
+
+    return re.sub(r"\d+", "#", re.sub(r"'[^']*'", "''", text))[:120]
+
+
+def bound():
+    """Bound this process's memory from here on: what is mapped now, and two gigabytes."""
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY_BYTES, mapped + MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _too_long(*_):
+    raise TooLong
+
+
+def main(kind, seed, first, count, judged, folder):
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    folder = Path(folder)
+    worker = Worker(kind, int(seed), folder, int(judged))
+    with (folder / "at").open("w+b") as file:
+        file.write(bytes(AT.size))
+        file.flush()
+        place = mmap.mmap(file.fileno(), AT.size)
+    worker.take(-1)  # loads what is loaded late
+    worker.found.clear()
+    worker.findings.clear()
+    bound()
+    signal.signal(signal.SIGALRM, _too_long)
+    began, slowest = time.process_time(), (0.0, 0)
+    for number in range(int(first), int(first) + int(count)):
+        AT.pack_into(place, 0, number, time.time())
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        start = time.process_time()
+        try:
+            worker.take(number)
+        except TooLong as error:
+            worker._find(number, "time", f"over {SECONDS} s", error)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        slowest = max(slowest, (time.process_time() - start, number))
+        for finding in worker.findings:
+            _say(finding)
+        worker.findings.clear()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    cpu = time.process_time() - began
+    _say({"counts": worker.found, "cpu": cpu, "peak_kib": peak, "slowest": slowest})
+
+
+def _say(line):
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.stdin = io.StringIO()
+    main(*sys.argv[1:])
