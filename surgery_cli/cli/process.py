@@ -54,12 +54,14 @@ def collect_rarely() -> None:
 def leave(code: int) -> NoReturn:
     """End the process. Its objects are not freed one by one, which takes a tenth of the time of a small edit.
 
-    Where other threads still run, or JAX was loaded, whose devices want to be closed, it ends in the usual way; but not
-    where something of the user's was given up, for which that would wait. One of several processes knows how by itself.
+    Where other threads still run that Python waits for, or JAX was loaded, whose devices want to be closed, it ends in
+    the usual way; but not where something of the user's was given up, for which that would wait. One of several
+    processes knows how by itself.
     """
     if current:
         current[0].leave(code)
-    is_waiting = threading.active_count() > 1 or "jax" in sys.modules
+    others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
+    is_waiting = not all(thread.daemon for thread in others) or "jax" in sys.modules
     if is_waiting and not is_running_on():
         with contextlib.suppress(OSError):
             sys.stdout.flush()

@@ -22,8 +22,9 @@ leave(3)
         ("", False),
         ("sys.modules['jax'] = sys", True),
         ("threading.Thread(target=threading.main_thread().join).start()", True),
+        ("threading.Thread(target=threading.main_thread().join, daemon=True).start()", False),
     ],
-    ids=["alone", "with JAX", "with a thread"],
+    ids=["alone", "with JAX", "with a thread", "with a thread that nobody waits for"],
 )
 def test_all_that_was_printed_arrives_and_the_code_is_kept(before: str, is_tidied: bool) -> None:
     command = [sys.executable, "-c", SCRIPT.format(before=before)]
