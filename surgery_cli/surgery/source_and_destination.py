@@ -39,7 +39,6 @@ def check_target(
     Raises:
         DestinationError: the destination cannot be used.
     """
-    filesystem.forget(target)
     filesystem.look_ahead(target, around=True)
     try:
         for source in prepared.sources.values():
@@ -80,7 +79,7 @@ def _is_checkpoint(path: Path) -> bool:
 
 
 def path_of(destination: str) -> Path:
-    """The path of the destination.
+    """The path of the destination, at which is looked anew: where that takes requests, they are under way now.
 
     Raises:
         DestinationError: it is empty, or an address of elsewhere.
@@ -96,6 +95,8 @@ def path_of(destination: str) -> Path:
             why="a result has a name of its own in one",
             fix=f"e.g. `{path / 'runs/new'}`",
         )
+    filesystem.forget(path)
+    filesystem.look_ahead(path)
     return path
 
 

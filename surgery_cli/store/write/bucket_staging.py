@@ -98,6 +98,11 @@ class BucketStaging:
         traceback: TracebackType | None,
     ) -> None:
         with uninterrupted():
+            if (
+                self._is_whole and not self._replaces
+            ):  # nothing is to be removed but the lock, if it is ours
+                self._release()
+                return
             try:
                 is_ours = self._lock.is_held()
             except OSError:  # nothing is known: what was built stays, and its lock

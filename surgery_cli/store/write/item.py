@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from surgery_cli.draft.recipe import Draft
@@ -115,9 +117,21 @@ class PytreeWriter(ItemWriter):
             pairs.append((path, target))
         self._linker.copy_trees(pairs)
 
+    @contextmanager
+    def _carried_along(self) -> Iterator[None]:
+        """Inside, it is carried along as well where that takes requests; at the end it is."""
+        if filesystem.requests_at_once(self.target) == 1:
+            yield
+            self._carry_along()
+            return
+        with ThreadPoolExecutor(1, thread_name_prefix="surgery-carry") as beside:
+            carried = beside.submit(self._carry_along)
+            yield
+        carried.result()
+
     def finish(self) -> None:
-        super().finish()
-        self._carry_along()
+        with self._carried_along():
+            super().finish()
         write_sidecars(self.plan, self.target, self._linker)
         if self.item.aggregate is not None:
             write_aggregate(self.plan, self._packed, self.target / AGGREGATE)
