@@ -8,6 +8,7 @@ import msgspec
 
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.values import bytes_of
+from surgery_cli.words.advice import worded
 
 SHARD_BYTES: Final = 5 * 1000**3
 """What Hugging Face's own writers put into one file, at most, where nothing else is said."""
@@ -15,7 +16,7 @@ SHARD_BYTES: Final = 5 * 1000**3
 
 def shard_of(text: str) -> int:
     """What `--shard` was given, in bytes. Raises as `bytes_of`."""
-    return bytes_of(text, "shard")
+    return bytes_of(text, worded("{shard: 5GB}"), "shard")
 
 
 class Export(
@@ -32,7 +33,7 @@ class Export(
         ),
     ]
     shard: Annotated[
-        int | str | None,
+        Annotated[int, msgspec.Meta(ge=1)] | str | None,
         setting(
             "Of safetensors in a directory, how large each file is at most; 5GB if left out.",
             Group.LAYOUT,

@@ -12,6 +12,7 @@ from surgery_cli.inputs.addresses import address
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.values import bytes_of
 from surgery_cli.tree.sharding import Partition, parse_mesh, parse_partition
+from surgery_cli.words.advice import worded
 
 PartitionSpec: TypeAlias = str | tuple[str | tuple[str, ...] | None, ...]
 """A partition as plans say it: text as it is typed, or a list as in ``jax.sharding.PartitionSpec``."""
@@ -50,6 +51,11 @@ def specs_of(texts: Sequence[str]) -> dict[str, str]:
 def mesh_of(texts: Sequence[str]) -> dict[str, int]:
     """What `--mesh` was given, once or for each axis. Raises as `parse_mesh`."""
     return parse_mesh(",".join(texts))
+
+
+def chunk_limit_of(text: str) -> int:
+    """What `--chunk-bytes` was given, in bytes. Raises as `bytes_of`."""
+    return bytes_of(text, worded("{chunk_bytes: 64MiB}"), "chunk_bytes")
 
 
 def partition_of(spec: PartitionSpec) -> Partition:
@@ -106,13 +112,13 @@ class Reshard(
         ),
     ] = None
     chunk_bytes: Annotated[
-        int | str | None,
+        Annotated[int, msgspec.Meta(ge=1)] | str | None,
         setting(
             "About how large chunks are, at most: even parts of what one device holds.",
             Group.LAYOUT,
             "SIZE",
             option="--chunk-bytes",
-            read=bytes_of,
+            read=chunk_limit_of,
         ),
     ] = None
 
@@ -124,7 +130,8 @@ class Reshard(
     @property
     def chunk_limit(self) -> int | None:
         """The most bytes of a chunk. Raises as `bytes_of`."""
-        return bytes_of(self.chunk_bytes) if isinstance(self.chunk_bytes, str) else self.chunk_bytes
+        given = self.chunk_bytes
+        return chunk_limit_of(given) if isinstance(given, str) else given
 
     def document(self) -> dict[str, Any]:
         """As plain values, defaults left out."""

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from surgery_cli.errors import PlanError, SurgeryError
-from surgery_cli.inputs.addresses import local_input, local_object
+from surgery_cli.inputs.addresses import local_object, named_address
 from surgery_cli.inputs.call_specs import literal
 from surgery_cli.inputs.numbers import fraction
+from surgery_cli.words.advice import Text
 
 
 def tolerance_of(text: str | float) -> float:
@@ -34,7 +35,7 @@ _LEAST_MEMORY: Final = 1 << 20
 
 def memory_of(text: str) -> int:
     """What `--memory` allows, in bytes. Raises as `bytes_of`, and for `10`, which are ten bytes."""
-    size = bytes_of(text)
+    size = bytes_of(text, "`--memory 4GiB`", "memory")
     if size < _LEAST_MEMORY:
         number = text.strip().rstrip("bB ")
         unit = f"`--memory {number}GiB` or " if number.isdigit() else ""
@@ -49,17 +50,19 @@ def memory_of(text: str) -> int:
 
 def rate_of(text: str) -> int:
     """Bytes in a second: `200MiB`, or `200MiB/s`. Raises as `bytes_of`."""
-    return bytes_of(text.removesuffix("/s"), "rate")
+    return bytes_of(text.removesuffix("/s"), "`--rate 100MiB`", "rate")
 
 
 _SIZE: Final = r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(?:([KMGT])(iB|i|B)?|B)?\s*"
 
 
-def bytes_of(text: str, field: str = "memory") -> int:
+def bytes_of(text: str, example: str, field: str) -> int:
     """A size as people write it; `GiB`, `Gi` and `G` are 1024³ bytes, `GB` is 1000³.
 
-    >>> bytes_of("4GiB"), bytes_of("1.5 kB"), bytes_of("512")
-    (4294967296, 1500, 512)
+    ``example``: the setting ``field`` with a size that is often meant, as a refusal shows it.
+
+    >>> [bytes_of(text, "`--memory 4GiB`", "memory") for text in ("4GiB", "1.5 kB", "512")]
+    [4294967296, 1500, 512]
 
     Raises:
         PlanError: it is not a size, or is less than a byte.
@@ -74,7 +77,7 @@ def bytes_of(text: str, field: str = "memory") -> int:
         raise PlanError(
             f"'{text}' is not a size",
             why="a size is a number and a unit: KiB, MiB, GiB, TiB, or kB, MB, GB, TB",
-            fix=f"e.g. `--{field} 4GiB`",
+            fix=Text("e.g. ", example),
             field=field,
         )
     return size
@@ -183,6 +186,6 @@ def _value(text: str) -> Any:
 
 
 OBJECT: Final = ("FILE.py:NAME", local_object)
-INPUT: Final = ("[NAME=]SPEC", local_input)
+INPUT: Final = ("[NAME=]SPEC", named_address)
 TOLERANCE: Final = ("X", tolerance_of)
 """Forms of values: how they are shown, and what reads each."""

@@ -16,8 +16,9 @@ from surgery_cli.plan.command_line import example_command, option_name
 from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import settings_of
 from surgery_cli.settings.limits import Limits
+from surgery_cli.settings.reshard import chunk_limit_of
 from surgery_cli.settings.run import Options
-from surgery_cli.settings.values import bytes_of, memory_of, tolerance_of
+from surgery_cli.settings.values import memory_of, tolerance_of
 
 NAMES = list(operations())
 WRITING = [name for name, kind in operations().items() if kind.writes]
@@ -199,7 +200,7 @@ def test_options_that_are_not_given_are_the_use_cases_own_defaults(typed):
     ],
 )
 def test_a_size_is_a_number_and_a_unit(text, size):
-    assert bytes_of(text) == size
+    assert chunk_limit_of(text) == size
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,7 @@ def test_a_size_is_a_number_and_a_unit(text, size):
 )
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(PlanError, match="is not a size"):
-        bytes_of(text)
+        chunk_limit_of(text)
 
 
 @pytest.mark.parametrize("text", ["1", "10", "10B", "5KiB", "1023KiB"])

@@ -10,6 +10,7 @@ import msgspec
 import typer
 from msgspec import inspect as types
 
+from surgery_cli.cli.rendering.spelling import said_in_options
 from surgery_cli.inputs.limits import limits
 from surgery_cli.settings.declaration import Group, Setting, settings_of
 from surgery_cli.settings.limits import Limits
@@ -123,5 +124,6 @@ def _made(kind: type[msgspec.Struct], given: dict[str, Any]) -> Any:
             if value is None or value == []:
                 continue
             value = tuple(value) if isinstance(value, list) else value
-            values[field.attribute] = value if declared.read is None else declared.read(value)
+            with said_in_options(kind):
+                values[field.attribute] = value if declared.read is None else declared.read(value)
     return kind(**values)
