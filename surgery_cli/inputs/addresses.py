@@ -99,11 +99,23 @@ checkpoint_address: Final = partial(address, refusal=CheckpointError)
 written_address: Final = partial(local_address, is_written=True)
 
 
-def local_input(text: str, *, is_written: bool = False) -> LocalAddress:
-    """As ``local_address`` for text that may have a name in front: ``x=batch.npz``. Raises as it."""
-    named = _NAMED.match(text)
-    name = named[0] if named else ""
-    return _here(name + local_address(text[len(name) :], is_written=is_written))
+def named_address(text: str) -> Address:
+    """As ``address`` for text that may have a name in front: ``x=batch.npz``. Raises as it."""
+    name, rest = _named(text)
+    return Address(name + address(rest))
+
+
+def named_output(text: str) -> LocalAddress:
+    """As ``local_address`` of what is written, with a name in front: ``json=FILE``. Raises as it."""
+    name, rest = _named(text)
+    return _here(name + local_address(rest, is_written=True))
+
+
+def _named(text: str) -> tuple[str, str]:
+    """The name in front with its sign, or '', and what follows."""
+    found = _NAMED.match(text)
+    end = found.end() if found else 0
+    return text[:end], text[end:]
 
 
 def local_object(text: str) -> LocalAddress:

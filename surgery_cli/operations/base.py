@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol, Self
 
 import msgspec
 from msgspec import Meta
@@ -118,9 +118,9 @@ class Operation(
     writes: ClassVar[bool] = True
     """False if the operation only looks: its command takes no destination (`assert`)."""
     path_fields: ClassVar[tuple[str, ...]] = ()
-    local_fields: ClassVar[tuple[str, ...]] = ()
-    """Of the fields that may hold a path, those of files that are read on this machine alone: code, orders."""
     """Names, as in the plan, of fields that may hold a path of a file or checkpoint: relative to the plan file."""
+    local_fields: ClassVar[tuple[str, ...]] = ()
+    """Of these, the ones that name files which are read on this machine alone: code."""
 
     @property
     def name(self) -> str:
@@ -148,16 +148,14 @@ class Operation(
     @property
     def summary(self) -> str:
         """The edit in a line: what it names, and its own settings."""
-        shared = set(Operation.__struct_fields__)
         given = {
             field.encode_name: getattr(self, field.name)
             for field in own_fields_first(type(self))
-            if field.name not in shared
+            if field.name not in Operation.__struct_fields__
             and getattr(self, field.name) not in (field.default, None, {}, ())
         }
         own = " ".join(f"{name} {setting_text(value)}" for name, value in given.items())
-        named = (self.at,) if isinstance(self.at, str) else self.at
-        return " ".join(part for part in (", ".join(named), own) if part)
+        return " ".join(filter(None, (", ".join(self.patterns), own)))
 
     def selectable(self, spec: LeafSpec) -> bool:
         """True if a pattern of this edit names such leaves at all; value edits skip empties."""
@@ -170,12 +168,13 @@ class Operation(
     def refuse_policy(self, why: str) -> None:
         """Raise if the edit asks for an optimizer policy, which would have no effect."""
         if self.optimizer is not None:
-            raise PlanError(
-                worded("'{}' takes no {optimizer}", self.name),
-                why=why,
-                fix=worded("take {optimizer} out of this edit"),
-                field="optimizer",
-            )
+            what = worded("'{}' takes no {optimizer}", self.name)
+            fix = worded("take {optimizer} out of this edit")
+            raise PlanError(what, why=why, fix=fix, field="optimizer")
+
+    def settled(self, read: Callable[[str], bytes]) -> Self:
+        """The edit with what stands in the small files that it names; raises PlanError if one does not say that."""
+        return self
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         """The draft after this edit.
@@ -293,8 +292,7 @@ class LeafOperation(ValueOperation):
             with gathering.catching(path=str(path)):
                 seen = wide.leaves[path]
                 recipe = make(path, seen.recipe)
-                effect = self.effect_on(recipe, seen.spec)
-                recipe = with_dtype(recipe, output.spec, seen.spec, path)
-                changed[path] = output.then(recipe, Edited(self.name, effect))
+                edit = Edited(self.name, self.effect_on(recipe, seen.spec))
+                changed[path] = output.then(with_dtype(recipe, output.spec, seen.spec, path), edit)
         gathering.raise_if_any()
         return scene.carried(draft.with_leaves(changed), self, selected, draft).noting(*notes)

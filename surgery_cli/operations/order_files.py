@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ast
 import struct
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.inputs.json_decoding import decode_json
-from surgery_cli.inputs.limits import PLAN
-from surgery_cli.inputs.regular_files import refuse_special
 
 _MAGIC: Final = b"\x93NUMPY"
 _INTEGERS: Final = {
@@ -31,40 +28,32 @@ _FORMS: Final = (
 )
 
 
-def order_in(file: str) -> tuple[int, ...]:
-    """The numbers in a file.
+def order_in(file: str, read: Callable[[str], bytes]) -> tuple[int, ...]:
+    """The numbers in a file, which ``read`` reads.
 
     Raises:
         MissingError: there is no such file.
-        PlanError: it holds something else.
+        PlanError: it cannot be read, or holds something else.
     """
-    path = Path(file)
-    refuse_special(path, PlanError, field="index")
     try:
-        stat = path.stat()
-        return _read(path, (stat.st_mtime_ns, stat.st_size))
+        return _numbers(read(file), is_json=file.endswith(".json"))
     except (FileNotFoundError, NotADirectoryError):
         raise MissingError(
             f"'{file}' does not exist", fix=f"give {_FORMS}", field="index"
         ) from None
     except OSError as error:
-        raise PlanError(
-            f"'{file}' cannot be read", why=error.strerror or str(error), field="index"
-        ) from None
+        why, fix = error.strerror or str(error), getattr(error, "fix", "")
+        raise PlanError(f"'{file}' cannot be read", why=why, fix=fix, field="index") from None
     except (ValueError, msgspec.DecodeError, struct.error) as error:
         raise PlanError(
             f"'{file}' holds no order", why=str(error), fix=f"give {_FORMS}", field="index"
         ) from None
 
 
-@lru_cache(maxsize=8)  # of every leaf that an edit names, the same file
-def _read(path: Path, _: tuple[int, int]) -> tuple[int, ...]:
-    """The numbers; when it was written, and its size, tell one state of the file from another."""
-    PLAN.check(path.stat().st_size, f"'{path}'", PlanError)
-    raw = path.read_bytes()
+def _numbers(raw: bytes, *, is_json: bool) -> tuple[int, ...]:
     if raw.startswith(_MAGIC):
         return _npy(raw)
-    if path.suffix == ".json":
+    if is_json:
         return tuple(decode_json(raw, list[int]))
     return tuple(int(line) for line in raw.decode().split())
 

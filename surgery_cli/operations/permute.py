@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, ClassVar, Self
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.kernels.take import Take
@@ -41,20 +42,23 @@ class Permute(Rearranging, tag="permute", kw_only=True, frozen=True):
 
     example: ClassVar[str] = "- op: permute\n  at: params/Dense_0/kernel\n  index: [3, 1, 0, 2]\n"
     path_fields: ClassVar[tuple[str, ...]] = ("index",)
-    local_fields = path_fields
 
     @property
     def along(self) -> int:
         return self.axis
 
+    def settled(self, read: Callable[[str], bytes]) -> Self:
+        if not isinstance(self.index, str):
+            return self
+        return replace(self, index=order_in(self.index, read))
+
     def map(self, leaf: LeafSpec) -> Arrangement:
         (axis,) = resolve_axes(self.axis, len(leaf.shape), "axis")
-        index = order_in(self.index) if isinstance(self.index, str) else self.index
-        size = leaf.shape[axis]
-        named = f"'{self.index}'" if isinstance(self.index, str) else "the index"
+        index, size = self.index, leaf.shape[axis]
+        assert not isinstance(index, str), "the edit is to be settled first"
         if sorted(index) != list(range(size)):
             raise PlanError(
-                f"{named} is no order of {size} places",
+                f"the index is no order of {size} places",
                 why=_what_is_wrong(index, size),
                 fix=f"it must hold each number from 0 to {size - 1} once; `slice` drops places, `pad` adds some",
                 field="index",

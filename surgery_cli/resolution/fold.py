@@ -35,6 +35,7 @@ def resolve(
     number: Callable[[Source, LeafPath], float | None] | None = None,
     measure: Callable[[Made, Callable[[str], Source]], Any] | None = None,
     function: Callable[[str], UserFunction] | None = None,
+    read_file: Callable[[str], bytes] | None = None,
     inverse: Inverse | None = None,
 ) -> Draft:
     """The draft that the plan makes of ``source``, from metadata alone.
@@ -42,8 +43,8 @@ def resolve(
     ``open_source`` opens what the plan names by path; every donor is opened once. ``items`` are the trees of the step
     that is edited, ``surveyed`` a survey of the source's optimizer state, if one was made. ``survey_told`` makes
     that of a source for which values may be read, ``number`` reads a step count, ``measure`` measures leaves of sources
-    that it is given by name; nothing is read without them. ``function`` loads one of the user's. ``inverse`` sees every
-    edit.
+    that it is given by name, ``read_file`` reads a small file; nothing is read without them. ``function`` loads one of
+    the user's. ``inverse`` sees every edit.
 
     Raises:
         PlanError: everything that is wrong with the plan, in its order, with file, line and field.
@@ -56,17 +57,14 @@ def resolve(
     stage.read_number = number or stage.read_number
     stage.measure = measure or stage.measure
     stage.function = function or stage.function
+    stage.read_file = read_file or stage.read_file
     for name in plan.sources:
         with gathering.catching(field="sources"):
             stage.open(name)
     if surveyed is None and plan.edits:
         with gathering.catching():
-            surveyed = survey(
-                source.tree,
-                params=plan.params,
-                kind=plan.optimizer_kind,
-                slots=plan.slots,
-            )
+            kind, slots = plan.optimizer_kind, plan.slots
+            surveyed = survey(source.tree, params=plan.params, kind=kind, slots=slots)
     stage.survey = surveyed
     known = surveyed or OptimizerSurvey()
     draft = Draft.of(source.tree, source.fingerprint, known.slots, known.clocks).replaced(

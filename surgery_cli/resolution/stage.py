@@ -48,6 +48,10 @@ def _nothing_measured(part: Made, _: Callable[[str], Source]) -> Any:
     raise PlanError(f"'{part.path}' is not measured here", why="nobody reads values for a plan")
 
 
+def _no_file(text: str) -> bytes:
+    raise PlanError(f"'{text}' is not read here", why="nobody reads files for a plan")
+
+
 def _no_function(text: str) -> UserFunction:
     raise PlanError(f"'{text}' is not run here", why="nobody loads functions of the user's")
 
@@ -68,6 +72,7 @@ class Stage:
         self.survey_told: Callable[[Source], OptimizerSurvey] = _survey
         self.read_number: Callable[[Source, LeafPath], float | None] = lambda *_: None
         self.function: Callable[[str], UserFunction] = _no_function
+        self.read_file: Callable[[str], bytes] = _no_file
         self.measure: Callable[[Made, Callable[[str], Source]], Any] = _nothing_measured
         self._surveys: dict[tuple[str, bool], OptimizerSurvey] = {}
         self.arrivals = Arrivals(plan)
@@ -194,6 +199,7 @@ class Stage:
         """
         self._named = None
         try:
+            edit = edit.settled(self.read_file)
             draft = self.arrivals.surveyed(draft, self, self.survey)
             after = edit.rewrite(draft, self)
             if after.items.front != draft.items.front:

@@ -35,7 +35,7 @@ def limits_of(texts: Sequence[str]) -> dict[str, int]:
                 field="limit",
             )
         if LIMITS[name].unit == "bytes":
-            found[name] = bytes_of(text, f"limit {name}=")
+            found[name] = bytes_of(text, f"`--limit {name}=4GiB`", "limit")
             continue
         digits = text.strip().replace("_", "").replace(",", "")
         if not digits.isascii() or not digits.isdigit() or len(digits) > 18 or not int(digits):

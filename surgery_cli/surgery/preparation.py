@@ -13,6 +13,8 @@ from surgery_cli.engine.checked_source import has_digest
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
+from surgery_cli.inputs.limits import PLAN
+from surgery_cli.inputs.regular_files import refuse_special
 from surgery_cli.plan import Plan, replaced
 from surgery_cli.proof.records import recorded_in
 from surgery_cli.resolution import resolve
@@ -128,6 +130,7 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
             number=apart.number,
             measure=measuring.measure,
             function=functions.load,
+            read_file=_read_file,
             inverse=inverse,
         )
 
@@ -200,6 +203,15 @@ def _check_step(step: int, checkpoint: Checkpoint, source: str) -> None:
             why="`--as-step` gives the step inside a root another number; this is no root",
             fix="name the destination as the step is to be called",
         )
+
+
+def _read_file(text: str) -> bytes:
+    """What stands in a small file, here or in a bucket."""
+    path = path_at(address(text))
+    refuse_special(path, PlanError)
+    filesystem.forget(path)
+    PLAN.check(filesystem.size(path), f"'{path}'", PlanError)
+    return filesystem.read(path)
 
 
 def open_source(text: str) -> Checkpoint | ArrayFile:

@@ -77,8 +77,8 @@ def unreachable(monkeypatch):
     monkeypatch.setitem(filesystem._SERVICES, "s3://", Buckets(Unreachable()))
 
 
-SERVED = re.compile(r"SRC|ROOT|BROKEN|DST|CKPT|A|B|\[?PLAN\]?|OTHER|PATH")
-"""What may lie in a bucket: checkpoints that are read and written, and plans that are read."""
+SERVED = re.compile(r"SRC|ROOT|BROKEN|DST|CKPT|A|B|\[?PLAN\]?|OTHER|PATH|\[NAME=\]SPEC")
+"""What may lie in a bucket: checkpoints that are read and written, plans and files of arrays that are read."""
 
 SERVED_FILES = {("seal", "--to"), ("verify", "--like-manifest")}
 """Records may, too."""

@@ -227,6 +227,10 @@ def test_copies_of_the_params_beside_the_optimizer_move_along(tmp_path: Path) ->
     assert not any("stay as they are" in note for note in report.notes)
 
 
+def read(file: str) -> bytes:
+    return Path(file).read_bytes()
+
+
 @pytest.mark.parametrize("name", ["order.npy", "order.json", "order.txt"])
 def test_an_order_is_read_from_a_file(tmp_path: Path, name: str) -> None:
     order, path = [2, 0, 3, 1], tmp_path / name
@@ -237,7 +241,8 @@ def test_an_order_is_read_from_a_file(tmp_path: Path, name: str) -> None:
     else:
         path.write_text("\n".join(map(str, order)))
     leaf = np.arange(8.0).reshape(4, 2)
-    np.testing.assert_array_equal(edited(Permute(index=str(path)), leaf), leaf[order])
+    edit = Permute(index=str(path)).settled(read)
+    np.testing.assert_array_equal(edited(edit, leaf), leaf[order])
 
 
 @pytest.mark.parametrize(
@@ -271,13 +276,13 @@ def test_what_does_not_fit_is_said(edit: Any, said: str) -> None:
 
 def test_a_file_that_holds_no_order_is_said(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="does not exist"):
-        edited(Permute(index=str(tmp_path / "none.txt")), np.zeros((4, 3)))
+        Permute(index=str(tmp_path / "none.txt")).settled(read)
     np.save(tmp_path / "x.npy", np.zeros(3))
     (tmp_path / "x.txt").write_text("a b")
     (tmp_path / "x.json").write_text('{"a": 1}')
     for name in ("x.npy", "x.txt", "x.json"):
         with pytest.raises(PlanError, match="holds no order"):
-            edited(Permute(index=str(tmp_path / name)), np.zeros((4, 3)))
+            Permute(index=str(tmp_path / name)).settled(read)
 
 
 def test_every_leaf_that_does_not_fit_is_named_as_the_series_that_it_is() -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from surgery_cli.console.formats.table import FORMATS, formats_of, text_of
 from surgery_cli.errors import DestinationError, PlanError
-from surgery_cli.inputs.addresses import local_input
+from surgery_cli.inputs.addresses import named_output
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.tree.nearness import nearest
 from surgery_cli.words.lists import listed
@@ -22,7 +21,7 @@ OutputTo = Annotated[
         f"Write the result to FILE, too, for other programs: {', '.join(FORMATS)}; repeatable.",
         Group.OUTPUT,
         "FORMAT=FILE",
-        partial(local_input, is_written=True),
+        named_output,
         option="--output",
     ),
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -13,8 +12,10 @@ import numpy as np
 
 from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.errors import SurgeryError
-from surgery_cli.inputs.addresses import local_input
+from surgery_cli.inputs.addresses import named_address
+from surgery_cli.inputs.buckets import ServiceRefusal, path_at
 from surgery_cli.inputs.regular_files import refuse_special
+from surgery_cli.store import filesystem
 from surgery_cli.tree.dtypes import is_complex, is_floating, is_integer
 from surgery_cli.words.quantities import byte_text
 
@@ -52,7 +53,7 @@ def read_inputs(texts: Sequence[str], *, seed: int, shapes_only: bool = False) -
         SurgeryError: a text is neither a spec nor a file, a name stands twice, or an input is too large.
     """
     found: list[Input] = []
-    for position, text in enumerate(map(local_input, texts)):
+    for position, text in enumerate(map(named_address, texts)):
         if match := _FILE.fullmatch(text):
             found += _from_file(text, match)
         elif match := _SPEC.fullmatch(text.strip()):
@@ -129,31 +130,36 @@ def _dtype(name: str, text: str) -> np.dtype[Any]:
 
 
 def _from_file(text: str, match: re.Match[str]) -> list[Input]:
-    """Every entry of an ``.npz`` by its name, one entry, or the array of an ``.npy``."""
-    path, name, entry = Path(match["file"]), match["name"] or "", match["entry"]
-    refuse_special(path, SurgeryError)
+    """Every entry of an ``.npz`` by its name, one entry, or the array of an ``.npy``; here, or in a bucket."""
+    name, file = match["name"] or "", match["file"]
     try:
-        loaded = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+        path = path_at(file)
+        refuse_special(path, SurgeryError)
+        with filesystem.reader(path) as stream:
+            loaded = np.load(stream, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return [Input(name, text, loaded)]
+            with loaded:
+                return _entries(loaded, text, file, name, match["entry"])
+    except (OSError, ValueError, RuntimeError) as error:
+        why, fix = error.strerror if isinstance(error, ServiceRefusal) else str(error), _EXAMPLES
+        raise SurgeryError(f"the input file '{file}' cannot be read", why=why, fix=fix) from None
+
+
+def _entries(loaded: Any, text: str, file: str, name: str, entry: str | None) -> list[Input]:
+    entries = loaded.files
+    if entry is not None and entry not in entries:
         raise SurgeryError(
-            f"the input file '{path}' cannot be read", why=str(error), fix=_EXAMPLES
-        ) from None
-    if isinstance(loaded, np.ndarray):
-        return [Input(name, text, loaded)]
-    with loaded:
-        entries = loaded.files
-        if entry is not None and entry not in entries:
+            f"'{file}' has no entry '{entry}'",
+            why="it has " + ", ".join(f"'{n}'" for n in entries),
+        )
+    if entry is not None:
+        return [Input(name, text, loaded[entry])]
+    if name:
+        if len(entries) != 1:
             raise SurgeryError(
-                f"'{path}' has no entry '{entry}'",
-                why="it has " + ", ".join(f"'{n}'" for n in entries),
+                f"'{file}' has {len(entries)} entries, and '{name}' is one input",
+                fix=f"name the entry: `{name}={file}:{entries[0] if entries else 'ENTRY'}`",
             )
-        if entry is not None:
-            return [Input(name, text, loaded[entry])]
-        if name:
-            if len(entries) != 1:
-                raise SurgeryError(
-                    f"'{path}' has {len(entries)} entries, and '{name}' is one input",
-                    fix=f"name the entry: `{name}={path}:{entries[0] if entries else 'ENTRY'}`",
-                )
-            return [Input(name, text, loaded[entries[0]])]
-        return [Input(n, f"{path}:{n}", loaded[n], is_entry=True) for n in entries]
+        return [Input(name, text, loaded[entries[0]])]
+    return [Input(n, f"{file}:{n}", loaded[n], is_entry=True) for n in entries]
