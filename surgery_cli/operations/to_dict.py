@@ -28,7 +28,7 @@ class ToDict(PlaceOperation, tag="to-dict", kw_only=True, frozen=True):
         Literal["keep", "drop"],
         Meta(
             description="What is empty below (`None`, `{}`, `[]`), as the state of a transform that holds nothing:"
-            " `drop` leaves it out, as NNX does."
+            " `drop` leaves it out, as NNX does. What stands for a masked param stays, as it does there."
         ),
     ] = "keep"
 
@@ -55,8 +55,8 @@ class ToDict(PlaceOperation, tag="to-dict", kw_only=True, frozen=True):
     def _relation(self, draft: Draft, scene: Scene) -> dict[LeafPath, Paths]:
         found: dict[LeafPath, Paths] = {}
         for path, node in scene.select(self, draft).topmost().items():
-            is_empty = draft.leaves[path].spec.kind is LeafKind.EMPTY
-            is_dropped = self.empties == "drop" and is_empty and path != node
+            is_empty = draft.leaves[path].spec.kind is LeafKind.EMPTY and path != node
+            is_dropped = self.empties == "drop" and is_empty and not _is_masked(path, draft)
             place = LeafPath((*node, *map(str, path[len(node) :])))
             found[path] = () if is_dropped else (place,)
         return found
@@ -76,6 +76,12 @@ class ToDict(PlaceOperation, tag="to-dict", kw_only=True, frozen=True):
         if whole:  # params and their twins at once
             entries.append({"op": "to-list", "at": whole})
         return Undo(moves=alike(before, after), instead=tuple(entries))
+
+
+def _is_masked(path: LeafPath, draft: Draft) -> bool:
+    """True for what stands where the slot of a param would: `MaskedNode`, of which NNX makes a variable."""
+    slot = draft.slots.get(path)
+    return slot is not None and slot.relation == "hole" and slot.param in draft.leaves
 
 
 def alike(before: Draft, after: Draft) -> dict[LeafPath, LeafPath]:

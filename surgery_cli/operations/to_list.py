@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Annotated, Any, ClassVar
 
+import msgspec
 from msgspec import Meta
 
 from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.draft.undo import Homes, Undo
 from surgery_cli.errors import Gathering, PlanError
 from surgery_cli.operations.base import Scene
+from surgery_cli.operations.containers_of_another import Containers, containers_as
+from surgery_cli.operations.new_places import node_of, place_of, refuse_conditions
 from surgery_cli.operations.rekey import PlaceOperation, rekey
 from surgery_cli.operations.sequences import indices_text
 from surgery_cli.operations.to_dict import alike
@@ -20,16 +23,19 @@ from surgery_cli.tree.paths import Key, LeafPath
 from surgery_cli.tree.specs import LeafKind, LeafSpec
 from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
-from surgery_cli.words.notes import Consequence
+from surgery_cli.words.notes import Consequence, Remark
+from surgery_cli.words.series import folded
 
 _INDEX = re.compile("0|[1-9][0-9]*")
+_MOST_NAMED = 4
 
 
 class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
     """Make lists of dicts whose keys are numbers: the key `0` becomes place 0. `to-dict` is the way back.
 
     Only the dicts that are named become lists, not those below them: the chain of an optimizer that came out of Flax
-    NNX or `flax.serialization`, say. A training script that has a dict there no longer restores them.
+    NNX or `flax.serialization`, say. A training script that has a dict there no longer restores them. With `with`, all
+    of them at once: a checkpoint that the script has just begun tells which are lists, and what is empty beside.
     """
 
     length: Annotated[
@@ -39,12 +45,58 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
             " transform without one does. Left out, no number may be missing.",
         ),
     ] = None
+    with_: Annotated[
+        str,
+        Meta(
+            description="In place of `length`: a checkpoint that has the same leaves (`CKPT`, `CKPT@N`), or a name in"
+            " `sources`. What is a list there, at `at` or below, becomes one; what is empty there comes. `at` is one"
+            " place then, and need not exist yet."
+        ),
+    ] = msgspec.field(name="with", default="")
+    from_: Annotated[str, Meta(description="Path there, the same one if left out.")] = (
+        msgspec.field(name="from", default="")
+    )
 
     example: ClassVar[str] = "op: to-list\nat: opt_state\nlength: 3\n"
     refuses_torn_twins: ClassVar[bool] = True
 
+    path_fields: ClassVar[tuple[str, ...]] = ("with",)
+
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         self.refuse_policy()
+        found = self._from_another(draft, scene) if self.with_ else self._by_keys(draft, scene)
+        if not found.lists and not found.empties:
+            return draft.noting(
+                Remark(f"'{', '.join(self.patterns)}' has all lists of '{self.with_}'")
+            )
+        params = {slot.param for slot in draft.slots.values()}
+        first = {n.spelling for n in found.lists if any(p.is_below(n) for p in params)}
+        if first:  # twins follow before the states that hold them move
+            moves = _moves(draft, first)
+            draft = rekey(draft, moves, is_literal=self.follows_nothing)
+        texts = {node.spelling for node in found.lists}
+        relation = _moves(draft, texts)
+        arriving = {_listed(p, texts): Output.empty(spec) for p, spec in found.empties.items()}
+        scene.name(arriving)
+        return rekey(draft, relation, arriving=arriving, is_literal=self.follows_nothing).noting(
+            *self._notes(found)
+        )
+
+    def _notes(self, found: Containers) -> Iterator[Consequence]:
+        """What comes to fill places."""
+        if self.with_:
+            if found.empties:
+                named = quoted(folded(map(str, found.empties)), _MOST_NAMED)
+                yield Consequence(f"empty, as in '{self.with_}': {named}")
+            return
+        places: dict[LeafPath, list[int]] = {}
+        for path in found.empties:
+            places.setdefault(path.parent, []).append(int(path[-1]))
+        for node, indices in places.items():
+            yield Consequence(f"the list '{node}' holds None at {indices_text(indices)}")
+
+    def _by_keys(self, draft: Draft, scene: Scene) -> Containers:
+        """The dicts that are named, and the places for which they have no key."""
         nodes = scene.select(self, draft).nodes()
         keys: dict[LeafPath, set[Key]] = {node: set() for node in nodes}
         for path in draft.leaves:
@@ -57,26 +109,32 @@ class ToList(PlaceOperation, tag="to-list", kw_only=True, frozen=True):
             with gathering.catching(path=str(node), field="at"):
                 holes[node] = self._holes(node, keys[node])
         gathering.raise_if_any()
+        nothing = LeafSpec(kind=LeafKind.EMPTY, empty="None")
+        empties = {n / (str(i),): nothing for n, found in holes.items() for i in found}
+        return Containers(tuple(nodes), empties)
 
-        params = {slot.param for slot in draft.slots.values()}
-        first = {n.spelling for n in nodes if any(param.is_below(n) for param in params)}
-        if first:  # twins follow before the states that hold them move
-            moves = _moves(draft, first)
-            draft = rekey(draft, moves, is_literal=self.follows_nothing)
-        texts = {node.spelling for node in nodes}
-        relation = _moves(draft, texts)
-        nothing = Output.empty(LeafSpec(kind=LeafKind.EMPTY, empty="None"))
-        arriving = {
-            _listed(n / (str(i),), texts): nothing for n, found in holes.items() for i in found
-        }
-        after = rekey(draft, relation, arriving=arriving, is_literal=self.follows_nothing)
-        return after.noting(
-            *(
-                Consequence(f"the list '{node}' holds None at {indices_text(found)}")
-                for node, found in holes.items()
-                if found
+    def _from_another(self, draft: Draft, scene: Scene) -> Containers:
+        """All dicts that are lists in the other checkpoint, and all that is empty there."""
+        refuse_conditions(self)
+        if self.length is not None:
+            raise PlanError(
+                worded("{with} and {length} both say how long lists are"),
+                fix=worded("leave {length} out"),
+                field="length",
             )
-        )
+        source = scene.open(self.with_)[1]
+        lists: list[LeafPath] = []
+        empties: dict[LeafPath, LeafSpec] = {}
+        gathering = Gathering()
+        for text in self.patterns:
+            with gathering.catching():
+                place = place_of(text, draft)
+                node = node_of(self.from_ or place.spelling, source.tree, f"'{self.with_}'", "from")
+                one = containers_as(place, draft, node, source.tree, self.with_)
+                lists += one.lists
+                empties |= one.empties
+        gathering.raise_if_any()
+        return Containers(tuple(lists), empties)
 
     def undo(self, before: Draft, after: Draft, home: Homes) -> Undo:
         """Lists become dicts again, unless others stand below them; what came to fill places goes."""

@@ -653,6 +653,11 @@ def _to_list(draw: Draw, state: State, world: World) -> dict[str, Any]:
             if isinstance(path[n], str) and path[n].isdecimal()
         }
     )
+    if draw(_SELDOM if nodes else _SOMETIMES):
+        return {
+            "at": printed(_some_node(draw, state)),
+            "with": world.donor(draw(st.integers(0, 1))),
+        }
     if not nodes or draw(_SELDOM):
         return {"at": _escaped(printed(_some_node(draw, state)))}
     edit = {"at": _escaped(draw(st.sampled_from(nodes)))}

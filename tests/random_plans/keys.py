@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from tests.random_plans import places
-from tests.random_plans.model import Empty, Fields, Leaf, Path, Refused, State, Words, is_below
+from tests.random_plans.model import (
+    Empty,
+    Fields,
+    Leaf,
+    Path,
+    Refused,
+    State,
+    Words,
+    is_below,
+    spelled,
+)
 from tests.random_plans.patterns import patterns_of, select
 from tests.random_plans.world import World
 
@@ -40,7 +50,11 @@ def unflatten(state: State, edit: Fields, world: World, words: Words) -> None:
 
 def to_dict(state: State, edit: Fields, world: World, words: Words) -> None:
     named = _named(state, edit)
-    empty = {p for p, node in named.items() if p != node and state.leaves[p].is_empty}
+    empty = {
+        p
+        for p, node in named.items()
+        if p != node and state.leaves[p].is_empty and not _is_masked(state, p)
+    }
     gone = empty if edit.get("empties") == "drop" else set()
     moves = {p: (*node, *map(str, p[len(node) :])) for p, node in named.items() if p not in gone}
     if not gone and all(old == new for old, new in moves.items()):
@@ -56,7 +70,45 @@ def to_dict(state: State, edit: Fields, world: World, words: Words) -> None:
         state.may[2] = "parts of the optimizer state are named"
 
 
+def _is_masked(state: State, path: Path) -> bool:
+    """True for what stands in the place of a single param's slot."""
+    slot = state.slots.get(path)
+    return slot is not None and slot.relation == "hole" and slot.param in state.leaves
+
+
+def _as_there(state: State, edit: Fields, world: World) -> None:
+    """Lists, and what is empty, as a donor has them that has the same leaves."""
+    at = edit["at"]
+    place = places._typed(list(at.split("/")), state, is_spelled=False)
+    there = {(*place, *tail): leaf for tail, leaf in world.tree_of(edit["with"], at).items()}
+    here = {spelled(p): leaf for p, leaf in state.leaves.items() if is_below(p, place)}
+    nodes = {spelled(node) for node in state.nodes()}
+    new = {p: leaf for p, leaf in there.items() if spelled(p) not in here}
+    if here.keys() - set(map(spelled, there)) or any(
+        not leaf.is_empty or spelled(p) in nodes for p, leaf in new.items()
+    ):
+        raise Refused(2, "other leaves there")
+    both = [(here[spelled(p)], leaf) for p, leaf in there.items() if p not in new]
+    if any(a.is_empty != b.is_empty or a.shape != b.shape for a, b in both):
+        raise Refused(2, "other shapes there")
+    lists = {spelled(p[:n]) for p in there for n, k in enumerate(p) if isinstance(k, int)}
+
+    def listed(path: Path) -> Path:
+        return tuple(int(k) if spelled(path[:n]) in lists else k for n, k in enumerate(path))
+
+    moves = {p: q for p in state.leaves if is_below(p, place) and (q := listed(p)) != p}
+    if not moves and not new:
+        return
+    if new and any(is_below(path, slot.root) for path in new for slot in state.slots.values()):
+        state.may[2] = "a leaf comes for which the optimizer has nothing"
+    state.leaves = state.leaves | new
+    _move(state, edit, {**moves, **{path: path for path in new}})
+
+
 def to_list(state: State, edit: Fields, world: World, words: Words) -> None:
+    if "with" in edit:
+        _as_there(state, edit, world)
+        return
     selected = select(state, edit, skips_empties=False, names_twins=True)
     patterns = patterns_of(edit["at"])
     nodes = {p.nodes(path)[-1] for path in selected for p in patterns if p.nodes(path)}
