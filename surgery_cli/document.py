@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -12,16 +12,67 @@ from surgery_cli.tree.nested import mapped
 SCHEMA_VERSION = 1
 
 
+Outcome: TypeAlias = Literal["passed", "failed", "warned", "error", "skipped"]
+"""What became of a case: ``warned`` is broken, and fails nothing; ``error``: it could not be judged."""
+
+
+class Case(msgspec.Struct, kw_only=True, frozen=True):
+    """One thing that a command has looked at, as programs show it that know nothing of checkpoints.
+
+    ``about`` says what was looked at, ``what`` in a line what is wrong, ``details`` all of that. ``file`` and ``line``
+    point into a policy or plan.
+    """
+
+    name: str
+    outcome: Outcome = "passed"
+    about: str = ""
+    what: str = ""
+    details: list[str] = []
+    file: str | None = None
+    line: int | None = None
+
+
+class Suite(msgspec.Struct, frozen=True):
+    """All cases of a command, of what agrees as well as of what does not."""
+
+    command: str
+    subject: str
+    cases: list[Case]
+    seconds: float | None = None
+
+    def count(self, *outcomes: Outcome) -> int:
+        """How many cases came out like that."""
+        return sum(case.outcome in outcomes for case in self.cases)
+
+
 class Document(msgspec.Struct, kw_only=True, frozen=True):
     """Base of every document; ``schema_version`` rises when a key changes its meaning."""
 
     schema_version: int = SCHEMA_VERSION
+
+    def suite(self) -> Suite:
+        """The document as cases, for what has any."""
+        raise NotImplementedError
 
 
 class Failure(Document, kw_only=True, frozen=True):
     """What ``--json`` prints when a command fails."""
 
     problems: list[Problem]
+
+    def suite(self) -> Suite:
+        cases = [
+            Case(
+                name=problem.path or problem.file or "surgery",
+                outcome="error",
+                what=problem.what,
+                details=[line for line in (problem.why, problem.fix) if line],
+                file=problem.file,
+                line=problem.line,
+            )
+            for problem in self.problems
+        ]
+        return Suite("surgery", "", cases)
 
 
 def as_builtins(document: Any) -> Any:

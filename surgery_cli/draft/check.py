@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from surgery_cli.draft.expression import Recipe
 from surgery_cli.draft.seen import Seen, Sizes
+from surgery_cli.errors import Problem
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 
@@ -75,11 +76,23 @@ class CheckedLeaf(NamedTuple):
     other: Recipe | None = None
 
 
-class Check(msgspec.Struct, frozen=True):
-    """A rule that an edit of the plan (counted from 0) states of ``count`` leaves.
+Severity: TypeAlias = Literal["error", "warning"]
+"""Whether what breaks a rule stops the work, or is only said."""
 
-    Metadata told that it holds of all but those ``on`` which values are judged. ``file`` and ``line`` say where in a
-    plan file it stands.
+
+class InPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a policy says of one of its rules: how it is called, how much it matters, and what to tell people."""
+
+    id: str
+    severity: Severity = "error"
+    message: str = ""
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A rule that an edit of the plan (counted from 0) states of ``count`` leaves; or a policy does, of the result.
+
+    Metadata told what breaks it (``breaches``), and that it holds of all others but those ``on`` which values are
+    judged. ``file`` and ``line`` say where in a plan or policy it stands.
     """
 
     edit: int
@@ -88,3 +101,10 @@ class Check(msgspec.Struct, frozen=True):
     on: tuple[CheckedLeaf, ...] = ()
     file: str | None = None
     line: int | None = None
+    policy: InPolicy | None = None
+    breaches: tuple[Problem, ...] = ()
+
+    @property
+    def is_warning(self) -> bool:
+        """True if what breaks it is only said."""
+        return self.policy is not None and self.policy.severity == "warning"

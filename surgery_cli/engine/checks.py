@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from surgery_cli.draft.check import Check, CheckedLeaf, Judged
 from surgery_cli.draft.expression import Recipe
@@ -19,6 +19,9 @@ from surgery_cli.engine.looks import LOOKS
 from surgery_cli.engine.measurements import Measurements
 from surgery_cli.engine.reading import Readable, Values
 from surgery_cli.errors import Problem, ValueRefusal
+from surgery_cli.store.write.item_writer import ItemWriter
+
+_CORRECT: Final = "correct what comes before it, or the rule; `surgery inspect --stats` shows what a checkpoint holds"
 
 
 class Finding(NamedTuple):
@@ -57,9 +60,9 @@ class Checks:
         watched.is_taken = True
         return watched
 
-    def left(self, written: Iterable[Recipe]) -> list[Watched]:
-        """What nobody sees who writes, taken: made of something else than what is ``written``."""
-        known = {id(recipe) for recipe in written}
+    def left(self, writers: Iterable[ItemWriter]) -> list[Watched]:
+        """What none of the ``writers`` sees, taken: made of something else than what they write."""
+        known = {id(recipe) for writer in writers for recipe in writer.plan.made}
         found = [watched for key, watched in self._watched.items() if key not in known]
         for watched in found:
             watched.is_taken = True
@@ -167,26 +170,46 @@ class Beside:
 
 
 def refuse_breaches(findings: Sequence[Finding]) -> None:
-    """See that every rule holds.
+    """See that every rule holds, but for those of a policy that only warn.
 
     Raises:
         ValueRefusal: some do not; every leaf with the rule that it breaks, and what was found.
     """
-    breaches = [
-        Problem(
-            f"'{leaf.path}' breaks `{leaf.rule.text}`",
-            why=judged.found,
-            fix="correct what comes before it, or the rule; `surgery inspect --stats` shows what a checkpoint holds",
-            path=str(leaf.path),
-            file=check.file,
-            line=check.line,
-            field=check.rule.name,
-        )
-        for check, leaf, judged in findings
-        if not judged.holds
-    ]
-    if breaches:
-        raise ValueRefusal.of(breaches)
+    _refuse(problem for check, problem in breaches(findings) if not check.is_warning)
+
+
+def refuse_known_breaches(checks: Sequence[Check]) -> None:
+    """See that metadata show nothing that breaks a rule of a policy, but for those that only warn.
+
+    Raises:
+        ValueRefusal: they do.
+    """
+    _refuse(problem for check in checks if not check.is_warning for problem in check.breaches)
+
+
+def _refuse(breaches: Iterable[Problem]) -> None:
+    found = list(breaches)
+    if found:
+        raise ValueRefusal.of(found)
+
+
+def breaches(findings: Sequence[Finding]) -> Iterator[tuple[Check, Problem]]:
+    """Every leaf that breaks a rule, with the rule and what was found."""
+    for check, leaf, judged in findings:
+        if not judged.holds:
+            said = check.policy.message if check.policy is not None else ""
+            yield (
+                check,
+                Problem(
+                    f"'{leaf.path}' breaks `{leaf.rule.text}`",
+                    why=judged.found,
+                    fix=said or _CORRECT,
+                    path=str(leaf.path),
+                    file=check.file,
+                    line=check.line,
+                    field=check.rule.name,
+                ),
+            )
 
 
 def judged_recipes(checks: Sequence[Check], written: Iterable[Recipe]) -> list[Recipe]:

@@ -68,8 +68,7 @@ class Execution:
         self.checks = Checks(checks, self._sources, kit, self._measurements)
         self._meter = meter
         self._guard = None if allow_non_finite else FiniteGuard(self._counted)
-        # what goes into a journal goes there in order
-        commits = COMMITS if journal is None else 1
+        commits = COMMITS if journal is None else 1  # what goes into a journal goes there in order
         self._stream = Stream(memory_bytes, is_alone=is_alone, commits=commits)
         self._lock = threading.Lock()
         self._journal = journal
@@ -86,13 +85,15 @@ class Execution:
             WriteError: the new checkpoint cannot be written.
         """
         with self._stream.working():
-            self._judge(self._left(writers))
+            self._judge(self.checks.left(writers))
             refuse_breaches(self.checks.findings())
             self._write(writers)
         return self.executed
 
-    def _left(self, writers: Sequence[ItemWriter]) -> list[Watched]:
-        return self.checks.left(recipe for writer in writers for recipe in writer.plan.made)
+    def judge(self, writers: Sequence[ItemWriter] = ()) -> None:
+        """Look at what nobody writes as it stands; nothing is refused."""
+        with self._stream.working():
+            self._judge(self.checks.left(writers))
 
     def _write(self, writers: Sequence[ItemWriter]) -> None:
         for writer in writers:
@@ -123,9 +124,8 @@ class Execution:
             spec = watched.recipe.spec
             evaluation = self._evaluation(watched.recipe, block_shape(spec, spec.write_shape))
             block, tiles = evaluation.block_shape, self._kit.tile_elements
-            held = working_bytes(Composition(watched.recipe), block, tiles) + watched.working_bytes(
-                block, tiles
-            )
+            made = Composition(watched.recipe)
+            held = working_bytes(made, block, tiles) + watched.working_bytes(block, tiles)
             for window in evaluation.windows:
                 self._stream.start(held, self._judge_block, evaluation, watched, window)
         self._stream.finish()

@@ -21,10 +21,10 @@ class SharedExecution(Execution):
         super().__init__(*given, **more)
         self.share = share
 
-    def judge(self, writers: Sequence[ItemWriter]) -> None:
+    def judge(self, writers: Sequence[ItemWriter] = ()) -> None:
         """Look at what nobody writes as it stands; nothing is refused before all that was seen is joined."""
         with self._stream.working():
-            left = self._left(writers)
+            left = self.checks.left(writers)
             self._judge(self.share.of(left, [watched.recipe.spec.bytes for watched in left]))
 
     def write(self, writers: Sequence[ItemWriter]) -> Executed:

@@ -10,7 +10,7 @@ import msgspec
 
 from surgery_cli.draft.check import Check, CheckedLeaf
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.errors import Gathering, PlanError, Problem
+from surgery_cli.errors import Gathering, MissingError, PlanError, Problem, raise_all
 from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.rules.contract import Named, Rule
 from surgery_cli.rules.table import RULES
@@ -39,18 +39,33 @@ class Assertion(Operation):
         return True
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
+        self.refuse_policy("it changes nothing that twins could follow")
+        checks = self.checks(draft, scene)
+        raise_all(dict.fromkeys(breach for check in checks for breach in check.breaches))
+        return draft.replaced(checks=(*draft.checks, *checks))
+
+    def checks(self, draft: Draft, scene: Scene) -> list[Check]:
+        """What metadata tell of each of the rules, and what is left to be judged by values.
+
+        Raises:
+            PlanError: nothing is named, or the rules say nothing.
+            SurgeryError: what leaves are compared with cannot be opened.
+        """
         rules = self.rules
-        self._refuse_what_says_nothing(rules)
+        self.refuse_what_says_nothing()
         optional = self.optional or any(rule.may_name_nothing for rule in rules)
         leaves = scene.select(msgspec.structs.replace(self, optional=optional), draft)
         named = Named(leaves, draft, scene)
-        gathering = Gathering()
-        checks = [_check(rule, named, gathering) for rule in rules]
+        gathering, found = Gathering(), []
+        for rule in rules:
+            with gathering.catching(field=rule.name):
+                found.append(_check(rule, named))
         gathering.raise_if_any()
-        return draft.replaced(checks=(*draft.checks, *checks))
+        return found
 
-    def _refuse_what_says_nothing(self, rules: tuple[Rule, ...]) -> None:
-        self.refuse_policy("it changes nothing that twins could follow")
+    def refuse_what_says_nothing(self) -> None:
+        """Raise PlanError if no rule is stated, or what belongs to a rule that is not."""
+        rules = self.rules
         stated = {type(rule) for rule in rules}
         for kind in RULES:
             first, *others = _fields(kind)
@@ -84,27 +99,40 @@ def _stated(edit: Operation) -> Iterator[Rule]:
             yield kind(**{name: value for name, value in given.items() if value is not None})
 
 
-def _check(rule: Rule, named: Named, gathering: Gathering) -> Check:
-    """What is left to be judged by values; what metadata show to be wrong is gathered."""
+def _check(rule: Rule, named: Named) -> Check:
+    """What metadata tell of a rule, and what is left to be judged by values.
+
+    Raises:
+        SurgeryError: what leaves are compared with cannot be opened.
+    """
+    breaches: list[Problem] = []
     breach = rule.breach_of_selection(named)
     if breach:
-        gathering.problems.append(Problem(_broken(rule), why=breach, field=rule.name))
+        what = f"`{rule.text}` does not hold"
+        breaches.append(Problem(what, why=breach, field=rule.name))
     counted = [p for p in named.leaves if named.draft.leaves[p].spec.kind is not LeafKind.EMPTY]
     on: list[CheckedLeaf] = []
     for path in counted:
         output = named.draft.leaves[path]
-        with gathering.catching(path=str(path), field=rule.name):
+        broken = Problem(f"'{path}' breaks `{rule.text}`", path=str(path), field=rule.name)
+        try:
             if breach := rule.breach(path, output, named):
-                raise PlanError(f"'{path}' breaks `{rule.text}`", why=breach)
-            if not rule.is_told(path, output, named):
+                breaches.append(msgspec.structs.replace(broken, why=breach))
+            elif not rule.is_told(path, output, named):
                 other = rule.other(path, named)
                 beside = None if other is None else other.recipe
                 on.append(CheckedLeaf(path, rule.of_leaf(path, named), output.recipe, beside))
-    return Check(len(named.draft.outcomes), rule, len(counted), tuple(on))
+        except MissingError:
+            raise
+        except PlanError as error:
+            breaches += (_placed(problem, broken) for problem in error.problems)
+    return Check(len(named.draft.outcomes), rule, len(counted), tuple(on), breaches=tuple(breaches))
 
 
-def _broken(rule: Rule) -> str:
-    return f"`{rule.text}` does not hold"
+def _placed(problem: Problem, at: Problem) -> Problem:
+    """The problem with the leaf and the field that another one is about, where it names none."""
+    path, field = problem.path or at.path, problem.field or at.field
+    return msgspec.structs.replace(problem, path=path, field=field)
 
 
 def _rule_fields() -> Iterator[tuple[str, Any, Any]]:

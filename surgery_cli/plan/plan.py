@@ -11,9 +11,11 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from surgery_cli.draft.check import InPolicy
 from surgery_cli.errors import PlanError, Problem, raise_all
 from surgery_cli.inputs.addresses import address, local_address
 from surgery_cli.inputs.buckets import STARTS
+from surgery_cli.operations.assertion import Assertion
 from surgery_cli.operations.base import Operation
 from surgery_cli.plan.edits import Misfit, converted, selection_problems
 from surgery_cli.plan.fields import fields_of, takes_numbers
@@ -41,6 +43,20 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
             return problem
         line = self.lines.get(problem.field or "", self.line)
         return msgspec.structs.replace(problem, file=self.file, line=problem.line or line)
+
+
+class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
+    """What must hold of leaves, as an `assert` says it, and what a policy says of that; ``origin``: where it stands."""
+
+    assertion: Assertion
+    policy: InPolicy
+    origin: Origin = Origin()
+
+    def document(self) -> dict[str, Any]:
+        """The rule as plain values; paths in it are absolute."""
+        stated = mapped(msgspec.to_builtins(self.assertion))
+        stated.pop("op")
+        return {**mapped(msgspec.to_builtins(self.policy)), **stated}
 
 
 class Plan(AbovePlan, frozen=True, kw_only=True):
@@ -78,6 +94,12 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
             description="In which format of other programs the result is written, once all edits are done."
         ),
     ] = None
+    check: Annotated[
+        tuple[PolicyRule, ...],
+        Meta(
+            description="What must hold of the result before it is committed: rules as in a policy, or the path of one."
+        ),
+    ] = ()
     origins: tuple[Origin, ...] = ()
 
     def document(self) -> dict[str, Any]:
@@ -85,6 +107,7 @@ class Plan(AbovePlan, frozen=True, kw_only=True):
         shared = {name: getattr(self, name) for name in SHARED}
         shared["reshard"] = self.reshard and self.reshard.document()
         shared["output"] = self.output and self.output.document()
+        shared["check"] = [rule.document() for rule in self.check] or None
         return {
             **{name: mapped(value) for name, value in shared.items() if value not in (None, {})},
             "edits": [mapped(msgspec.to_builtins(edit)) for edit in self.edits],
@@ -98,6 +121,7 @@ SHARED: Final = (
     "slots",
     "reshard",
     "output",
+    "check",
 )
 """The fields of a plan beside its edits."""
 

@@ -15,18 +15,19 @@ from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
-from surgery_cli.plan.edits import Fault, Misfit, build, converted
+from surgery_cli.plan.edits import Misfit, converted
 from surgery_cli.plan.fields import fields_of
+from surgery_cli.plan.placed_edits import Place, built
 from surgery_cli.plan.plan import (
     MAPPINGS,
     SHARED,
-    Origin,
     Plan,
+    PolicyRule,
     absolute,
-    path_value,
     with_absolute_places,
 )
 from surgery_cli.plan.plan_files import file_text, format_of, parse, standard_input
+from surgery_cli.plan.policies import read_policy, read_rules
 from surgery_cli.plan.recorded_plans import donors_in_record, is_record, plan_in_record
 from surgery_cli.plan.sections import SECTIONS, misfit_in, read_section
 from surgery_cli.plan.text import PlanText, nearest_fix, shown
@@ -97,7 +98,7 @@ def read_plan(
         )
     variables = Variables(text, settings)
     filled = variables.filled()
-    reader = _Reader(text, directory, kinds or operations(), variables.unfilled)
+    reader = _Reader(text, directory, kinds or operations(), variables.unfilled, content)
     reader.problems += variables.problems
     return reader.plan(filled)
 
@@ -131,8 +132,10 @@ class _Reader:
         directory: str,
         kinds: Kinds,
         unfilled: set[Position] | frozenset[Position],
+        content: Callable[[Path], bytes] = Path.read_bytes,
     ) -> None:
         self.text = text
+        self.content = content
         self.directory = directory
         self.kinds = kinds
         self.unfilled = unfilled
@@ -142,8 +145,14 @@ class _Reader:
         for key in document:
             if key not in TOP_LEVEL:
                 self.refuse((key,), f"a plan has no key `{key}`", fix=self._key_fix(key))
-        shared = {name: self._shared(name, document[name]) for name in SHARED if name in document}
+        shared = {
+            name: self._shared(name, document[name])
+            for name in SHARED
+            if name in document and name != "check"
+        }
         sources = self._sources(shared.pop("sources", {}))
+        if "check" in document:
+            shared["check"] = self._check(document["check"], sources)
         if shared.get("reshard") is not None:
             place = partial(self._place, ("reshard",))
             shared["reshard"] = with_absolute_places(shared["reshard"], sources, place)
@@ -161,7 +170,9 @@ class _Reader:
         return Plan(
             edits=tuple(edit for edit in read if edit is not None),
             sources=sources,
-            origins=tuple(self._origin(at, edit) for at, edit in enumerate(given or [])),
+            origins=tuple(
+                self._at("edits", at).origin(at + 1, edit) for at, edit in enumerate(given or [])
+            ),
             **shared,
         )
 
@@ -216,10 +227,26 @@ class _Reader:
                 self.refuse(position, problem.what, why=problem.why, fix=problem.fix)
             return value
 
+    def _check(self, given: Any, sources: Mapping[str, str]) -> tuple[PolicyRule, ...]:
+        """The rules of the policy that is given, or stands in the file that is named."""
+        place = self._at("check")._replace(sources=sources)
+        if isinstance(given, str) and not place.is_unfilled:
+            try:
+                return read_policy(self._place(("check",), given), content=self.content)
+            except PlanError as error:
+                self.problems += error.problems
+                return ()
+        rules, problems = read_rules(place, given)
+        self.problems += problems
+        return rules
+
+    def _at(self, *position: int | str) -> Place:
+        return Place(self.text, position, self.directory, self.unfilled)
+
     def _edit(self, at: int, values: Any, sources: Mapping[str, str]) -> Operation | None:
-        here: Position = ("edits", at)
-        unfilled = {str(p[2]) for p in self.unfilled if p[:2] == here and len(p) > 2}
-        if here in self.unfilled or "op" in unfilled:
+        place = self._at("edits", at)._replace(sources=sources)
+        here = place.position
+        if place.is_unfilled or place.within("op").is_unfilled:
             return None
         if not isinstance(values, dict):
             self.refuse(
@@ -234,31 +261,9 @@ class _Reader:
             return None
         kind = self.kinds[name]
         fields = {key: value for key, value in values.items() if key != "op"}
-        faults = []
-        for key in (set(kind.path_fields) & set(fields)) - unfilled:
-            try:
-                fields[key] = self._path(kind, key, fields[key], sources)
-            except PlanError as error:
-                unfilled.add(key)
-                faults.append(Fault(error.problems[0], (key,)))
-        edit, more = build(kind, fields, unfilled=unfilled)
-        for fault in faults + more:
-            why = f"in edit {at + 1} (`{name}`)" + (
-                f": {fault.problem.why}" if fault.problem.why else ""
-            )
-            line = self.text.line((*here, *fault.position))
-            self.problems.append(
-                msgspec.structs.replace(fault.problem, why=why, file=self.text.file, line=line)
-            )
+        edit, problems = built(place, kind, fields, why=f"in edit {at + 1} (`{name}`)")
+        self.problems += problems
         return edit
-
-    def _path(self, kind: type[Operation], key: str, value: Any, sources: Mapping[str, str]) -> Any:
-        """The value of a field that may hold a path, relative to the plan file. Raises as `path_value`."""
-        if value == "":
-            raise PlanError(
-                f"`{key}` is empty", fix="name a file, a checkpoint or a source", field=key
-            )
-        return path_value(kind, key, value, self.directory, sources)
 
     def _refuse_operation(self, here: Position, name: Any, *, is_given: bool) -> None:
         number = here[1] + 1 if isinstance(here[1], int) else here[1]
@@ -277,13 +282,3 @@ class _Reader:
                 why=f"in edit {number}",
                 fix=every,
             )
-
-    def _origin(self, at: int, fields: Mapping[str, Any]) -> Origin:
-        here: Position = ("edits", at)
-        known = {name: self.text.line((*here, name)) for name in fields}
-        return Origin(
-            number=at + 1,
-            file=self.text.file,
-            line=self.text.line(here),
-            lines={name: line for name, line in known.items() if line is not None},
-        )

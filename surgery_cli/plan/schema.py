@@ -8,11 +8,14 @@ from typing import Any, Final
 
 import msgspec
 
+from surgery_cli.draft.check import InPolicy
 from surgery_cli.inputs.numbers import FRACTION
+from surgery_cli.operations.assertion import Assert
 from surgery_cli.operations.base import Operation
 from surgery_cli.operations.table import operations
 from surgery_cli.plan.fields import fields_of, shapes_of, takes_numbers
 from surgery_cli.plan.plan import SHARED, Plan
+from surgery_cli.plan.policies import OWN_KEYS, rule_keys
 from surgery_cli.plan.sections import SECTIONS
 
 _VARIABLE: Final = {
@@ -31,7 +34,7 @@ _FRACTION: Final = {
 def schema(*, kinds: Mapping[str, type[Operation]] | None = None) -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a plan file, from the fields of the operations."""
     known = dict(kinds or operations())
-    top = {name: _property(Plan, name) for name in SHARED}
+    top = {name: _property(Plan, name) for name in SHARED if name != "check"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "surgery plan",
@@ -44,6 +47,7 @@ def schema(*, kinds: Mapping[str, type[Operation]] | None = None) -> dict[str, A
                 "type": ["object", "null"],
             },
             **top,
+            "check": _check(),
             "edits": {
                 "description": "The edits, applied from first to last.",
                 "type": ["array", "null"],
@@ -55,8 +59,29 @@ def schema(*, kinds: Mapping[str, type[Operation]] | None = None) -> dict[str, A
             "variable": _VARIABLE,
             "fraction": _FRACTION,
             **msgspec.json.schema_components(list(SECTIONS.values()))[1],
+            "rule": _rule(),
             **{name: _operation(kind) for name, kind in known.items()},
         },
+    }
+
+
+def _check() -> dict[str, Any]:
+    """The rules of a policy, or the path of its file."""
+    described = next(field.description for field in fields_of(Plan) if field.name == "check")
+    rules = {"type": "array", "items": {"$ref": "#/$defs/rule"}}
+    return {"description": described, "anyOf": [rules, {"type": "string", "minLength": 1}]}
+
+
+def _rule() -> dict[str, Any]:
+    """A rule of a policy: what `assert` says, and its own keys."""
+    stated = {name: _property(Assert, name) for name in rule_keys() if name not in OWN_KEYS}
+    own = msgspec.json.schema(InPolicy)["$defs"]["InPolicy"]["properties"]
+    return {
+        "title": "rule",
+        "description": inspect.getdoc(InPolicy) or "",
+        "type": "object",
+        "properties": {**{name: own[name] for name in OWN_KEYS}, **stated},
+        "additionalProperties": False,
     }
 
 

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from surgery_cli import __version__
 from surgery_cli.engine.digests import LeafDigest
-from surgery_cli.errors import CheckpointError
+from surgery_cli.errors import CheckpointError, Problem
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.self_digest import holds_own_digest, with_own_digest
 from surgery_cli.optimizer.detect.settled import Settled
@@ -55,11 +55,15 @@ class Assumed(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class CheckedRule(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A rule that an edit of the plan (counted from 1) states, and how it was judged."""
+    """A rule that an edit of the plan (counted from 1), or its policy (0), states, and how it was judged."""
 
     edit: int
     rule: str
     """E.g. ``norm ..100``."""
+    id: str = ""
+    """Of a rule of a policy, as ``severity`` and ``message``."""
+    severity: str = ""
+    message: str = ""
     leaves: int
     by_values: int = 0
     """Of how many leaves values were looked at: metadata tell of the others."""
@@ -70,6 +74,8 @@ class CheckedRule(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
     """Between which numbers the leaves lie, where the rule measures one."""
     of_each: dict[str, float] = {}
     """The number of each leaf, of what an edit loses there."""
+    breaches: list[Problem] = []
+    """What breaks a rule that only warns: no result comes about of one that does not."""
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from surgery_cli.reports.checkpoints import (
     Seal,
     Verdict,
 )
+from surgery_cli.reports.checks import Checked, RuleVerdict
 from surgery_cli.reports.cleaning import Cleaning, LeftoverRow
 from surgery_cli.reports.derivation import Derivation, Gap, PairRow
 from surgery_cli.reports.edits import EditLine, InversePlan, Judgement, Preview, Report
@@ -26,6 +27,7 @@ __all__ = [
     "Assumed",
     "Change",
     "ChangedLeaf",
+    "Checked",
     "CheckedRule",
     "Cleaning",
     "Derivation",
@@ -54,6 +56,7 @@ __all__ = [
     "Report",
     "Rescued",
     "Resharded",
+    "RuleVerdict",
     "SavedRow",
     "Seal",
     "Verdict",

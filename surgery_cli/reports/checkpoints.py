@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from surgery_cli.document import Document
+from surgery_cli.document import Case, Document, Suite
 from surgery_cli.proof.statistics import LeafStatistics
 from surgery_cli.reports.layout import HostReads
+from surgery_cli.words.quantities import number_text
 
 
 class LeafRow(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -131,6 +132,31 @@ class Difference(Document, kw_only=True, frozen=True):
     """Values count as equal that are no more than ``atol + rtol * magnitude`` apart."""
     not_compared: list[str] = []
     """Items of either side that are no trees of leaves, or were not chosen; none where patterns say what to compare."""
+    agreeing: list[str] = []
+    """The leaves that agree."""
+
+    def suite(self) -> Suite:
+        cases = [
+            *(Case(name=p or ".", outcome="failed", what="only in a") for p in self.only_in_a),
+            *(Case(name=p or ".", outcome="failed", what="only in b") for p in self.only_in_b),
+            *map(_case_of_change, self.changed),
+            *(Case(name=path or ".") for path in self.agreeing),
+            *(Case(name=p, outcome="skipped", what="not compared") for p in self.not_compared),
+        ]
+        return Suite("diff", f"{self.a} {self.b}", cases)
+
+
+def _case_of_change(change: Change) -> Case:
+    count = ""
+    if change.differing is not None and change.size is not None:
+        count = f", {change.differing:,} of {change.size:,}"
+    largest = f", by up to {number_text(change.max_abs)}" if change.max_abs is not None else ""
+    return Case(
+        name=change.path or ".",
+        outcome="failed",
+        what=f"{change.what} differ{'' if change.what == 'values' else 's'}{count}{largest}",
+        details=[f"a {change.a}", f"b {change.b}"],
+    )
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -153,6 +179,17 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     fix: str = ""
 
 
+def _case_of(finding: Finding) -> Case:
+    sides = ((side, text) for side, text in (("here", finding.here), ("there", finding.there)))
+    said = (finding.detail, finding.effect, finding.fix)
+    return Case(
+        name=finding.path or ".",
+        outcome="failed",
+        what=finding.what,
+        details=[*(f"{side} {text}" for side, text in sides if text), *filter(None, said)],
+    )
+
+
 class Verdict(Document, kw_only=True, frozen=True):
     """What ``verify`` prints."""
 
@@ -163,8 +200,12 @@ class Verdict(Document, kw_only=True, frozen=True):
     checked: int
     unchecked: int
     """Leaves that nothing was held against: they have no digest, or the other side does not name them."""
+    agreeing: list[str] = []
+    """The leaves of which nothing differs from what they were held against."""
+    not_checked: list[str] = []
     files_checked: int = 0
     """Files that were held against a seal."""
+    files_agreeing: list[str] = []
     infinities: dict[str, int] = {}
     """How many values of a leaf are infinite, for those that have any."""
     reads_values: bool = False
@@ -176,6 +217,19 @@ class Verdict(Document, kw_only=True, frozen=True):
     """Which step and item of the checkpoint was looked at, where there are steps."""
     chosen_against: str = ""
     """As ``chosen``, of the other side."""
+
+    def suite(self) -> Suite:
+        found = [_case_of(finding) for finding in self.findings]
+        known = {case.name for case in found}
+        agree = (name for name in (*self.agreeing, *self.files_agreeing) if name not in known)
+        cases = [*found, *(Case(name=name or ".") for name in agree)]
+        unknown = "nothing was there to hold it against"
+        cases += (
+            Case(name=name or ".", outcome="skipped", what=unknown)
+            for name in self.not_checked
+            if name not in known
+        )
+        return Suite("verify", self.checkpoint, cases)
 
 
 class Seal(Document, kw_only=True, frozen=True):

@@ -44,7 +44,7 @@ def resolve(
     that is edited, ``surveyed`` a survey of the source's optimizer state, if one was made. ``survey_told`` makes
     that of a source for which values may be read, ``number`` reads a step count, ``measure`` measures leaves of sources
     that it is given by name, ``read_file`` reads a small file; nothing is read without them. ``function`` loads one of
-    the user's. ``inverse`` sees every edit.
+    the user's. ``inverse`` sees every edit. What metadata show to break the plan's ``check`` stands in its checks.
 
     Raises:
         PlanError: everything that is wrong with the plan, in its order, with file, line and field.
@@ -61,7 +61,7 @@ def resolve(
     for name in plan.sources:
         with gathering.catching(field="sources"):
             stage.open(name)
-    if surveyed is None and plan.edits:
+    if surveyed is None and (plan.edits or plan.check):
         with gathering.catching():
             kind, slots = plan.optimizer_kind, plan.slots
             surveyed = survey(source.tree, params=plan.params, kind=kind, slots=slots)
@@ -78,7 +78,7 @@ def resolve(
     refuse_half_resets(draft)
     refuse_out_of_range(draft, known.hyperparams, stage.number)
     refuse_overwritten(draft)
-    draft = draft.noting(*stated_kind_notes(draft), *memory_notes(draft))
+    draft = stage.checked(draft.noting(*stated_kind_notes(draft), *memory_notes(draft)))
     _refuse_other_donors(plan.fingerprints, stage.fingerprints)
     return draft.replaced(fingerprints={**draft.fingerprints, **stage.fingerprints})
 

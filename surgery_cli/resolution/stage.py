@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from surgery_cli.draft.check import Check
 from surgery_cli.draft.effect import Takes
 from surgery_cli.draft.expression import LeafRef, Made
 from surgery_cli.draft.recipe import SOURCE, Draft
@@ -29,7 +30,7 @@ from surgery_cli.resolution.selection import Consequence, NothingNamed, select
 from surgery_cli.tree.paths import LeafPath, Selection
 
 if TYPE_CHECKING:
-    from surgery_cli.plan import Plan
+    from surgery_cli.plan import Plan, PolicyRule
 
 
 def _stands(node: str | None, draft: Draft) -> bool:
@@ -38,6 +39,29 @@ def _stands(node: str | None, draft: Draft) -> bool:
     return node is None or any(
         f"{home.path}/".startswith(f"{node}/") for home in homes if home and home.source == SOURCE
     )
+
+
+def _placed(rule: PolicyRule, draft: Draft, stage: Stage) -> list[Check]:
+    """What a rule of a policy states of a draft, with file and line; that it names nothing breaks it."""
+    origin, breaches = rule.origin, tuple[Problem, ...]()
+    try:
+        checks = rule.assertion.checks(draft, stage)
+    except NothingNamed as error:
+        breaches = error.problems
+        checks = [Check(0, stated, 0) for stated in rule.assertion.rules]
+    except SurgeryError as error:
+        error.problems = tuple(origin.located(problem) for problem in error.problems)
+        raise
+    return [
+        msgspec.structs.replace(
+            check,
+            policy=rule.policy,
+            file=origin.file,
+            line=origin.lines.get(check.rule.name, origin.line),
+            breaches=tuple(origin.located(each) for each in breaches or check.breaches),
+        )
+        for check in checks
+    ]
 
 
 def _survey(source: Source) -> OptimizerSurvey:
@@ -231,6 +255,19 @@ class Stage:
                 origin = self._plan.origins[index]
                 error.problems = tuple(origin.located(problem) for problem in error.problems)
             raise
+
+    def checked(self, draft: Draft) -> Draft:
+        """The draft with the rules of the plan's policy, which are about all of it as it will be.
+
+        Raises:
+            SurgeryError: what is wrong with the policy, with its file and line.
+        """
+        gathering, checks = Gathering(), []
+        for rule in self._plan.check:
+            with gathering.catching():
+                checks += _placed(rule, draft, self)
+        gathering.raise_if_any()
+        return draft.replaced(checks=(*draft.checks, *checks)) if checks else draft
 
     def _doubt_shapes(self, edit: Operation) -> None:
         """Remember the leaves of a failed edit of shapes."""

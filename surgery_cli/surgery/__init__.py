@@ -13,6 +13,7 @@ from surgery_cli.probe import ProbeOptions, open_gate, probe
 from surgery_cli.settings.run import Options
 from surgery_cli.surgery.apply import apply as write
 from surgery_cli.surgery.apply import take_part
+from surgery_cli.surgery.check import check
 from surgery_cli.surgery.clean import clean
 from surgery_cli.surgery.derive import derive
 from surgery_cli.surgery.diff import diff
@@ -35,6 +36,7 @@ __all__ = [
     "ProbeOptions",
     "Progress",
     "apply",
+    "check",
     "clean",
     "complete_path",
     "derive",

@@ -59,9 +59,9 @@ def check_bytes(
         findings += _nan_findings(checkpoint, seen.non_finite)
     infinite = {text: count.infinite for text, count in seen.non_finite.items() if count.infinite}
     notes += _named("infinite values", infinite)
-    if expected.files:
-        findings += _file_findings(checkpoint, expected.files, listener)
-    elif not findings:
+    of_files = _file_findings(checkpoint, expected.files, listener) if expected.files else []
+    findings += of_files
+    if not expected.files and not findings:
         notes.append(_NOT_SEALED)
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
@@ -70,7 +70,10 @@ def check_bytes(
         findings=findings,
         checked=seen.checked,
         unchecked=len(checkpoint.tree) - seen.checked,
+        agreeing=seen.agreeing,
+        not_checked=seen.not_checked,
         files_checked=len(expected.files),
+        files_agreeing=sorted(expected.files.keys() - {found.path for found in of_files}),
         infinities=infinite,
         reads_values=True,
         has_lost_digests=bool(expected.damage),
@@ -86,6 +89,8 @@ class _Leaves:
         self._expected = expected
         self.findings: list[reports.Finding] = []
         self.checked = 0
+        self.agreeing: list[str] = []
+        self.not_checked: list[str] = []
         self.non_finite: dict[str, NonFinite] = {}
 
     def read(self, memory_bytes: int, listener: Listener | None, say: Say) -> None:
@@ -155,7 +160,9 @@ class _Leaves:
             )
         elif expected is None and self._expected.is_complete:
             self.findings.append(reports.Finding(text, "extra", here=spec.type_text))
-        elif expected is not None:
+        elif expected is None:
+            self.not_checked.append(text)
+        else:
             self.checked += 1
             if found is None:
                 self.findings.append(reports.Finding(text, "shape", here=spec.type_text))
@@ -173,6 +180,8 @@ class _Leaves:
         there = self._expected.sorts.get(self._expected.key_of(path), here)
         if here != there:
             self.findings.append(reports.Finding(text, "kind", here=here, there=there))
+        else:
+            self.agreeing.append(text)
 
 
 def _metadata_findings(checkpoint: Checkpoint) -> list[reports.Finding]:

@@ -83,7 +83,13 @@ def diff(
         rtol=rtol,
         atol=atol,
         not_compared=[] if patterns else _beside(left, right),
+        agreeing=_others([names[path] for path in both], changed),
     )
+
+
+def _others(names: Sequence[str], changed: Sequence[reports.Change]) -> list[str]:
+    differing = {change.path for change in changed}
+    return [name for name in names if name not in differing]
 
 
 def _is_same_bytes(path: LeafPath, left: Checkpoint, right: Checkpoint) -> bool:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 from surgery_cli import reports
-from surgery_cli.engine.checks import judged_recipes
+from surgery_cli.draft.recipe import Draft
+from surgery_cli.engine.checks import Finding, judged_recipes, refuse_breaches
 from surgery_cli.engine.execution import Execution
 from surgery_cli.engine.progress import Listener, Meter
-from surgery_cli.errors import PlanError
+from surgery_cli.errors import Problem, raise_all
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.operations.assertion import Assertion
-from surgery_cli.plan import Plan
+from surgery_cli.plan import Origin, Plan
 from surgery_cli.proof.records import recorded_in
 from surgery_cli.rules.equality import Unchanged
 from surgery_cli.settings.run import Options
 from surgery_cli.store.filesystem.listing import reading
+from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.surgery.expected_reads import expect_reads
 from surgery_cli.surgery.judged_checks import judged_checks
 from surgery_cli.surgery.memory import bytes_to_use
-from surgery_cli.surgery.preparation import effective, prepare
+from surgery_cli.surgery.preparation import effective, prepare_to_judge
 from surgery_cli.surgery.source_and_destination import check_unchanged
 from surgery_cli.words.advice import worded
 
@@ -34,12 +37,42 @@ def judge(
         ValueRefusal: values show that it does not.
         CheckpointError: the source cannot be read.
     """
+    found = judged(source, plan, options, listener)
+    refuse_breaches(found.findings)
+    return reports.Judgement(
+        checkpoint=str(found.checkpoint.location.root),
+        checks=judged_checks(found.draft, found.findings),
+        bytes_read=found.bytes_read,
+        sources_checked=found.sources_checked,
+        seconds=found.seconds,
+        chosen=found.checkpoint.location.chosen,
+    )
+
+
+class Judged(NamedTuple):
+    """What was seen of a checkpoint, held against rules."""
+
+    checkpoint: Checkpoint
+    draft: Draft
+    findings: list[Finding]
+    bytes_read: int
+    sources_checked: int
+    seconds: float
+
+
+def judged(source: str, plan: Plan, options: Options, listener: Listener | None) -> Judged:
+    """Hold a checkpoint, as the plan would make it, against all rules; those that are broken are among the findings.
+
+    Raises:
+        PlanError: the plan is wrong, or a rule compares what nothing has edited.
+        CheckpointError: the source cannot be read.
+    """
     from surgery_cli.compute.kits import open_kit
 
     started = time.monotonic()
     _refuse_comparison_with_itself(plan)
     with reading(path_at(source)):
-        prepared = prepare(source, effective(plan, options), options)
+        prepared = prepare_to_judge(source, effective(plan, options), options)
     checks = prepared.draft.checks
     total = sum(recipe.spec.bytes for recipe in judged_recipes(checks, ()))
     execution = Execution(
@@ -52,16 +85,16 @@ def judge(
         is_alone=len(prepared.functions) > 0,
     )
     expect_reads(prepared)
-    execution.run([])
+    execution.judge()
     sources_checked = execution.check_sources()
     check_unchanged(prepared)
-    return reports.Judgement(
-        checkpoint=str(prepared.checkpoint.location.root),
-        checks=judged_checks(prepared.draft, execution.checks.findings()),
-        bytes_read=execution.read_bytes,
-        sources_checked=sources_checked,
-        seconds=round(time.monotonic() - started, 3),
-        chosen=prepared.checkpoint.location.chosen,
+    return Judged(
+        prepared.checkpoint,
+        prepared.draft,
+        execution.checks.findings(),
+        execution.read_bytes,
+        sources_checked,
+        round(time.monotonic() - started, 3),
     )
 
 
@@ -69,11 +102,16 @@ def _refuse_comparison_with_itself(plan: Plan) -> None:
     """Raise PlanError where `unchanged` is asked of a checkpoint that no edit of the plan has changed."""
     if any(edit.writes for edit in plan.edits):
         return
-    rules = (rule for edit in plan.edits if isinstance(edit, Assertion) for rule in edit.rules)
-    if any(isinstance(rule, Unchanged) for rule in rules):
-        raise PlanError(
-            worded("{unchanged} would hold of every checkpoint here"),
-            why="no edit stands before it, so each leaf is compared with itself",
-            fix=worded("name what it is compared with: {equal_in: CKPT}"),
-            field="unchanged",
-        )
+    stated = [(edit, Origin()) for edit in plan.edits if isinstance(edit, Assertion)]
+    stated += [(rule.assertion, rule.origin) for rule in plan.check]
+    problem = Problem(
+        worded("{unchanged} would hold of every checkpoint here"),
+        why="no edit stands before it, so each leaf is compared with itself",
+        fix=worded("name what it is compared with: {equal_in: CKPT}"),
+        field="unchanged",
+    )
+    raise_all(
+        origin.located(problem)
+        for edit, origin in stated
+        if any(isinstance(rule, Unchanged) for rule in edit.rules)
+    )

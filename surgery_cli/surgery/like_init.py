@@ -39,8 +39,9 @@ class Held(msgspec.Struct, frozen=True):
     """
 
     findings: list[reports.Finding]
+    agreeing: list[str]
     checked: int
-    unchecked: int
+    not_checked: list[str]
     notes: list[Consequence] = []
     is_mended: bool = False
 
@@ -81,7 +82,10 @@ def hold(
 
     proved, mended = _proved(every, found, wanted, tried)
     rows = [_finding(mend) for mend in proved]
-    return Held(rows, len(stored), len(tree) - len(stored), found_in.notes, mended)
+    broken = {path for breach in found for path in breach.leaves}
+    agreeing = [str(path) for path in stored if path not in broken]
+    not_checked = [str(path) for path in tree if path not in stored]
+    return Held(rows, agreeing, len(stored), not_checked, found_in.notes, mended)
 
 
 # --- edits that mend: tried out before they are shown ----------------------------------------------------------
@@ -248,11 +252,13 @@ def verdict(checkpoint: Checkpoint, argument: str, function: str, say: Say) -> r
         agrees=not held.findings,
         findings=with_commands(held, argument),
         checked=held.checked,
-        unchecked=held.unchecked,
+        unchecked=len(held.not_checked),
+        agreeing=held.agreeing,
+        not_checked=held.not_checked,
         notes=[*held.notes, *_unchecked_items(held), *whole_plan(held)],
     )
 
 
 def _unchecked_items(held: Held) -> list[str]:
     text = "unchecked leaves stand in items that the function does not return"
-    return [text] if held.unchecked else []
+    return [text] if held.not_checked else []

@@ -10,6 +10,7 @@ import msgspec
 
 from surgery_cli.draft.recipe import SOURCE, Draft
 from surgery_cli.engine.checked_source import has_digest
+from surgery_cli.engine.checks import refuse_known_breaches
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.addresses import address
 from surgery_cli.inputs.buckets import path_at
@@ -106,8 +107,18 @@ def prepare(source: str, plan: Plan, options: Options, say: Say = lambda _: None
 
     Raises:
         ContractError: with ``like_init``, that the training script could not restore the result.
+        ValueRefusal: a rule of the plan's policy would not hold of it.
         SurgeryError: everything that is wrong, as far as metadata shows.
     """
+    prepared = prepare_to_judge(source, plan, options, say)
+    refuse_known_breaches(prepared.draft.checks)
+    return prepared
+
+
+def prepare_to_judge(
+    source: str, plan: Plan, options: Options, say: Say = lambda _: None
+) -> Prepared:
+    """As ``prepare``; what breaks the plan's policy stands in the draft's checks."""
     refuse_settings(plan, options)
     checkpoint = opened(source, step=options.step, item=options.item)
     if options.as_step is not None:

@@ -23,7 +23,7 @@ from surgery_cli.store.filesystem.request_counts import Requests, requests_so_fa
 from surgery_cli.store.write.carried_files import carried_files, unchosen_files
 from surgery_cli.store.write.item_plan import Way
 from surgery_cli.surgery.exporting import export_document, export_reason, left_behind_notes
-from surgery_cli.surgery.judged_checks import judged_checks
+from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
 from surgery_cli.surgery.layout import reshard_document
 from surgery_cli.surgery.leaf_names import Names, document_names
 from surgery_cli.surgery.memory import bytes_to_use, memory_notes
@@ -170,6 +170,7 @@ def preview_notes(prepared: Prepared, destination: str | None, options: Options)
         *_notes_beside_leaves(prepared),
         *(look.note for look in prepared.looked if look.note is not None),
         *draft.notes,
+        *warnings_said(draft.checks),
         *repeated_draws(checkpoint, draft),
         *unread_notes(plans),
         *dead_notes(prepared.references, prepared.compact),

@@ -36,7 +36,7 @@ from surgery_cli.store.write.step import StepWriter
 from surgery_cli.surgery.expected_reads import expect_reads
 from surgery_cli.surgery.gate import Passed
 from surgery_cli.surgery.inverse import address_of
-from surgery_cli.surgery.judged_checks import judged_checks
+from surgery_cli.surgery.judged_checks import judged_checks, warnings_said
 from surgery_cli.surgery.leaf_names import document_names
 from surgery_cli.surgery.preparation import Prepared
 from surgery_cli.surgery.run import (
@@ -72,6 +72,9 @@ def write(run: Run, staging: Staging | BucketStaging, listener: Listener | None)
     read = execution.read_bytes + (0 if company is None else company.read_bytes)
     report = _report(run, writer, done, read, sources_checked, probed)
     report = replace(report, checks=judged_checks(draft, findings) or UNSET)
+    if warned := warnings_said(draft.checks, findings):
+        notes, consequences = [*report.notes, *warned], [*report.consequences, *warned]
+        report = replace(report, notes=notes, consequences=consequences)
     if journal is not None and journal.lost is not None:
         said = f"begun anew, as of what an earlier run had kept something was lost: {journal.lost.what}"
         report = replace(report, notes=[*report.notes, Remark(said)])

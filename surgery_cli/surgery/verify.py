@@ -101,6 +101,7 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
         ),
         *(reports.Finding(str(d.path), d.what, here=d.a, there=d.b) for d in comparison.changed),
     ]
+    differing = {*comparison.only_in_a, *(d.path for d in comparison.changed)}
     return reports.Verdict(
         checkpoint=str(checkpoint.location.root),
         against=str(other.location.root),
@@ -108,4 +109,5 @@ def _like(checkpoint: Checkpoint, other: Checkpoint) -> reports.Verdict:
         findings=findings,
         checked=len(checkpoint.tree),
         unchecked=0,
+        agreeing=[str(path) for path in checkpoint.tree if path not in differing],
     )

@@ -158,7 +158,7 @@ TASKS: Final[Sequence[Task]] = (
     ),
     Task("Find the NaN", "assert", "nan, inf, exploded, diverged"),
     Task("Undo what I did", "plan", "undo, revert, rollback, inverse"),
-    Task("Check in CI that nothing else changed", "assert", "ci, check, unchanged, guard"),
+    Task("Check in CI that nothing else changed", "check", "ci, check, policy, unchanged, guard"),
 )
 
 

@@ -122,6 +122,8 @@ def _plain(value):
     found = {k: "…" if k in OF_A_RUN and v else _plain(v) for k, v in value.items()}
     if isinstance(files := found.get("files"), dict):
         found |= {"files": len(files)}
+    if isinstance(files := found.get("files_agreeing"), list):
+        found |= {"files_agreeing": len(files)}
     if found.get("sealed_files"):
         found |= {"bytes_read": "…"}
     if isinstance(digests := found.get("digests"), dict):

@@ -3,7 +3,6 @@
 import json
 import resource
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import orbax.checkpoint as ocp
@@ -13,20 +12,19 @@ from surgery_cli.console import formats
 from surgery_cli.console.formats.table import FORMATS, Format
 
 KERNEL = "params/Dense_1/kernel"
-JUNIT = '''
-"""JUnit XML, as CI shows it: a failure for each finding."""
+TAP = '''
+"""The Test Anything Protocol: a line for each case."""
 
-from xml.etree import ElementTree as xml
-
-from surgery_cli.reports import Verdict
+from surgery_cli.document import Document
 
 
-def text_of(document: Verdict) -> str:
-    suite = xml.Element("testsuite", name="surgery verify", failures=str(len(document.findings)))
-    for finding in document.findings:
-        case = xml.SubElement(suite, "testcase", classname=document.checkpoint, name=finding.path)
-        xml.SubElement(case, "failure", message=finding.what).text = finding.detail or finding.fix
-    return xml.tostring(suite, encoding="unicode")
+def text_of(document: Document) -> str:
+    cases = document.suite().cases
+    lines = [
+        f"{'not ok' if case.outcome == 'failed' else 'ok'} {number} {case.name} {case.what}".strip()
+        for number, case in enumerate(cases, 1)
+    ]
+    return "\\n".join((f"1..{len(cases)}", *lines, ""))
 '''
 
 
@@ -34,30 +32,32 @@ def text_of(document: Verdict) -> str:
 def newcomer(tmp_path, monkeypatch):
     """A format that somebody adds: one file, and one line in the table."""
     (tmp_path / "formats").mkdir()
-    (tmp_path / "formats" / "junit.py").write_text(JUNIT)
+    (tmp_path / "formats" / "tap.py").write_text(TAP)
     monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path / "formats")])
-    monkeypatch.setitem(FORMATS, "junit", Format("a JUnit report", ("verify",)))
+    monkeypatch.setitem(FORMATS, "tap", Format("the Test Anything Protocol", ("verify",)))
 
 
 def test_a_new_format_is_one_file_and_one_line(surgery, own_checkpoint, tmp_path, newcomer):
     surgery("seal", own_checkpoint)
     (own_checkpoint / "_sharding").write_bytes(b"{}")
-    file = tmp_path / "report.xml"
+    file = tmp_path / "report.tap"
 
-    result = surgery("verify", own_checkpoint, "--output", f"junit={file}", "-q")
+    result = surgery("verify", own_checkpoint, "--output", f"tap={file}", "-q")
 
     assert result == (1, "", "")
-    cases = ET.parse(file).getroot()
-    messages = {found.get("name"): found[0].get("message") for found in cases}
-    assert messages["_sharding"] == "file changed"
+    lines = [
+        line.partition(" ")[2].lstrip("ok 0123456789") for line in file.read_text().splitlines()
+    ]
+    assert "_sharding file changed" in lines
+    assert KERNEL in lines
 
 
 def test_a_new_format_is_offered_to_the_commands_that_it_names(surgery, checkpoint, newcomer):
-    result = surgery("verify", checkpoint, "--output", "junti=x.xml")
-    assert (result.code, result.err.splitlines()[1]) == (2, "  use `junit`")
-    result = surgery("diff", checkpoint, checkpoint, "--output", "junit=x.xml")
+    result = surgery("verify", checkpoint, "--output", "tpa=x.tap")
+    assert (result.code, result.err.splitlines()[1]) == (2, "  use `tap`")
+    result = surgery("diff", checkpoint, checkpoint, "--output", "tap=x.tap")
     assert result.code == 2
-    assert "`diff` has no output format 'junit'" in result.err
+    assert "`diff` has no output format 'tap'" in result.err
 
 
 def test_every_format_is_a_module_that_the_table_names():

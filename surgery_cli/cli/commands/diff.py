@@ -7,7 +7,12 @@ from typing import Annotated
 
 from surgery_cli.cli.options.patterns import Patterns
 from surgery_cli.console.arguments import Output, directory
-from surgery_cli.console.formats.files import OutputTo, output_files, write_files
+from surgery_cli.console.formats.files import (
+    OutputTo,
+    failures_written,
+    output_files,
+    write_files,
+)
 from surgery_cli.console.printing import print_report, progress, saying
 from surgery_cli.inputs.addresses import Address, checkpoint_address
 from surgery_cli.settings.declaration import Group, setting
@@ -46,7 +51,7 @@ def diff(
     from surgery_cli.cli.rendering import difference
 
     files = output_files(output_to, "diff", a, b)
-    with progress(output) as listener:
+    with failures_written(files), progress(output) as listener:
         found = surgery.diff(
             a,
             b,

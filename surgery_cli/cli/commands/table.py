@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from surgery_cli.cli.commands.apply import apply
+from surgery_cli.cli.commands.check import check
 from surgery_cli.cli.commands.clean import clean
 from surgery_cli.cli.commands.compact import compact
 from surgery_cli.cli.commands.derive import derive
@@ -32,6 +33,7 @@ COMMANDS: Final[dict[str, tuple[Command, str]]] = {
     "derive": (derive, "surgery derive model.safetensors runs/mine > there.yaml"),
     "diff": (diff, "surgery diff runs/mnist runs/mnist-edited --rtol 1e-6"),
     "verify": (verify, "surgery verify runs/mnist-edited --like runs/mnist"),
+    "check": (check, "surgery check runs/mnist policy.yaml --output junit=report.xml"),
     "seal": (seal, "surgery seal runs/mnist@1000"),
     "log": (log, "surgery log runs/mnist-edited"),
     "probe": (

@@ -6,7 +6,12 @@ from functools import partial
 from typing import Annotated
 
 from surgery_cli.console.arguments import Checkpoint, Output
-from surgery_cli.console.formats.files import OutputTo, output_files, write_files
+from surgery_cli.console.formats.files import (
+    OutputTo,
+    failures_written,
+    output_files,
+    write_files,
+)
 from surgery_cli.console.printing import print_report, progress, saying
 from surgery_cli.inputs.addresses import address, checkpoint_address
 from surgery_cli.inputs.buckets import path_at
@@ -53,7 +58,7 @@ def verify(
     from surgery_cli.cli.rendering import verdict
 
     files = output_files(output_to, "verify", checkpoint, *([like] if like else []))
-    with progress(output) as listener:
+    with failures_written(files), progress(output) as listener:
         found = surgery.verify(
             checkpoint,
             step=step,

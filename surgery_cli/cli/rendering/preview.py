@@ -25,6 +25,7 @@ def render(document: Preview, page: Page, *, verbose: bool = False) -> None:
     if document.edits:
         page.line()
         page.table(_edit_rows(document), indent=2)
+    _render_policy(document, page)
     if document.reshard:
         page.line()
         layout.render_resharded(document.reshard, page)
@@ -78,6 +79,25 @@ def _edit_rows(document: Preview) -> list[Row]:
         found.setdefault(check.edit, []).append(check.holds)
     said = {edit: "holds" if all(seen) else "judged on values" for edit, seen in found.items()}
     return [_edit_row(n, edit, said.get(n, "")) for n, edit in enumerate(document.edits, 1)]
+
+
+def _render_policy(document: Preview, page: Page) -> None:
+    """A row for every rule of the plan's policy."""
+    rules = [check for check in document.checks or () if check.id]
+    if rules:
+        page.line()
+        page.table(map(_policy_row, rules), indent=2)
+
+
+def _policy_row(check: CheckedRule) -> Row:
+    outcomes = {True: Cell("holds", "good"), False: Cell("warning", "doubtful")}
+    return (
+        "check",
+        Cell(check.id, "strong"),
+        "" if check.rule in check.id else check.rule,
+        Cell(leaves_text(check.leaves), right=True),
+        Cell("judged on values") if check.holds is None else outcomes[check.holds],
+    )
 
 
 def _edit_row(number: int, edit: EditLine, said: str) -> Row:

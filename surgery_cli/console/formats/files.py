@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from surgery_cli.console.formats.table import FORMATS, formats_of, text_of
-from surgery_cli.errors import DestinationError, PlanError
+from surgery_cli.document import Failure
+from surgery_cli.errors import DestinationError, PlanError, SurgeryError
 from surgery_cli.inputs.addresses import named_output
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.tree.nearness import nearest
@@ -72,7 +74,11 @@ def _check(path: Path, looked_at: Sequence[str]) -> None:
             fix="name another file",
         )
     for text in looked_at:
-        if folder.resolve().is_relative_to(Argument.read(text, None, None).path.resolve()):
+        try:
+            inside = folder.resolve().is_relative_to(Argument.read(text, None, None).path.resolve())
+        except SurgeryError:  # what cannot be opened is said when it is
+            continue
+        if inside:
             raise DestinationError(
                 f"'{path}' would stand inside '{text}'",
                 why="a checkpoint that is looked at stays as it is",
@@ -92,6 +98,20 @@ def write_files(document: Any, files: Sequence[OutputFile]) -> None:
         text = text_of(name, document)
         with write_errors(str(path)):
             _put(path, text)
+
+
+@contextlib.contextmanager
+def failures_written(files: Sequence[OutputFile]) -> Iterator[None]:
+    """Write what fails while the block runs to every file, so that no program mistakes silence for success.
+
+    Raises:
+        SurgeryError: what the block raises.
+    """
+    try:
+        yield
+    except SurgeryError as error:
+        write_files(Failure(problems=list(error.problems)), files)
+        raise
 
 
 def _put(path: Path, text: str) -> None:

@@ -15,8 +15,11 @@ class Format(NamedTuple):
     """Whose documents it can say."""
 
 
+_VERDICTS: Final = ("check", "diff", "verify")
+
 FORMATS: Final = {
-    "json": Format("the document of `--json`", ("diff", "verify")),
+    "json": Format("the document of `--json`", _VERDICTS),
+    "junit": Format("JUnit's XML, a case for everything that was looked at", _VERDICTS),
 }
 
 

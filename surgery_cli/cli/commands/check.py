@@ -1,0 +1,66 @@
+"""The command `check`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from surgery_cli.console.arguments import Checkpoint, Output
+from surgery_cli.console.formats.files import (
+    OutputTo,
+    failures_written,
+    output_files,
+    write_files,
+)
+from surgery_cli.console.printing import print_report, progress
+from surgery_cli.inputs.addresses import Address, address
+from surgery_cli.settings.run import Options
+from surgery_cli.settings.shared import MEMORY_BYTES, Item, Memory, Params, Step, Variables
+
+_Policy = Annotated[
+    Address,
+    typer.Argument(
+        parser=address,
+        metavar="POLICY",
+        help="The rules: .yaml, .toml or .json; `-` is standard input.",
+        show_default=False,
+    ),
+]
+
+
+def check(
+    checkpoint: Checkpoint,
+    policy: _Policy,
+    *,
+    set: Variables = None,
+    step: Step = None,
+    item: Item = None,
+    params: Params = None,
+    memory_bytes: Memory = MEMORY_BYTES,
+    output_to: OutputTo = (),
+    output: Output,
+) -> int:
+    """Hold a checkpoint against the rules of a policy; exit code 1 if one is broken that is an error.
+
+    Rules that metadata decide read no tensor; all others together read every leaf once.
+    """
+    from surgery_cli import surgery
+    from surgery_cli.cli.rendering import checks
+    from surgery_cli.plan import read_policy
+    from surgery_cli.store import filesystem
+
+    files = output_files(output_to, "check", checkpoint)
+    with failures_written(files), progress(output) as listener:
+        rules = read_policy(policy, settings=set or {}, content=filesystem.read_anew)
+        found = surgery.check(
+            checkpoint,
+            rules,
+            policy=policy,
+            options=Options(step=step, item=item, params=params, memory_bytes=memory_bytes),
+            listener=listener,
+        )
+    write_files(found, files)
+    print_report(found, output, partial(checks.render, verbose=output.verbose))
+    return 0 if found.holds else 1

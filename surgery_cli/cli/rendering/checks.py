@@ -1,0 +1,81 @@
+"""What `check` prints."""
+
+from __future__ import annotations
+
+from surgery_cli.console.page import Cell, Page, Row
+from surgery_cli.console.printable import shown_path
+from surgery_cli.errors import grouped
+from surgery_cli.reports import Checked, RuleVerdict
+from surgery_cli.words.lists import listed
+from surgery_cli.words.quantities import (
+    byte_text,
+    counted,
+    duration_text,
+    leaves_text,
+    number_text,
+)
+
+_MOST_FINDINGS = 10
+_WORDS = {
+    "passed": ("holds", "good"),
+    "warned": ("warning", "doubtful"),
+    "failed": ("broken", "bad"),
+}
+
+
+def render(document: Checked, page: Page, *, verbose: bool = False) -> None:
+    """The document as text: a line for each rule, then what breaks those that are broken."""
+    page.line(Cell(shown_path(document.checkpoint), "strong"))
+    if document.chosen:
+        page.line(document.chosen, indent=2)
+    page.line()
+    page.table(map(_row, document.rules), indent=2)
+    for rule in document.rules:
+        if not rule.holds:
+            page.line()
+            _render_findings(rule, page, most=None if verbose else _MOST_FINDINGS)
+    page.line()
+    agreed = leaves_text(document.sources_checked)
+    page.line(
+        Cell("holds" if document.holds else "broken", "good" if document.holds else "bad"),
+        f": {_counts(document)}; read {byte_text(document.bytes_read)}"
+        + (f", {agreed} agreed with digests on record" if document.sources_checked else "")
+        + f"; {duration_text(document.seconds)}",
+    )
+
+
+def _row(rule: RuleVerdict) -> Row:
+    between = ""
+    if rule.least is not None and rule.most is not None:
+        ends = dict.fromkeys(map(number_text, (rule.least, rule.most)))
+        between = f"found {' to '.join(ends)}"
+    how = f"by values of {rule.by_values:,}" if rule.by_values else "by metadata"
+    stated = ", ".join(rule.rules)
+    return (
+        Cell(*_WORDS[rule.outcome]),
+        Cell(rule.id, "strong"),
+        "" if stated in rule.id else stated,
+        Cell(leaves_text(rule.leaves), right=True),
+        how,
+        between,
+    )
+
+
+def _render_findings(rule: RuleVerdict, page: Page, *, most: int | None) -> None:
+    """What breaks a rule, what is alike once."""
+    word, style = _WORDS[rule.outcome]
+    place = f"{rule.file}:{rule.line}: " if rule.file and rule.line else ""
+    page.line(place, Cell(f"{word} ", style), Cell(rule.id, "strong"))
+    if rule.message:
+        page.line(rule.message, indent=2)
+    findings = rule.findings if most is None else grouped(rule.findings)
+    for finding in findings[:most]:
+        page.line(": ".join(filter(None, (finding.what, finding.why))), indent=2)
+    page.rest(len(findings) - len(findings[:most]), indent=2)
+
+
+def _counts(document: Checked) -> str:
+    """How many rules there are, and how many of them are broken."""
+    broken = {"error": document.broken("error"), "warning": document.broken("warning")}
+    said = [counted(count, word) for word, count in broken.items() if count]
+    return f"{counted(len(document.rules), 'rule')}, {listed(said, word='and') or 'none broken'}"

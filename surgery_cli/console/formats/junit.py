@@ -1,0 +1,64 @@
+"""JUnit's XML, as CI shows it: a case for everything that was looked at, what agrees as well as what does not."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from xml.etree import ElementTree as ET
+
+from surgery_cli.document import Case, Document
+
+_NO_XML: Final = re.compile("[^\\t\\n\\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 cannot hold, not even as a reference."""
+
+
+def text_of(document: Document) -> str:
+    """One suite. What is only a warning passes, and says so in its output.
+
+    Source: https://github.com/jenkinsci/xunit-plugin, `junit-10.xsd`
+    """
+    suite = document.suite()
+    name = f"surgery {suite.command}" if suite.command != "surgery" else "surgery"
+    counts = {
+        "tests": len(suite.cases),
+        "failures": suite.count("failed"),
+        "errors": suite.count("error"),
+        "skipped": suite.count("skipped"),
+    }
+    time = {} if suite.seconds is None else {"time": f"{suite.seconds:.3f}"}
+    given = {"name": name, **{key: str(count) for key, count in counts.items()}, **time}
+    root = ET.Element("testsuites", given)
+    found = ET.SubElement(root, "testsuite", given)
+    classname = _plain(f"{name} {suite.subject}".strip())
+    for case in suite.cases:
+        _add(found, case, classname)
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _add(suite: ET.Element, case: Case, classname: str) -> None:
+    found = ET.SubElement(suite, "testcase", name=_plain(case.name), classname=classname)
+    what = _plain(case.what)
+    text = _plain("\n".join((_place(case), *case.details)).strip())
+    match case.outcome:
+        case "failed":
+            ET.SubElement(found, "failure", message=what, type="finding").text = text
+        case "error":
+            ET.SubElement(found, "error", message=what, type="error").text = text
+        case "skipped":
+            ET.SubElement(found, "skipped", message=what)
+        case "warned":
+            ET.SubElement(found, "system-out").text = f"warning: {what}\n{text}"
+        case "passed" if case.about:
+            ET.SubElement(found, "system-out").text = _plain(case.about)
+
+
+def _place(case: Case) -> str:
+    if case.file is None:
+        return ""
+    return f"{case.file}:{case.line}" if case.line else case.file
+
+
+def _plain(text: str) -> str:
+    """The text with what XML cannot hold escaped as Python does."""
+    return _NO_XML.sub(lambda found: ascii(found[0])[1:-1], text)

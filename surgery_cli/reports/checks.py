@@ -1,0 +1,76 @@
+"""Of `check`: what a policy says of a checkpoint, rule by rule."""
+
+from __future__ import annotations
+
+import msgspec
+
+from surgery_cli.document import Case, Document, Outcome, Suite
+from surgery_cli.errors import Problem
+from surgery_cli.words.quantities import counted, leaves_text
+
+
+class RuleVerdict(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """A rule of a policy, and how it was judged; ``file`` and ``line`` say where it stands."""
+
+    id: str
+    severity: str
+    message: str = ""
+    rules: list[str]
+    """What it states, as people read it: ``norm ..100``."""
+    at: list[str] = []
+    """The patterns of the leaves that it is about; all of them without."""
+    holds: bool
+    leaves: int
+    by_values: int = 0
+    """Of how many leaves values were looked at: metadata tell of the others."""
+    findings: list[Problem] = []
+    """What breaks it, leaf by leaf."""
+    least: float | None = None
+    most: float | None = None
+    """Between which numbers the leaves lie, where it measures one."""
+    file: str | None = None
+    line: int | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of it."""
+        if self.holds:
+            return "passed"
+        return "warned" if self.severity == "warning" else "failed"
+
+
+class Checked(Document, kw_only=True, frozen=True):
+    """What ``check`` prints."""
+
+    checkpoint: str
+    chosen: str = ""
+    policy: str
+    holds: bool
+    """True if no rule is broken that is an error."""
+    rules: list[RuleVerdict]
+    bytes_read: int
+    sources_checked: int = 0
+    """Leaves that were read, have a digest on record, and agree with it."""
+    seconds: float
+
+    def broken(self, severity: str) -> int:
+        """How many rules of a severity are broken."""
+        return sum(not rule.holds and rule.severity == severity for rule in self.rules)
+
+    def suite(self) -> Suite:
+        return Suite("check", self.checkpoint, [_case(rule) for rule in self.rules], self.seconds)
+
+
+def _case(rule: RuleVerdict) -> Case:
+    count = len(rule.findings)
+    first = rule.findings[0].what if rule.findings else ""
+    more = f", and {counted(count - 1, 'more finding')}" if count > 1 else ""
+    return Case(
+        name=rule.id,
+        outcome=rule.outcome,
+        about=f"{', '.join(rule.rules)}: {leaves_text(rule.leaves)}",
+        what=": ".join(filter(None, (rule.message, f"{first}{more}"))),
+        details=[": ".join(filter(None, (one.what, one.why))) for one in rule.findings],
+        file=rule.file,
+        line=rule.line,
+    )
