@@ -34,6 +34,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: tests wait for processes, servers and disks."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the table of the oracle (see tests/oracle), whichever process tried what."""
     reports = [r for kind in ("passed", "failed") for r in terminalreporter.getreports(kind)]
