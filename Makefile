@@ -10,6 +10,7 @@
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
 #   make fuzz     give every reader N inputs that nobody writes (N=100000 SEED=7 ARGS="--kinds msgpack"), and add up
 #                 what became of them in tests/fuzz/counts.json
+#   make versions run the tests with the oldest versions that pyproject.toml allows, and with the newest that there are
 #   make bench    measure edits beside restore-edit-save and cp -r (SIZE=1.6GB; ARGS="--device gpu" adds a device)
 #   make bench-peers  merge ten checkpoints beside mergekit and a NumPy script; mergekit gets an environment of its own
 #                 in build/peers-env (MEMBER=300MB; a few GB with torch)
@@ -25,7 +26,7 @@ ARGS ?=
 N ?= 2000
 SEED ?= 1
 
-.PHONY: help demo test check check-all oracle powers plans fuzz lint bench bench-peers samples clean
+.PHONY: help demo test check check-all oracle powers plans fuzz versions lint bench bench-peers samples clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -55,6 +56,8 @@ check-all: check oracle
 	@$(BIN)/python -m pytest tests/judge tests/oracle tests/optimizer/test_every_operation.py tests/store/test_resume.py tests/test_inverse_sequences.py --every-combination
 	@$(BIN)/python -m pytest tests/hosts tests/buckets/test_destinations.py tests/test_benchmarks.py --every-combination
 	@DERIVED_TREES=20000 DERIVED_PLANS=300 $(BIN)/python -m pytest tests/matching tests/cli/test_derive.py --every-combination
+	@$(BIN)/python -m pytest tests/packaging --every-combination
+	@$(MAKE) --no-print-directory versions ARGS="tests/judge tests/operations tests/store tests/probe"
 	@RESCUES=200 $(BIN)/python -m pytest tests/salvage/test_random_damage.py
 	@$(MAKE) --no-print-directory plans
 
@@ -63,6 +66,15 @@ plans: $(INSTALLED)
 
 fuzz: $(INSTALLED)
 	@PYTHONPATH=. $(BIN)/python -m tests.fuzz $(N) --seed $(SEED) --judged $$(($(N) / 50)) --counts tests/fuzz/counts.json $(ARGS)
+
+versions: $(INSTALLED)
+	@mkdir -p build && : > build/newest.txt && $(BIN)/python -m tests.packaging.oldest > build/oldest.txt
+	@set -e; for which in oldest newest; do \
+	  echo "With the $$which versions …"; \
+	  $(BIN)/python -m venv --clear build/$$which; \
+	  build/$$which/bin/python -m pip install --quiet -c build/$$which.txt -e '.[dev,demo]'; \
+	  build/$$which/bin/python -m pytest $(ARGS); \
+	done
 
 bench: $(INSTALLED)
 	@$(BIN)/python benchmarks/bench.py --size $(SIZE) --json build/bench.json --picture build/bench.png $(ARGS)

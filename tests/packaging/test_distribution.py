@@ -1,0 +1,66 @@
+"""What is installed from a wheel or an sdist is the program, and what it needs is said with its oldest version."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from tests.packaging.oldest import ROOT, bounds
+
+
+def numbers(text):
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+@pytest.mark.parametrize("package", bounds())
+def test_every_package_has_a_lower_bound_that_these_tests_keep(package):
+    assert numbers(version(package)) >= numbers(bounds()[package])
+
+
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "surgery_cli", "--version"]
+    assert run(*command).startswith("surgery 0.")
+
+
+@pytest.fixture(scope="module")
+def distributions(tmp_path_factory, pytestconfig):
+    if not pytestconfig.getoption("every_combination"):
+        pytest.skip("builds the distributions, and installs each in an environment of its own")
+    place = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", place, ROOT)
+    return {path.name.rpartition(".")[2]: path for path in place.iterdir()}
+
+
+def run(*words, cwd=ROOT):
+    # a checkout on the path would be found in the place of what is installed
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [str(word) for word in words]
+    ended = subprocess.run(
+        command, check=False, capture_output=True, text=True, cwd=cwd, env=environment
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.parametrize("kind", ["whl", "gz"])
+def test_an_edit_runs_from_what_was_built(distributions, kind, tmp_path):
+    """In an empty directory: nothing of the checkout can be imported there."""
+    fresh = tmp_path / "env"
+    run(sys.executable, "-m", "venv", fresh)
+    pip = (fresh / "bin" / "python", "-m", "pip", "install", "--quiet")
+    run(*pip, "-c", ROOT / "constraints.txt", distributions[kind])
+    sample, new = ROOT / "sample_checkpoints" / "digits_standard", tmp_path / "new"
+    for words in (
+        (fresh / "bin" / "surgery", "--version"),
+        (fresh / "bin" / "python", "-m", "surgery_cli", "operations"),
+        (fresh / "bin" / "surgery", "rescale", sample, new, "params/**/kernel", "--by", "0.5"),
+        (fresh / "bin" / "surgery", "verify", new),
+    ):
+        assert run(*words, cwd=tmp_path)
+    run(*pip, "mypy", cwd=tmp_path)
+    (tmp_path / "user.py").write_text(
+        "from surgery_cli import surgery\nreveal_type(surgery.seal)\n"
+    )
+    assert "reports" in run(fresh / "bin" / "mypy", "user.py", cwd=tmp_path)
