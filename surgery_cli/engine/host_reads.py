@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import lru_cache, partial, reduce
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -127,15 +127,16 @@ def host_reads(leaves: Iterable[Spread], hosts: int) -> Iterator[Reads]:
             continue
         by_host, used = np.zeros(hosts, np.int64), 0.0
         is_read = np.zeros(sizes.shape, bool)
-        for touched, needed, of in _shares(sharding, hosts, leaf.shape, leaf.chunks.shape):
-            by_host[list(of)] = round(float(sizes[touched].sum()))
-            used += float((sizes * needed).sum()) * len(of)
-            is_read |= touched
+        for box, needed, of in _shares(sharding, hosts, leaf.shape, leaf.chunks.shape):
+            inside, touched = sizes[box], needed > 0
+            by_host[list(of)] = round(float(inside[touched].sum()))
+            used += float((inside * needed).sum()) * len(of)
+            is_read[box] |= touched
         yield Reads(leaf, by_host, round(float(sizes[is_read].sum())), used)
 
 
-_Share: TypeAlias = tuple[_Sizes, _Sizes, tuple[int, ...]]
-"""Which chunks are read, which part of each is needed, and by which hosts."""
+_Share: TypeAlias = tuple[tuple[slice, ...], _Sizes, tuple[int, ...]]
+"""In which box of the grid of chunks some hosts read, which part of each chunk there they need, and which they are."""
 
 
 @lru_cache(maxsize=256)
@@ -149,21 +150,36 @@ def _shares(
     for host in range(hosts):
         wanted.setdefault(frozenset(parts[host * each : (host + 1) * each]), []).append(host)
     shard = sharding.shard_shape(shape)
-    found = []
-    for own, of in wanted.items():
-        needed = np.asarray(sum(_covered(part, shard, shape, chunk) for part in own))
-        found.append((np.asarray(needed > 0), needed, tuple(of)))
-    return found
+    covered = [
+        partial(_covered, length=length, size=size, step=max(step, 1))
+        for length, size, step in zip(shard, shape, chunk, strict=True)
+    ]
+    return [(*_together(own, covered), tuple(of)) for own, of in wanted.items()]
 
 
-def _covered(
-    part: tuple[int, ...], shard: tuple[int, ...], shape: tuple[int, ...], chunk: tuple[int, ...]
-) -> _Sizes:
-    """Which part of each chunk lies in a shard: [the grid of chunks], from 0 to 1."""
-    whole: _Sizes = np.ones((), np.float64)
-    for number, length, size, step in zip(part, shard, shape, chunk, strict=True):
-        starts = np.arange(0, size, max(step, 1))
-        stops = np.minimum(starts + step, size)
-        inside = np.minimum(stops, (number + 1) * length) - np.maximum(starts, number * length)
-        whole = np.multiply.outer(whole, np.maximum(inside, 0) / (stops - starts))
-    return whole
+def _together(
+    parts: Collection[tuple[int, ...]], covered: Sequence[Callable[[int], tuple[int, _Sizes]]]
+) -> tuple[tuple[slice, ...], _Sizes]:
+    """The box of chunks around some parts, and which part of each chunk in it lies in one of them."""
+    if not covered:
+        return (), np.ones((), np.float64)
+    found = [[of(n) for of, n in zip(covered, part, strict=True)] for part in parts]
+    starts = [min(axis[0] for axis in axes) for axes in zip(*found, strict=True)]
+    stops = [max(axis[0] + axis[1].size for axis in axes) for axes in zip(*found, strict=True)]
+    needed = np.zeros([stop - start for start, stop in zip(starts, stops, strict=True)])
+    for axes in found:
+        place = tuple(
+            slice(first - start, first - start + shares.size)
+            for (first, shares), start in zip(axes, starts, strict=True)
+        )
+        needed[place] += reduce(np.multiply.outer, [shares for _, shares in axes])
+    return tuple(map(slice, starts, stops)), needed
+
+
+def _covered(number: int, *, length: int, size: int, step: int) -> tuple[int, _Sizes]:
+    """Along one axis, the first chunk that a part touches, and which share of it and of those that follow is in it."""
+    first, last = number * length // step, -(-(number + 1) * length // step)
+    starts = np.arange(first, last) * step
+    stops = np.minimum(starts + step, size)
+    inside = np.minimum(stops, (number + 1) * length) - np.maximum(starts, number * length)
+    return first, inside / (stops - starts)

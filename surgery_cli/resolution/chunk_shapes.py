@@ -12,6 +12,7 @@ from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
 from surgery_cli.words.advice import worded
+from surgery_cli.words.notes import Remark
 from surgery_cli.words.quantities import byte_text, counted
 
 SMALLEST_BYTES: Final = 1 << 20
@@ -63,33 +64,39 @@ def divides(chunk: tuple[int, ...], unit: tuple[int, ...]) -> bool:
     return all(c and n % c == 0 for c, n in zip(chunk, unit, strict=True))
 
 
+_KIB: Final = 1 << 10
 _TINY_BYTES: Final = 64 << 10
 _MOST_TINY: Final = 10_000
 """So many chunks of less than 64 KiB are a mistake in a unit, and no layout that anybody wants to read."""
 
 
-def refuse_tiny(specs: Mapping[LeafPath, LeafSpec], limit_bytes: int) -> None:
-    """Refuse a limit under which leaves come in thousands of chunks that are nothing beside what each costs.
+def tiny_chunks(specs: Mapping[LeafPath, LeafSpec], limit_bytes: int) -> list[Remark]:
+    """What is to be said of a limit under which leaves come in chunks that are nothing beside what each costs.
 
     Raises:
-        PlanError: so, with how many there would be.
+        PlanError: they come in thousands, with how many there would be.
     """
     tiny: dict[LeafPath, int] = {}
     for path, spec in specs.items():
         chunk = spec.chunk_shape or spec.shape
         if math.prod(chunk) * item_bytes(spec.dtype) < _TINY_BYTES:
             grid = zip(spec.shape, chunk, strict=True)
-            tiny[path] = math.prod(-(-size // step) for size, step in grid)
+            count = math.prod(-(-size // step) for size, step in grid)
+            tiny |= {path: count} if count > 1 else {}
     total = sum(tiny.values())
+    if not tiny:
+        return []
     if total <= _MOST_TINY:
-        return
+        leaves = "1 leaf comes" if len(tiny) == 1 else f"{len(tiny):,} leaves come"
+        said = f"{leaves} in {total:,} chunks of less than {byte_text(_TINY_BYTES)}"
+        return [Remark(f"{said}: each is stored and read by itself, in a bucket by a request")]
     most = max(tiny, key=lambda path: tiny[path])
     raise PlanError(
         f"chunks of {byte_text(limit_bytes)} would be {total:,}",
         why=f"each is stored and read by itself, in a bucket by a request; '{most}' alone would be"
         f" {counted(tiny[most], 'chunk')}",
         fix=worded("a number without a unit counts bytes: {chunk_bytes: {}MiB}?", limit_bytes)
-        if limit_bytes < _TINY_BYTES
+        if limit_bytes < _KIB
         else worded("e.g. {chunk_bytes: 64MiB}"),
         field="chunk_bytes",
     )

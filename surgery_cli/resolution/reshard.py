@@ -13,7 +13,7 @@ from surgery_cli.draft.expression import Made
 from surgery_cli.draft.kernels.rechunk import Rechunk
 from surgery_cli.draft.recipe import Draft, Edited, Output
 from surgery_cli.errors import PlanError, Problem, raise_all
-from surgery_cli.resolution.chunk_shapes import SMALLEST_BYTES, divides, even_parts, refuse_tiny
+from surgery_cli.resolution.chunk_shapes import SMALLEST_BYTES, divides, even_parts, tiny_chunks
 from surgery_cli.resolution.partitions import is_spread, refuse_unfit, stated_shardings
 from surgery_cli.settings.reshard import Reshard
 from surgery_cli.tree.dtypes import item_bytes
@@ -59,9 +59,9 @@ def resharded(
         for path, goal in goals.items()
         if (new := _laid_out(path, draft.leaves[path], goal, limit)) is not None
     }
-    if limit is not None:
-        refuse_tiny({path: leaf.spec for path, leaf in changed.items()}, limit)
-    return draft.with_leaves(changed)
+    specs = {path: leaf.spec for path, leaf in changed.items()}
+    said = () if limit is None else tiny_chunks(specs, limit)
+    return draft.with_leaves(changed).noting(*said)
 
 
 def _check(request: Reshard) -> None:

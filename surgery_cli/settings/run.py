@@ -11,6 +11,13 @@ from surgery_cli.settings.calls import CallOptions
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import MEMORY_BYTES, AbovePlan, Item, LikeInit, Memory, Step
 from surgery_cli.settings.values import INPUT, TOLERANCE, rate_of
+from surgery_cli.tree.sharding import parse_mesh
+
+
+def mesh_text(text: str) -> str:
+    """What `--mesh` was given, once it is known to be a mesh. Raises as ``parse_mesh``."""
+    parse_mesh(text)
+    return text
 
 
 class WritingOptions(AbovePlan, frozen=True, kw_only=True):
@@ -92,6 +99,7 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
             "Number of this process, from 0, where JAX does not find it out.",
             Group.HOSTS,
             "N",
+            least=0,
             needs="distributed",
         ),
     ] = None
@@ -101,6 +109,7 @@ class WritingOptions(AbovePlan, frozen=True, kw_only=True):
             "How many processes there are, where JAX does not find it out.",
             Group.HOSTS,
             "N",
+            least=1,
             needs="distributed",
         ),
     ] = None
@@ -160,5 +169,7 @@ class Options(WritingOptions, frozen=True, kw_only=True):
     ] = "host"
     mesh: Annotated[
         str | None,
-        setting("Spread leaves over devices, as `data=4,model=2`.", Group.WRITE, "AXIS=N,..."),
+        setting(
+            "Spread leaves over devices, as `data=4,model=2`.", Group.WRITE, "AXIS=N,...", mesh_text
+        ),
     ] = None

@@ -30,6 +30,9 @@ from surgery_cli.words.advice import worded
 
 _MOST_NAMED: Final = 10
 
+MOST_HOSTS: Final = 4096
+"""Of how many hosts the reads are counted: for each of them, every leaf is looked at."""
+
 HOSTS: Final = "hosts"
 """The axis of a mesh that only a number of hosts is said of."""
 
@@ -68,7 +71,14 @@ def layout_reads(
             field="hosts",
         )
     mesh = meshes.most_common(1)[0][0]
-    count = mesh.size if hosts is None else hosts
+    count = hosts_counted(mesh) if hosts is None else hosts
+    if count > MOST_HOSTS:
+        raise PlanError(
+            f"the reads of {count:,} hosts are not counted, at most those of {MOST_HOSTS:,} are",
+            why="each leaf is looked at for every one of them",
+            fix=f"give `--hosts {hosts_counted(mesh)}`: hosts that need the same chunks read the same",
+            field="hosts",
+        )
     if mesh.size % count:
         raise PlanError(
             f"{count} hosts cannot share the mesh {mesh.text}",
@@ -82,6 +92,12 @@ def layout_reads(
         if (chunks := chunks_of(checkpoint, path)) is not None
     ]
     return reads_document(leaves, mesh, count)
+
+
+def hosts_counted(mesh: Mesh) -> int:
+    """How many hosts share a mesh of which nothing else is said: each device has its own, while these are few."""
+    each = range(-(-mesh.size // MOST_HOSTS), mesh.size + 1)
+    return mesh.size // next(devices for devices in each if mesh.size % devices == 0)
 
 
 def stored_shardings(tree: Mapping[LeafPath, LeafSpec]) -> dict[LeafPath, NamedSharding]:
@@ -163,8 +179,8 @@ def reshard_document(checkpoint: Checkpoint, draft: Draft) -> reports.Resharded:
         relabelled=relabelled,
         as_they_are=len(arrays) - len(resharded),
         replicated=sum(not one.partition for one in shardings.values()),
-        before=None if mesh is None else reads_document(before, mesh, mesh.size),
-        after=None if mesh is None else reads_document(after, mesh, mesh.size),
+        before=None if mesh is None else reads_document(before, mesh, hosts_counted(mesh)),
+        after=None if mesh is None else reads_document(after, mesh, hosts_counted(mesh)),
     )
 
 

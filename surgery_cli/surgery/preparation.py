@@ -31,6 +31,7 @@ from surgery_cli.store.export.planning import plan_export
 from surgery_cli.store.export.table import FORMATS
 from surgery_cli.store.files.array_file import SUFFIXES, ArrayFile
 from surgery_cli.store.filesystem.boundary import Boundary
+from surgery_cli.store.filesystem.listing import step_name
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.item_plan import ItemPlan
 from surgery_cli.store.write.step_plan import draft_items, plan_items
@@ -202,11 +203,11 @@ def _main_reason(choices: Collection[tuple[bool, str]]) -> str:
 
 def _check_step(step: int, checkpoint: Checkpoint, source: str) -> None:
     """Refuse a number that the step of the result cannot have."""
-    if step < 0:
+    if step_name(str(step)) is None:
         raise PlanError(
             f"`--as-step {step}` is no step",
-            why="steps are counted from 0",
-            fix="give a number that is not negative",
+            why="steps are counted from 0, in 18 digits at most",
+            fix="give another number",
         )
     if checkpoint.location.shape != "root":
         raise PlanError(

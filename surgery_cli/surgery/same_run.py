@@ -29,7 +29,7 @@ def into_run(source: str, destination: str, options: Options) -> tuple[str, str,
     Raises:
         DestinationError: the run has that step, or what is in it would be replaced.
     """
-    if options.as_step is None or options.as_step < 0 or not destination:
+    if options.as_step is None or step_name(str(options.as_step)) is None or not destination:
         return source, destination, options
     target = path_at(destination)
     with reading(path_at(source)):

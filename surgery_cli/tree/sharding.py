@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -66,35 +67,13 @@ class NamedSharding(msgspec.Struct, frozen=True):
     @classmethod
     def of_text(cls, text: str | None) -> NamedSharding | None:
         """The sharding that Orbax's JSON says; None if it is of another kind, or nothing that can be understood."""
-        try:
-            fields: dict[str, Any] = decode_json(text or "")
-            if fields["sharding_type"] != _NAMED:
-                return None
-            sizes, names = tuple(map(int, fields["shape"])), tuple(map(str, fields["axis_names"]))
-            grid = (fields.get("device_mesh") or {}).get("mesh") or []
-            mesh = Mesh(names, sizes, tuple(_ids(grid)), tuple(fields.get("axis_types") or ()))
-            partition = trimmed(map(_names, fields["partition_spec"]))
-            used = [name for axes in partition for name in axes]
-            is_whole = len(names) == len(sizes) and len(mesh.ids) in (0, mesh.size)
-            is_whole = is_whole and mesh.size <= DEVICES.most
-        except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError):
-            return None
-        return cls(mesh, partition) if is_whole and set(used) <= set(names) else None
+        found = _read(text or "")
+        return found if found is not None and found.mesh.size <= DEVICES.most else None
 
     @property
     def text(self) -> str:
         """Orbax's JSON for it."""
-        mesh = self.mesh
-        ids = mesh.ids or tuple(range(mesh.size))
-        fields = {
-            "sharding_type": _NAMED,
-            "shape": list(mesh.sizes),
-            "axis_names": list(mesh.names),
-            "axis_types": list(mesh.axis_types) or ["AxisType.Auto"] * len(mesh.names),
-            "partition_spec": [_element(axes) for axes in self.partition],
-            "device_mesh": {"mesh": _grid([{"id": one} for one in ids], mesh.sizes)},
-        }
-        return json.dumps(fields)
+        return _text(self)
 
     def counts(self, ndim: int) -> tuple[int, ...]:
         """Into how many parts each of ``ndim`` axes is split."""
@@ -117,6 +96,39 @@ class NamedSharding(msgspec.Struct, frozen=True):
         for axis in axes:
             number = number * self.mesh.sizes[axis] + at[axis]
         return number
+
+
+@lru_cache(maxsize=64)  # leaves share a few, each of which names every device
+def _read(text: str) -> NamedSharding | None:
+    """The sharding that Orbax's JSON says, whatever the size of its mesh; see ``NamedSharding.of_text``."""
+    try:
+        fields: dict[str, Any] = decode_json(text)
+        if fields["sharding_type"] != _NAMED:
+            return None
+        sizes, names = tuple(map(int, fields["shape"])), tuple(map(str, fields["axis_names"]))
+        grid = (fields.get("device_mesh") or {}).get("mesh") or []
+        mesh = Mesh(names, sizes, tuple(_ids(grid)), tuple(fields.get("axis_types") or ()))
+        partition = trimmed(map(_names, fields["partition_spec"]))
+        used = [name for axes in partition for name in axes]
+        is_whole = len(names) == len(sizes) and len(mesh.ids) in (0, mesh.size)
+    except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError):
+        return None
+    return NamedSharding(mesh, partition) if is_whole and set(used) <= set(names) else None
+
+
+@lru_cache(maxsize=64)
+def _text(sharding: NamedSharding) -> str:
+    mesh = sharding.mesh
+    ids = mesh.ids or tuple(range(mesh.size))
+    fields = {
+        "sharding_type": _NAMED,
+        "shape": list(mesh.sizes),
+        "axis_names": list(mesh.names),
+        "axis_types": list(mesh.axis_types) or ["AxisType.Auto"] * len(mesh.names),
+        "partition_spec": [_element(axes) for axes in sharding.partition],
+        "device_mesh": {"mesh": _grid([{"id": one} for one in ids], mesh.sizes)},
+    }
+    return json.dumps(fields)
 
 
 def parse_mesh(text: str) -> dict[str, int]:

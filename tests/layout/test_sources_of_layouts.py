@@ -1,12 +1,15 @@
 """Where a layout comes from: another checkpoint, a script's state, a size of chunks; and what is refused."""
 
 import json
+import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+import tensorstore as ts
 from jax.sharding import PartitionSpec as P
 
 from surgery_cli import surgery
@@ -80,6 +83,35 @@ def test_chunks_are_the_largest_even_parts_within_a_size(tmp_path: Path, zarr3: 
     assert shapes(whole, "params.dense.kernel") == (64, 96)
 
 
+def test_tiny_chunks_are_counted_in_the_preview_and_the_report(tmp_path: Path) -> None:
+    source = save(tmp_path / "source", state())
+    plan = plan_from_document({"reshard": {"chunk_bytes": "1KiB"}})
+    notes = surgery.plan(str(source), plan).notes
+    notes += surgery.apply(str(source), str(tmp_path / "target"), plan).notes
+    stored = ts.KvStore.open({"driver": "ocdbt", "base": f"file://{tmp_path}/target/"}).result()
+    cut = [key.rpartition(b"/")[0] for key in stored.list().result() if b".zarray" not in key]
+    count = sum(number for number in Counter(cut).values() if number > 1)
+    assert (
+        len([note for note in notes if f" come in {count} chunks of less than 64.0 KiB" in note])
+        == 2
+    )
+
+
+def test_a_mesh_of_the_largest_clusters_costs_seconds(tmp_path: Path) -> None:
+    """Every sharding names all devices, and most leaves say the same one; hosts that share chunks count as one."""
+    wide = {"w": jax.numpy.zeros((4096, 16)), "b": jax.numpy.zeros(8)}
+    source = save(tmp_path / "source", wide)
+    request = {"mesh": {"fsdp": 8192}, "spec": {"w": "(fsdp)", "b": "None"}}
+    with pytest.raises(PlanError, match="no multiple of 8192"):
+        reshard(source, tmp_path / "target", **request)
+    request["mesh"] = {"fsdp": 4096, "data": 2}
+    before = time.process_time()
+    report = reshard(source, tmp_path / "target", **request)
+    assert time.process_time() - before < 20
+    reads = report.reshard.after
+    assert (reads.hosts, reads.devices_per_host, reads.chunks) == (4096, 2, 4097)
+
+
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
@@ -98,6 +130,8 @@ def test_chunks_are_the_largest_even_parts_within_a_size(tmp_path: Path, zarr3: 
         ({"spec": {"**": "fsdp"}}, "needs a `mesh`"),
         ({"mesh": "fsdp=0", "spec": {"**": "None"}}, "fsdp=0"),
         ({"chunk_bytes": 1}, "chunks of 1 B would be "),
+        ({"chunk_bytes": "0"}, "'0' is not a size"),
+        ({"mesh": {"fsdp": 10**9}, "spec": {"**": "None"}}, "--limit devices=1000000000"),
         ({}, "not told for what"),
         ({"mesh": {"x": 2}, "spec": {"**": "None"}, "like": "other"}, "takes one of"),
     ],
