@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -120,13 +119,23 @@ def named(structure: Structure, names: set[str], like: Mapping[LeafPath, Entry])
 
 
 def _before_the_cut(raw: bytes) -> Iterator[tuple[str, bytes]]:
-    """The entries of leaves that stand whole in a ``_METADATA`` that ends, or breaks, in its tree."""
+    """The entries of leaves that stand whole in a ``_METADATA`` that ends, or breaks, in its tree.
+
+    A name that does not read is the empty one, which agrees with no entry.
+    """
     start = raw.find(f'"{TREE}"'.encode())
     text = raw[start:].decode(errors="replace") if start >= 0 else ""
     for match in _ENTRY.finditer(text):
         whole = _object_at(text, match.end() - 1)
         if whole is not None:
-            yield json.loads(f'"{match[1]}"'), whole.encode()
+            yield _name(match[1]), whole.encode()
+
+
+def _name(text: str) -> str:
+    try:
+        return decode_json(f'"{text}"', type=str)
+    except msgspec.DecodeError:
+        return ""
 
 
 _ENTRY: Final = re.compile(r'"(\((?:[^"\\]|\\.)*\))"\s*:\s*\{')

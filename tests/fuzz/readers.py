@@ -3,9 +3,12 @@
 import contextlib
 import io
 import math
+import re
 from pathlib import Path
 
 import numpy as np
+
+from surgery_cli.errors import CheckpointError
 
 LARGEST_LEAF = 1 << 20
 """Bytes: of larger leaves, which only metadata declare, a corner is read."""
@@ -52,7 +55,18 @@ def by_command(*words):
 def by_door(place, chance):
     """Another way to look at a checkpoint: each must end with an exit code of its own."""
     door = chance.choice(
-        ("inspect", "stats", "verify", "rescue", "rescue", "plan", "diff", "layout")
+        (
+            "inspect",
+            "stats",
+            "verify",
+            "rescue",
+            "rescue",
+            "plan",
+            "diff",
+            "layout",
+            "log",
+            "doctor",
+        )
     )
     match door:
         case "inspect":
@@ -76,6 +90,10 @@ def by_door(place, chance):
             )
         case "diff":
             by_command("diff", place, place)
+        case "log":
+            by_command("log", place)
+        case "doctor":
+            by_command("doctor", place.parent)
         case "layout":
             by_command("inspect", place, "--layout")
 
@@ -84,6 +102,29 @@ def read_plan(place):
     from surgery_cli import plan
 
     return plan.read_plan(str(place))
+
+
+def resealed(content):
+    """A record with the digest of its own content made good again."""
+    from surgery_cli.inputs.self_digest import with_own_digest
+
+    return with_own_digest(
+        re.sub(rb'"content": ?"sha256:[0-9a-f]*"', b'"content": ""', content, count=1)
+    )
+
+
+def read_record(place):
+    from surgery_cli import surgery
+    from surgery_cli.errors import SurgeryError
+
+    found = surgery.verify(str(place))
+    with contextlib.suppress(SurgeryError):
+        surgery.log(str(place))
+    with contextlib.suppress(SurgeryError):
+        surgery.inverse(str(place))
+    if not found.agrees:
+        raise CheckpointError("the record does not agree")
+    return {}
 
 
 PATHS = (
@@ -206,7 +247,7 @@ def difference(ours, theirs):
     return None
 
 
-READERS = {"plans": read_plan, "patterns": match_pattern}
+READERS = {"plans": read_plan, "patterns": match_pattern, "records": read_record}
 """Of each kind how it is read, where it is no checkpoint."""
 
 JUDGES = {

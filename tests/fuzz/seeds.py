@@ -95,11 +95,14 @@ def leaf_folders(folder):
 
 
 def sealed(folder):
+    from surgery_cli import plan as surgery_plan
     from surgery_cli import surgery
 
-    place = _saved(folder / "sealed", use_ocdbt=False)
+    place, edited = _saved(folder / "sealed", use_ocdbt=False), folder / "edited"
     surgery.seal(str(place))
-    return [Seed(place, (place / "surgery.json",))]
+    plan = surgery_plan.plan_from_document({"edits": [{"op": "set", "at": "step", "to": 3}]})
+    surgery.apply(str(place), str(edited), plan)
+    return [Seed(one, (one / "surgery.json",)) for one in (place, edited)]
 
 
 def flax_files(folder):

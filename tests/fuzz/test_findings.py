@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorstore as ts
 
+from surgery_cli import surgery as use_cases
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.open.checkpoint import open_checkpoint
@@ -46,3 +47,14 @@ def test_nobody_is_warned_of_what_regular_expressions_may_mean_one_day():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert PathPattern("re:[[a]b").match(LeafPath(("ab",)))
+
+
+def test_what_is_left_of_names_with_control_characters_is_told(tmp_path):
+    """A `_METADATA` that does not read, with a name in it that does not either."""
+    place = shutil.copytree(SAMPLES / "digits_standard", tmp_path / "run")
+    content = (place / "_METADATA").read_text()
+    broken = content.replace("('opt_state'", "('opt\x0f_state'", 1)[:-2]
+    (place / "_METADATA").write_text(broken)
+    with pytest.raises(CheckpointError):
+        use_cases.inspect(str(place))
+    assert use_cases.rescue(str(place)).whole == 28
