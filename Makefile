@@ -9,7 +9,7 @@
 #                   random plans, runs struck at every moment, rescues, and derived plans
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
 #   make fuzz     give every reader N inputs that nobody writes (N=100000 SEED=7 ARGS="--kinds msgpack"), and add up
-#                 what became of them in tests/fuzz/counts.json
+#                 what became of them in docs/proof/fuzz.json
 #   make versions run the tests with the oldest versions that pyproject.toml allows, and with the newest that there are
 #   make bench    measure edits beside restore-edit-save and cp -r (SIZE=1.6GB; ARGS="--device gpu" adds a device)
 #   make bench-peers  merge ten checkpoints beside mergekit and a NumPy script; mergekit gets an environment of its own
@@ -65,7 +65,7 @@ plans: $(INSTALLED)
 	@PLANS=$(N) PLANS_SEED=$(SEED) $(BIN)/python -m pytest tests/random_plans -n 0 -s $(ARGS)
 
 fuzz: $(INSTALLED)
-	@PYTHONPATH=. $(BIN)/python -m tests.fuzz $(N) --seed $(SEED) --judged $$(($(N) / 50)) --counts tests/fuzz/counts.json $(ARGS)
+	@PYTHONPATH=. $(BIN)/python -m tests.fuzz $(N) --seed $(SEED) --judged $$(($(N) / 50)) --counts docs/proof/fuzz.json $(ARGS)
 
 versions: $(INSTALLED)
 	@mkdir -p build && : > build/newest.txt && $(BIN)/python -m tests.packaging.oldest > build/oldest.txt

@@ -12,11 +12,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.worker import AT, SECONDS
 
+MOST = ("peak_mib", "slowest_seconds")
+"""Of the counts, those that do not add up."""
 AT_ONCE = 20_000
 """Inputs of one process."""
 SHARES = {"databases": 2, "leaf folders": 2, "msgpack": 3, "plans": 1, "patterns": 3}
@@ -172,12 +175,19 @@ def _print(line):
 
 
 def _add(place, kind, watched):
-    """Counts add up, over all runs."""
+    """Counts add up, over all runs of one program: what another one did is no proof of this one."""
+    asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD:surgery_cli"]
+    program = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     known = json.loads(place.read_text()) if place.exists() else {}
-    row = Counter(known.get(kind, {}))
-    most = {"peak_mib": watched.peak >> 10, "slowest_seconds": round(watched.slowest[0], 1)}
-    most = {name: max(row.pop(name, 0), value) for name, value in most.items()}
-    known[kind] = {**dict(sorted((row + watched.counts).items())), **most}
+    if known.get("program") != program:
+        known = {"program": program, "kinds": {}}
+    before = known["kinds"].get(kind, {})
+    row = Counter({name: count for name, count in before.items() if name not in MOST})
+    most = (watched.peak >> 10, round(watched.slowest[0], 1))
+    most = {name: max(before.get(name, 0), value) for name, value in zip(MOST, most, strict=True)}
+    known["kinds"][kind] = {**dict(sorted((row + watched.counts).items())), **most}
+    known["date"] = datetime.now(UTC).date().isoformat()
+    place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(json.dumps(known, indent=1) + "\n")
 
 

@@ -30,5 +30,25 @@ EXPLAINED = {
         "In releases that wrote both `_METADATA` and `checkpoint`, a text in the latter stands for an array. Where it"
         " is damaged, Orbax restores the text; here the array is read, which `_METADATA` describes and which is there.",
     ),
+    "other extensions": Explained(
+        ("msgpack",),
+        "refused",
+        "is none of Flax",
+        "Flax restores what it does not know of msgpack's extensions as a pair of a number and bytes. No tree has such a"
+        " leaf, and it is refused.",
+    ),
+    "other dtypes": Explained(
+        ("msgpack",),
+        "refused",
+        "which is not a number's",
+        "Flax restores arrays of every dtype that NumPy and ml_dtypes know by a name, `int1` and dates too. What Orbax"
+        " does not store is refused.",
+    ),
+    "numbers first": Explained(
+        ("msgpack",),
+        "refused",
+        "is not a checkpoint file",
+        "A Flax file is told by its first key, which is text. Where that is a number, it is not told from other files.",
+    ),
 }
 """By a name in a few words; the docs have them all."""

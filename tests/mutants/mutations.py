@@ -89,6 +89,8 @@ def _code(node, parent=None):
             continue
         if isinstance(node, ast.AnnAssign) and isinstance(parent, ast.ClassDef):
             continue  # declarations of fields
+        if isinstance(node, ast.ClassDef) and name == "keywords":
+            continue
         for below in value if isinstance(value, list) else [value]:
             if isinstance(below, ast.AST):
                 yield from _code(below, node)
