@@ -7,6 +7,8 @@
 #   make powers   try every optimizer of optax out, and write what was seen to optimizer/knowledge/measured.py
 #   make check-all  make check, then the oracle, all of that table anew, every edit in every layout of every state,
 #                   random plans, runs struck at every moment, rescues, and derived plans
+#   make mutants  change the code in one place after the other, N times in each of some modules, and say what no test
+#                 notices (N=10 ARGS="--modules tree.paths")
 #   make plans    hold N random plans against flat NumPy (N=2000 SEED=7)
 #   make fuzz     give every reader N inputs that nobody writes (N=100000 SEED=7 ARGS="--kinds msgpack"), and add up
 #                 what became of them in docs/proof/fuzz.json
@@ -26,7 +28,7 @@ ARGS ?=
 N ?= 2000
 SEED ?= 1
 
-.PHONY: help demo test check check-all oracle powers plans fuzz versions lint bench bench-peers samples clean
+.PHONY: help demo test check check-all oracle powers plans fuzz mutants versions lint bench bench-peers samples clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -63,6 +65,9 @@ check-all: check oracle
 
 plans: $(INSTALLED)
 	@PLANS=$(N) PLANS_SEED=$(SEED) $(BIN)/python -m pytest tests/random_plans -n 0 -s $(ARGS)
+
+mutants: $(INSTALLED)
+	@PYTHONPATH=. $(BIN)/python -m tests.mutants $(N) --seed $(SEED) --results build/mutants.json $(ARGS)
 
 fuzz: $(INSTALLED)
 	@PYTHONPATH=. $(BIN)/python -m tests.fuzz $(N) --seed $(SEED) --judged $$(($(N) / 50)) --counts docs/proof/fuzz.json $(ARGS)

@@ -13,11 +13,11 @@ COUNTS = PAGE.parent / "proof" / "fuzz.json"
 ABOVE = """\
 # Fuzzing
 
-Every reader is given what nobody writes: real files of each format, changed in their bytes, in their numbers, in their
-JSON, in their words; checksums of manifests, nodes and records are made good again, so that what is behind them is
-read, too. An input may be refused, with exit code 1, 2 or 3 and what to do, or read. None may end in a traceback, take
-over 2 GiB or over 20 seconds. What is read is compared, leaf by leaf and bit by bit, with what Orbax, Flax, safetensors or
-NumPy make of the same file; and of a sample of what is refused it is asked whether they read it.
+Every reader is given what nobody writes: real files of each format, changed in their bytes, in their numbers, in
+their JSON, in their words; checksums of manifests, nodes and records are made good again, so that what is behind them
+is read, too. An input may be refused, with exit code 1, 2 or 3 and what to do, or read. None may end in a traceback,
+take over 2 GiB or over 20 seconds. What is read is compared, leaf by leaf and bit by bit, with what Orbax, Flax,
+safetensors or NumPy make of the same file; and of a sample of what is refused it is asked whether they read it.
 
     make fuzz N=1000000             # gives every reader its share, and adds to the counts below
     make fuzz ARGS="--show msgpack 16990" SEED=2      # one input again, with its traceback

@@ -10,6 +10,7 @@ from msgspec import Meta
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.recipe import Draft
 from surgery_cli.errors import Gathering, PlanError, Problem, raise_all
+from surgery_cli.inputs.limits import LEAVES
 from surgery_cli.operations.regrouping import Regrouping, check_joinable, differences
 from surgery_cli.operations.series_notes import series_notes
 from surgery_cli.optimizer.follow.origins import Origin
@@ -179,13 +180,19 @@ class _Series:
             column = next((n for n, text in enumerate(node.free) if text.isdecimal()), None)
         return 0 if column is None else int(node.free[column])
 
-    def expected(self, numbers: Iterable[int]) -> list[int]:
-        """All numbers of the series, in order: those of a range, else those from the smallest to the largest."""
+    def expected(self, numbers: Iterable[int]) -> range:
+        """All numbers of the series, in order: those of a range, else those from the smallest to the largest.
+
+        Raises:
+            PlanError: these are more than a tree may have leaves.
+        """
         there = [*numbers]
-        for group in self._free:
-            if group in self._pattern.ranges:
-                return [*self._pattern.ranges[group].numbers]
-        return [*range(min(there), max(there) + 1)] if there else []
+        ranges = self._pattern.ranges
+        said = next((ranges[group].numbers for group in self._free if group in ranges), None)
+        found = range(min(there, default=0), max(there, default=-1) + 1) if said is None else said
+        count = (found.stop - found.start) // found.step  # a length has 63 bits at most
+        LEAVES.check(count, f"the series of '{self._pattern.text}'", PlanError)
+        return found
 
     def missing(
         self, family: list[_Node], numbers: Mapping[_Node, int], expected: Iterable[int]

@@ -143,7 +143,7 @@ class Prune(Masking, tag="prune", kw_only=True, frozen=True):
 
     def rewrite(self, draft: Draft, scene: Scene) -> Draft:
         after = super().rewrite(draft, scene)
-        if self.pattern or self.over == "all":
+        if self.sparsity is None or self.over == "all":
             return after
         sizes = {path: draft.leaves[path].spec.size for path in scene.select(self, draft)}
         notes = (

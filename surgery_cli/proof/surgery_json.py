@@ -187,11 +187,7 @@ def decoded(raw: bytes, path: Path) -> Record:
         record = decode_json(raw, type=Record)
         _ = record.runs  # earlier ones are asked, too
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CheckpointError(
-            f"'{path}' cannot be understood",
-            why=str(error),
-            fix="it is damaged; remove it to go on without the digests on record",
-        ) from None
+        raise misfit(path, error) from None
     if not (holds_own_digest(raw, record.content) if record.content else not record.files):
         raise CheckpointError(
             f"'{path}' is not what was {'sealed' if record.sealed else 'written'}",
@@ -199,3 +195,12 @@ def decoded(raw: bytes, path: Path) -> Record:
             fix="copy it again from where it is whole, or remove it to go on without the digests on record",
         )
     return record
+
+
+def misfit(path: Path, error: Exception) -> CheckpointError:
+    """The error for a record of which a part is not what it should be."""
+    return CheckpointError(
+        f"'{path}' cannot be understood",
+        why=str(error),
+        fix="it is damaged; remove it to go on without the digests on record",
+    )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from surgery_cli import reports
@@ -12,7 +14,7 @@ from surgery_cli.errors import PlanError, Problem, SurgeryError, UndoError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan import plan_from_document
 from surgery_cli.proof.records import read_record, record_path
-from surgery_cli.proof.surgery_json import Record
+from surgery_cli.proof.surgery_json import Record, misfit
 from surgery_cli.resolution.from_source import Ends, Side
 from surgery_cli.resolution.inverse import ORIGIN, needs_source
 from surgery_cli.settings.run import Options
@@ -40,7 +42,7 @@ def inverse(source: str, *, options: Options = Options()) -> reports.InversePlan
     with reading(path_at(source)):
         checkpoint = open_checkpoint(source, step=chosen.step, item=chosen.item)
         record = _record_of(checkpoint)
-        origin = _origin_of(record)
+        origin = _origin_of(record, record_path(checkpoint))
         _check_item(source, checkpoint, origin)
         _check_there(record, origin)
         document = _for(record, _proved(source, checkpoint, record, origin, chosen))
@@ -88,6 +90,13 @@ def _record_of(checkpoint: Checkpoint) -> Record:
     return record
 
 
+class _Undoing(msgspec.Struct):
+    """What is asked of the plan that undoes a run, before it is read as one."""
+
+    edits: list[dict[str, Any]]
+    sources: dict[str, str] = {}
+
+
 class _Origin(NamedTuple):
     """The checkpoint that was edited, if it is there as it was then; else why it is not."""
 
@@ -96,9 +105,14 @@ class _Origin(NamedTuple):
     why: str = ""
 
 
-def _origin_of(record: Record) -> _Origin:
-    document = {} if isinstance(record.inverse, UnsetType) else record.inverse
-    address = document.get("sources", {}).get("source", "")
+def _origin_of(record: Record, path: Path) -> _Origin:
+    """Raises a CheckpointError where the record at ``path`` says how to undo it, and does not."""
+    address = ""
+    try:
+        if not isinstance(record.inverse, UnsetType):
+            address = msgspec.convert(record.inverse, _Undoing).sources.get("source", "")
+    except msgspec.ValidationError as error:
+        raise misfit(path, error) from None
     address = address or (record.source if record.address is UNSET else record.address)
     try:
         found = open_checkpoint(address)
@@ -139,7 +153,7 @@ def _check_there(record: Record, origin: _Origin) -> None:
         )
     if record.plan.get("reshard"):
         raise _lost("the change of chunks and shardings", origin)
-    needed = [edit["at"] for edit in record.inverse["edits"] if needs_source(edit)]
+    needed = [edit.get("at", "") for edit in record.inverse["edits"] if needs_source(edit)]
     if needed:
         texts = [text for at in needed for text in ([at] if isinstance(at, str) else at)]
         raise _lost(quoted(folded(texts), _MOST_NAMED), origin)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.plan.recorded_plans import holds_edits
 from surgery_cli.proof.records import read_record, record_path
-from surgery_cli.proof.surgery_json import Record
+from surgery_cli.proof.surgery_json import Record, misfit
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.surgery.inverse import address_of
@@ -34,7 +35,7 @@ def log(argument: str, *, step: int | None = None, item: str | None = None) -> r
             address=address_of(checkpoint, item),
             chosen=checkpoint.location.chosen,
             record=str(record_path(checkpoint)),
-            entries=[] if record is None else _entries(record),
+            entries=[] if record is None else _entries(record, record_path(checkpoint)),
         )
 
 
@@ -85,9 +86,12 @@ class _Past(msgspec.Struct):
         return "copy" if self.draft else "seal"
 
 
-def _entries(record: Record) -> list[reports.HistoryEntry]:
+def _entries(record: Record, path: Path) -> list[reports.HistoryEntry]:
     last = msgspec.to_builtins(record)
-    pasts = [msgspec.convert(entry, _Past) for entry in [*record.history, last]]
+    try:
+        pasts = [msgspec.convert(entry, _Past) for entry in [*record.history, last]]
+    except msgspec.ValidationError as error:
+        raise misfit(path, error) from None
     entries = [_entry(number, past) for number, past in enumerate(pasts, 1)]
     is_undoable = record.inverse is not UNSET
     return [msgspec.structs.replace(entries[-1], undoable=is_undoable), *entries[-2::-1]]

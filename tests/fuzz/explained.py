@@ -34,8 +34,8 @@ EXPLAINED = {
         ("msgpack",),
         "refused",
         "is none of Flax",
-        "Flax restores what it does not know of msgpack's extensions as a pair of a number and bytes. No tree has such a"
-        " leaf, and it is refused.",
+        "Flax restores what it does not know of msgpack's extensions as a pair of a number and bytes. No tree has such"
+        " a leaf, and it is refused.",
     ),
     "other dtypes": Explained(
         ("msgpack",),
@@ -43,6 +43,13 @@ EXPLAINED = {
         "which is not a number's",
         "Flax restores arrays of every dtype that NumPy and ml_dtypes know by a name, `int1` and dates too. What Orbax"
         " does not store is refused.",
+    ),
+    "lying sizes": Explained(
+        ("npz",),
+        "refused",
+        "claims # bytes, and # are stored",
+        "NumPy reads the arrays of an archive whose list of entries says other sizes than they have. Here what claims"
+        " more than its stored bytes can be is refused before it is unpacked.",
     ),
     "numbers first": Explained(
         ("msgpack",),

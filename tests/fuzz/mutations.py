@@ -343,27 +343,28 @@ def _inside(change):
             return chance.choice(BYTE_WAYS)(content, others, chance)
         nodes = _nodes(document)
         if nodes:
-            change(*chance.choice(nodes), nodes, chance)
+            beside = [node for other in others[:2] if (node := _document(other)) is not None]
+            change(*chance.choice(nodes), nodes, chance, [n for one in beside for n in _nodes(one)])
         return json.dumps(document).encode()
 
     return way
 
 
-def _replace(node, key, nodes, chance):
+def _replace(node, key, nodes, chance, beside):
     node[key] = chance.choice(VALUES)
 
 
-def _edge(node, key, nodes, chance):
+def _edge(node, key, nodes, chance, beside):
     numbers = [(n, k) for n, k in nodes if type(n[k]) in (int, float)]
     node, key = chance.choice(numbers or [(node, key)])
     node[key] = chance.choice((*EDGES, -1, -(2**63)))
 
 
-def _delete(node, key, nodes, chance):
+def _delete(node, key, nodes, chance, beside):
     del node[key]
 
 
-def _rename(node, key, nodes, chance):
+def _rename(node, key, nodes, chance, beside):
     if isinstance(node, dict):
         name = chance.choice(
             (key + "x", key[:-1], "", key.upper(), "a.b", "../x", key + "." + key, *map(str, node))
@@ -373,17 +374,28 @@ def _rename(node, key, nodes, chance):
         node.insert(key, node[key])
 
 
-def _swap(node, key, nodes, chance):
+def _swap(node, key, nodes, chance, beside):
     other, at = chance.choice(nodes)
     node[key], other[at] = json.loads(json.dumps((other[at], node[key])))
 
 
-def _wrap(node, key, nodes, chance):
+def _borrow(node, key, nodes, chance, beside):
+    """What stands under the same key in another file, or anything of it beside what is there."""
+    alike = [(n, k) for n, k in beside if k == key] or beside
+    if alike:
+        other, at = chance.choice(alike)
+        node[key] = json.loads(json.dumps(other[at]))
+        if isinstance(node, dict) and isinstance(other, dict) and chance.random() < 0.3:
+            more = chance.choice(list(other))
+            node.setdefault(more, json.loads(json.dumps(other[more])))
+
+
+def _wrap(node, key, nodes, chance, beside):
     for _ in range(chance.choice((1, 1, 5, 200))):
         node[key] = [node[key]] if chance.random() < 0.5 else {"a": node[key]}
 
 
-def _text(node, key, nodes, chance):
+def _text(node, key, nodes, chance, beside):
     texts = [(n, k) for n, k in nodes if isinstance(n[k], str)]
     node, key = chance.choice(texts or [(node, key)])
     if isinstance(node[key], str):
@@ -394,5 +406,8 @@ def _text(node, key, nodes, chance):
 
 
 JSON_WAYS: tuple[Way, ...] = tuple(
-    map(_inside, (_replace, _replace, _edge, _edge, _delete, _rename, _swap, _wrap, _text))
+    map(
+        _inside,
+        (_replace, _replace, _edge, _edge, _delete, _rename, _swap, _borrow, _borrow, _wrap, _text),
+    )
 )

@@ -6,9 +6,11 @@ import math
 import re
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from surgery_cli.errors import CheckpointError
+from tests.fuzz.seeds import SAMPLES
 
 LARGEST_LEAF = 1 << 20
 """Bytes: of larger leaves, which only metadata declare, a corner is read."""
@@ -102,6 +104,16 @@ def read_plan(place):
     from surgery_cli import plan
 
     return plan.read_plan(str(place))
+
+
+def draft_plan(place):
+    """A plan, and what it would make of a checkpoint."""
+    from surgery_cli import surgery
+    from surgery_cli.reports import as_builtins
+
+    found = surgery.plan(str(SAMPLES / "digits_standard"), read_plan(place))
+    msgspec.json.encode(as_builtins(found))
+    return {}
 
 
 def resealed(content):
@@ -247,7 +259,12 @@ def difference(ours, theirs):
     return None
 
 
-READERS = {"plans": read_plan, "patterns": match_pattern, "records": read_record}
+READERS = {
+    "plans": read_plan,
+    "patterns": match_pattern,
+    "records": read_record,
+    "drafts": draft_plan,
+}
 """Of each kind how it is read, where it is no checkpoint."""
 
 JUDGES = {

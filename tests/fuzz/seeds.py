@@ -1,5 +1,6 @@
 """Real files of every format, small, by the libraries that write them: what is then changed."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -152,8 +153,6 @@ def safetensors_files(folder):
         "metadata": {},
         "weight_map": {n: f"model-{i:05}-of-00003.safetensors" for i, n in enumerate(tree, 1)},
     }
-    import json
-
     (shards / "model.safetensors.index.json").write_text(json.dumps(index))
     one = folder / "one.safetensors"
     return [Seed(one, (one,)), _seed(shards)]
@@ -196,7 +195,6 @@ edits:
 
 
 def plans(folder):
-    import json
     import tomllib
 
     from surgery_cli.plan.yaml_text import parse_yaml
@@ -213,6 +211,20 @@ def plans(folder):
     for number, file in enumerate(shipped):
         shutil.copy(file, folder / f"shipped-{number}.yaml")
     return [Seed(file, (file,)) for file in sorted(folder.iterdir())]
+
+
+def drafts(folder):
+    """A plan for the example of every operation."""
+    from surgery_cli.operations.table import operations
+    from surgery_cli.plan.yaml_text import parse_yaml
+
+    for name, kind in operations().items():
+        edits = parse_yaml(kind.example, name).value
+        plan = {"edits": edits if isinstance(edits, list) else [edits]}
+        (folder / f"{name}.json").write_text(json.dumps(plan))
+    for name in ("other", "lora"):
+        shutil.copytree(SAMPLES / "digits_standard", folder / "runs" / name)
+    return [Seed(file, (file,)) for file in sorted(folder.glob("*.json"))]
 
 
 PATTERNS = (
@@ -252,6 +264,7 @@ SEEDS = {
     "npz": npz_files,
     "pytorch": torch_files,
     "plans": plans,
+    "drafts": drafts,
     "patterns": patterns,
 }
 """Of each kind of input, what makes its real files in a folder."""

@@ -1,18 +1,21 @@
 """What fuzzing found: each case stays mended."""
 
+import json
 import shutil
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import pytest
 import tensorstore as ts
 
 from surgery_cli import surgery as use_cases
-from surgery_cli.errors import CheckpointError, PlanError
+from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
+from surgery_cli.plan import plan_from_document
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath, PathPattern
-from tests.fuzz.readers import leaves_of
+from tests.fuzz.readers import leaves_of, resealed
 from tests.fuzz.seeds import SAMPLES
 
 
@@ -58,3 +61,47 @@ def test_what_is_left_of_names_with_control_characters_is_told(tmp_path):
     with pytest.raises(CheckpointError):
         use_cases.inspect(str(place))
     assert use_cases.rescue(str(place)).whole == 28
+
+
+@pytest.mark.parametrize("at", ["params/Dense_{0..9007199254740993}", "params/Dense_*"])
+def test_series_of_numbers_far_apart_are_counted_before_they_are_written_out(tmp_path, at):
+    source = SAMPLES / "digits_standard"
+    moved = plan_from_document(
+        {"edits": [{"op": "rename", "at": "params/Dense_1", "to": "params/Dense_9007199254740993"}]}
+    )
+    use_cases.apply(str(source), str(tmp_path / "far"), moved)
+    stack = plan_from_document({"edits": [{"op": "stack", "at": f"{at}/bias", "to": "params/all"}]})
+    with pytest.raises(PlanError, match="leaves are read at most"):
+        use_cases.plan(str(tmp_path / "far"), stack)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("verified", 0.5),
+        ("history", [{"draft": []}]),
+        ("inverse", {"edits": [], "sources": 7}),
+        ("inverse", {"edits": [], "sources": {"source": {}}}),
+        ("inverse", {"sources": {"source": "gone"}}),
+    ],
+)
+def test_records_with_other_things_in_them_are_refused(tmp_path, field, value):
+    """Their own digest is good: somebody wrote them so."""
+    made = tmp_path / "made"
+    edit = {"op": "rescale", "at": "params/Dense_1/kernel", "by": 0.5}
+    use_cases.apply(
+        str(SAMPLES / "digits_standard"), str(made), plan_from_document({"edits": [edit]})
+    )
+    record = json.loads((made / "surgery.json").read_text()) | {field: value}
+    (made / "surgery.json").write_bytes(resealed(json.dumps(record, indent=1).encode()))
+    for ask in (use_cases.log, use_cases.inverse, use_cases.verify):
+        with suppress(SurgeryError):
+            ask(str(made))
+    with pytest.raises(CheckpointError, match="cannot be understood"):
+        use_cases.inverse(str(made)) if field == "inverse" else use_cases.log(str(made))
+
+
+def test_a_share_that_is_missing_where_nothing_is_named_is_no_bug():
+    plan = plan_from_document({"edits": [{"op": "prune", "at": "params/nothing"}]})
+    with pytest.raises(PlanError, match="matches nothing"):
+        use_cases.plan(str(SAMPLES / "digits_standard"), plan)

@@ -56,7 +56,8 @@ class Worker:
         chance = Random(f"{self.kind} {self.seed} {number}")
         case = chance.choice(self.cases)
         file = chance.choice(case.files)
-        others = [self.contents[other] for other in case.files[:6]]
+        every = list(self.contents)
+        others = [self.contents[other] for other in chance.sample(every, min(6, len(every)))]
         content = mutated(self.contents[file], others, chance)
         if self.kind in REPAIRS and chance.random() < 0.9:
             content = REPAIRS[self.kind](content)
