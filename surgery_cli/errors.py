@@ -5,11 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from surgery_cli.words.series import folded
+
+_NO_MEMORY: Final = re.compile(
+    "Cannot allocate memory|Out of memory|failed to map segment|can't start new thread|RESOURCE_EXHAUSTED|bad_alloc"
+)
+"""How libraries say that the system gives no memory, where they raise no MemoryError."""
+
+
+def is_of_memory(error: BaseException) -> bool:
+    """True for the error of a library, or of Python itself, to which the system gave no memory."""
+    return isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)) is not None
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):

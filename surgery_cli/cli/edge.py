@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import resource
 import signal
 import sys
@@ -17,7 +16,7 @@ import typer
 
 from surgery_cli.cli import signals
 from surgery_cli.cli.process import reuse_blocks
-from surgery_cli.errors import PlanError, Problem, SurgeryError
+from surgery_cli.errors import PlanError, Problem, SurgeryError, is_of_memory
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.words.invocation import remember
 from surgery_cli.words.lists import listed
@@ -34,11 +33,6 @@ CLOSED_PIPE: Final = 128 + signal.SIGPIPE
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What a stream says that takes no more; with the name of a file it would be about that file."""
-
-_NO_MEMORY: Final = re.compile(
-    "Cannot allocate memory|failed to map segment|can't start new thread|RESOURCE_EXHAUSTED|bad_alloc"
-)
-"""How libraries say that the system gives no memory, where they raise no MemoryError."""
 
 _LEAST_ADDRESSES: Final = 320 << 20
 _ADDRESSES_OF_A_CORE: Final = 40 << 20
@@ -172,7 +166,7 @@ def _report(error: Exception, is_json: bool) -> int:
 
 def _refusal_of_system(error: BaseException) -> SurgeryError | None:
     """The error for what the system refuses and no command expects: memory, a file; None for a bug of ours."""
-    if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
+    if is_of_memory(error):
         return PlanError(
             "there is not enough memory",
             why=str(error) or "the system gives no more",

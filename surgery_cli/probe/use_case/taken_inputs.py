@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import Parameter
 
-from surgery_cli.errors import SurgeryError
+from surgery_cli.errors import SurgeryError, is_of_memory
 from surgery_cli.probe.interface.settings import ProbeOptions
 from surgery_cli.probe.model.calls import Call
 from surgery_cli.probe.model.inputs import Input
@@ -90,9 +90,9 @@ def fitting(session: Session) -> Iterator[None]:
         yield
     except Exception as error:
         cause = error.__cause__ if isinstance(error, SurgeryError) else error
-        message = str(cause).strip()
-        if not isinstance(cause, MemoryError) and "RESOURCE_EXHAUSTED" not in message:
+        if cause is None or not is_of_memory(cause):
             raise
+        message = str(cause).strip()
         size = sum(i.values.nbytes for i in session.inputs)
         names = ", ".join(i.text for i in session.inputs)
         raise SurgeryError(
