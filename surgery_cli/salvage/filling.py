@@ -1,22 +1,28 @@
-"""What stands for leaves that are lost, and for chunks of those that are partly there: another checkpoint's."""
+"""What stands for leaves that are lost, or for chunks of them: another checkpoint's, or what a script begins with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from surgery_cli.compute.numpy_dtypes import numpy_dtype
+from surgery_cli.engine.digests import digest_reading, leaf_digest
 from surgery_cli.errors import Gathering, PlanError
-from surgery_cli.salvage.item import spec_of
+from surgery_cli.proof.records import checked
+from surgery_cli.salvage.item import BrokenItem, spec_of
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.survey import Survey
 from surgery_cli.salvage.writing import KeptLeaf
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.orbax.arrays import ArrayStore, Window, read_array
+from surgery_cli.store.orbax.new_documents import encoded, grid_within, new_document
 from surgery_cli.store.orbax.stored_values import StoredValue
+from surgery_cli.store.orbax.zarr import DOCUMENT_NAMES, ArrayDocument, parse
 from surgery_cli.tree.paths import LeafPath
-from surgery_cli.tree.specs import LeafKind
+from surgery_cli.tree.specs import LeafKind, LeafSpec
 
 FillBy: TypeAlias = Literal["leaf", "chunk"]
 
@@ -46,12 +52,75 @@ class OfAnother(msgspec.Struct, frozen=True):
         return read_array(self.store, self.name, window)
 
 
-def fills_of(survey: Survey, other: Checkpoint, fill_by: FillBy) -> dict[LeafPath, Fill]:
-    """What the other checkpoint gives of what is not whole, by path in the whole tree.
+class OfScript(msgspec.Struct, frozen=True):
+    """An array as the script's function makes it: all of it, or the ``blocks`` that are missing."""
+
+    values: Any
+    document: ArrayDocument
+    missing: tuple[Window, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.missing
+
+    @property
+    def blocks(self) -> Sequence[Window]:
+        every = itertools.product(*map(range, self.document.grid))
+        return self.missing or [self.document.window(place) for place in every]
+
+    def stored(self, zarr: int) -> Mapping[str, StoredValue]:
+        return {DOCUMENT_NAMES[zarr]: self.document.raw}
+
+    def read(self, window: Window) -> Any:
+        return self.values[window]
+
+
+def fills_of(
+    survey: Survey, other: Checkpoint, fill_by: FillBy, memory_bytes: int
+) -> dict[LeafPath, Fill]:
+    """What the other checkpoint gives of what is not whole, by path in the whole tree. Its values are read once.
 
     Raises:
         PlanError: it has no such leaf, or one of another shape or dtype; all of them at once.
+        CheckpointError: a leaf of it does not decode, or not to the values that are on record of it.
     """
+    source = checked(other)
+
+    def fill(path: LeafPath, leaf: SavedLeaf, item: BrokenItem) -> Fill:
+        kept = _of_another(path, leaf, other, item.zarr, fill_by)
+        spec = other.tree[path]
+        digest = leaf_digest(source, path, spec, digest_reading(spec, memory_bytes))
+        if kept.filled is not None and kept.filled.is_whole:
+            kept = kept._replace(leaf=msgspec.structs.replace(leaf, digest=digest))
+        return Fill(kept, other.address)
+
+    return _fills(survey, fill)
+
+
+def fills_of_script(
+    survey: Survey, values: Mapping[LeafPath, Any], name: str, fill_by: FillBy
+) -> dict[LeafPath, Fill]:
+    """What the function called ``name`` gives of what is not whole; ``values`` are its leaves by path.
+
+    Raises:
+        PlanError: it gives no such leaf, or one of another shape or dtype; all of them at once.
+    """
+
+    def fill(path: LeafPath, leaf: SavedLeaf, item: BrokenItem) -> Fill:
+        if path not in values:
+            raise PlanError(
+                f"'{name}' returns no '{path}'",
+                why="it is to fill what is lost of it",
+                fix="name the function that makes what was saved there",
+            )
+        return Fill(_of_script(path, leaf, values[path], name, item, fill_by), name)
+
+    return _fills(survey, fill)
+
+
+def _fills(
+    survey: Survey, fill: Callable[[LeafPath, SavedLeaf, BrokenItem], Fill]
+) -> dict[LeafPath, Fill]:
     found: dict[LeafPath, Fill] = {}
     gathering = Gathering()
     for name, leaves in survey.leaves.items():
@@ -59,13 +128,12 @@ def fills_of(survey: Survey, other: Checkpoint, fill_by: FillBy) -> dict[LeafPat
             if leaf.state != "whole":
                 path = survey.path(name, inner)
                 with gathering.catching(path=str(path)):
-                    kept = _filled(path, leaf, other, survey.items[name].zarr, fill_by)
-                    found[path] = Fill(kept, other.address)
+                    found[path] = fill(path, leaf, survey.items[name])
     gathering.raise_if_any()
     return found
 
 
-def _filled(
+def _of_another(
     path: LeafPath, leaf: SavedLeaf, other: Checkpoint, zarr: int, fill_by: FillBy
 ) -> KeptLeaf:
     if path not in other.tree:
@@ -84,20 +152,49 @@ def _filled(
             fix="fill from an Orbax checkpoint of the same layout",
         )
     store, array = stored
-    if leaf.array is not None:
-        own = spec_of(leaf.array, LeafKind.ARRAY)
-        if (own.shape, own.dtype) != (spec.shape, spec.dtype):
-            raise PlanError(
-                f"'{path}' of '{other.location.argument}' does not fit",
-                why=f"it is {spec.type_text}, and was {own.type_text}",
-                fix="name an older step of the same run",
-            )
+    _refuse_another_type(path, leaf, spec, other.location.argument)
     if store.zarr != zarr:
         raise PlanError(
             f"'{other.location.argument}' is stored as zarr {store.zarr}, and what is left as zarr {zarr}",
             fix="name an older step of the same run",
         )
     return KeptLeaf(leaf, OfAnother(store, array.name, blocks_of(leaf, fill_by)))
+
+
+def _of_script(
+    path: LeafPath, leaf: SavedLeaf, value: Any, name: str, item: BrokenItem, fill_by: FillBy
+) -> KeptLeaf:
+    import numpy as np
+
+    if isinstance(value, str):
+        return KeptLeaf(msgspec.structs.replace(leaf, value=value))
+    values = np.asarray(value)
+    own = leaf.array
+    if not hasattr(value, "dtype") and own is not None:  # a Python number has no width
+        values = values.astype(numpy_dtype(own.document.dtype))
+    spec = LeafSpec(kind=LeafKind.NUMPY, shape=values.shape, dtype=values.dtype.name)
+    _refuse_another_type(path, leaf, spec, name)
+    if own is not None:
+        return KeptLeaf(leaf, OfScript(values, own.document, blocks_of(leaf, fill_by)))
+    like = next((array.document for array in item.arrays.values()), None)
+    grid = grid_within(spec.shape, spec.dtype)
+    raw = encoded(new_document(item.zarr, spec.shape, spec.dtype, like, grid))
+    return KeptLeaf(leaf, OfScript(values, parse(raw)))
+
+
+def _refuse_another_type(path: LeafPath, leaf: SavedLeaf, spec: LeafSpec, where: str) -> None:
+    """Refuse what has another shape or dtype than is known of the leaf that was lost.
+
+    Raises:
+        PlanError: so.
+    """
+    own = None if leaf.array is None else spec_of(leaf.array, LeafKind.ARRAY)
+    if own is not None and (own.shape, own.dtype) != (spec.shape, spec.dtype):
+        raise PlanError(
+            f"'{path}' of '{where}' does not fit",
+            why=f"it is {spec.type_text}, and was {own.type_text}",
+            fix="name what has the same leaves: an older step of the run, or its own script",
+        )
 
 
 def blocks_of(leaf: SavedLeaf, fill_by: FillBy) -> tuple[Window, ...]:

@@ -26,7 +26,7 @@ from surgery_cli.salvage.leaves import (
     missing_blocks,
 )
 from surgery_cli.salvage.states import Proof, State
-from surgery_cli.salvage.structure import Structure, named, strings_of, structure_of
+from surgery_cli.salvage.structure import Likeness, Structure, named, strings_of, structure_of
 from surgery_cli.salvage.values import Values
 from surgery_cli.store import filesystem
 from surgery_cli.store.orbax.sidecars import (
@@ -64,13 +64,13 @@ def is_item(folder: Path) -> bool:
 class BrokenItem:
     """Everything of a tree that can be found below a folder. Nothing is written there.
 
-    ``like``: the leaves of another checkpoint of the same run, with what its `_METADATA` says of each.
+    ``like`` gives names and nesting where the metadata is lost.
     """
 
     def __init__(
         self,
         directory: Path,
-        like: Mapping[LeafPath, Entry] | None = None,
+        like: Likeness | None = None,
         *,
         scans: bool = True,
         distrusted: frozenset[str] = frozenset(),
@@ -79,7 +79,7 @@ class BrokenItem:
         that are not what was sealed.
         """
         self.directory = directory
-        self._like = like or {}
+        self._like = like
         self._scans = scans
         self.distrusted = distrusted
         self.odd_types: dict[LeafPath, str] = {}

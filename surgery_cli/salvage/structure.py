@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -22,12 +22,36 @@ from surgery_cli.store.orbax.sidecars import (
     SHARDING,
     STRINGS,
     TREE,
+    VALUE_TYPES,
     Entry,
 )
 from surgery_cli.store.orbax.tree_metadata import entry_key, values_of_tree
 from surgery_cli.tree.paths import Key, LeafPath, stored_name
+from surgery_cli.tree.specs import LeafKind
 
-Origin = Literal["metadata", "metadata before its cut", "another checkpoint", "names of arrays"]
+Origin = Literal[
+    "metadata",
+    "metadata before its cut",
+    "another checkpoint",
+    "a script's function",
+    "names of arrays",
+]
+
+
+class Likeness(msgspec.Struct, frozen=True):
+    """The leaves of something else, whose structure stands for what is not known of an item.
+
+    ``arrays`` are those of which no metadata says how they were saved.
+    """
+
+    entries: Mapping[LeafPath, Entry]
+    origin: Origin
+    arrays: Collection[LeafPath] = ()
+
+    def arrays_of(self, expected: Collection[str]) -> dict[LeafPath, Entry]:
+        """Those arrays, called as what is recorded of them asks for."""
+        types = {path: array_type(stored_name(path), expected) for path in self.arrays}
+        return {path: {**self.entries[path], "value_type": kind} for path, kind in types.items()}
 
 
 class Structure(msgspec.Struct, frozen=True):
@@ -95,15 +119,16 @@ def _entries(pairs: Iterable[tuple[str, bytes]]) -> tuple[dict[LeafPath, Entry],
     return found, odd
 
 
-def named(structure: Structure, names: set[str], like: Mapping[LeafPath, Entry]) -> Structure:
+def named(structure: Structure, names: set[str], like: Likeness | None) -> Structure:
     """The same with a path for every array that was found or named somewhere and has none yet.
 
-    ``like``: the leaves of another checkpoint, whose structure stands for what is not known.
+    ``like`` stands for what is not known.
     """
     entries, origin = dict(structure.entries), structure.origin
-    if like and origin != "metadata":
-        entries = {path: entries.get(path, entry) for path, entry in like.items()} | entries
-        origin = "another checkpoint"
+    if like is not None and like.entries and origin != "metadata":
+        known_there = {**like.entries, **like.arrays_of(structure.expected)}
+        entries = {path: entries.get(path, entry) for path, entry in known_there.items()} | entries
+        origin = like.origin
     known = {stored_name(path) for path in entries}
     is_complete = origin == "metadata" and METADATA not in structure.faults
     numbers = {path[:at] for path in entries for at, key in enumerate(path) if type(key) is int}
@@ -112,10 +137,19 @@ def named(structure: Structure, names: set[str], like: Mapping[LeafPath, Entry])
         for key in name.split("."):
             # what stands beside it is numbered: a list, and no dict
             keys.append(int(key) if key.isdecimal() and tuple(keys) in numbers else key)
-        # of a JAX array every save records the sharding, or the chunks; Orbax looks there for what is called one
-        kind = "jax.Array" if name in structure.expected else "np.ndarray"
-        entries[LeafPath(keys)] = {"value_type": kind, "skip_deserialize": False}
+        entries[LeafPath(keys)] = {
+            "value_type": array_type(name, structure.expected),
+            "skip_deserialize": False,
+        }
     return msgspec.structs.replace(structure, entries=entries, origin=origin)
+
+
+def array_type(name: str, expected: Collection[str]) -> str:
+    """What an array is called of which its name alone is known.
+
+    Of a JAX array every save records the sharding, or the chunks; Orbax looks there for what is called so.
+    """
+    return VALUE_TYPES[LeafKind.ARRAY if name in expected else LeafKind.NUMPY]
 
 
 def _before_the_cut(raw: bytes) -> Iterator[tuple[str, bytes]]:

@@ -14,12 +14,11 @@ from surgery_cli.errors import CheckpointError
 from surgery_cli.proof.surgery_json import Record, decoded
 from surgery_cli.salvage.item import BrokenItem
 from surgery_cli.salvage.leaves import SavedLeaf
+from surgery_cli.salvage.likeness import Alike
 from surgery_cli.salvage.place import BrokenPlace
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
-from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.store.open.item import PytreeItem
-from surgery_cli.store.orbax.sidecars import Entry, is_sidecar
+from surgery_cli.store.orbax.sidecars import is_sidecar
 from surgery_cli.store.write.step import RECORD
 from surgery_cli.tree.paths import LeafPath
 
@@ -39,16 +38,14 @@ class Survey(msgspec.Struct, frozen=True):
         return LeafPath((item, *inner)) if several else inner
 
 
-def survey(
-    place: BrokenPlace, like: Checkpoint | None, memory_bytes: int, listener: Listener | None
-) -> Survey:
+def survey(place: BrokenPlace, like: Alike, memory_bytes: int, listener: Listener | None) -> Survey:
     """Read every byte of what is left; ``like`` gives the structure where the metadata is lost."""
     items: dict[str, BrokenItem] = {}
     leaves: dict[str, dict[LeafPath, SavedLeaf]] = {}
     record = _record_of(place)
     for name, folder in place.items.items():
         distrusted = _not_as_sealed(place, folder, record)
-        item = items[name] = BrokenItem(folder, _entries_like(like, name), distrusted=distrusted)
+        item = items[name] = BrokenItem(folder, like(name), distrusted=distrusted)
         total = sum(array.stored_bytes for array in item.arrays.values())
         meter = Meter(listener, "reading", total)
         known = {} if record is None else _recorded(record, name, item.structure.entries)
@@ -94,13 +91,3 @@ def _not_as_sealed(place: BrokenPlace, folder: Path, record: Record | None) -> f
                 if not digest.endswith(hashlib.file_digest(stream, "sha256").hexdigest()):
                     found.add(inside.as_posix())
     return frozenset(found)
-
-
-def _entries_like(like: Checkpoint | None, name: str) -> dict[LeafPath, Entry]:
-    """What the metadata of another checkpoint say of the leaves of an item."""
-    item = None if like is None else like.items.get(name)
-    if like is not None and item is None and len(like.items) == 1:
-        item = next(iter(like.items.values()))
-    if not isinstance(item, PytreeItem):
-        return {}
-    return dict(item.sidecars.values or {})

@@ -34,9 +34,11 @@ class AbstractTree(msgspec.Struct, frozen=True):
     unboxed: dict[LeafPath, LeafPath] = {}
     of_objects: dict[LeafPath, LeafSpec | None] = {}
     optimizers: dict[LeafPath, list[Optimizer]] = {}
+    returned: dict[LeafPath, LeafPath] = {}
+    """Where each leaf stands in what the function returns."""
 
-    def saved_as(self, stored: TreeSpec) -> TreeSpec:
-        """The tree, with what stands in modules spelled as ``stored`` spells it."""
+    def spelling(self, stored: TreeSpec) -> Callable[[LeafPath], LeafPath]:
+        """How ``stored`` spells the path of a leaf, which differs for what stands in modules."""
         objects = {_texts(path): path for path in self.of_objects if path in stored}
 
         def place(path: LeafPath) -> LeafPath:
@@ -45,8 +47,12 @@ class AbstractTree(msgspec.Struct, frozen=True):
                 return boxless
             return objects.get(_texts(path), path)
 
+        return place
+
+    def saved_as(self, stored: TreeSpec) -> TreeSpec:
+        """The tree, with what stands in modules spelled as ``stored`` spells it."""
         empties = {path: spec for path, spec in self.of_objects.items() if spec and path in stored}
-        return TreeSpec({**empties, **self.tree.mapped(place)})
+        return TreeSpec({**empties, **self.tree.mapped(self.spelling(stored))})
 
     def placed(self, place: Callable[[LeafPath], LeafPath | None]) -> AbstractTree:
         """The tree with other paths; what gets none is left out."""
@@ -62,6 +68,7 @@ class AbstractTree(msgspec.Struct, frozen=True):
             moved({path: boxless for path, boxless in unboxed.items() if boxless is not None}),
             moved(self.of_objects),
             moved(self.optimizers),
+            moved(self.returned),
         )
 
     def below(self, key: Key) -> AbstractTree:
@@ -80,7 +87,7 @@ def abstract_tree(function: Callable[[], Any]) -> AbstractTree:
     found: list[AbstractTree] = []
 
     def traced() -> None:
-        with _settable_mesh():
+        with settable_mesh():
             found.append(described(function()))
 
     jax.eval_shape(traced)
@@ -93,7 +100,32 @@ def described(pytree: Any) -> AbstractTree:
     leaves: dict[LeafPath, LeafSpec] = {}
     holders = Holders()
     _walk(pytree, LeafPath(), leaves, found, holders, is_module=False)
-    return msgspec.structs.replace(found, tree=TreeSpec(leaves), optimizers=holders.optimizers())
+    return msgspec.structs.replace(
+        found,
+        tree=TreeSpec(leaves),
+        optimizers=holders.optimizers(),
+        returned={path: path for path in leaves},
+    )
+
+
+def leaves_of(
+    node: Any, path: LeafPath = LeafPath(), *, is_module: bool = False
+) -> Iterator[tuple[LeafPath, Any]]:
+    """The leaves of a pytree themselves, by the paths that ``described`` gives them, but for empties."""
+    _, is_module, children = _taken_apart(node, is_module=is_module)
+    for key, child in children:
+        if key is None:
+            yield path, child
+        else:
+            yield from leaves_of(child, path / (key,), is_module=is_module)
+
+
+def _taken_apart(node: Any, *, is_module: bool) -> tuple[Any, bool, list[tuple[Key | None, Any]]]:
+    """A node as scripts save it, of an NNX module its state; whether it is of one; and what stands below it."""
+    nnx = sys.modules.get("flax.nnx")
+    if nnx is not None and isinstance(node, nnx.Pytree) and not isinstance(node, nnx.Variable):
+        node, is_module = nnx.state(node), True
+    return node, is_module, [pair for pair in children_of(node) if not is_transformation(pair[1])]
 
 
 def _walk(
@@ -107,14 +139,13 @@ def _walk(
 ) -> None:
     """Add what stands at and below ``path``. ``is_module``: inside of an NNX module."""
     nnx = sys.modules.get("flax.nnx")
-    if nnx is not None and isinstance(node, nnx.Pytree) and not isinstance(node, nnx.Variable):
-        if not is_module:
-            holders.add_module(path, node)
-            found.of_objects.update(_as_object(node, path))
-        node, is_module = nnx.state(node), True  # scripts save a module's state
+    saved, is_of_module, children = _taken_apart(node, is_module=is_module)
+    if saved is not node and not is_module:
+        holders.add_module(path, node)
+        found.of_objects.update(_as_object(node, path))
     elif not is_module:
         holders.add(path, node)
-    children = [pair for pair in children_of(node) if not is_transformation(pair[1])]
+    node, is_module = saved, is_of_module
     if len(children) == 1 and children[0][0] is None:
         leaves[path] = _leaf(node)
         return
@@ -208,7 +239,7 @@ def _key(abstract: Any) -> LeafSpec:
 
 
 @contextlib.contextmanager
-def _settable_mesh() -> Iterator[None]:
+def settable_mesh() -> Iterator[None]:
     """While the block runs, within a trace, ``jax.set_mesh`` sets the mesh without its devices.
 
     ``jax.set_mesh`` itself refuses to run within a trace, where ``use_abstract_mesh`` is its like. The mesh stands

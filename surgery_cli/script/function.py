@@ -52,9 +52,7 @@ def read_script(text: str, *, say: Say = lambda _: None, device: str = "host") -
     Raises:
         SurgeryError: the file, the name or the function is wrong; the user's own line is shown.
     """
-    if device in ("host", "cpu") and "jax" not in sys.modules:
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a look at shapes starts no accelerator
-    user = load_object(text, say=say, example=_EXAMPLE)
+    user = load_script(text, say=say, device=device)
     try:
         called = callable(user.value)
         abstract = abstract_tree(user.call) if called else described(user.value)
@@ -65,6 +63,17 @@ def read_script(text: str, *, say: Say = lambda _: None, device: str = "host") -
     _refuse_objects(abstract, user)
     _refuse_single_leaf(abstract, user)
     return Script(text, abstract)
+
+
+def load_script(text: str, *, say: Say = lambda _: None, device: str = "host") -> UserObject:
+    """Import the user's file; on the host no accelerator is started.
+
+    Raises:
+        SurgeryError: the file, the name or the import is wrong.
+    """
+    if device in ("host", "cpu") and "jax" not in sys.modules:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a look at shapes starts no accelerator
+    return load_object(text, say=say, example=_EXAMPLE)
 
 
 def _explained(problem: Problem) -> Problem:

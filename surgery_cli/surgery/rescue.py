@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -11,17 +12,17 @@ from surgery_cli import reports
 from surgery_cli.engine.progress import Listener
 from surgery_cli.errors import CheckpointError, DestinationError, Problem
 from surgery_cli.inputs.buckets import path_at
-from surgery_cli.salvage.filling import Fill, FillBy, fills_of
+from surgery_cli.salvage.filling import Fill, FillBy
 from surgery_cli.salvage.leaves import SavedLeaf
 from surgery_cli.salvage.place import find_broken, fingerprint
 from surgery_cli.salvage.survey import Survey
-from surgery_cli.salvage.survey import survey as survey_of
 from surgery_cli.salvage.writing import NOTHING, KeptLeaf, places_kept
+from surgery_cli.script.user_code import Say, importing_once
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
-from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.store.write.destination import check_destination
 from surgery_cli.store.write.staging import begin_anew
+from surgery_cli.surgery.rescue_fills import Asked, surveyed
 from surgery_cli.surgery.rescue_report import places_said, rescue_report, saved_rows
 from surgery_cli.surgery.rescued_result import Rescue
 from surgery_cli.surgery.source_and_destination import path_of
@@ -30,40 +31,43 @@ from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import counted, leaves_text
 
 
+@importing_once()
 def rescue(
     broken: str,
     destination: str | None = None,
     *,
     allow_partial: bool = False,
     like: str | None = None,
+    like_init: str | None = None,
     fill_from: str | None = None,
+    fill: Literal["init"] | None = None,
     fill_by: FillBy = "leaf",
     memory_bytes: int = MEMORY_BYTES,
     listener: Listener | None = None,
+    say: Say = lambda _: None,
 ) -> reports.Rescued:
     """Find what is left of ``broken``, in which nothing is changed, and write it to ``destination`` if one is named.
 
-    ``like`` gives the structure where the metadata is lost. ``fill_from`` gives the values of what is lost: whole
-    leaves, or with ``fill_by`` "chunk" the chunks that are missing. Without it, what is lost stays so, if
-    ``allow_partial``.
+    ``like``, else what the function ``like_init`` returns, gives the structure where the metadata is lost.
+    ``fill_from`` gives the values of what is lost, or with ``fill`` "init" that function: whole leaves, or with
+    ``fill_by`` "chunk" the chunks that are missing. Without either, what is lost stays so, if ``allow_partial``.
 
     Raises:
         CheckpointError: nothing is left; or something is lost, and neither is allowed; or it changes meanwhile.
         SurgeryError: the destination, or another checkpoint, cannot be used.
     """
     begin_anew()
-    path = path_at(broken)
-    place = find_broken(path)
+    asked = Asked(like, like_init, fill_from, fill, fill_by)
+    asked.check()
+    place = find_broken(path_at(broken))
     before = fingerprint(place.root)
     target = None if destination is None else path_of(destination)
     if target is not None:
         _check_free(target)
         check_destination(target, place.root, force=False)
-    other = open_checkpoint(fill_from) if fill_from else None
-    survey = survey_of(place, open_checkpoint(like) if like else other, memory_bytes, listener)
-    fills = {} if other is None else fills_of(survey, other, fill_by)
-    rows = saved_rows(survey, {path: fill.origin for path, fill in fills.items()})
-    report = rescue_report(survey, rows)
+    survey, fills, other = surveyed(place, asked, memory_bytes, listener, say)
+    rows = saved_rows(survey, {path: one.origin for path, one in fills.items()})
+    report = rescue_report(survey, rows, None if other is None else other.location)
     if target is None:
         return report
     kept = _kept(survey, fills)
@@ -75,20 +79,23 @@ def rescue(
             f"no leaf of '{broken}' is whole", why=_why(lacking), fix="nothing can be written"
         )
     record = Rescue(survey, kept, rows, before, memory_bytes).appear(target)
-    written = sum(map(len, kept.values()))
-    gaps = [
+    return msgspec.structs.replace(
+        report,
+        destination=str(target),
+        written=sum(map(len, kept.values())),
+        record=str(record),
+        notes=[*report.notes, *places_said(_gaps(survey, kept))],
+    )
+
+
+def _gaps(survey: Survey, kept: Mapping[str, list[KeptLeaf]]) -> list[LeafPath]:
+    """Where something stands that was not there, so that lists keep their places."""
+    return [
         survey.path(name, one.leaf.path)
         for name, leaves in kept.items()
         for one in leaves
         if one.leaf.entry is NOTHING
     ]
-    return msgspec.structs.replace(
-        report,
-        destination=str(target),
-        written=written,
-        record=str(record),
-        notes=[*report.notes, *places_said(gaps)],
-    )
 
 
 def _check_free(target: Path) -> None:

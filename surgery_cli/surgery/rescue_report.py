@@ -10,6 +10,7 @@ from surgery_cli.salvage.item import spec_of
 from surgery_cli.salvage.place import is_understood
 from surgery_cli.salvage.states import Route
 from surgery_cli.salvage.survey import Survey
+from surgery_cli.store.locate.location import Location
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafKind
 from surgery_cli.words.lists import listed
@@ -52,7 +53,10 @@ def _slices(block: tuple[tuple[int, int], ...]) -> str:
     return f"[{', '.join(f'{start}:{stop}' for start, stop in block)}]"
 
 
-def rescue_report(survey: Survey, rows: list[reports.SavedRow]) -> reports.Rescued:
+def rescue_report(
+    survey: Survey, rows: list[reports.SavedRow], filled_from: Location | None
+) -> reports.Rescued:
+    """The document; ``filled_from`` is the checkpoint that fills what is lost, if one does."""
     states = [row.state for row in rows]
     notes = []
     for name, item in survey.items.items():
@@ -65,13 +69,19 @@ def rescue_report(survey: Survey, rows: list[reports.SavedRow]) -> reports.Rescu
                 f"{front}'{path}' is of a type {text!r} that nobody knows; taken for an array"
             )
         if item.structure.origin != "metadata":
-            unknown = "" if item.structure.origin == "another checkpoint" else _UNKNOWN
+            is_like = item.structure.origin in ("another checkpoint", "a script's function")
+            unknown = "" if is_like else _UNKNOWN
             notes.append(f"{front}names and nesting come from {item.structure.origin}{unknown}")
     notes += [
         f"'{other.name}' is damaged, and left out"
         for other in survey.place.others
         if not is_understood(other)
     ]
+    if filled_from is not None and filled_from.shape == "root":
+        step = f"step {filled_from.step} of '{filled_from.root}'"
+        notes.append(
+            f"{step} fills what is not whole: the newest before it of which that can be read"
+        )
     notes += _doubts(survey, rows)
     return reports.Rescued(
         broken=str(survey.place.root),

@@ -8,9 +8,15 @@ from typing import Annotated, Literal
 import typer
 
 from surgery_cli.console.arguments import Output, complete_checkpoint, directory
-from surgery_cli.console.printing import print_report, progress
+from surgery_cli.console.printing import print_report, progress, saying
 from surgery_cli.errors import PlanError
-from surgery_cli.inputs.addresses import Address, address, checkpoint_address, written_address
+from surgery_cli.inputs.addresses import (
+    Address,
+    address,
+    checkpoint_address,
+    local_object,
+    written_address,
+)
 from surgery_cli.settings.declaration import Group, setting
 from surgery_cli.settings.shared import MEMORY_BYTES, Memory
 
@@ -28,6 +34,42 @@ _Destination = Annotated[
     ),
 ]
 
+_FillFrom = Annotated[
+    str | None,
+    setting(
+        "Take what is not whole from OTHER; of a run, from its newest whole step before.",
+        Group.WRITE,
+        "OTHER",
+        checkpoint_address,
+    ),
+]
+_Fill = Annotated[
+    Literal["init"] | None,
+    setting("Fill what is not whole as the function of `--like-init` makes it.", Group.WRITE),
+]
+_FillBy = Annotated[
+    Literal["leaf", "chunk"],
+    setting("Take whole leaves from it, or the chunks alone that are missing.", Group.WRITE),
+]
+_Like = Annotated[
+    str | None,
+    setting(
+        "Where the metadata is lost, names and nesting are those of OTHER.",
+        Group.CHECKPOINT,
+        "OTHER",
+        checkpoint_address,
+    ),
+]
+_LikeInit = Annotated[
+    str | None,
+    setting(
+        "The function of your script that makes its state: names and nesting, and values for `--fill init`.",
+        Group.CHECKPOINT,
+        "FILE.py:FUNCTION",
+        local_object,
+    ),
+]
+
 
 def rescue(
     broken: _Broken,
@@ -36,28 +78,11 @@ def rescue(
     allow_partial: Annotated[
         bool, setting("Write the leaves that are whole, and leave out the others.", Group.WRITE)
     ] = False,
-    fill_from: Annotated[
-        str | None,
-        setting(
-            "Take what is not whole from OTHER, an older step.",
-            Group.WRITE,
-            "OTHER",
-            checkpoint_address,
-        ),
-    ] = None,
-    fill_by: Annotated[
-        Literal["leaf", "chunk"],
-        setting("Take whole leaves from it, or the chunks alone that are missing.", Group.WRITE),
-    ] = "leaf",
-    like: Annotated[
-        str | None,
-        setting(
-            "Where the metadata is lost, names and nesting are those of OTHER.",
-            Group.CHECKPOINT,
-            "OTHER",
-            checkpoint_address,
-        ),
-    ] = None,
+    fill_from: _FillFrom = None,
+    fill: _Fill = None,
+    fill_by: _FillBy = "leaf",
+    like: _Like = None,
+    like_init: _LikeInit = None,
     memory_bytes: Memory = MEMORY_BYTES,
     output: Output,
 ) -> int:
@@ -80,10 +105,13 @@ def rescue(
             destination,
             allow_partial=allow_partial,
             like=like,
+            like_init=like_init,
             fill_from=fill_from,
+            fill=fill,
             fill_by=fill_by,
             memory_bytes=memory_bytes,
             listener=listener,
+            say=saying(output),
         )
     print_report(
         found, output, partial(rescue.render, verbose=output.verbose), consequences=found.notes

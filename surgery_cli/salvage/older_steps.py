@@ -1,0 +1,67 @@
+"""Which checkpoints may stand for a broken step: what is named, or of a run its steps before the broken one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from surgery_cli.errors import CheckpointError
+from surgery_cli.inputs.addresses import address
+from surgery_cli.inputs.buckets import path_at
+from surgery_cli.salvage.place import BrokenPlace
+from surgery_cli.store import filesystem
+from surgery_cli.store.filesystem.listing import Listing, holds_pytree, step_name, unfinished_name
+from surgery_cli.store.locate.items import STEP_METADATA
+from surgery_cli.store.locate.steps import Step, find_steps
+from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.words.lists import listed
+
+
+def standing_for(text: str, place: BrokenPlace) -> Iterator[Checkpoint]:
+    """The checkpoint that ``text`` names; of a run the steps that open whole and are older, the newest first.
+
+    Raises:
+        CheckpointError: (at the end, if nothing was given) there is none.
+    """
+    root = filesystem.real(path_at(address(text, refusal=CheckpointError)))
+    steps = _steps(root)
+    if not steps:
+        yield open_checkpoint(text)
+        return
+    damaged = []
+    for step in steps:
+        if not _is_older(root, step, place):
+            continue
+        try:
+            checkpoint = open_checkpoint(text, step=step.number)
+            _ = checkpoint.tree
+        except CheckpointError:
+            damaged.append(str(step.number))
+            continue
+        yield checkpoint
+    said = f": {listed(damaged, word='and')} cannot be opened" if damaged else ""
+    raise CheckpointError(
+        f"no step of '{text}' is whole and older than '{place.root.name}'",
+        why=f"steps there: {listed([step.name for step in steps], 8)}{said}",
+        fix="name another checkpoint",
+    )
+
+
+def _steps(root: Path) -> list[Step]:
+    """The steps of a run, the newest first; none if a single checkpoint stands there."""
+    if not filesystem.is_folder(root):
+        return []
+    listing = Listing.of(root)
+    if holds_pytree(listing) or STEP_METADATA in listing.files or step_name(root.name) is not None:
+        return []
+    return [step for step in reversed(find_steps(listing)) if step.is_finished]
+
+
+def _is_older(root: Path, step: Step, place: BrokenPlace) -> bool:
+    """True for a step before the broken one; for all others, where its name says no number."""
+    if place.root.is_relative_to(filesystem.real(root / step.name)):
+        return False
+    names = (place.root.name, place.root.parent.name)  # an item of a step may be named
+    numbers = [step_name(unfinished_name(name) or name) for name in names]
+    broken = next(filter(None, numbers), None)
+    return broken is None or step.number < broken.number

@@ -1,0 +1,188 @@
+"""What stands for what is lost: an older step's leaves, or what the training script begins with."""
+
+import json
+import textwrap
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from surgery_cli import surgery
+from surgery_cli.errors import CheckpointError, PlanError
+
+SCRIPT = """
+    import jax
+    import numpy as np
+
+    def state(width=33):
+        keys = jax.random.split(jax.random.key(0), 2)
+        params = {
+            "kernel": jax.nn.initializers.lecun_normal()(keys[0], (24, width)),
+            "bias": jax.random.normal(keys[1], (33,)),
+        }
+        return {"params": params, "opt": [{"mu": np.zeros((24, 33), np.float32)}, None], "name": "new", "step": 0}
+
+    def items():
+        return {"params": state()["params"], "opt": {"mu": np.zeros(300, np.float32)}}
+"""
+
+
+def restored(place):
+    """What Orbax restores, by names joined by dots."""
+    found = jax.tree_util.tree_flatten_with_path(ocp.PyTreeCheckpointer().restore(place))[0]
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in found}
+
+
+@pytest.fixture
+def script(tmp_path):
+    place = tmp_path / "train.py"
+    place.write_text(textwrap.dedent(SCRIPT))
+    namespace = {}
+    exec(place.read_text(), namespace)
+    return place, namespace["state"]
+
+
+def _tree(factor=1):
+    values = factor * np.random.default_rng(0).standard_normal((24, 33)).astype(np.float32)
+    params = {"kernel": values, "bias": values[0]}
+    return {"params": params, "opt": [{"mu": values + 1}, None], "name": f"run {factor}", "step": 7}
+
+
+def _saved(place, factor=1, **how):
+    args = ocp.args.PyTreeSave(
+        _tree(factor), save_args=jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=800), _tree())
+    )
+    ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False, **how)).save(place, args)
+    return place
+
+
+@pytest.mark.parametrize("zarr3", [False, True])
+def test_what_is_lost_begins_anew_as_the_script_makes_it(script, tmp_path, zarr3):
+    broken = _saved(tmp_path / "broken", use_zarr3=zarr3)
+    file, state = script
+    (broken / "params.kernel" / ("zarr.json" if zarr3 else ".zarray")).unlink()
+    for name in ("opt.0.mu", "step"):
+        for chunk in [
+            f for f in (broken / name).rglob("*") if f.name not in (".zarray", "zarr.json")
+        ]:
+            chunk.unlink() if chunk.is_file() else None
+
+    done = surgery.rescue(
+        str(broken), str(tmp_path / "new"), fill="init", like_init=f"{file}:state"
+    )
+
+    values, begun = restored(tmp_path / "new"), jax.jit(lambda: state()["params"])()
+    assert np.array_equal(values["params.kernel"], begun["kernel"])
+    assert np.array_equal(values["params.bias"], _tree()["params"]["bias"])
+    assert not values["opt.0.mu"].any()
+    assert (values["step"], values["name"]) == (0, "run 1")
+    filled = {row.path for row in done.leaves if row.filled_from}
+    assert filled == {"params/kernel", "opt/0/mu", "step"}
+    record = json.loads((tmp_path / "new" / "surgery.json").read_text())["rescued"]
+    assert {path for path, one in record.items() if one["from"] == "fill"} == filled
+    assert record["params/kernel"]["filled_from"] == f"{file}:state"
+
+
+def test_chunks_alone_may_begin_anew(script, tmp_path):
+    broken = _saved(tmp_path / "broken")
+    file, state = script
+    lost = min(place for place in (broken / "params.kernel").iterdir() if place.name != ".zarray")
+    lost.unlink()
+
+    done = surgery.rescue(
+        str(broken),
+        str(tmp_path / "new"),
+        fill="init",
+        fill_by="chunk",
+        like_init=f"{file}:state",
+    )
+
+    (row,) = (row for row in done.leaves if row.filled_from)
+    block = tuple(slice(*map(int, p.split(":"))) for p in row.missing[0].strip("[]").split(","))
+    expected = _tree()["params"]["kernel"].copy()
+    expected[block] = np.asarray(jax.jit(lambda: state()["params"]["kernel"])())[block]
+    assert np.array_equal(restored(tmp_path / "new")["params.kernel"], expected)
+
+
+def test_a_function_that_makes_something_else_is_refused(script, tmp_path):
+    broken = _saved(tmp_path / "broken")
+    for file in (broken / "params.kernel").iterdir():
+        if file.name != ".zarray":
+            file.unlink()
+    (broken / "_strings.json").unlink()
+    with pytest.raises(PlanError, match=r"'params/kernel' .* does not fit"):
+        surgery.rescue(
+            str(broken), str(tmp_path / "new"), fill="init", like_init=f"{script[0]}:state(32)"
+        )
+    with pytest.raises(PlanError, match="needs the function"):
+        surgery.rescue(str(broken), str(tmp_path / "new"), fill="init")
+    with pytest.raises(PlanError, match="both say"):
+        surgery.rescue(
+            str(broken), str(tmp_path / "new"), fill="init", fill_from=str(broken), like_init="a:b"
+        )
+
+
+def test_a_script_knows_the_structure_where_nothing_else_does(script, tmp_path):
+    broken = _saved(tmp_path / "broken")
+    (broken / "_METADATA").unlink()
+
+    done = surgery.rescue(str(broken), str(tmp_path / "new"), like_init=f"{script[0]}:state")
+
+    assert done.structure == "a script's function"
+    assert isinstance(ocp.PyTreeCheckpointer().restore(tmp_path / "new")["opt"], list)
+    assert {row.path: row.state for row in done.leaves}["opt/1"] == "whole"
+
+
+def _largest(step):
+    """The data file of a step that holds the chunks."""
+    data = (step / "default" / "ocdbt.process_0" / "d").iterdir()
+    return max(data, key=lambda file: file.stat().st_size)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Steps 1 to 4, of which the last two have lost their chunks."""
+    root = tmp_path / "run"
+    with ocp.CheckpointManager(root) as manager:
+        for step in range(1, 5):
+            manager.save(step, args=ocp.args.PyTreeSave(_tree(step)))
+    for step in (3, 4):
+        _largest(root / f"{step}").unlink()
+    return root
+
+
+def test_of_a_run_the_newest_step_that_is_whole_stands_for_what_is_lost(run, tmp_path):
+    done = surgery.rescue(f"{run}@4", str(tmp_path / "new"), fill_from=str(run))
+
+    values = restored(tmp_path / "new" / "default")
+    assert np.array_equal(values["params.kernel"], _tree(2)["params"]["kernel"])
+    assert {row.filled_from for row in done.leaves} == {"", f"{run}@2"}
+    assert any(f"step 2 of '{run}' fills what is not whole" in note for note in done.notes)
+
+
+def test_a_step_that_is_not_what_was_sealed_stands_for_nothing(run, tmp_path):
+    surgery.seal(f"{run}@2")
+    large = _largest(run / "2")
+    raw = bytearray(large.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    large.write_bytes(raw)
+
+    surgery.rescue(f"{run}@4", str(tmp_path / "new"), fill_from=str(run))
+
+    values = restored(tmp_path / "new" / "default")
+    assert np.array_equal(values["params.kernel"], _tree(1)["params"]["kernel"])
+
+
+def test_where_no_older_step_is_whole_that_is_said(run, tmp_path):
+    with pytest.raises(CheckpointError, match=r"no step of .* is whole and older than '1'"):
+        surgery.rescue(f"{run}@1", str(tmp_path / "new"), fill_from=str(run))
+
+
+def test_texts_whose_file_is_lost_come_from_an_older_step(tmp_path):
+    broken, older = _saved(tmp_path / "broken"), _saved(tmp_path / "older", 2)
+    (broken / "_strings.json").unlink()
+
+    surgery.rescue(str(broken), str(tmp_path / "new"), fill_from=str(older))
+
+    assert restored(tmp_path / "new")["name"] == "run 2"
