@@ -170,7 +170,7 @@ def test_where_nothing_may_be_written_the_way_out_is_named(flat):
     assert "--to FILE" in error.value.problems[0].fix
 
 
-@pytest.mark.parametrize("moment", ["_leaf_digests", "_file_hashes", "put_record"])
+@pytest.mark.parametrize("moment", ["digested_leaves", "hashed_files", "put_record"])
 def test_a_step_that_vanishes_while_it_is_sealed_is_named_and_nothing_is_left(
     run, monkeypatch, moment
 ):
@@ -187,13 +187,13 @@ def test_a_step_that_vanishes_while_it_is_sealed_is_named_and_nothing_is_left(
 
 
 def test_a_step_that_changes_while_it_is_sealed_is_refused(flat, monkeypatch):
-    whole = sealing._file_hashes
+    whole = sealing.hashed_files
 
     def changing(*arguments):
         (flat / "commit_success.txt").write_text("changed")
         return whole(*arguments)
 
-    monkeypatch.setattr(sealing, "_file_hashes", changing)
+    monkeypatch.setattr(sealing, "hashed_files", changing)
     with pytest.raises(CheckpointError, match="changed while it was sealed"):
         surgery.seal(str(flat))
     assert not (flat / "surgery.json").exists()

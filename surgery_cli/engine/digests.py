@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -87,12 +87,20 @@ class Digester:
 
     def result(self) -> LeafDigest:
         """``sha256:…`` over dtype, shape and grid as JSON, then the blocks' digests in C order."""
-        head = [self._spec.dtype, self._spec.shape, self.grid]
-        record = hashlib.sha256(msgspec.json.encode(head))
+        return digest_of_blocks(self._spec, self.grid, self.in_c_order())
+
+    def in_c_order(self) -> tuple[bytes, ...]:
+        """The digests of the blocks, one after the other."""
         self._blocks |= {start: hashed.digest() for start, hashed in self._begun.items()}
-        for start in sorted(self._blocks):
-            record.update(self._blocks[start])
-        return LeafDigest(f"sha256:{record.hexdigest()}", self.grid)
+        return tuple([self._blocks[start] for start in sorted(self._blocks)])
+
+
+def digest_of_blocks(spec: LeafSpec, grid: tuple[int, ...], blocks: Iterable[bytes]) -> LeafDigest:
+    """The digest of a leaf by those of its blocks, in C order."""
+    record = hashlib.sha256(msgspec.json.encode([spec.dtype, spec.shape, grid]))
+    for block in blocks:
+        record.update(block)
+    return LeafDigest(f"sha256:{record.hexdigest()}", grid)
 
 
 def block_digest(values: np.ndarray[Any, Any]) -> bytes:
@@ -134,12 +142,25 @@ def leaf_digest(
     Raises:
         CheckpointError: the leaf cannot be read.
     """
+    return digest_and_blocks(source, path, spec, reading, grid, look)[0]
+
+
+def digest_and_blocks(
+    source: Readable,
+    path: LeafPath,
+    spec: LeafSpec,
+    reading: Reading,
+    grid: tuple[int, ...] | None = None,
+    look: Callable[[np.ndarray[Any, Any]], None] = lambda _: None,
+) -> tuple[LeafDigest, tuple[bytes, ...]]:
+    """As ``leaf_digest``, with the digests of the blocks; of what is no array none."""
     if not spec.has_array:
-        return digest_of_text(source.read(path) if spec.kind is LeafKind.STRING else spec.empty)
+        text = source.read(path) if spec.kind is LeafKind.STRING else spec.empty
+        return digest_of_text(text), ()
     digester = Digester(spec, block_shape(spec, spec.write_shape) if grid is None else grid)
     for _, parts in reading.windows(spec.shape):
         for window in parts:
             values = reading.read(source, path, spec, window)
             look(values)
             digester.add_part(window, values)
-    return digester.result()
+    return digester.result(), digester.in_c_order()

@@ -6,18 +6,23 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 from surgery_cli.engine.budget import in_order
 from surgery_cli.errors import CheckpointError
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import files_below, reading, unreadable
 
+Result = TypeVar("Result")
+
 ITSELF: Final = "."
 """The key of a checkpoint that is one file: its name may change, what it holds may not."""
 
 _READ_BYTES: Final = 1 << 20
 """What reading a file for its digest holds in memory, roughly."""
+
+PIECE_BYTES: Final = 64 << 20
+"""Files of more than this are sealed in pieces as well, so that a part of one can be checked by itself."""
 
 _READ_AT_ONCE: Final = 4
 """So many files are read side by side."""
@@ -47,24 +52,79 @@ def files_of(place: Path, record: Path | None = None) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
+class FileDigest(NamedTuple):
+    """``sha256:…`` of a file, and of a large one the SHA-256 of each of its pieces."""
+
+    digest: str
+    size: int
+    pieces: tuple[bytes, ...] = ()
+
+
+def digest_with_pieces(path: Path) -> FileDigest:
+    """Read a file once for its digest and those of its pieces; in pieces are files of more than one."""
+    whole = hashlib.sha256()
+    pieces, piece, count = [], hashlib.sha256(), 0
+    is_large = filesystem.size(path) > PIECE_BYTES
+    buffer = memoryview(bytearray(_READ_BYTES))
+    with filesystem.reader(path) as stream:
+        while read := stream.readinto(buffer):
+            whole.update(buffer[:read])
+            if is_large:
+                head = min(PIECE_BYTES - count % PIECE_BYTES, read)
+                piece.update(buffer[:head])
+                if (count + head) % PIECE_BYTES == 0:
+                    pieces.append(piece.digest())
+                    piece = hashlib.sha256()
+                piece.update(buffer[head:read])
+            count += read
+    if is_large and count % PIECE_BYTES:
+        pieces.append(piece.digest())
+    return FileDigest(f"sha256:{whole.hexdigest()}", count, tuple(pieces))
+
+
+def piece_digest(path: Path, start: int, count: int) -> bytes:
+    """SHA-256 of a piece of a file, or of what is there of it."""
+    record = hashlib.sha256()
+    buffer = memoryview(bytearray(min(_READ_BYTES, max(count, 1))))
+    with filesystem.reader(path) as stream:
+        stream.seek(start)
+        while count and (read := stream.readinto(buffer[: min(count, len(buffer))])):
+            record.update(buffer[:read])
+            count -= read
+    return record.digest()
+
+
 def file_digests(
     files: Mapping[str, Path], advance: Callable[[int, str], None]
 ) -> dict[str, str | CheckpointError]:
     """``sha256:…`` of every file, or why it cannot be read; ``advance`` is told bytes and key of each."""
 
-    def digest_of(path: Path) -> str | CheckpointError:
+    def digest_of(path: Path) -> str:
+        with filesystem.reader(path) as stream:
+            return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
+
+    return of_each_file(digest_of, files, advance)
+
+
+def of_each_file(
+    function: Callable[[Path], Result],
+    files: Mapping[str, Path],
+    advance: Callable[[int, str], None],
+) -> dict[str, Result | CheckpointError]:
+    """What the function tells of every file, several at once, or why one cannot be read; see ``file_digests``."""
+
+    def told(path: Path) -> Result | CheckpointError:
         try:
-            with filesystem.reader(path) as stream:
-                return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
+            return function(path)
         except OSError as error:
             return unreadable(path, error)
 
-    found: dict[str, str | CheckpointError] = {}
+    found: dict[str, Result | CheckpointError] = {}
     tasks = ((path, _READ_BYTES) for path in files.values())
-    for (key, path), digest in zip(
-        files.items(), in_order(digest_of, tasks, _READ_AT_ONCE * _READ_BYTES), strict=True
+    for (key, path), one in zip(
+        files.items(), in_order(told, tasks, _READ_AT_ONCE * _READ_BYTES), strict=True
     ):
-        found[key] = digest
+        found[key] = one
         advance(filesystem.size(path) if filesystem.exists(path) else 0, key)
     return found
 

@@ -6,7 +6,7 @@ import platform
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -95,6 +95,14 @@ class Verified(msgspec.Struct, kw_only=True, frozen=True):
     probe: str | UnsetType = UNSET
 
 
+class FileBlocks(msgspec.Struct, frozen=True):
+    """The pieces of a file: ``bytes`` in all, ``piece`` in each but the last, and their SHA-256, as of a leaf."""
+
+    bytes: Annotated[int, msgspec.Meta(ge=0)]
+    piece: Annotated[int, msgspec.Meta(ge=1)]
+    digests: str
+
+
 class Record(msgspec.Struct, kw_only=True):
     """The content of ``surgery.json``. The keys of ``digests`` are those of ``record_key``."""
 
@@ -133,6 +141,11 @@ class Record(msgspec.Struct, kw_only=True):
     digests: dict[str, LeafDigest] = {}
     files: dict[str, str] = {}
     """SHA-256 of every other file of the step or file, relative to it, in a checkpoint that is sealed."""
+    leaf_blocks: dict[str, str] | UnsetType = UNSET
+    """Of leaves of several blocks the SHA-256 of each, in C order, in hexadecimal, one behind the other: of these the
+    leaf's digest is made, and each block can be checked by itself."""
+    file_blocks: dict[str, FileBlocks] | UnsetType = UNSET
+    """The same of large files, which are cut into pieces of one length."""
     sealed: dict[str, Any] | None = None
     """When, and by which version of this program, ``files`` and the digests of all leaves were recorded."""
     history: list[dict[str, Any]] = []
@@ -147,7 +160,7 @@ class Record(msgspec.Struct, kw_only=True):
         ]
 
 
-OF_ONE_FILE = ("content", "files")
+OF_ONE_FILE = ("content", "files", "leaf_blocks", "file_blocks")
 """What a record says of files: it is true of no other checkpoint."""
 
 

@@ -239,6 +239,10 @@ class Seal(Document, kw_only=True, frozen=True):
     chosen: str
     record: str
     """The file that was written."""
+    sha256sums: str | None = None
+    """The list of files with their digests, if one was asked for."""
+    sha256sums_folder: str | None = None
+    """The folder from which names in it count: where ``sha256sum -c`` is run."""
     leaves: int
     files: int
     bytes_read: int

@@ -12,8 +12,17 @@ from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError, PlanError
 from surgery_cli.inputs.json_decoding import decode_json
 from surgery_cli.inputs.regular_files import refuse_special
-from surgery_cli.proof.records import chosen_digests, read_record, record_key, record_path
+from surgery_cli.proof.files import ITSELF
+from surgery_cli.proof.records import (
+    chosen_digests,
+    read_record,
+    record_key,
+    record_path,
+    recorded_place,
+)
+from surgery_cli.proof.sha256sums import digests_in
 from surgery_cli.proof.surgery_json import Record, decoded
+from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.tree.paths import LeafPath
@@ -51,7 +60,7 @@ def on_record(checkpoint: Checkpoint) -> Expected:
 
 
 def manifest(checkpoint: Checkpoint, path: Path) -> Expected:
-    """The digests in a file: of ``seal --to``, or the document of ``inspect --digests --json``.
+    """The digests in a file: of ``seal --to`` or ``--sha256sums``, or the document of ``inspect --digests --json``.
 
     Raises:
         PlanError: the file cannot be read, or is neither.
@@ -60,6 +69,8 @@ def manifest(checkpoint: Checkpoint, path: Path) -> Expected:
     refuse_special(path, PlanError)
     try:
         raw = read_small(path)
+        if (sums := digests_in(raw)) is not None:
+            return Expected(source=str(path), files=_files_in(checkpoint, sums))
         fields = decode_json(raw, type=dict[str, msgspec.Raw])
         if "digests" in fields:
             return _recorded(checkpoint, decoded(raw, path), str(path))
@@ -83,6 +94,14 @@ def manifest(checkpoint: Checkpoint, path: Path) -> Expected:
         containers=found.containers,
         is_complete=True,
     )
+
+
+def _files_in(checkpoint: Checkpoint, sums: Mapping[str, str]) -> Mapping[str, str]:
+    """The digests of a list, by what a record calls files: one that is a checkpoint itself has no name there."""
+    place = recorded_place(checkpoint)
+    if filesystem.is_folder(place):
+        return sums
+    return {ITSELF: sums[place.name]} if place.name in sums else sums
 
 
 def sort_of(kind: str, type_text: str) -> str:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from surgery_cli import __version__, reports
-from surgery_cli.engine.bounded_reads import Reading
-from surgery_cli.engine.budget import in_order
-from surgery_cli.engine.digests import LeafDigest, digest_reading, leaf_digest
+from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.engine.progress import Listener, Meter
 from surgery_cli.errors import CheckpointError, Problem, SurgeryError
-from surgery_cli.proof.files import file_digests, files_of
+from surgery_cli.proof.files import files_of
 from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.proof.record_files import check_record_target, gone, put_record
-from surgery_cli.proof.records import read_record, record_key, record_path, recorded_place
+from surgery_cli.proof.records import read_record, record_path, recorded_place
 from surgery_cli.proof.sealed_files import check_taken_files
+from surgery_cli.proof.sha256sums import sums_of
 from surgery_cli.proof.surgery_json import Record, encoded, new_record, now
 from surgery_cli.salvage.glance import opened
 from surgery_cli.script.user_code import Say
@@ -28,10 +26,15 @@ from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint
-from surgery_cli.surgery.look_memory import Look, Looks, planned_looks
+from surgery_cli.surgery.seal_digests import (
+    FileHashes,
+    LeafDigests,
+    digested_leaves,
+    hashed_files,
+    planned,
+)
 from surgery_cli.tree.paths import LeafPath
 
-_Digests = dict[str, LeafDigest]
 _Stamp = tuple[int, int, int]
 """Of a file: its inode, size and time of change."""
 
@@ -43,6 +46,7 @@ def seal(
     step: int | None = None,
     item: str | None = None,
     to: Path | None = None,
+    sha256sums: Path | None = None,
     anew: bool = False,
     memory_bytes: int = MEMORY_BYTES,
     listener: Listener | None = None,
@@ -50,9 +54,10 @@ def seal(
 ) -> reports.Seal:
     """Record digests of all leaves, and SHA-256 of every file, of the step or flat checkpoint that ``argument`` names.
 
-    One file is added or replaced, by a rename: ``surgery.json``, or the file that ``to`` names. ``anew`` records what
-    is there now also where an earlier digest does not hold. ``say`` is told, before values are read, what takes more
-    memory than ``memory_bytes``, or more time for that.
+    One file is added or replaced, by a rename: ``surgery.json``, or the file that ``to`` names. ``sha256sums`` is a
+    file outside of the checkpoint, made as well: the digests of all files, the record among them, as ``sha256sum -c``
+    reads them. ``anew`` records what is there now also where an earlier digest does not hold. ``say`` is told, before
+    values are read, what takes more memory than ``memory_bytes``, or more time for that.
 
     Raises:
         DestinationError: the record cannot be written there.
@@ -64,39 +69,65 @@ def seal(
     try:
         target = record_path(checkpoint) if to is None else to.absolute()
         check_record_target(target, place, is_own=to is None)
+        if sha256sums is not None:
+            check_record_target(sha256sums.absolute(), place, is_own=False)
         files = files_of(place, target)
         stamps |= {path: _stamp(path) for path in files.values()}
         count = checkpoint.tree.bytes + sum(stamp[1] for stamp in stamps.values())
         meter = Meter(listener, "sealing", count)
         old = read_record(checkpoint)
-        looks = _looks(checkpoint, old.digests if old is not None else {}, memory_bytes, say)
-        digests = _leaf_digests(checkpoint, looks, meter)
-        hashes = _file_hashes(files, meter)
+        looks = planned(checkpoint, old.digests if old is not None else {}, memory_bytes, say)
+        leaves = digested_leaves(checkpoint, looks, meter)
+        hashes = hashed_files(files, meter)
         faults = metadata_faults(checkpoint)
         first = old or _first_record(checkpoint)
     except (OSError, SurgeryError):
         _check_standing(place, stamps)  # what is gone may have been taken for damage
         raise
     _check_standing(place, stamps)
-    changed = _changed(old, digests, hashes)
+    changed = _changed(old, leaves.digests, hashes.digests)
     if changed and not anew:
         raise _does_not_hold(checkpoint, changed)
-    sealed = sealed_record(first, digests, hashes, changed)
-    put_record(target, encoded(sealed), lambda: _check_standing(place, stamps))
+    content = encoded(sealed_record(first, leaves, hashes, changed))
+    put_record(target, content, lambda: _check_standing(place, stamps))
+    if sha256sums is not None:
+        _put_sums(sha256sums, place, files, hashes, {} if to is not None else {target: content})
     return reports.Seal(
         checkpoint=str(checkpoint.location.root),
         chosen=checkpoint.location.chosen,
         record=str(target),
-        leaves=len(digests),
-        files=len(hashes),
+        sha256sums=None if sha256sums is None else str(sha256sums.absolute()),
+        sha256sums_folder=None if sha256sums is None else str(_folder_of(place)),
+        leaves=len(leaves.digests),
+        files=len(hashes.digests),
         bytes_read=count,
         anew=changed,
         notes=[f"sealed as it is: '{file}': {why}" for file, why in faults],
     )
 
 
+def _put_sums(
+    target: Path,
+    place: Path,
+    files: Mapping[str, Path],
+    hashes: FileHashes,
+    records: Mapping[Path, bytes],
+) -> None:
+    """Make the list of digests; names are as they are from the checkpoint's folder, or from that of a single file."""
+    folder = _folder_of(place)
+    own = {path: f"sha256:{hashlib.sha256(raw).hexdigest()}" for path, raw in records.items()}
+    every = {path: hashes.digests[key] for key, path in files.items()} | own
+    inside = {path: digest for path, digest in every.items() if path.is_relative_to(folder)}
+    lines = sums_of((str(path.relative_to(folder)), inside[path]) for path in sorted(inside))
+    put_record(target.absolute(), lines, lambda: None)
+
+
+def _folder_of(place: Path) -> Path:
+    return place if filesystem.is_folder(place) else place.parent
+
+
 def sealed_record(
-    record: Record, digests: Mapping[str, LeafDigest], files: Mapping[str, str], anew: Sequence[str]
+    record: Record, leaves: LeafDigests, files: FileHashes, anew: Sequence[str]
 ) -> Record:
     """A record with the digests of a seal; what did not hold before goes into its history."""
     history = list(record.history)
@@ -113,13 +144,15 @@ def sealed_record(
         )
     return msgspec.structs.replace(
         record,
-        digests={**record.digests, **digests},
-        files=dict(files),
+        digests={**record.digests, **leaves.digests},
+        files=dict(sorted(files.digests.items())),
+        leaf_blocks=leaves.blocks or UNSET,
+        file_blocks=files.blocks or UNSET,
         sealed={
             "written": now(),
             "surgery": __version__,
-            "leaves": len(digests),
-            "files": len(files),
+            "leaves": len(leaves.digests),
+            "files": len(files.digests),
         },
         history=history,
     )
@@ -150,18 +183,18 @@ def seal_written(
     rest = [path for path in written.tree if path not in left]
     count = sum(written.tree[path].bytes for path in rest)
     meter = Meter(listener, "sealing", count + size)
-    looks = _looks(written, record.digests, memory_bytes, lambda _: None, rest)
-    digests = _leaf_digests(written, looks, meter)
-    changed = _changed(record, digests, {})
+    looks = planned(written, record.digests, memory_bytes, lambda _: None, rest)
+    leaves = digested_leaves(written, looks, meter)
+    changed = _changed(record, leaves.digests, {})
     if changed:
         raise _does_not_hold(written, changed, source=record.source)
-    hashes = _file_hashes(files, meter)
-    check_taken_files(source, hashes)
+    hashes = hashed_files(files, meter)
+    check_taken_files(source, hashes.digests)
     empty = f"sha256:{hashlib.sha256().hexdigest()}"
-    hashes |= {
-        str(file.relative_to(place)): empty for file in to_come if file.is_relative_to(place)
-    }
-    return sealed_record(record, digests, dict(sorted(hashes.items())), ()), count + size
+    for file in to_come:
+        if file.is_relative_to(place):
+            hashes.digests[str(file.relative_to(place))] = empty
+    return sealed_record(record, leaves, hashes, ()), count + size
 
 
 def _first_record(checkpoint: Checkpoint) -> Record:
@@ -173,61 +206,6 @@ def _first_record(checkpoint: Checkpoint) -> Record:
         plan={"edits": []},
         leaves=[],
     )
-
-
-class _Recorded(NamedTuple):
-    """How leaves are read to be digested, and over which grids: those on record where there are any."""
-
-    looks: Looks[Reading]
-    grids: Mapping[LeafPath, tuple[int, ...] | None]
-
-
-def _looks(
-    checkpoint: Checkpoint,
-    known: Mapping[str, LeafDigest],
-    memory_bytes: int,
-    say: Say,
-    paths: Sequence[LeafPath] | None = None,
-) -> _Recorded:
-    tree = checkpoint.tree
-    chosen = list(tree) if paths is None else list(paths)
-    checkpoint.expect(chosen)
-
-    def grid_of(path: LeafPath) -> tuple[int, ...] | None:
-        expected = known.get(record_key(checkpoint, path))
-        has_grid = expected is not None and len(expected.grid) == len(tree[path].shape)
-        return expected.grid if expected is not None and expected.grid and has_grid else None
-
-    grids = {path: grid_of(path) for path in chosen}
-    looks = {
-        path: Look(tree.texts[path], (tree[path],), partial(digest_reading, tree[path], grid=grid))
-        for path, grid in grids.items()
-    }
-    return _Recorded(planned_looks(looks, memory_bytes, say), grids)
-
-
-def _leaf_digests(checkpoint: Checkpoint, recorded: _Recorded, meter: Meter) -> _Digests:
-    """The digests of leaves, by record key."""
-    tree, (looks, grids) = checkpoint.tree, recorded
-
-    def digest_of(path: LeafPath) -> LeafDigest:
-        return leaf_digest(checkpoint, path, tree[path], looks.readings[path], grids[path])
-
-    found = {}
-    digests = in_order(digest_of, looks.costs, looks.limit_bytes)
-    for path, digest in zip(grids, digests, strict=True):
-        found[record_key(checkpoint, path)] = digest
-        meter.advance(tree[path].bytes, tree.texts[path])
-    return found
-
-
-def _file_hashes(files: Mapping[str, Path], meter: Meter) -> dict[str, str]:
-    found = {}
-    for key, digest in file_digests(files, meter.advance).items():
-        if isinstance(digest, CheckpointError):
-            raise digest
-        found[key] = digest
-    return found
 
 
 def _changed(

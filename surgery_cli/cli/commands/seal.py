@@ -21,6 +21,15 @@ def seal(
             "Write the record to FILE, not into CKPT.", Group.WRITE, "FILE", destination_address
         ),
     ] = None,
+    sha256sums: Annotated[
+        str | None,
+        setting(
+            "Write the SHA-256 of every file, the record's too, to FILE: `sha256sum -c` reads it in CKPT.",
+            Group.WRITE,
+            "FILE",
+            destination_address,
+        ),
+    ] = None,
     anew: Annotated[
         bool,
         setting(
@@ -34,7 +43,8 @@ def seal(
 ) -> int:
     """Record digests of all leaves and of every file: `verify` then finds every change of any byte.
 
-    One file is added or replaced, and no data is touched: `surgery.json` beside the data, or `--to FILE`.
+    One file is added or replaced, and no data is touched: `surgery.json` beside the data, or `--to FILE`. With
+    `--sha256sums FILE`, another one lists the digests of files for programs that check or sign them.
     """
     from surgery_cli import surgery
     from surgery_cli.cli.rendering import seal
@@ -45,6 +55,7 @@ def seal(
             step=step,
             item=item,
             to=None if to is None else path_at(to),
+            sha256sums=None if sha256sums is None else path_at(sha256sums),
             anew=anew,
             memory_bytes=memory_bytes,
             listener=listener,

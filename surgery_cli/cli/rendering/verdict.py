@@ -54,9 +54,9 @@ def _outcome(document: Verdict, *, strict: bool) -> str:
         return "does not agree"
     if strict and document.unchecked:
         return "unchecked leaves remain"
-    return (
-        "agrees" if document.checked else "nothing was found wrong, but nothing could be compared"
-    )
+    if document.checked or document.files_checked:
+        return "agrees"
+    return "nothing was found wrong, but nothing could be compared"
 
 
 def _render_finding(finding: Finding, page: Page) -> None:

@@ -1,0 +1,48 @@
+"""Lists of SHA-256 as `sha256sum` writes and `sha256sum -c` reads them; signing tools sign such a file.
+
+Source: GNU coreutils, `digest.c`: a line is the digest, two spaces and the name; where the name has a backslash, a line
+feed or a carriage return, a backslash begins the line, and these are escaped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Final
+
+_ESCAPES: Final = {b"\\": b"\\\\", b"\n": b"\\n", b"\r": b"\\r"}
+_MEANT: Final = {escape: byte for byte, escape in _ESCAPES.items()}
+_LINE: Final = re.compile(rb"(\\?)([0-9a-fA-F]{64}) [ *](.+)", re.DOTALL)
+
+
+def sums_of(digests: Iterable[tuple[str, str]]) -> bytes:
+    r"""The lines of files, given by name and ``sha256:…``.
+
+    >>> sums_of([("a", "sha256:0f"), ("new\nline", "sha256:1e")])
+    b'0f  a\n\\1e  new\\nline\n'
+    """
+    lines = []
+    for name, digest in digests:
+        raw = os.fsencode(name)
+        escaped = re.sub(rb"[\\\n\r]", lambda found: _ESCAPES[found[0]], raw)
+        mark = b"\\" if escaped != raw else b""
+        lines.append(mark + digest.removeprefix("sha256:").encode() + b"  " + escaped + b"\n")
+    return b"".join(lines)
+
+
+def digests_in(raw: bytes) -> dict[str, str] | None:
+    """``sha256:…`` by the names of files; None if it is no such list. A `./` that begins a name is left out."""
+    found = {}
+    for line in raw.split(b"\n"):
+        if not line:
+            continue
+        parts = _LINE.fullmatch(line.removesuffix(b"\r"))
+        if parts is None:
+            return None
+        name = parts[3]
+        if parts[1]:
+            name = re.sub(rb"\\[\\nr]", lambda escape: _MEANT[escape[0]], name)
+        text = name.removeprefix(b"./").decode("utf-8", "backslashreplace")
+        found[text] = f"sha256:{parts[2].decode().lower()}"
+    return found or None
