@@ -81,7 +81,7 @@ def test_names_count_from_the_step_of_a_run_and_from_the_folder_of_a_file(tmp_pa
     for name, folder in ((tmp_path / "run", tmp_path / "run/3"), (file, file.parent)):
         sums = tmp_path / f"{name.name}.sums"
         report = surgery.seal(str(name), sha256sums=sums)
-        assert report.sha256sums_folder == str(folder)
+        assert report.sha256sums.folder == str(folder)
         assert checked(folder, sums).returncode == 0
         assert surgery.verify(str(name), like_manifest=sums).agrees
     assert b"  model.msgpack\n" in sums.read_bytes()

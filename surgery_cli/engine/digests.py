@@ -59,7 +59,7 @@ class Digester:
         for part in met_by(window, self.grid):
             start = tuple(s.start // max(n, 1) * n for s, n in zip(part, self.grid, strict=True))
             hashed = self._begun.setdefault(start, hashlib.sha256())
-            hashed.update(_bytes(values[relative(part, window)]))
+            hashed.update(c_order_bytes(values[relative(part, window)]))
 
     @property
     def blocks(self) -> dict[tuple[int, ...], bytes]:
@@ -105,10 +105,10 @@ def digest_of_blocks(spec: LeafSpec, grid: tuple[int, ...], blocks: Iterable[byt
 
 def block_digest(values: np.ndarray[Any, Any]) -> bytes:
     """SHA-256 of the C-order bytes of a block."""
-    return hashlib.sha256(_bytes(values)).digest()
+    return hashlib.sha256(c_order_bytes(values)).digest()
 
 
-def _bytes(values: np.ndarray[Any, Any]) -> Any:
+def c_order_bytes(values: np.ndarray[Any, Any]) -> Any:
     """The C-order bytes of a block; types that NumPy does not export (bfloat16) are viewed as bytes."""
     import numpy as np
 

@@ -18,13 +18,13 @@ Result = TypeVar("Result")
 ITSELF: Final = "."
 """The key of a checkpoint that is one file: its name may change, what it holds may not."""
 
-_READ_BYTES: Final = 1 << 20
+READ_BYTES: Final = 1 << 20
 """What reading a file for its digest holds in memory, roughly."""
 
-PIECE_BYTES: Final = 64 << 20
+PIECE_BYTES: Final = 16 << 20
 """Files of more than this are sealed in pieces as well, so that a part of one can be checked by itself."""
 
-_READ_AT_ONCE: Final = 4
+READ_AT_ONCE: Final = 4
 """So many files are read side by side."""
 
 
@@ -65,7 +65,7 @@ def digest_with_pieces(path: Path) -> FileDigest:
     whole = hashlib.sha256()
     pieces, piece, count = [], hashlib.sha256(), 0
     is_large = filesystem.size(path) > PIECE_BYTES
-    buffer = memoryview(bytearray(_READ_BYTES))
+    buffer = memoryview(bytearray(READ_BYTES))
     with filesystem.reader(path) as stream:
         while read := stream.readinto(buffer):
             whole.update(buffer[:read])
@@ -82,11 +82,13 @@ def digest_with_pieces(path: Path) -> FileDigest:
     return FileDigest(f"sha256:{whole.hexdigest()}", count, tuple(pieces))
 
 
-def piece_digest(path: Path, start: int, count: int) -> bytes:
-    """SHA-256 of a piece of a file, or of what is there of it."""
+def piece_digest(path: Path, start: int, count: int | None) -> bytes:
+    """SHA-256 of a piece of a file, or of what is there of it; without a ``count`` to its end."""
     record = hashlib.sha256()
-    buffer = memoryview(bytearray(min(_READ_BYTES, max(count, 1))))
     with filesystem.reader(path) as stream:
+        if count is None:
+            return hashlib.file_digest(stream, "sha256").digest()
+        buffer = memoryview(bytearray(min(READ_BYTES, max(count, 1))))
         stream.seek(start)
         while count and (read := stream.readinto(buffer[: min(count, len(buffer))])):
             record.update(buffer[:read])
@@ -120,9 +122,9 @@ def of_each_file(
             return unreadable(path, error)
 
     found: dict[str, Result | CheckpointError] = {}
-    tasks = ((path, _READ_BYTES) for path in files.values())
+    tasks = ((path, READ_BYTES) for path in files.values())
     for (key, path), one in zip(
-        files.items(), in_order(told, tasks, _READ_AT_ONCE * _READ_BYTES), strict=True
+        files.items(), in_order(told, tasks, READ_AT_ONCE * READ_BYTES), strict=True
     ):
         found[key] = one
         advance(filesystem.size(path) if filesystem.exists(path) else 0, key)

@@ -5,10 +5,12 @@ from surgery_cli.proof.surgery_json import Assumed, ChangedLeaf, CheckedRule
 from surgery_cli.reports.checkpoints import (
     Change,
     Difference,
+    FileList,
     Finding,
     Inspection,
     LeafRow,
     OptimizerState,
+    Sampled,
     Seal,
     Verdict,
 )
@@ -39,6 +41,7 @@ __all__ = [
     "Exported",
     "ExportedFile",
     "Failure",
+    "FileList",
     "Finding",
     "Gap",
     "History",
@@ -57,6 +60,7 @@ __all__ = [
     "Rescued",
     "Resharded",
     "RuleVerdict",
+    "Sampled",
     "SavedRow",
     "Seal",
     "Verdict",

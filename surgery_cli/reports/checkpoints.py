@@ -190,6 +190,27 @@ def _case_of(finding: Finding) -> Case:
     )
 
 
+class Sampled(msgspec.Struct, kw_only=True, frozen=True):
+    """What a sample of ``verify`` read. Nothing is said of the rest."""
+
+    asked: str
+    """``5%``, or ``3/20``: the third of twenty turns, which together are everything."""
+    seed: int | None = None
+    """Of a share at random: with it, the same is drawn again."""
+    bytes: int
+    all_bytes: int
+    """Of the values of all leaves, and, of a sealed checkpoint, of all files."""
+    leaves: int
+    """Leaves that were read whole."""
+    leaves_in_part: int
+    all_leaves: int
+    leaves_without_digest: int
+    """Of all, drawn or not: for these nothing could be compared."""
+    files: int
+    files_in_part: int
+    all_files: int
+
+
 class Verdict(Document, kw_only=True, frozen=True):
     """What ``verify`` prints."""
 
@@ -212,11 +233,18 @@ class Verdict(Document, kw_only=True, frozen=True):
     """True where values were held against digests; else it was the structure against another's."""
     has_lost_digests: bool = False
     """True where there is a record of digests, and it does not hold itself."""
+    sample: Sampled | None = None
+    """With ``--sample``: how much was read, and ``agrees`` is said of that alone."""
     notes: list[str] = []
     chosen: str = ""
     """Which step and item of the checkpoint was looked at, where there are steps."""
     chosen_against: str = ""
     """As ``chosen``, of the other side."""
+
+    @property
+    def without_digest(self) -> int:
+        """Leaves that nothing can be held against; of a sample, also those that were not drawn."""
+        return self.unchecked if self.sample is None else self.sample.leaves_without_digest
 
     def suite(self) -> Suite:
         found = [_case_of(finding) for finding in self.findings]
@@ -229,7 +257,17 @@ class Verdict(Document, kw_only=True, frozen=True):
             for name in self.not_checked
             if name not in known
         )
+        if self.sample is not None:
+            rest = "what was not drawn is not looked at"
+            cases.append(Case(name=f"sample {self.sample.asked}", outcome="skipped", what=rest))
         return Suite("verify", self.checkpoint, cases)
+
+
+class FileList(msgspec.Struct, kw_only=True, frozen=True):
+    """A list of files with their digests, and the folder from which names in it count: `sha256sum -c` is run there."""
+
+    file: str
+    folder: str
 
 
 class Seal(Document, kw_only=True, frozen=True):
@@ -239,10 +277,8 @@ class Seal(Document, kw_only=True, frozen=True):
     chosen: str
     record: str
     """The file that was written."""
-    sha256sums: str | None = None
+    sha256sums: FileList | None = None
     """The list of files with their digests, if one was asked for."""
-    sha256sums_folder: str | None = None
-    """The folder from which names in it count: where ``sha256sum -c`` is run."""
     leaves: int
     files: int
     bytes_read: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,7 @@ from surgery_cli.proof.records import (
     recorded_place,
 )
 from surgery_cli.proof.sha256sums import digests_in
-from surgery_cli.proof.surgery_json import Record, decoded
+from surgery_cli.proof.surgery_json import FileBlocks, Record, decoded
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.small_files import read_small
 from surgery_cli.store.open.checkpoint import Checkpoint
@@ -36,7 +37,11 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     digests: Mapping[str, LeafDigest] = {}
     key_of: Callable[[LeafPath], str] = lambda path: path.spelling
     """How ``digests`` name a leaf."""
+    leaf_blocks: Mapping[str, bytes] = {}
+    """Digests of the blocks of large leaves, one behind the other."""
     files: Mapping[str, str] = {}
+    file_blocks: Mapping[str, FileBlocks] = {}
+    """The same of pieces of large files."""
     sorts: Mapping[str, str] = {}
     """What else is known of the leaves, as ``sort_of`` says it."""
     containers: Mapping[str, str] | None = None
@@ -136,5 +141,16 @@ def _recorded(checkpoint: Checkpoint, record: Record, source: str) -> Expected:
         source=f"digests in {source}",
         digests=chosen_digests(checkpoint, record),
         key_of=lambda path: record_key(checkpoint, path),
+        leaf_blocks=_decoded(record.leaf_blocks or {}),
         files=record.files,
+        file_blocks=record.file_blocks or {},
     )
+
+
+def _decoded(blocks: Mapping[str, str]) -> Mapping[str, bytes]:
+    """Without what is no hexadecimal number, which another program has put there."""
+    found = {}
+    for key, text in blocks.items():
+        with suppress(ValueError):
+            found[key] = bytes.fromhex(text)
+    return found

@@ -55,22 +55,19 @@ def seal(
     """Record digests of all leaves, and SHA-256 of every file, of the step or flat checkpoint that ``argument`` names.
 
     One file is added or replaced, by a rename: ``surgery.json``, or the file that ``to`` names. ``sha256sums`` is a
-    file outside of the checkpoint, made as well: the digests of all files, the record among them, as ``sha256sum -c``
-    reads them. ``anew`` records what is there now also where an earlier digest does not hold. ``say`` is told, before
-    values are read, what takes more memory than ``memory_bytes``, or more time for that.
+    file outside of the checkpoint for the digests of all files, the record among them. ``anew`` records what is there
+    now also where an earlier digest does not hold. ``say`` is told, before values are read, what takes more than
+    ``memory_bytes``, or more time for that.
 
     Raises:
         DestinationError: the record cannot be written there.
         CheckpointError: an earlier digest does not hold; or it changes, or vanishes, meanwhile.
     """
     checkpoint = opened(argument, step=step, item=item)
-    place = recorded_place(checkpoint)
-    stamps: dict[Path, _Stamp] = {}
+    place, stamps = recorded_place(checkpoint), dict[Path, _Stamp]()
     try:
         target = record_path(checkpoint) if to is None else to.absolute()
-        check_record_target(target, place, is_own=to is None)
-        if sha256sums is not None:
-            check_record_target(sha256sums.absolute(), place, is_own=False)
+        _check_targets(target, sha256sums, place, is_own=to is None)
         files = files_of(place, target)
         stamps |= {path: _stamp(path) for path in files.values()}
         count = checkpoint.tree.bytes + sum(stamp[1] for stamp in stamps.values())
@@ -90,14 +87,12 @@ def seal(
         raise _does_not_hold(checkpoint, changed)
     content = encoded(sealed_record(first, leaves, hashes, changed))
     put_record(target, content, lambda: _check_standing(place, stamps))
-    if sha256sums is not None:
-        _put_sums(sha256sums, place, files, hashes, {} if to is not None else {target: content})
+    own = {target: content} if to is None else {}
     return reports.Seal(
         checkpoint=str(checkpoint.location.root),
         chosen=checkpoint.location.chosen,
         record=str(target),
-        sha256sums=None if sha256sums is None else str(sha256sums.absolute()),
-        sha256sums_folder=None if sha256sums is None else str(_folder_of(place)),
+        sha256sums=_put_sums(sha256sums, place, files, hashes, own),
         leaves=len(leaves.digests),
         files=len(hashes.digests),
         bytes_read=count,
@@ -106,24 +101,29 @@ def seal(
     )
 
 
+def _check_targets(target: Path, sums: Path | None, place: Path, *, is_own: bool) -> None:
+    check_record_target(target, place, is_own=is_own)
+    if sums is not None:
+        check_record_target(sums.absolute(), place, is_own=False)
+
+
 def _put_sums(
-    target: Path,
+    target: Path | None,
     place: Path,
     files: Mapping[str, Path],
     hashes: FileHashes,
     records: Mapping[Path, bytes],
-) -> None:
+) -> reports.FileList | None:
     """Make the list of digests; names are as they are from the checkpoint's folder, or from that of a single file."""
-    folder = _folder_of(place)
+    if target is None:
+        return None
+    folder = place if filesystem.is_folder(place) else place.parent
     own = {path: f"sha256:{hashlib.sha256(raw).hexdigest()}" for path, raw in records.items()}
     every = {path: hashes.digests[key] for key, path in files.items()} | own
     inside = {path: digest for path, digest in every.items() if path.is_relative_to(folder)}
     lines = sums_of((str(path.relative_to(folder)), inside[path]) for path in sorted(inside))
     put_record(target.absolute(), lines, lambda: None)
-
-
-def _folder_of(place: Path) -> Path:
-    return place if filesystem.is_folder(place) else place.parent
+    return reports.FileList(file=str(target.absolute()), folder=str(folder))
 
 
 def sealed_record(

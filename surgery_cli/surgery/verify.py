@@ -12,6 +12,7 @@ from surgery_cli.errors import PlanError
 from surgery_cli.proof.structure import compare
 from surgery_cli.salvage.glance import opened
 from surgery_cli.script.user_code import Say
+from surgery_cli.settings.sample import Sample, sample_of
 from surgery_cli.settings.shared import MEMORY_BYTES
 from surgery_cli.store.filesystem.listing import reads
 from surgery_cli.store.open.checkpoint import Checkpoint, as_opened
@@ -29,6 +30,8 @@ def verify(
     like: str | None = None,
     like_init: str | None = None,
     like_manifest: Path | None = None,
+    sample: str | None = None,
+    seed: int | None = None,
     allow_non_finite: bool = False,
     memory_bytes: int = MEMORY_BYTES,
     listener: Listener | None = None,
@@ -38,8 +41,9 @@ def verify(
 
     ``like_init`` is ``FILE.py:FUNCTION`` of the training script: would a restore into its pytree work, and exactly?
     ``like_manifest`` is what ``seal --to`` wrote, or the document of ``inspect --digests --json``. NaN is a finding
-    unless ``allow_non_finite``. ``say`` is told what code of the user's is about to be imported, and before values are
-    read what takes more memory than ``memory_bytes``, or more time for that.
+    unless ``allow_non_finite``. ``sample`` is a share at random (``5%``, the same for the same ``seed``) or a turn
+    (``3/20``): only so much is read. ``say`` is told what code of the user's is about to be imported, and before values
+    are read what takes more memory than ``memory_bytes``, or more time for that.
 
     Raises:
         PlanError: nothing stands there, or more than one thing is given to hold it against.
@@ -53,6 +57,7 @@ def verify(
             " checkpoint against",
             fix="give one of them, and run `verify` again for another",
         )
+    part = _part(sample, seed, like or like_init)
     checkpoint = opened(argument, step=step, item=item)
     if like_init is not None:
         from surgery_cli.surgery.like_init import verdict  # loads what looks at code
@@ -72,8 +77,30 @@ def verify(
             memory_bytes=memory_bytes,
             listener=listener,
             say=say,
+            sample=part,
+            seed=seed,
         )
     return _chosen(found, checkpoint)
+
+
+def _part(sample: str | None, seed: int | None, structure: str | None) -> Sample | None:
+    """Which part of the values is read; None for all.
+
+    Raises:
+        PlanError: it is no part, or nothing is drawn or read.
+    """
+    part = None if sample is None else sample_of(sample)
+    if part is not None and structure is not None:
+        raise PlanError(
+            "`--sample` says which values are read, and a comparison of structure reads none",
+            fix="leave one of the two out",
+        )
+    if seed is not None and (part is None or part.share is None):
+        raise PlanError(
+            "`--seed` says what is drawn at random, and nothing is",
+            fix="add `--sample 5%`, or leave it out",
+        )
+    return part
 
 
 def _chosen(

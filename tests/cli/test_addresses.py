@@ -80,7 +80,7 @@ def unreachable(monkeypatch):
 SERVED = re.compile(r"SRC|ROOT|BROKEN|DST|CKPT|A|B|\[?PLAN\]?|OTHER|PATH|\[NAME=\]SPEC")
 """What may lie in a bucket: checkpoints that are read and written, plans and files of arrays that are read."""
 
-SERVED_FILES = {("seal", "--to"), ("verify", "--like-manifest")}
+SERVED_FILES = {("seal", "--to"), ("seal", "--sha256sums"), ("verify", "--like-manifest")}
 """Records may, too."""
 
 

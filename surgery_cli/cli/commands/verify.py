@@ -16,6 +16,7 @@ from surgery_cli.console.printing import print_report, progress, saying
 from surgery_cli.inputs.addresses import address, checkpoint_address
 from surgery_cli.inputs.buckets import path_at
 from surgery_cli.settings.declaration import Group, setting
+from surgery_cli.settings.sample import SampleSeed, SampleText
 from surgery_cli.settings.shared import MEMORY_BYTES, Item, LikeInit, Memory, Step
 
 
@@ -41,6 +42,8 @@ def verify(
             address,
         ),
     ] = None,
+    sample: SampleText = None,
+    seed: SampleSeed = None,
     strict: Annotated[
         bool, setting("Exit with 1 also if a leaf has no digest on record.", Group.CHECK)
     ] = False,
@@ -66,6 +69,8 @@ def verify(
             like=like,
             like_init=like_init,
             like_manifest=None if like_manifest is None else path_at(like_manifest),
+            sample=sample,
+            seed=seed,
             allow_non_finite=allow_non_finite,
             memory_bytes=memory_bytes,
             listener=listener,
@@ -73,4 +78,4 @@ def verify(
         )
     write_files(found, files)
     print_report(found, output, partial(verdict.render, strict=strict))
-    return 0 if found.agrees and not (strict and found.unchecked) else 1
+    return 0 if found.agrees and not (strict and found.without_digest) else 1

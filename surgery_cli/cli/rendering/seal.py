@@ -17,8 +17,8 @@ def render(document: Seal, page: Page) -> None:
         Cell("sealed", "good"),
         f": digests of {leaves_text(document.leaves)} and {files} in {shown_path(document.record)}",
     )
-    if document.sha256sums is not None and document.sha256sums_folder is not None:
-        sums, folder = shown_path(document.sha256sums), shown_path(document.sha256sums_folder)
+    if document.sha256sums is not None:
+        sums, folder = map(shown_path, (document.sha256sums.file, document.sha256sums.folder))
         page.line(f"`sha256sum -c {sums}` holds the files against it, run in {folder}", indent=2)
     for name in document.anew:
         page.line(Cell("anew: ", "doubtful"), f"{name} was on record as something else", indent=2)

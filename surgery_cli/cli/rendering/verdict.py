@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from surgery_cli.console.page import Cell, Page
 from surgery_cli.console.printable import shown_path
-from surgery_cli.reports import Finding, Verdict
+from surgery_cli.reports import Finding, Sampled, Verdict
 from surgery_cli.words.lists import listed
 from surgery_cli.words.quantities import counted, leaves_text
 
 
 def render(document: Verdict, page: Page, *, strict: bool = False) -> None:
     """The document as text: the counts first, then every finding."""
-    is_good = document.agrees and not (strict and document.unchecked)
+    is_good = document.agrees and not (strict and document.without_digest)
     page.line(
-        f"{_checked(document)}, {_unchecked(document)}: ",
+        f"{_checked(document)}, {_unchecked(document)}: "
+        if document.sample is None
+        else f"{_sample(document.sample)}: ",
         Cell(_outcome(document, strict=strict), "good" if is_good else "bad"),
     )
     page.line(shown_path(document.checkpoint), indent=2)
@@ -29,6 +31,31 @@ def render(document: Verdict, page: Page, *, strict: bool = False) -> None:
         _render_finding(finding, page)
     for note in document.notes:
         page.line(note, indent=2)
+
+
+def _sample(sample: Sampled) -> str:
+    """What was read, and of how much."""
+    share = sample.bytes / sample.all_bytes if sample.all_bytes else 1.0
+    seed = "" if sample.seed is None else f" (--seed {sample.seed})"
+    leaves = f"{sample.leaves:,} of {leaves_text(sample.all_leaves)}{_more(sample.leaves_in_part)}"
+    files = ""
+    if sample.all_files:
+        of = counted(sample.all_files, "file")
+        files = f", {sample.files:,} of {of}{_more(sample.files_in_part)}"
+    return f"sample {sample.asked}{seed}, {100 * share:.2f} % of all bytes, {leaves}{files}"
+
+
+def _more(in_part: int) -> str:
+    return f" and {in_part:,} in part" if in_part else ""
+
+
+def _outcome_of_sample(sample: Sampled, *, strict: bool) -> str:
+    """Never that the whole agrees: nothing is known of what was not read."""
+    if strict and sample.leaves_without_digest:
+        return f"{leaves_text(sample.leaves_without_digest)} of all have no digest"
+    if sample.leaves_without_digest == sample.all_leaves and not sample.all_files:
+        return "nothing was found wrong there, but nothing could be compared"
+    return "nothing differs there; the rest was not looked at"
 
 
 def _checked(document: Verdict) -> str:
@@ -48,6 +75,8 @@ def _unchecked(document: Verdict) -> str:
 
 
 def _outcome(document: Verdict, *, strict: bool) -> str:
+    if document.sample is not None and not document.findings:
+        return _outcome_of_sample(document.sample, strict=strict)
     if document.findings:
         return counted(len(document.findings), "finding")
     if not document.agrees:
