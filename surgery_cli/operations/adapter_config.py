@@ -17,8 +17,8 @@ NAME: Final = "adapter_config.json"
 
 _Value = TypeVar("_Value")
 
-_PREFIX: Final = "base_model.model."
-_TENSOR: Final = re.compile(r"(.+)\.lora_([AB])\.weight")
+PREFIX: Final = "base_model.model."
+TENSOR: Final = re.compile(r"(.+)\.lora_([AB])\.weight")
 
 _SAY_NOTHING: Final = frozenset(
     [
@@ -73,8 +73,8 @@ class AdapterConfig(msgspec.Struct, frozen=True):
         Raises:
             PlanError: the file says another rank.
         """
-        found = _TENSOR.fullmatch(tensor)
-        module = (found[1] if found else tensor).removeprefix(_PREFIX)
+        found = TENSOR.fullmatch(tensor)
+        module = (found[1] if found else tensor).removeprefix(PREFIX)
         wanted = _for_module(module, self.rank_pattern or {}, self.r)
         if wanted != rank:
             raise PlanError(
@@ -172,7 +172,7 @@ def refuse_other_tensors(names: list[str], text: str) -> None:
             field="with",
         )
         for name in names
-        if _TENSOR.fullmatch(name) is None
+        if TENSOR.fullmatch(name) is None
     )
 
 

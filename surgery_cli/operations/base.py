@@ -117,6 +117,8 @@ class Operation(
     """What to do where the edit would part slots from their params, if not what is usual."""
     writes: ClassVar[bool] = True
     """False if the operation only looks: its command takes no destination (`assert`)."""
+    exported_as: ClassVar[tuple[str, ...]] = ()
+    """The format in which `--to` of its command writes what it makes, and fields that `output` says as well."""
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Names, as in the plan, of fields that may hold a path of a file or checkpoint: relative to the plan file."""
     local_fields: ClassVar[tuple[str, ...]] = ()

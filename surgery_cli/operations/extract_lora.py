@@ -89,6 +89,7 @@ class ExtractLora(Operation, tag="extract-lora", kw_only=True, frozen=True):
         "  b: params/\\1/lora_b\n  layout: flax\n  rank: 2\n"
     )
     path_fields: ClassVar[tuple[str, ...]] = ("with",)
+    exported_as: ClassVar[tuple[str, ...]] = ("peft", "scale")
 
     def selectable(self, spec: LeafSpec) -> bool:
         return spec.kind is not LeafKind.EMPTY

@@ -25,9 +25,10 @@ class Export(
     """In which format of other programs the result is written, once all edits are done."""
 
     format: Annotated[
-        Literal["safetensors", "msgpack", "npz", "t5x"],
+        Literal["safetensors", "msgpack", "npz", "t5x", "peft"],
         setting(
-            "The format: safetensors as Hugging Face's readers take them, Flax's msgpack, NumPy's npz, or T5X.",
+            "The format: safetensors as Hugging Face's readers take them, Flax's msgpack, NumPy's npz, T5X, or a LoRA"
+            " for PEFT.",
             Group.LAYOUT,
             option="--to",
         ),
@@ -42,6 +43,28 @@ class Export(
             read=shard_of,
         ),
     ] = None
+
+    scale: Annotated[
+        float | None,
+        setting(
+            "Of peft: by what A·B is multiplied; 1 for `nnx.LoRA` and for what `extract-lora` makes.",
+            Group.LAYOUT,
+            "X",
+            option="--scale",
+        ),
+    ] = None
+    alpha: Annotated[
+        float | None,
+        setting(
+            "Of peft, in place of `scale`: it is alpha / r.", Group.LAYOUT, "X", option="--alpha"
+        ),
+    ] = None
+
+    def alpha_of(self, rank: int) -> float:
+        """The alpha that a LoRA of this rank has: its product is multiplied by alpha / rank."""
+        if self.alpha is not None:
+            return self.alpha
+        return rank * (1.0 if self.scale is None else self.scale)
 
     @property
     def shard_bytes(self) -> int:

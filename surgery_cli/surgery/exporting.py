@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from surgery_cli import reports
 from surgery_cli.draft.recipe import Draft
-from surgery_cli.errors import Problem, raise_all
+from surgery_cli.draft.settings import check_finite
+from surgery_cli.errors import PlanError, Problem, raise_all
+from surgery_cli.operations.base import Operation
+from surgery_cli.operations.extract_lora import ExtractLora
 from surgery_cli.optimizer.detect.survey import survey
 from surgery_cli.plan import Plan
 from surgery_cli.settings.declaration import given
@@ -18,6 +21,7 @@ from surgery_cli.store.export.leaves import exported
 from surgery_cli.store.export.table import FORMATS
 from surgery_cli.store.open.checkpoint import Checkpoint
 from surgery_cli.store.write.item_plan import ItemPlan
+from surgery_cli.words.advice import worded
 from surgery_cli.words.lists import quoted
 from surgery_cli.words.notes import Consequence
 from surgery_cli.words.quantities import byte_text, counted
@@ -44,6 +48,7 @@ def refuse_settings(plan: Plan, options: Options) -> None:
     if plan.output is None:
         return
     _ = plan.output.shard_bytes
+    _check_scale(plan.output, plan.edits)
     said = given(options)
     problems = [
         Problem(
@@ -65,6 +70,47 @@ def refuse_settings(plan: Plan, options: Options) -> None:
             )
         )
     raise_all(problems)
+
+
+def _check_scale(output: Export, edits: Iterable[Operation]) -> None:
+    """See that one thing says by what the product of a LoRA is multiplied, of an adapter alone.
+
+    Raises:
+        PlanError: nothing does, or two do; or `extract-lora` has made A and B for another scale.
+    """
+    given = [name for name in ("scale", "alpha") if getattr(output, name) is not None]
+    if output.format != "peft":
+        raise_all(
+            Problem(
+                f"`{name}` says nothing of {output.format}",
+                why="by what A·B is multiplied is said in adapters of PEFT's",
+                fix="leave it out, or write `peft`",
+                field=name,
+            )
+            for name in given
+        )
+        return
+    for name in given:
+        check_finite(getattr(output, name), name)
+    if len(given) != 1:
+        raise PlanError(
+            worded("{scale} and {alpha} both say by what A·B is multiplied")
+            if given
+            else "nothing says by what A·B is multiplied",
+            why="PEFT multiplies by alpha / r",
+            fix=worded(
+                "say one of them: {scale: 1} (`nnx.LoRA`, and what `extract-lora` makes), or {alpha: 16}"
+            ),
+            field="output",
+        )
+    made_for = {edit.scale for edit in edits if isinstance(edit, ExtractLora)}
+    if made_for and made_for != {output.scale}:
+        raise PlanError(
+            f"`extract-lora` makes A and B for a scale of {next(iter(made_for)):g}, and the adapter would say another",
+            why="their product would not be what was learnt",
+            fix=worded("say {scale: {:g}} in `output`, and no {alpha}", next(iter(made_for))),
+            field="output",
+        )
 
 
 def in_format(draft: Draft, checkpoint: Checkpoint, plan: Plan) -> Draft:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 import typer
 
 from surgery_cli.cli.commands.apply import judge_plan, run_plan
@@ -14,18 +15,22 @@ from surgery_cli.cli.options.parameters import Command, option, parameter, with_
 from surgery_cli.cli.options.patterns import complete_leaf
 from surgery_cli.cli.rendering.spelling import in_options, said_in_options
 from surgery_cli.console.arguments import Checkpoint, Destination, Output, Source
+from surgery_cli.errors import PlanError
 from surgery_cli.operations.table import operations
 from surgery_cli.settings.declaration import Group
+from surgery_cli.settings.export import Export
 from surgery_cli.settings.run import Options
 from surgery_cli.settings.shared import DryRun, Item, Memory, Step, Variables
 
 if TYPE_CHECKING:
+    from surgery_cli.operations.base import Operation
     from surgery_cli.plan import Field, Plan
 
 SHARED_WITH_PLANS: Final = frozenset({"optimizer", "seed"})
 """Fields whose option every writing command has; an edit of its own takes the same value."""
 
 _PREFIX: Final = "field_"
+_TO: Final = "to"
 
 
 @cache
@@ -39,8 +44,9 @@ def edit_command(name: str) -> Command:
     def built(given: Mapping[str, Any], settings: Mapping[str, str] | None, **more: Any) -> Plan:
         from surgery_cli.plan import operation_from_options, plan_of
 
-        values = {fields[key].name: value for key, value in given.items() if value is not False}
-        return plan_of([operation_from_options(name, values | more, settings=settings or {})])
+        values = {f.name: given[key] for key, f in fields.items() if given[key] is not False}
+        edit = operation_from_options(name, values | more, settings=settings or {})
+        return _exported(plan_of([edit]), edit, given.get(_TO))
 
     def looking(
         *,
@@ -82,7 +88,37 @@ def edit_command(name: str) -> Command:
     command: Command = writing if kind.writes else looking
     command.__name__ = name
     command.__doc__ = inspect.getdoc(kind)
-    return with_options(command, [_parameter(key, field) for key, field in fields.items()])
+    return with_options(
+        command, [*(_parameter(key, field) for key, field in fields.items()), *_to(kind)]
+    )
+
+
+def _to(kind: type[Operation]) -> Iterator[inspect.Parameter]:
+    """The option by which what the edit makes is written alone, in a format of other programs."""
+    for form in kind.exported_as[:1]:
+        told = f"Write what the edit makes alone, as `export --to {form}` does."
+        shown: dict[str, Any] = {"group": Group.LAYOUT, "help": told, "metavar": form}
+        yield option(_TO, "--to", str, required=False, default=None, **shown)
+
+
+def _exported(plan: Plan, edit: Operation, to: str | None) -> Plan:
+    """The plan whose result is written in the format of other programs that was asked for, if one was.
+
+    Raises:
+        PlanError: it is another than that of the operation.
+    """
+    if to is None:
+        return plan
+    form, *fields = edit.exported_as
+    if to != form:
+        raise PlanError(
+            f"`--to {to}` is no format that '{edit.name}' writes",
+            why=f"what it makes alone is written as {form}",
+            fix=f"`--to {form}`; with the edit in a plan, `surgery export SRC DST --plan PLAN --to {to}`",
+            field="to",
+        )
+    said = {field: getattr(edit, field) for field in fields}
+    return msgspec.structs.replace(plan, output=msgspec.convert({"format": form, **said}, Export))
 
 
 def _parameter(key: str, field: Field) -> inspect.Parameter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -48,8 +48,18 @@ class OutputFormat(Protocol):
             KeyError: a leaf of this kind has values that the format has no place for.
         """
 
+    def is_apart(self, path: LeafPath) -> bool:
+        """True for a leaf that is no part of such files: it stays behind. ``path`` is what ``place`` gave."""
+
     def name_fault(self, path: LeafPath) -> str:
         """Why the format cannot store a leaf under its name; '' if it can. ``path`` is what ``place`` gave."""
+
+    def check_leaves(self, leaves: Mapping[LeafPath, LeafSpec]) -> None:
+        """See that the leaves go together.
+
+        Raises:
+            PlanError: all that do not.
+        """
 
     def check_destination(self, target: Path, request: Export) -> None:
         """See that the format can be written there as asked for.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -36,6 +36,13 @@ class Streamed:
 
     def writer(self, plan: ItemPlan, target: Path, request: Export) -> ItemWriter:
         return SequentialWriter(plan, target, self.files(plan, target, request))
+
+    def is_apart(self, path: LeafPath) -> bool:
+        """Any leaf is a part of them."""
+        return False
+
+    def check_leaves(self, leaves: Mapping[LeafPath, LeafSpec]) -> None:
+        """Leaves stand beside each other."""
 
     def refuse_shards(self, request: Export) -> None:
         """Refuse ``shard`` where the format is one file.

@@ -44,8 +44,12 @@ def exported(draft: Draft, form: OutputFormat) -> Draft:
     placed: dict[LeafPath, list[_Placed]] = {}
     unfit: dict[str, list[LeafPath]] = {}
     empty: list[LeafPath] = []
+    apart: list[LeafPath] = []
     states = _empty_states(draft)
     for path, leaf in draft.leaves.items():
+        if form.is_apart(form.place(path)):
+            apart.append(path)
+            continue
         try:
             spec = form.held(_EMPTY_STATE if path in states else leaf.spec)
         except KeyError:
@@ -61,18 +65,35 @@ def exported(draft: Draft, form: OutputFormat) -> Draft:
     if not placed:
         raise PlanError(
             "no leaf would be left",
-            why=f"{form.name} has no place for what has no values: {leaves_text(len(empty))}"
-            if empty
-            else "the checkpoint has none",
+            why=_nothing(form, draft, empty, apart),
             fix="keep some; a file without arrays is of no use",
         )
     leaves = {place: _held(draft.leaves[one.path], one, place) for place, (one,) in placed.items()}
+    form.check_leaves({place: one.spec for place, (one,) in placed.items()})
     notes = _notes(form, draft, [one.path for (one,) in placed.values()], empty)
+    if apart:
+        notes = [*notes, _apart_note(form, draft, apart)]
     if states and not empty:
         notes = [*notes, _empty_state_note(draft, states)]
     return draft.replaced(
         leaves=leaves, slots={}, clocks={}, running={}, items=DraftItems()
     ).noting(*notes)
+
+
+def _nothing(form: OutputFormat, draft: Draft, empty: list[LeafPath], apart: list[LeafPath]) -> str:
+    """Why there is no leaf to be written."""
+    if apart:
+        named = quoted(folded(draft.texts[path] for path in apart), _MOST_NAMED)
+        return f"none is a part of {form.name}: {named}"
+    if empty:
+        return f"{form.name} has no place for what has no values: {leaves_text(len(empty))}"
+    return "the checkpoint has none"
+
+
+def _apart_note(form: OutputFormat, draft: Draft, apart: list[LeafPath]) -> Consequence:
+    named = quoted(folded(draft.texts[path] for path in apart), _MOST_NAMED)
+    stays = counted(len(apart), "leaf stays", "leaves stay")
+    return Consequence(f"{stays} behind, no part of {form.name}: {named}")
 
 
 def _empty_states(draft: Draft) -> list[LeafPath]:

@@ -54,13 +54,13 @@ class Safetensors(FlatFormat):
 
     def files(self, plan: ItemPlan, target: Path, request: Export) -> list[FileParts]:
         if target.suffix == SUFFIX:
-            return [_file("", plan.leaves)]
+            return [safetensors_file("", plan.leaves)]
         shards = list(_shards(plan.leaves, request.shard_bytes))
         if len(shards) < 2:
-            return [_file(f"model{SUFFIX}", plan.leaves)]
+            return [safetensors_file(f"model{SUFFIX}", plan.leaves)]
         count = f"{len(shards):05d}"
         names = [f"model-{number:05d}-of-{count}{SUFFIX}" for number in range(1, len(shards) + 1)]
-        files = [_file(name, shard) for name, shard in zip(names, shards, strict=True)]
+        files = [safetensors_file(name, shard) for name, shard in zip(names, shards, strict=True)]
         return [*files, FileParts(f"model{SUFFIX}.index.json", [_index(names, shards)])]
 
 
@@ -78,7 +78,8 @@ def _shards(leaves: Sequence[PlannedLeaf], most: int) -> Iterator[list[PlannedLe
         yield shard
 
 
-def _file(name: str, leaves: Sequence[PlannedLeaf]) -> FileParts:
+def safetensors_file(name: str, leaves: Sequence[PlannedLeaf]) -> FileParts:
+    """A file of these leaves, in their order."""
     values = [Values(leaf.path, leaf.spec.bytes) for leaf in leaves]
     return FileParts(name, [_header(leaves), *values])
 
