@@ -12,7 +12,15 @@ import numpy as np
 from surgery_cli.compute.numpy_dtypes import numpy_dtype
 from surgery_cli.draft.kernel import Window
 from surgery_cli.engine.forecast import chunks_around, reading_bytes
-from surgery_cli.engine.grid import BLOCK_BYTES, block_shape, relative, window_shape, windows
+from surgery_cli.engine.freed_memory import HEAP
+from surgery_cli.engine.grid import (
+    BLOCK_BYTES,
+    block_bytes,
+    block_shape,
+    relative,
+    window_shape,
+    windows,
+)
 from surgery_cli.engine.reading import Readable, Values, read_values
 from surgery_cli.tree.dtypes import item_bytes
 from surgery_cli.tree.paths import LeafPath
@@ -45,6 +53,7 @@ class Reading(NamedTuple):
 
     def read(self, source: Readable, path: LeafPath, spec: LeafSpec, window: Window) -> Values:
         """A part of the leaf."""
+        HEAP.make_room(block_bytes(spec, window))
         if not self.is_by_chunk or spec.chunk_shape is None:
             return read_values(source, path, window)
         values = np.empty(window_shape(window), numpy_dtype(spec.dtype))

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from surgery_cli.engine.freed_memory import HEAP
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -23,6 +25,7 @@ class Budget:
         self.peak = 0
         """The most that was ever held, in bytes."""
         self._held = 0
+        HEAP.allow(limit_bytes)
         self._changed = threading.Condition()
 
     def take(self, count: int) -> bool:
@@ -32,7 +35,8 @@ class Budget:
                 return False
             self._held += count
             self.peak = max(self.peak, self._held)
-            return True
+        HEAP.make_room(count)
+        return True
 
     def give(self, count: int) -> None:
         """Hold ``count`` bytes less."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TypeAlias
 
 import numpy as np
 
+from surgery_cli.compute.c_order import in_c_order, put
 from surgery_cli.draft.arrangement import Arrangement
 from surgery_cli.draft.expression import Made, Recipe, Stored
 from surgery_cli.draft.kernel import (
@@ -20,7 +20,7 @@ from surgery_cli.draft.kernel import (
     broadcast_window,
 )
 from surgery_cli.engine.composition import Composition
-from surgery_cli.engine.grid import inside, relative, window_shape, windows
+from surgery_cli.engine.grid import inside, relative, tiles, window_shape, windows
 from surgery_cli.engine.held import Band, Held
 from surgery_cli.engine.measurements import (
     Block,
@@ -75,7 +75,7 @@ class Evaluation:
     def block(self, window: Window, band: Band | None = None) -> Values:
         """The values of one block, in the output's dtype, C-contiguous; what is missing is measured first.
 
-        ``band`` has what was read for it.
+        They keep nothing in memory but themselves. ``band`` has what was read for it.
         """
         for part in self.unmeasured:
             self._measurements.take(part, self, self.share)
@@ -83,7 +83,9 @@ class Evaluation:
         values = self._values(self.recipe, window, held)
         if self._held is not None:
             self._held = Held()
-        return np.ascontiguousarray(values).reshape(window_shape(window))
+        values = in_c_order(values).reshape(window_shape(window))
+        is_part = getattr(values.base, "nbytes", 0) > values.nbytes
+        return values.copy() if is_part else values
 
     def share(self, taking: Taking, block: Block) -> Values:
         """What one block adds to a measurement, or to a pass of a search."""
@@ -140,16 +142,16 @@ class Evaluation:
         composition = self.composition if recipe is self.recipe else Composition(recipe)
         is_streamed = composition.is_streamed
         is_whole = not (composition.is_divisible or is_streamed)
-        tiles = list(self._tiles(window, is_whole=is_whole))
-        if is_streamed and len(tiles) > 1:
-            return self._streamed(recipe, window, tiles, held)
-        if len(tiles) == 1:
+        parts = list(self._tiles(window, is_whole=is_whole))
+        if is_streamed and len(parts) > 1:
+            return self._streamed(recipe, window, parts, held)
+        if len(parts) == 1:
             values = self._part(recipe, window, held)
             held.made.clear()
             return values
         self._hold(recipe, window, held)
         out: Values | None = None
-        for tile in tiles:
+        for tile in parts:
             done = self._part(recipe, tile, held)
             held.made.clear()
             if out is None:
@@ -159,13 +161,13 @@ class Evaluation:
         self._drop(held)
         return out
 
-    def _streamed(self, recipe: Recipe, window: Window, tiles: list[Window], held: Held) -> Values:
+    def _streamed(self, recipe: Recipe, window: Window, parts: list[Window], held: Held) -> Values:
         """A block that is made of many leaves: each is read once, and goes into the sums of all tiles."""
         assert isinstance(recipe, Made)
         kernel, specs = recipe.kernel, tuple(one.spec for one in recipe.inputs)
-        places = [_place(recipe.path, specs, recipe.spec, tile) for tile in tiles]
+        places = [_place(recipe.path, specs, recipe.spec, tile) for tile in parts]
         states = [kernel.begin(self._kit, place) for place in places]
-        pieces = [list(kernel.pieces(tile, specs, recipe.spec)) for tile in tiles]
+        pieces = [list(kernel.pieces(tile, specs, recipe.spec)) for tile in parts]
         for step, piece in enumerate(kernel.pieces(window, specs, recipe.spec)):
             source = recipe.inputs[piece.input]
             self._hold(source, piece.read, held)
@@ -176,7 +178,7 @@ class Evaluation:
                 held.made.clear()
             self._drop(held)
         out: Values | None = None
-        for tile, state, place in zip(tiles, states, places, strict=True):
+        for tile, state, place in zip(parts, states, places, strict=True):
             done = self._kit.fetch(kernel.result(state, self._kit, place))
             if out is None:
                 out = np.empty(window_shape(window), done.dtype)
@@ -198,7 +200,7 @@ class Evaluation:
                 unfinished.append(self._making(wanted, of, held))
                 values = None
         assert values is not None
-        return values
+        return in_c_order(values) if _is_arranged(part) else values
 
     def _making(self, part: Recipe, window: Window, held: Held) -> _Making:
         if isinstance(part, Stored):
@@ -215,8 +217,8 @@ class Evaluation:
         kept = held.whole if part.kernel.is_whole else held.made
         values = kept.get(key)
         if values is None:
-            arranged = isinstance(part.kernel, Arrangement)
-            values = yield from (self._arranged if arranged else self._computed)(part, made)
+            make = self._arranged if _is_arranged(part) else self._computed
+            values = yield from make(part, made)
             if id(part) in self._needed_again or made != window:
                 kept[key] = values
         return values if made == window else values[window]
@@ -227,40 +229,33 @@ class Evaluation:
         state = kernel.begin(self._kit, place)
         for piece in kernel.pieces(window, specs, part.spec):
             source = part.inputs[piece.input]
-            block = self._kit.put((yield source, piece.read), source.spec)
+            values = yield source, piece.read
+            assert values is not None
+            if _is_arranged(source):
+                values = in_c_order(values)
+            block = self._kit.put(values, source.spec)
             state = kernel.add(state, piece.input, block, self._kit, place)
-        values: Values = self._kit.fetch(kernel.result(state, self._kit, place))
-        return values
+        made: Values = self._kit.fetch(kernel.result(state, self._kit, place))
+        return made
 
     def _arranged(self, part: Made, window: Window) -> _Making:
+        """A view where one piece is all that there is: maps that follow each other are copied once, at their end."""
         kernel, specs = part.kernel, tuple(one.spec for one in part.inputs)
         assert isinstance(kernel, Arrangement)
+        shape = window_shape(window)
         values: Values | None = None
         for piece in kernel.pieces(window, specs, part.spec):
             moved = kernel.arrange((yield part.inputs[piece.input], piece.read), piece)
+            if piece.write == window:
+                return moved if moved.shape == shape else np.broadcast_to(moved, shape)
             if values is None:
-                values = np.zeros(window_shape(window), moved.dtype)
-            values[inside(piece.write, window)] = moved
+                values = np.zeros(shape, moved.dtype)
+            put(values, inside(piece.write, window), moved)
         assert values is not None
         return values
 
     def _tiles(self, window: Window, *, is_whole: bool) -> Iterator[Window]:
-        limit = self._kit.tile_elements
-        shape = window_shape(window)
-        if is_whole or limit is None or math.prod(shape) <= limit:
-            yield window
-            return
-        tile = list(shape)
-        for axis in range(len(shape)):
-            rest = math.prod(shape[axis + 1 :])
-            tile[axis] = max(min(limit // max(rest, 1), shape[axis]), 1)
-            if rest <= limit:
-                break
-        for part in windows(shape, tuple(tile)):
-            yield tuple(
-                slice(w.start + p.start, w.start + p.stop)
-                for w, p in zip(window, part, strict=True)
-            )
+        return tiles(window, None if is_whole else self._kit.tile_elements)
 
     def read_into(self, band: Band, part: Stored, piece: Window) -> None:
         """Read a piece of a stored leaf to where a band has its place."""
@@ -283,6 +278,11 @@ class Evaluation:
             if id(part) not in self._kept:
                 self._kept[id(part)] = read_values(source, path)
             return self._kept[id(part)][window]
+
+
+def _is_arranged(part: Recipe) -> bool:
+    """True if elements of a part only move: blocks of it are views, in any order."""
+    return isinstance(part, Made) and isinstance(part.kernel, Arrangement)
 
 
 def _place(path: LeafPath, inputs: tuple[LeafSpec, ...], output: LeafSpec, window: Window) -> Place:

@@ -145,13 +145,20 @@ def chunks_around(part: int, chunk: int, size: int) -> int:
 
 
 def reading_bytes(spec: LeafSpec, block: tuple[int, ...] | None = None) -> int:
-    """Bytes in memory while a leaf is read block by block: as stored and as read, and chunks that are kept."""
+    """Bytes in memory while a leaf is read block by block: as stored, decoded and as read, and chunks that are kept."""
     if not spec.has_array:
         return 0
     shape = block_shape(spec, spec.write_shape) if block is None else block
     read = math.prod(shape) * item_bytes(spec.dtype)
     kept = kept_bytes(spec, shape)
-    return kept + max(kept, read) + read
+    return kept + max(kept, read) + read + _encoded_bytes(spec, max(kept, read))
+
+
+def _encoded_bytes(spec: LeafSpec, decoded: int) -> int:
+    """Bytes of so many decoded ones of a stored leaf as they are encoded; they stay until all is decoded."""
+    if spec.chunk_shape is None or not spec.stored_bytes or not spec.bytes:
+        return 0
+    return spec.stored_bytes * min(decoded, spec.bytes) // spec.bytes
 
 
 def working_bytes(of: Composition, block: tuple[int, ...], tile_elements: int | None) -> int:

@@ -60,6 +60,24 @@ def windows(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[Window]:
             yield (head, *rest)
 
 
+def tiles(window: Window, limit: int | None) -> Iterator[Window]:
+    """The parts of a window with at most ``limit`` elements each, in C order; all of it where there is no limit."""
+    shape = window_shape(window)
+    if limit is None or math.prod(shape) <= limit:
+        yield window
+        return
+    tile = list(shape)
+    for axis in range(len(shape)):
+        rest = math.prod(shape[axis + 1 :])
+        tile[axis] = max(min(limit // max(rest, 1), shape[axis]), 1)
+        if rest <= limit:
+            break
+    for part in windows(shape, tuple(tile)):
+        yield tuple(
+            slice(w.start + p.start, w.start + p.stop) for w, p in zip(window, part, strict=True)
+        )
+
+
 def relative(part: Window, window: Window) -> Window:
     """Where ``part`` stands inside ``window``; both stand at their places in the leaf."""
     return tuple(

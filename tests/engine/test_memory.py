@@ -104,7 +104,7 @@ def test_what_a_look_takes_beyond_the_memory_is_said_of_all_leaves_before_any_is
     assert note == (
         f"'params/a', 'params/b', 'params/c' take up to {much} at once, more than `--memory` allows: 'params/a' since"
         " the least that is worked on is a block of 12.0 MiB; the run goes on with that much, which"
-        f" `--memory {24 * count}MiB` allows"
+        f" `--memory {24 * count + 1}MiB` allows"
     )
 
 

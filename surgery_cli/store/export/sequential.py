@@ -80,10 +80,7 @@ class _Batch:
         """Its place follows from what was written before."""
 
     def write(self, leaf: PlannedLeaf, window: Window, values: np.ndarray[Any, Any]) -> None:
-        # a part of something larger would keep all of that in memory
-        base = values.base
-        is_part = base is not None and getattr(base, "nbytes", 0) > values.nbytes
-        self.blocks.append((leaf, window, values.copy() if is_part else values))
+        self.blocks.append((leaf, window, values))
 
 
 class _Files:

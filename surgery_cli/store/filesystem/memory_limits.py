@@ -53,6 +53,12 @@ def room(cgroups: Path = _CGROUPS, process: Path = Path("/proc/self")) -> Room:
     return least._replace(bytes=max(least.bytes, 0))
 
 
+def resident_bytes() -> int:
+    """The bytes of memory that this process has now; 0 where the system does not say."""
+    pages = _text(Path("/proc/self/statm")).split()
+    return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
+
+
 def available_bytes() -> int:
     """The bytes of ``room``."""
     return room().bytes

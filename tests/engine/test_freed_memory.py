@@ -1,0 +1,46 @@
+"""What was freed does not stay with a run that holds as much as it may."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from surgery_cli.compute.host import HostKit
+from surgery_cli.draft.expression import LeafRef, Stored
+from surgery_cli.engine.evaluation import Evaluation
+from surgery_cli.tree.paths import LeafPath
+from tests.operations.value_edits import ArraySource, spec_of
+
+RUN = """
+import numpy as np
+from surgery_cli.cli.process import reuse_blocks
+from surgery_cli.engine.freed_memory import HEAP
+from surgery_cli.store.filesystem.memory_limits import resident_bytes
+
+reuse_blocks()
+for allowed in (512 << 20, 32 << 20):
+    HEAP.allow(allowed)
+    blocks = [np.ones(1 << 20, np.uint8) for _ in range(256)]
+    del blocks[::2]
+    before = resident_bytes()
+    HEAP.make_room(16 << 20)
+    print((before - resident_bytes()) >> 20)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how much a process has is told by Linux")
+def test_what_lies_free_between_blocks_goes_back_once_that_is_too_much() -> None:
+    done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True)
+    within, beyond = map(int, done.stdout.split())
+    assert within < 8
+    assert beyond > 100
+
+
+def test_a_block_keeps_no_more_in_memory_than_itself() -> None:
+    leaf = np.arange(4096.0).reshape(64, 64)
+    recipe = Stored(LeafRef("", LeafPath(("w",))), spec_of(leaf))
+    evaluation = Evaluation(recipe, {"": ArraySource({"w": leaf})}, HostKit(), (8, 64))
+    found = evaluation.block(evaluation.windows[1])
+    np.testing.assert_array_equal(found, leaf[8:16])
+    assert not np.shares_memory(found, leaf)
