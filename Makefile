@@ -60,7 +60,7 @@ check-all: check oracle
 	@DERIVED_TREES=20000 DERIVED_PLANS=300 $(BIN)/python -m pytest tests/matching tests/cli/test_derive.py --every-combination
 	@$(BIN)/python -m pytest tests/packaging --every-combination
 	@$(MAKE) --no-print-directory versions ARGS="tests/judge tests/operations tests/store tests/probe"
-	@RESCUES=200 $(BIN)/python -m pytest tests/salvage/test_random_damage.py
+	@RESCUES=220 $(BIN)/python -m pytest tests/salvage/test_random_damage.py -n 0 -s
 	@$(MAKE) --no-print-directory plans
 
 plans: $(INSTALLED)

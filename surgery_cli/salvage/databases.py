@@ -119,7 +119,7 @@ def _files(folder: Path) -> Iterator[str]:
         for file in (
             filesystem.files_below(folder / name) if filesystem.is_folder(folder / name) else ()
         ):
-            yield str(Path(file).relative_to(folder))
+            yield file.removeprefix(f"{folder}/")
 
 
 def _node_at(database: Path, location: str) -> Node | None:

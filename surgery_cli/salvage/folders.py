@@ -32,4 +32,4 @@ def _files(item: Path) -> Iterator[tuple[str, int]]:
         )
         if entry.is_folder and not is_other:
             for file in filesystem.files_below(item / entry.name):
-                yield str(Path(file).relative_to(item)), filesystem.size(file)
+                yield file.removeprefix(f"{item}/"), filesystem.size(file)

@@ -113,7 +113,8 @@ class BrokenItem:
 
     @cached_property
     def structure(self) -> Structure:
-        return named(self._described, set(self.arrays), self._like)
+        texts = [name for name, text in (self.strings or {}).items() if isinstance(text, str)]
+        return named(self._described, set(self.arrays), texts, self._like)
 
     @cached_property
     def strings(self) -> dict[str, Any] | None:

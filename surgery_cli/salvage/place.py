@@ -136,8 +136,9 @@ def _folders(folder: Path) -> list[Path]:
 def fingerprint(root: Path) -> str:
     """A digest of the names, sizes and times of all files: it changes when somebody writes there."""
     record = hashlib.sha256()
+    filesystem.forget(root)
     for file in sorted(filesystem.files_below(root)):
         status = filesystem.status(file)
-        line = f"{Path(file).relative_to(root)}\0{status.st_size}\0{status.st_mtime_ns}\n"
+        line = f"{file.removeprefix(f'{root}/')}\0{status.st_size}\0{status.st_mtime_ns}\n"
         record.update(line.encode(errors="surrogateescape"))
     return f"sha256:{record.hexdigest()}"

@@ -119,8 +119,10 @@ def _entries(pairs: Iterable[tuple[str, bytes]]) -> tuple[dict[LeafPath, Entry],
     return found, odd
 
 
-def named(structure: Structure, names: set[str], like: Likeness | None) -> Structure:
-    """The same with a path for every array that was found or named somewhere and has none yet.
+def named(
+    structure: Structure, names: set[str], texts: Collection[str], like: Likeness | None
+) -> Structure:
+    """The same with a path for every array that was found or named somewhere and has none yet, and for all ``texts``.
 
     ``like`` stands for what is not known.
     """
@@ -132,13 +134,15 @@ def named(structure: Structure, names: set[str], like: Likeness | None) -> Struc
     known = {stored_name(path) for path in entries}
     is_complete = origin == "metadata" and METADATA not in structure.faults
     numbers = {path[:at] for path in entries for at, key in enumerate(path) if type(key) is int}
-    for name in () if is_complete else sorted((names | structure.expected) - known):
+    for name in () if is_complete else sorted(names.union(structure.expected, texts) - known):
         keys: list[Key] = []
         for key in name.split("."):
             # what stands beside it is numbered: a list, and no dict
             keys.append(int(key) if key.isdecimal() and tuple(keys) in numbers else key)
         entries[LeafPath(keys)] = {
-            "value_type": array_type(name, structure.expected),
+            "value_type": VALUE_TYPES[LeafKind.STRING]
+            if name in texts
+            else array_type(name, structure.expected),
             "skip_deserialize": False,
         }
     return msgspec.structs.replace(structure, entries=entries, origin=origin)

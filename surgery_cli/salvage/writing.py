@@ -145,6 +145,7 @@ def _write_arrays(item: BrokenItem, leaves: Iterable[KeptLeaf], target: Path) ->
                     item.zarr, below_it, None, new_context(), create=False, transaction=transaction
                 )
                 _fill(kept.filled, array)
+    filesystem.forget(target)
     keep_newest(target, None, Linker())
 
 

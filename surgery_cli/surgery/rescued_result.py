@@ -10,6 +10,7 @@ import msgspec
 from surgery_cli import reports
 from surgery_cli.engine.digests import LeafDigest
 from surgery_cli.errors import CheckpointError, SurgeryError
+from surgery_cli.inputs.buckets import BucketPath
 from surgery_cli.proof.records import record_key, record_path, write_record
 from surgery_cli.proof.surgery_json import Record, new_record
 from surgery_cli.salvage.place import fingerprint, is_understood
@@ -20,6 +21,7 @@ from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.links import Linker, LinkMode
 from surgery_cli.store.locate.location import locate
 from surgery_cli.store.open.checkpoint import Checkpoint
+from surgery_cli.store.write.bucket_staging import BucketStaging
 from surgery_cli.store.write.staging import Staging
 from surgery_cli.surgery.source_and_destination import with_aftermath
 
@@ -43,10 +45,10 @@ class Rescue(msgspec.Struct, frozen=True):
             CheckpointError: what is broken has changed meanwhile.
             SurgeryError: the result cannot be written there, or is not what was found.
         """
-        root = self.survey.place.root
+        root, linker = self.survey.place.root, Linker(LinkMode.NEVER)
         try:
-            with Staging(target) as staging:
-                record = self._write(staging.new)
+            with _staging(target, linker) as staging:
+                record = self._write(staging.new, linker)
                 if fingerprint(root) != self.before:
                     raise CheckpointError(
                         f"'{root}' has changed meanwhile",
@@ -59,9 +61,8 @@ class Rescue(msgspec.Struct, frozen=True):
             raise
         return target / record.relative_to(staging.new)
 
-    def _write(self, new: Path) -> Path:
+    def _write(self, new: Path, linker: Linker) -> Path:
         """Everything in its place, read back and put on record; the file of the record."""
-        linker = Linker(LinkMode.NEVER)
         for name, item in self.survey.items.items():
             was_empty = not self.survey.leaves[name] and name not in self.survey.lost
             if self.kept[name] or was_empty:
@@ -95,6 +96,11 @@ class Rescue(msgspec.Struct, frozen=True):
             rescued=origins,
             digests=digests,
         )
+
+
+def _staging(target: Path, linker: Linker) -> Staging | BucketStaging:
+    """Where the result is built: beside its name on a disk, under it in a bucket."""
+    return BucketStaging(target, linker) if isinstance(target, BucketPath) else Staging(target)
 
 
 def _origin(row: reports.SavedRow) -> dict[str, Any]:

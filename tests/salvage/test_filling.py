@@ -186,3 +186,24 @@ def test_texts_whose_file_is_lost_come_from_an_older_step(tmp_path):
     surgery.rescue(str(broken), str(tmp_path / "new"), fill_from=str(older))
 
     assert restored(tmp_path / "new")["name"] == "run 2"
+
+
+def test_texts_have_names_of_their_own(tmp_path):
+    broken = _saved(tmp_path / "broken")
+    (broken / "_METADATA").unlink()
+
+    surgery.rescue(str(broken), str(tmp_path / "new"))
+
+    assert restored(tmp_path / "new")["name"] == "run 1"
+
+
+def test_a_text_that_is_not_what_was_sealed_is_lost(tmp_path):
+    broken = _saved(tmp_path / "broken")
+    surgery.seal(str(broken))
+    texts = broken / "_strings.json"
+    texts.write_text(texts.read_text().replace("run 1", "run 7"))
+
+    rows = {row.path: row for row in surgery.rescue(str(broken)).leaves}
+
+    assert rows["name"].state == "lost"
+    assert all(row.state == "whole" for path, row in rows.items() if path != "name")
