@@ -30,6 +30,21 @@ class LinenLayer(nn.Module):
 
 
 class LinenVit(nn.Module):
+    is_scanned: bool = False
+
+    def encoder(self, x):
+        if self.is_scanned:
+            scan = nn.scan(
+                lambda layer, carry, _: (layer(carry), None),
+                variable_axes={"params": 0},
+                split_rngs={"params": True},
+                length=LAYERS,
+            )
+            return scan(LinenLayer(name="layers"), x, None)[0]
+        for n in range(LAYERS):
+            x = LinenLayer(name=f"layers_{n}")(x)
+        return x
+
     @nn.compact
     def __call__(self, images):
         x = nn.Conv(WIDTH, PATCH, PATCH, "VALID", name="patch")(images)
@@ -37,8 +52,7 @@ class LinenVit(nn.Module):
         cls = self.param("cls", nn.initializers.zeros, (1, 1, WIDTH))
         x = jnp.concatenate([jnp.tile(cls, (len(x), 1, 1)), x], axis=1)
         x = x + self.param("positions", nn.initializers.zeros, (1, x.shape[1], WIDTH))
-        for n in range(LAYERS):
-            x = LinenLayer(name=f"layers_{n}")(x)
+        x = self.encoder(x)
         return nn.Dense(LABELS, name="head")(nn.LayerNorm(EPS, name="norm")(x)[:, 0])
 
 
@@ -73,9 +87,9 @@ class NnxVit(nnx.Module):
         return self.head(self.norm(x)[:, 0])
 
 
-def linen():
-    images = jax.ShapeDtypeStruct((1, 8, 8, 3), np.float32)
-    return jax.eval_shape(LinenVit().init, jax.random.key(0), images), jax.jit(LinenVit().apply)
+def linen(*, is_scanned=False):
+    images, model = jax.ShapeDtypeStruct((1, 8, 8, 3), np.float32), LinenVit(is_scanned)
+    return jax.eval_shape(model.init, jax.random.key(0), images), jax.jit(model.apply)
 
 
 def with_nnx():
@@ -83,7 +97,7 @@ def with_nnx():
     return state, jax.jit(lambda state, images: nnx.merge(graph, state)(images))
 
 
-MODELS = {"linen": linen, "nnx": with_nnx}
+MODELS = {"linen": linen, "linen-scanned": partial(linen, is_scanned=True), "nnx": with_nnx}
 
 
 def _changed(params, names, change):
@@ -122,9 +136,16 @@ MUTANTS = {
     "heads and their width swapped": lambda params: _changed(
         params,
         {"query"},
-        lambda leaf: leaf.reshape(WIDTH, -1, HEADS).swapaxes(1, 2) if leaf.ndim == 3 else leaf,
+        lambda leaf: leaf.reshape(*leaf.shape[:-2], -1, HEADS).swapaxes(-1, -2),
     ),
     "scale of the norms dropped": lambda params: _changed(params, {"scale"}, jnp.ones_like),
+}
+
+
+SCANNED = {
+    "layers in another order": lambda params: _changed(
+        params, {"layers"}, lambda leaf: leaf[::-1] if len(leaf) == LAYERS else leaf
+    )
 }
 
 
@@ -138,7 +159,8 @@ def test_logits_are_those_of_transformers_and_weights_come_back(tmp_path, route)
     with np.load(FOLDER / "logits.npz") as file:
         images, logits = file["images"].transpose(0, 2, 3, 1), file["logits"]
     assert abs(logits_of(params, images) - logits).max() < 1e-4
-    for name, mutant in MUTANTS.items():
+    more = SCANNED if route == "linen-scanned" else {}
+    for name, mutant in {**MUTANTS, **more}.items():
         assert abs(logits_of(mutant(params), images) - logits).max() > 0.1, name
     back = applied(there, tmp_path / "back", f"vit/{route}-to-hf.yaml")
     found, expected = load_file(back / "model.safetensors"), load_file(source)
