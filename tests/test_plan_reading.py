@@ -694,3 +694,29 @@ def test_a_variable_that_is_near_no_other_is_told_beside_all_that_there_are():
     unused = problem(text, where="params", Q="1")
     assert unused.why == "it uses `factor`, `where`"
     assert problem("edits: []\n", Q="1").why == "it uses no variables"
+
+
+@pytest.mark.parametrize(
+    ("default", "given", "shape"),
+    [
+        ("[1, -1]", "2,-1", (2, -1)),
+        ("[1, -1]", "[2, -1]", (2, -1)),
+        ("[1, -1]", "4", (4,)),
+        (None, "[2, -1]", (2, -1)),
+        (None, "[4]", (4,)),
+    ],
+)
+def test_a_setting_may_be_a_list(tmp_path, default, given, shape):
+    variables = f"vars: {{shape: {default}}}\n" if default else ""
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(variables + "edits: [{op: reshape, at: w, shape: '${shape}'}]\n")
+    (edit,) = read_plan(str(plan), settings={"shape": given}).edits
+    assert edit.shape == shape
+
+
+@pytest.mark.parametrize("text", ["[a-c]", "{a,b}", "[*]", "layers_[0-9]"])
+def test_a_setting_that_is_a_pattern_stays_one(tmp_path, text):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("edits: [{op: delete, at: '${at}'}]\n")
+    (edit,) = read_plan(str(plan), settings={"at": text}).edits
+    assert edit.at == text

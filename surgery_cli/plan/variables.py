@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from surgery_cli.errors import PlanError, Problem
 from surgery_cli.plan.text import PlanText, nearest_fix, shown
-from surgery_cli.plan.yaml_text import scalar
+from surgery_cli.plan.yaml_text import parse_yaml, scalar
 from surgery_cli.tree.nested import Position, contents
 from surgery_cli.words.lists import listed
 
@@ -139,7 +139,7 @@ class Variables:
                 fix="write `${name}`, or `$${` for a literal `${`",
             )
         elif name in self.settings:
-            return scalar(self.settings[name])
+            return _typed(self.settings[name], self.defaults.get(name))
         elif name in self.defaults:
             return self.defaults[name]
         else:
@@ -171,6 +171,25 @@ class Variables:
         self.unfilled.add(position)
         field = next((str(key) for key in reversed(position) if isinstance(key, str)), None)
         self.problems.append(self.text.problem(position, what, why=why, fix=fix, field=field))
+
+
+def _typed(text: str, default: Any) -> Any:
+    """What a setting means: a list where the variable's default is one, or where it is written as one.
+
+    Without a default of that sort `[0-9]` stays the text that it is in patterns: a list has a comma, or is of numbers.
+
+    >>> _typed("1e-3", 0.5), _typed("2,3", [1]), _typed("[2, x]", None), _typed("[a-c]", None), _typed("{a,b}", None)
+    (0.001, [2, 3], [2, 'x'], '[a-c]', '{a,b}')
+    """
+    is_list = text.startswith("[") and text.endswith("]")
+    if not is_list and not isinstance(default, list):
+        return scalar(text)
+    try:
+        found = parse_yaml(f"- {text}" if is_list else f"- [{text}]", "").value[0]
+    except PlanError:
+        return text
+    is_meant = isinstance(default, list) or len(found) > 1
+    return found if is_meant or not any(isinstance(item, str) for item in found) else text
 
 
 def _holds_place(value: Any) -> bool:
