@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 from tests.mutants.mutations import mutants_of
-from tests.mutants.rows import ROWS
+from tests.mutants.rows import ROWS, tests_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60
@@ -111,10 +111,10 @@ def main():
     for module in given.modules:
         source = _file(module).read_text()
         every = mutants_of(source)
-        if not survives(module, source, ROWS[module]):
+        if not survives(module, source, tests_of(module)):
             sys.exit(f"the tests of {module} fail without any change")
         chosen = sorted(Random(given.seed).sample(every, min(given.count, len(every))))
-        alive = [mutant for mutant in chosen if survives(module, mutant.source, ROWS[module])]
+        alive = [mutant for mutant in chosen if survives(module, mutant.source, tests_of(module))]
         _say(f"{module}: {len(chosen)} of {len(every)} mutants tried, {len(alive)} survive")
         for mutant in alive:
             _say(f"    {_file(module).relative_to(ROOT)}:{mutant.line}: {mutant.change}")

@@ -1,7 +1,9 @@
 """Which tests hold which module: those that should fail at any change of it."""
 
 ROWS = {
-    "tree.paths": ("tests/test_paths.py", "tests/test_globs.py", "tests/test_resolution.py"),
+    "tree.paths": (
+        *("tests/test_paths.py", "tests/test_globs.py", "tests/test_resolution.py", "tests/cli/test_limits.py"),
+    ),
     "tree.number_ranges": ("tests/test_number_ranges.py", "tests/test_globs.py", "tests/test_paths.py"),
     "tree.linear_matching": ("tests/test_globs.py",),
     "tree.targets": ("tests/test_paths.py", "tests/operations/test_rename.py", "tests/operations/test_copy.py"),
@@ -23,3 +25,10 @@ ROWS = {
     "store.files.msgpack_cursor": ("tests/store/test_msgpack_tree.py",),
 }  # fmt: skip
 """By the module, below `surgery_cli`."""
+
+SURVIVED = "tests/mutants/test_what_survived.py"
+
+
+def tests_of(module):
+    """The tests that hold a module, those that mutants asked for among them."""
+    return (SURVIVED, *ROWS[module])

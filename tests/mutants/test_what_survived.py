@@ -1,0 +1,144 @@
+"""Small promises that no test held until a mutant of the code showed it (`make mutants`)."""
+
+import numpy as np
+import pytest
+
+from surgery_cli.compute.host import HostKit
+from surgery_cli.draft.effect import (
+    Keeps,
+    Means,
+    Rearranges,
+    Scales,
+    Sets,
+    Shifts,
+    constant_after,
+    keeps_size,
+    keeps_start,
+)
+from surgery_cli.draft.kernels.cut import Cut, Steps
+from surgery_cli.draft.kernels.scale import (
+    ScaleAboveStart,
+    _largest_power,
+    power_of,
+    smallest_factor,
+)
+from surgery_cli.draft.kernels.take import Take
+from surgery_cli.errors import PlanError
+from surgery_cli.operations.clip import Clip
+from surgery_cli.operations.numbered import numbered_patterns, numbered_places
+from surgery_cli.operations.transpose import Permutation
+from surgery_cli.tree.number_ranges import read_range
+from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.targets import Places, Target
+
+LEAF = LeafSpec(kind=LeafKind.ARRAY, shape=(2, 3, 4), dtype="float32")
+
+
+def path(*keys):
+    return LeafPath(keys)
+
+
+def test_the_exact_pattern_of_a_path_means_it_and_nothing_else():
+    odd = path("a*b", "[x]", "{0..1}", "c?d", "e%f/g")
+    assert odd.exact_pattern == "a[*]b/[[]x]/[{]0..1[}]/c[?]d/e%25f%2Fg"
+    pattern = PathPattern(odd.exact_pattern)
+    assert pattern.match(odd)
+    assert not pattern.match(path("aXb", "x", "0", "cXd", "e%f/g"))
+
+
+def test_a_range_says_its_step_again():
+    assert read_range("0..6..2").padded(2) == "{00..06..2}"
+    assert read_range("0..6").padded(2) == "{00..06}"
+
+
+def test_a_part_of_a_key_that_was_spelled_out_is_the_key_itself():
+    pattern = PathPattern("x/a*%25")
+    found = pattern.match(path("x", "a/b%"))
+    places = Places([path("x", "a/b%")])
+    assert Target(r"y/z-\1").place(found, pattern, places) == path("y", "z-", "b")
+    assert Target(r"y%2F/z-\1").place(found, pattern, places) == path("y/", "z-/b")
+
+
+@pytest.mark.parametrize(
+    ("paths", "text"),
+    [
+        ([path("l_1"), path("l_2")], "l_{1..2}"),
+        ([path("l_1")], ["l_1"]),
+        ([path("l_1"), path("l_2", "x")], ["l_1", "l_2/x"]),
+        ([path("l_1"), path("l_3")], ["l_1", "l_3"]),
+        ([path("a_1", "b_1"), path("a_2", "b_2")], ["a_1/b_1", "a_2/b_2"]),
+        ([path("a?", 0), path("a?", 1)], "a[?]/{0..1}"),
+    ],
+)
+def test_paths_are_written_as_a_series_only_where_they_are_one(paths, text):
+    assert numbered_patterns(paths) == text
+
+
+def test_places_have_no_wildcards_to_hide():
+    assert numbered_places([path("a?", 0), path("a?", 1)]) == {"to": "a?/{0..1}", "list": True}
+    assert numbered_places([path("a", "0"), path("a", "1")]) == {"to": "a/{0..1}"}
+
+
+def test_an_axis_that_is_taken_out_of_a_permutation_moves_those_behind_it():
+    assert Permutation((2, 0, 1)).without(1, LEAF) == (Permutation((1, 0)), 2)
+    assert Permutation((1, 2, 0)).without(0, LEAF) == (Permutation((0, 1)), 2)
+    assert Permutation((0, 2, 1)).without(2, LEAF) == (Permutation((0, 1)), 1)
+
+
+def test_one_value_is_a_range_to_clip_to_and_an_axis_must_be_there():
+    assert Clip(at=("w",), min=0.5, max=0.5).output(LEAF) == LEAF
+    assert Clip(at=("w",), max=0.5).effect == Shifts(keeps_signs=True)
+    assert Clip(at=("w",), max=0.0).effect == Shifts(keeps_signs=True)
+    assert Clip(at=("w",), max=-0.5).effect == Shifts(keeps_signs=False)
+    assert Clip(at=("w",), norm=1.0, axis=2).output(LEAF) == LEAF
+    with pytest.raises(PlanError):
+        Clip(at=("w",), norm=1.0, axis=3).output(LEAF)
+
+
+def test_what_is_taken_along_and_across_an_axis():
+    assert Take(1, (2, 0)).along(1, LEAF) == (Take(0, (2, 0)), 1)
+    assert Take(1, (2, 0)).along(0, LEAF) == (Cut.whole(0, LEAF), 0)
+    assert Take(0, (1, 0)).without(0, LEAF) == (Take(0, (0, 1, 2)), 0)
+    assert Take(1, (2, 1, 0)).without(1, LEAF) == (Take(0, (0, 1)), 1)
+    assert Take(1, (2, 1, 0)).without(0, LEAF) == (Take(0, (2, 1, 0)), 0)
+    assert Take(0, (0, 0)).without(0, LEAF) is None
+    flat = LeafSpec(kind=LeafKind.ARRAY, shape=(2,), dtype="float32")
+    assert Take(0, (1, 0)).without(0, flat) is None
+    square = LeafSpec(kind=LeafKind.ARRAY, shape=(2, 3), dtype="float32")
+    assert Take(0, (1, 0)).without(0, square) == (Take(0, (0, 1, 2)), 0)
+
+
+def test_a_cut_of_what_was_taken_in_even_steps_is_one_cut():
+    whole = Steps(0, 3, 1)
+    cut = Take(0, (1, 3, 5)).followed_by(Cut((whole,)))
+    assert cut == Cut((Steps(1, 3, 2),))
+    assert Take(0, (1, 3, 4)).followed_by(Cut((whole,))) is None
+
+
+def test_what_effects_keep():
+    assert [
+        keeps_size(effect) for effect in (Keeps(), Means(), Rearranges(), Sets(0.0), Scales(0.5))
+    ] == [
+        *(True, True, True, False, False),
+    ]
+    assert keeps_start(Rearranges(), 0.1)
+    assert constant_after(Scales(0.5, above=0.1), 0.3) == pytest.approx(0.1 + 0.5 * 0.2)
+    assert constant_after(Scales(0.0, above=0.1), None) == pytest.approx(0.1)
+    assert constant_after(Scales(None, above=0.1), 0.1) == 0.1
+    assert constant_after(Rearranges(), 2.0) == 2.0
+
+
+def test_powers_of_factors():
+    kit = HostKit()
+    factor = np.array([0.0, 2.0, -4.0], np.float32)
+    assert smallest_factor(factor, kit) == 2.0
+    assert smallest_factor(factor, kit, 2) == 4.0
+    assert smallest_factor(factor, kit, -1) == 0.25
+    assert smallest_factor(np.zeros(2, np.float32), kit) == np.inf
+    assert _largest_power(factor, kit, 1) == 4.0
+    assert _largest_power(factor, kit, -1) == 0.5
+    assert (power_of(-2.0, 1, even=False), power_of(-2.0, 1, even=True)) == (-2.0, 2.0)
+    assert (power_of(0.0, 1, even=True), power_of(1e-300, 2, even=True)) == (None, None)
+    assert ScaleAboveStart(1.0, 0.1, is_even=True).is_identity([LEAF], LEAF)
+    assert not ScaleAboveStart(2.0, 0.1, is_even=True).is_identity([LEAF], LEAF)
