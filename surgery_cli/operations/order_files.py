@@ -13,6 +13,7 @@ from surgery_cli.errors import MissingError, PlanError
 from surgery_cli.inputs.json_decoding import decode_json
 
 _MAGIC: Final = b"\x93NUMPY"
+_LONGEST_HEADER: Final = 10_000
 _INTEGERS: Final = {
     "i1": "b",
     "i2": "h",
@@ -63,12 +64,23 @@ def _npy(raw: bytes) -> tuple[int, ...]:
 
     Source: numpy.lib.format, versions 1 to 3.
     """
-    long = raw[6] > 1
+    long = raw[6:7] > b"\1"
     (length,) = struct.unpack_from("<I" if long else "<H", raw, 8)
     start = (12 if long else 10) + length
-    header = ast.literal_eval(raw[start - length : start].decode("latin1").strip())
-    kind, shape = header["descr"], header["shape"]
-    if not isinstance(kind, str) or kind[1:] not in _INTEGERS or len(shape) != 1:
-        raise ValueError(f"it is an array of {kind} with shape {list(shape)}")
+    if length > _LONGEST_HEADER:
+        raise ValueError(
+            f"its header has {length:,} bytes, and NumPy's have {_LONGEST_HEADER:,} at most"
+        )
+    try:
+        header = ast.literal_eval(raw[start - length : start].decode("latin1").strip())
+        kind, shape = header["descr"], header["shape"]
+        is_order = kind[1:] in _INTEGERS and type(shape) is tuple and len(shape) == 1
+        is_order = is_order and type(shape[0]) is int and 0 <= shape[0] <= len(raw)
+    except (SyntaxError, RecursionError, MemoryError, LookupError, TypeError, ValueError):
+        raise ValueError("its header does not read") from None
+    if not is_order:
+        raise ValueError(
+            f"it is an array of {kind} with shape {list(shape) if isinstance(shape, tuple) else shape}"
+        )
     order = ">" if kind[0] == ">" else "<"
     return struct.unpack_from(f"{order}{shape[0]}{_INTEGERS[kind[1:]]}", raw, start)

@@ -20,6 +20,7 @@ _WORDS: Final = {
     **{s + w: float(s + "inf") for s in ("", "+", "-") for w in (".inf", ".Inf", ".INF")},
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
+_OPEN_BY_LEVEL: Final = 8
 _QUOTES_HELP: Final = (
     "put single quotes around text that begins with `*`, `[`, `{`, `!` or `&`, "
     "or that holds `: ` or a backslash"
@@ -50,6 +51,7 @@ def parse_yaml(text: str, file: str) -> PlanText:
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError
 
+    _refuse_open_brackets(text, file)
     try:
         events: Iterator[Any] = YAML().parse(text)
         return _YamlDocument(events, file).read()
@@ -66,6 +68,30 @@ def parse_yaml(text: str, file: str) -> PlanText:
         raise _invalid(error, text, file) from None
     except YAMLError as error:
         raise PlanError("not valid YAML", why=str(error), fix=_QUOTES_HELP, file=file) from None
+
+
+def _refuse_open_brackets(text: str, file: str) -> None:
+    """Refuse very many brackets that are open at once, whose reading takes the cube of their number.
+
+    Those inside of quotes count, too: patterns have pairs of them, or a few more that open.
+
+    Raises:
+        PlanError: there are more than any plan needs.
+    """
+    most = _OPEN_BY_LEVEL * NESTING.most
+    if text.count("[") + text.count("{") <= most:
+        return
+    depth = 0
+    for bracket in re.finditer(r"[\[\]{}]", text):
+        depth = depth + 1 if bracket[0] in "[{" else max(depth - 1, 0)
+        if depth > most:
+            raise PlanError(
+                f"more than {most:,} brackets of the plan are open at once",
+                why=f"that is {_OPEN_BY_LEVEL} times the limit `nesting`; no plan is nested so deeply",
+                fix="see `surgery schema`",
+                file=file,
+                line=text.count("\n", 0, bracket.start()) + 1,
+            )
 
 
 def _invalid(error: Any, text: str, file: str) -> PlanError:

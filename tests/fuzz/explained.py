@@ -44,6 +44,12 @@ EXPLAINED = {
         "Flax restores arrays of every dtype that NumPy and ml_dtypes know by a name, `int1` and dates too. What Orbax"
         " does not store is refused.",
     ),
+    "bytes at the end": Explained(
+        ("donor arrays",),
+        "refused",
+        "should have # bytes of values, and has #",
+        "NumPy reads an `.npy` file behind whose values more bytes stand. Here its size must be what its header says.",
+    ),
     "lying sizes": Explained(
         ("npz",),
         "refused",

@@ -106,6 +106,29 @@ def read_plan(place):
     return plan.read_plan(str(place))
 
 
+def read_donor(place):
+    """An array for an edit, by its name; and the order that a file says, which `permute` takes."""
+    from surgery_cli.errors import SurgeryError
+    from surgery_cli.operations.order_files import order_in
+    from surgery_cli.store.files.array_file import ArrayFile
+
+    with contextlib.suppress(SurgeryError):
+        order_in(str(place), lambda file: Path(file).read_bytes())
+    if place.suffix != ".npy":
+        return {}
+    file = ArrayFile(str(place))
+    return {str(path): file.read(path) for path in file.tree}
+
+
+def read_policy(place):
+    """The rules of a policy, and what they say of a checkpoint."""
+    from surgery_cli import plan, surgery
+
+    rules = plan.read_policy(str(place))
+    surgery.check(str(SAMPLES / "digits_standard"), rules, policy=str(place))
+    return {}
+
+
 def draft_plan(place):
     """A plan, and what it would make of a checkpoint."""
     from surgery_cli import surgery
@@ -216,6 +239,11 @@ def by_safetensors(place):
 
 
 def by_numpy(place):
+    if Path(place).suffix == ".npy":
+        array = np.load(place, allow_pickle=False)
+        return {Path(place).stem: array.astype(array.dtype.newbyteorder("="))}
+    if Path(place).suffix != ".npz":
+        return None
     with Path(place).open("rb") as file, np.load(file, allow_pickle=False) as found:
         return {name: found[name] for name in found.files}
 
@@ -264,6 +292,8 @@ READERS = {
     "patterns": match_pattern,
     "records": read_record,
     "drafts": draft_plan,
+    "policies": read_policy,
+    "donor arrays": read_donor,
 }
 """Of each kind how it is read, where it is no checkpoint."""
 
@@ -273,5 +303,6 @@ JUDGES = {
     "msgpack": by_flax,
     "safetensors": by_safetensors,
     "npz": by_numpy,
+    "donor arrays": by_numpy,
 }
 """Of each kind who else reads it."""

@@ -169,6 +169,21 @@ def npz_files(folder):
     return [Seed(file, (file,)) for file in sorted(folder.glob("*.npz"))]
 
 
+def donor_files(folder):
+    """Arrays in a file of their own, from which an edit takes values, and orders of elements."""
+    arrays = {
+        "plain": np.ones((2, 3), np.float32),
+        "fortran": np.asfortranarray(np.arange(6).reshape(2, 3)),
+        "big": np.arange(4, dtype=">i8"),
+    }
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    np.save(folder / "order.npy", np.array([2, 0, 1]))
+    (folder / "order.json").write_text("[2, 0, 1]")
+    (folder / "order.txt").write_text("2\n0\n1\n")
+    return [Seed(file, (file,)) for file in sorted(folder.iterdir())]
+
+
 def torch_files(folder):
     names = ("state", "training", "views", "dtypes", "protocol5")
     files = [Path(shutil.copy(FIXTURES / "torch" / f"{name}.pt", folder)) for name in names]
@@ -227,6 +242,33 @@ def drafts(folder):
     return [Seed(file, (file,)) for file in sorted(folder.glob("*.json"))]
 
 
+POLICY = {
+    "vars": {"most": 100},
+    "rules": [
+        {"id": "no-nan", "at": "params", "finite": True, "message": "NaN"},
+        {"id": "head", "at": "params/Dense_1/kernel", "shape": [64, 10], "dtype": "floating"},
+        {
+            "id": "calm",
+            "at": ["params"],
+            "norm": "..${most}",
+            "severity": "warning",
+            "except": "**/bias",
+        },
+        {"id": "few", "at": "params/**", "exists": True, "optional": True, "expect": 4},
+    ],
+}
+
+
+def policies(folder):
+    (folder / "policy.json").write_text(json.dumps(POLICY))
+    (folder / "policy.yaml").write_text(
+        "rules:\n  - id: no-nan\n    at: params\n    finite: true\n"
+        "  - {id: head, at: params/Dense_1/kernel, shape: [64, 10]}\n"
+        "  - {id: calm, at: params, norm: ..100, severity: warning}\n"
+    )
+    return [Seed(file, (file,)) for file in sorted(folder.iterdir())]
+
+
 PATTERNS = (
     *(
         "params/**/kernel",
@@ -262,9 +304,11 @@ SEEDS = {
     "t5x": t5x_folders,
     "safetensors": safetensors_files,
     "npz": npz_files,
+    "donor arrays": donor_files,
     "pytorch": torch_files,
     "plans": plans,
     "drafts": drafts,
+    "policies": policies,
     "patterns": patterns,
 }
 """Of each kind of input, what makes its real files in a folder."""

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 import warnings
 from contextlib import suppress
 
@@ -11,7 +12,9 @@ import tensorstore as ts
 
 from surgery_cli import surgery as use_cases
 from surgery_cli.errors import CheckpointError, PlanError, SurgeryError
+from surgery_cli.operations.order_files import order_in
 from surgery_cli.plan import plan_from_document
+from surgery_cli.plan.plan_files import parse
 from surgery_cli.store.files.array_file import ArrayFile
 from surgery_cli.store.open.checkpoint import open_checkpoint
 from surgery_cli.tree.paths import LeafPath, PathPattern
@@ -105,3 +108,29 @@ def test_a_share_that_is_missing_where_nothing_is_named_is_no_bug():
     plan = plan_from_document({"edits": [{"op": "prune", "at": "params/nothing"}]})
     with pytest.raises(PlanError, match="matches nothing"):
         use_cases.plan(str(SAMPLES / "digits_standard"), plan)
+
+
+def test_brackets_that_stay_open_are_counted_before_yaml_is_read(tmp_path):
+    began = time.process_time()
+    with pytest.raises(PlanError, match="are open at once"):
+        parse("a: " + "[" * 20_000, "YAML", "p.yaml")
+    assert time.process_time() - began < 5
+    escapes = "edits: [" + ", ".join(['"a/[[]x]"'] * 900) + "]"
+    assert len(parse(escapes, "YAML", "p.yaml").value["edits"]) == 900
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x93NUMPY",
+        b"\x93NUMPY\x01",
+        b"\x93NUMPY\x01\x00\x04\x00\0\0\0\0",
+        b"\x93NUMPY\x01\x00\x0c\x00{'descr': 7} ",
+        b"\x93NUMPY\x01\x00\x10\x00{'shape': (3,)} ",
+        b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + b"(" * 50,
+        b"\x93NUMPY\x01\x00\xff\x0f" + b"[" * 4095,
+    ],
+)
+def test_files_that_only_begin_like_an_order_are_none(tmp_path, content):
+    with pytest.raises(PlanError, match="holds no order"):
+        order_in("order.npy", lambda _: content)
