@@ -86,8 +86,8 @@ def _refuse_open_brackets(text: str, file: str) -> None:
         depth = depth + 1 if bracket[0] in "[{" else max(depth - 1, 0)
         if depth > most:
             raise PlanError(
-                f"more than {most:,} brackets of the plan are open at once",
-                why=f"that is {_OPEN_BY_LEVEL} times the limit `nesting`; no plan is nested so deeply",
+                "the plan is nested too deeply to be one",
+                why=f"over {most:,} brackets are open at once, {_OPEN_BY_LEVEL} times the limit `nesting`",
                 fix="see `surgery schema`",
                 file=file,
                 line=text.count("\n", 0, bracket.start()) + 1,

@@ -112,7 +112,7 @@ def test_a_share_that_is_missing_where_nothing_is_named_is_no_bug():
 
 def test_brackets_that_stay_open_are_counted_before_yaml_is_read(tmp_path):
     began = time.process_time()
-    with pytest.raises(PlanError, match="are open at once"):
+    with pytest.raises(PlanError, match="brackets are open at once"):
         parse("a: " + "[" * 20_000, "YAML", "p.yaml")
     assert time.process_time() - began < 5
     escapes = "edits: [" + ", ".join(['"a/[[]x]"'] * 900) + "]"
