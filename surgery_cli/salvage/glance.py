@@ -15,6 +15,7 @@ from surgery_cli.salvage.place import find_broken
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.listing import reading
 from surgery_cli.store.open.checkpoint import Checkpoint, open_checkpoint
+from surgery_cli.store.orbax.contexts import ServiceFails
 from surgery_cli.store.orbax.sidecars import EMPTY_TYPES
 from surgery_cli.tree.paths import stored_name
 from surgery_cli.words.quantities import leaves_text
@@ -56,7 +57,7 @@ def opened(text: str, *, step: int | None = None, item: str | None = None) -> Ch
 
 def with_rescue(error: CheckpointError, path: Path) -> SurgeryError:
     """The error of a checkpoint that does not open, saying what a rescue would find in it, if that is anything."""
-    if isinstance(error, LimitError):
+    if isinstance(error, LimitError | ServiceFails):
         return error
     found = glance(path)
     if found is None or not found.whole:

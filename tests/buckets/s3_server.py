@@ -12,6 +12,8 @@ from tests.buckets.server import Server
 
 _OWN_HEADERS = ("connection", "transfer-encoding", "content-length", "keep-alive", "expect")
 
+_SOMEBODY = "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+
 _CODES = {
     301: "PermanentRedirect",
     400: "ExpiredToken",
@@ -26,6 +28,12 @@ class S3Server(Server):
     """``with S3Server() as server``: it serves until the block ends, or the process does."""
 
     scheme = "s3"
+    is_public = False
+    """Whether who has no credentials may read."""
+    region = ""
+    """In which region the bucket is; '' for wherever it is looked for."""
+    redirects = True
+    """Whether what is signed for another region is sent on, as at an endpoint of one, or called malformed."""
 
     def __enter__(self):
         boto3 = pytest.importorskip("boto3", reason="installed by `make`, as all of `dev`")
@@ -63,6 +71,8 @@ class S3Server(Server):
 
     def reset(self):
         super().reset()
+        self.is_public = False
+        self.region = ""
         for name in self.names():
             self.remove(name)
 
@@ -93,6 +103,12 @@ class S3Server(Server):
         return await loop.run_in_executor(self._threads, self._answered_by_moto, request)
 
     def _answered_by_moto(self, request):
+        said = request.headers.get("authorization", "")
+        if not said and not (self.is_public and request.method in ("GET", "HEAD")):
+            return self._refused(403, "AccessDenied", "Access Denied")
+        signed_for = said.split("/")[2] if said else self.region
+        if self.region and signed_for != self.region:
+            return self._elsewhere(signed_for)
         wanted = request.headers.get("x-amz-copy-source-if-match")
         if wanted is not None:  # which moto does not look at
             bucket, _, key = (
@@ -110,6 +126,7 @@ class S3Server(Server):
             connection = http.client.HTTPConnection(self._host, self._moto_port)
             self._connections.one = connection
         headers = {k: v for k, v in request.headers.items() if k not in _OWN_HEADERS}
+        headers.setdefault("authorization", _SOMEBODY)  # who may ask as anybody is decided here
         for is_last in (False, True):
             try:
                 connection.request(request.method, request.target, request.body, headers)
@@ -125,7 +142,30 @@ class S3Server(Server):
             kept["Content-Length"] = got.getheader("Content-Length", "0")
         return got.status, kept, body
 
+    def _elsewhere(self, signed_for):
+        """Source: S3's own answers, "Making requests over dual-stack and redirects", "Error responses"."""
+        if self.redirects:
+            said = (
+                "The bucket you are attempting to access must be addressed using the specified"
+                " endpoint. Please send all future requests to this endpoint."
+            )
+            more = f"<Endpoint>bkt.s3.{self.region}.amazonaws.com</Endpoint><Bucket>bkt</Bucket>"
+            answer = self._refused(301, "PermanentRedirect", said, more)
+        else:
+            said = (
+                f"The authorization header is malformed; the region '{signed_for}' is wrong;"
+                f" expecting '{self.region}'"
+            )
+            more = f"<Region>{self.region}</Region>"
+            answer = self._refused(400, "AuthorizationHeaderMalformed", said, more)
+        answer[1]["x-amz-bucket-region"] = self.region
+        return answer
+
     def refusal(self, status, said):
-        code = _CODES[status]
-        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{said}</Message></Error>"
-        return status, {"Content-Type": "application/xml"}, body.encode()
+        return self._refused(status, _CODES[status], said)
+
+    @staticmethod
+    def _refused(status, code, said, more=""):
+        error = f"<Error><Code>{code}</Code><Message>{said}</Message>{more}</Error>"
+        head = {"Content-Type": "application/xml"}
+        return status, head, f"<?xml version='1.0'?>{error}".encode()

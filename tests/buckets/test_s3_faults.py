@@ -60,11 +60,11 @@ def test_a_bucket_that_is_not_there_is_told(s3, source):
     assert "there is no bucket 'no-such'" in failed.value.problems[0].why
 
 
-def command(source, *, environment, home):
+def command(source, new="", *, environment, home):
     """A command in a process of its own, as libraries keep what they once found of credentials."""
     known = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     known |= {"HOME": str(home), "AWS_EC2_METADATA_DISABLED": "true", **environment}
-    new = f"{source.partition('://')[0]}://bkt/new"
+    new = new or f"{source.partition('://')[0]}://bkt/new"
     words = [sys.executable, "-m", "surgery_cli", "rescale", source, new, "params/w"]
     done = subprocess.run(
         [*words, "--by", "2", "--quiet"], env=known, capture_output=True, text=True, check=False
@@ -99,3 +99,32 @@ def test_no_library_speaks_on_standard_error(bucket, s3, source, tmp_path):
         "",
         "",
     )
+
+
+def test_a_public_bucket_is_read_without_credentials_and_not_written(s3, source, tmp_path):
+    environment = {"AWS_ENDPOINT_URL": s3.url}
+    s3.is_public = True
+    here = str(tmp_path / "new")
+    assert command(source, here, environment=environment, home=tmp_path) == (0, "", "")
+    np.testing.assert_array_equal(open_checkpoint(here).read(LeafPath(("params", "w"))), 2 * LARGE)
+    assert not any("authorization" in request.headers for request in s3.log)
+    refused, _, said = command(source, environment=environment, home=tmp_path)
+    assert refused == 4
+    assert "no credentials for it" in said
+    assert len(said.splitlines()) == 3
+
+
+@pytest.mark.parametrize("redirects", [True, False])
+def test_a_bucket_in_another_region_is_no_damage(s3, source, tmp_path, redirects):
+    """What s3fs asks, botocore sends on; TensorStore looks for the region of Amazon's own buckets, and of no others."""
+    s3.region, s3.redirects = "eu-north-1", redirects
+    before = s3.names()
+    environment = {**s3.environment, "AWS_DEFAULT_REGION": "us-west-2"}
+    refused, _, said = command(source, environment=environment, home=tmp_path)
+    assert refused == 3
+    assert "the bucket is in another region, or at another endpoint" in said
+    assert "set AWS_DEFAULT_REGION" in said
+    assert "damaged" not in said
+    assert s3.names() == before
+    environment["AWS_DEFAULT_REGION"] = "eu-north-1"
+    assert command(source, environment=environment, home=tmp_path) == (0, "", "")

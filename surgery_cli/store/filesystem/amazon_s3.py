@@ -200,13 +200,11 @@ class AmazonS3(FsspecService):
 
         async def found() -> tuple[str, Any]:
             held = await self._client.session.get_credentials()
-            return (
-                ("", None) if held is None else (held.method, await held.get_frozen_credentials())
-            )
+            return held.method, await held.get_frozen_credentials()
 
-        method, keys = sync(self._client.loop, found)
-        if keys is None:
+        if self._client.anon:
             return "anonymous"
+        method, keys = sync(self._client.loop, found)
         if method in _BY_NAME:
             return _BY_NAME[method]
         if method != "env":
@@ -226,10 +224,24 @@ class AmazonS3(FsspecService):
             raise
         return got
 
+    def _is_anybody(self) -> bool:
+        return "_client" in vars(self) and bool(self._client.anon)
+
     def _connected(self) -> Any:
+        """Who has no credentials asks as anybody, for buckets that are public."""
+        from fsspec.asyn import sync
         from s3fs import S3FileSystem
 
-        return S3FileSystem(skip_instance_cache=True)
+        client = S3FileSystem(skip_instance_cache=True)
+        if client.anon:
+            return client
+
+        async def has_credentials() -> bool:
+            await client.set_session()
+            return await client.session.get_credentials() is not None
+
+        is_known = sync(client.loop, has_credentials)
+        return client if is_known else S3FileSystem(anon=True, skip_instance_cache=True)
 
 
 def _object(key: str, size: int, found: dict[str, Any]) -> StoredObject:

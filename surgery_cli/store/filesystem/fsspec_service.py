@@ -41,7 +41,12 @@ class FsspecService(ABC):
     def _asking(
         self, bucket: str, key: str | None = None, *, is_of_version: bool = False
     ) -> AbstractContextManager[None]:
-        return asking(self.words, bucket, key, is_of_version=is_of_version)
+        is_anybody = self._is_anybody
+        return asking(self.words, bucket, key, is_of_version=is_of_version, is_anybody=is_anybody)
+
+    def _is_anybody(self) -> bool:
+        """True if the client asks without credentials, and that is not said in the service's answers."""
+        return False
 
     @cached_property
     def _client(self) -> Any:

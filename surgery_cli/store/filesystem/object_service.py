@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
@@ -94,12 +94,18 @@ class ServiceWords(msgspec.Struct, frozen=True):
 
 @contextmanager
 def asking(
-    words: ServiceWords, bucket: str, key: str | None = None, *, is_of_version: bool = False
+    words: ServiceWords,
+    bucket: str,
+    key: str | None = None,
+    *,
+    is_of_version: bool = False,
+    is_anybody: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
     """What a service and the libraries that speak with it say, as one of the errors of ``ObjectService``.
 
-    Without ``key``, the bucket itself is asked for. FileExistsError is a condition that does not hold: with
-    ``is_of_version`` that the object is still the one that was found, else that there is none.
+    Without ``key``, the bucket itself is asked for; ``is_anybody``: whether that is done without credentials.
+    FileExistsError is a condition that does not hold: with ``is_of_version`` that the object is still the one that was
+    found, else that there is none.
     """
     address = f"{words.scheme}://{bucket}" + (f"/{key}" if key else "")
     try:
@@ -124,7 +130,7 @@ def asking(
             f"check its name; {words.credentials}",
         ) from None
     except Exception as error:  # whatever of their libraries gcsfs and s3fs let through
-        raise _refusal(words, error, address) from error
+        raise _refusal(words, error, address, is_anybody=is_anybody()) from error
 
 
 _OF_CREDENTIALS: Final = (
@@ -137,7 +143,7 @@ _OF_CREDENTIALS: Final = (
 )
 UNKNOWN: Final = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken")
 EXPIRED: Final = ("ExpiredToken", "RequestExpired", "TokenRefreshRequired")
-_ELSEWHERE: Final = ("301", "PermanentRedirect", "AuthorizationHeaderMalformed")
+ELSEWHERE: Final = ("301", "PermanentRedirect", "AuthorizationHeaderMalformed")
 
 
 def code_of(error: Exception) -> str:
@@ -146,7 +152,9 @@ def code_of(error: Exception) -> str:
     return str(said.get("Error", {}).get("Code", "") or getattr(error, "code", ""))
 
 
-def _refusal(words: ServiceWords, error: Exception, address: str) -> ServiceRefusal:
+def _refusal(
+    words: ServiceWords, error: Exception, address: str, *, is_anybody: bool
+) -> ServiceRefusal:
     """What the service or the way to it said, in a line."""
     said = " ".join(str(error).split())[:300] or type(error).__name__
     kind, code = f"{type(error).__module__}.{type(error).__name__}", code_of(error)
@@ -156,12 +164,13 @@ def _refusal(words: ServiceWords, error: Exception, address: str) -> ServiceRefu
     if code in UNKNOWN:
         why = f"{words.name} does not know these credentials: {said}"
         return ServiceRefusal(why, address, words.credentials)
-    if kind.startswith(_OF_CREDENTIALS) or code == "401":
+    is_refused = isinstance(error, PermissionError) or said.startswith("Forbidden")
+    if kind.startswith(_OF_CREDENTIALS) or code == "401" or (is_refused and is_anybody):
         return ServiceRefusal(f"no credentials for it: {said}", address, words.credentials)
-    if code in _ELSEWHERE:
+    if code in ELSEWHERE:
         why = f"the bucket is in another region, or at another endpoint: {said}"
         return ServiceRefusal(why, address, words.region)
-    if isinstance(error, PermissionError) or said.startswith("Forbidden"):
+    if is_refused:
         fix = f"ask for the permission to read, list or write there, or {words.credentials}"
         return ServiceRefusal(f"{words.name} does not permit it: {said}", address, fix)
     return ServiceRefusal(

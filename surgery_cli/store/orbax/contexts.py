@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from surgery_cli.errors import CheckpointError
 from surgery_cli.inputs.buckets import BucketPath
-from surgery_cli.store.filesystem.object_service import EXPIRED, UNKNOWN
+from surgery_cli.store.filesystem.object_service import ELSEWHERE, EXPIRED, UNKNOWN
 
 if TYPE_CHECKING:
     import tensorstore as ts
@@ -28,7 +28,7 @@ _RETRIES: Final = {"max_retries": 8, "initial_delay": "250ms", "max_delay": "16s
 
 _OF_SERVICE: Final = re.compile(
     r"^(ABORTED|UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|PERMISSION_DENIED|UNAUTHENTICATED)\b"
-    r"|http_response_code='(400|401|403|429|5..)'|Failed to get credentials"
+    r"|http_response_code='(301|400|401|403|429|5..)'|Failed to get credentials"
 )
 
 
@@ -53,8 +53,8 @@ def failure_of_service(directory: Path, error: Exception) -> ServiceFails | None
         why = "the credentials have expired"
     elif any(code in said for code in UNKNOWN):
         why = f"{directory.scheme.upper()} does not know these credentials"
-    return ServiceFails(
-        f"'{directory}' cannot be read",
-        why=f"{why}: {said[:300]}",
-        fix="run the command again later, or with other credentials; nothing of it was taken for an answer",
-    )
+    fix = "run the command again later, or with other credentials; nothing of it was taken for an answer"
+    if any(code in said for code in ELSEWHERE[1:]):
+        why = "the bucket is in another region, or at another endpoint"
+        fix = "set AWS_DEFAULT_REGION to the bucket's own; nothing of it was taken for an answer"
+    return ServiceFails(f"'{directory}' cannot be read", why=f"{why}: {said[:300]}", fix=fix)
