@@ -7,7 +7,9 @@ device of the hosts part of the run. `jax_private` knows the rest.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -142,6 +144,7 @@ def connect(seat: Seat, say: Callable[[str], None] = lambda _: None) -> Board:
         PlanError: the port is taken, or another process came under the same number.
         LostProcessError: not all came in time.
     """
+    _claim(seat)
     # to load it from a cold disk takes seconds, in which no thread of ours could say that this process lives
     import tensorstore  # noqa: F401
 
@@ -181,6 +184,33 @@ def connect(seat: Seat, say: Callable[[str], None] = lambda _: None) -> Board:
             fix="start the same command on every host, each once, and let process 0 be reached there",
         )
     return Board(client, keeper)
+
+
+_claimed: Final[list[socket.socket]] = []
+"""Held until this process ends."""
+
+
+def _claim(seat: Seat) -> None:
+    """Take a number on this machine, where that can be: JAX is asked who is there only once all are.
+
+    Raises:
+        PlanError: another process here has taken it.
+    """
+    if sys.platform != "linux":  # elsewhere no name goes with the process that has it
+        return
+    held = socket.socket(socket.AF_UNIX)
+    try:
+        held.bind(f"\0surgery {seat.address} {seat.number}")
+    except OSError as error:
+        held.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PlanError(
+                f"another process {seat.number} of the {seat.among} runs on this machine",
+                why=f"it came to {seat.address} before this one, and each has a number of its own",
+                fix=f"give every process another `--process`, from 0 to {seat.among - 1}",
+            ) from None
+        return
+    _claimed.append(held)
 
 
 def _keep(seat: Seat) -> subprocess.Popen[bytes]:

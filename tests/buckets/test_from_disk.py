@@ -1,4 +1,4 @@
-"""From this disk into a bucket: bytes pass through the machine bit for bit, a few at a time, whatever fails meanwhile."""
+"""From this disk into a bucket: bytes pass through the machine bit for bit, a few at a time, whatever fails then."""
 
 import os
 import re

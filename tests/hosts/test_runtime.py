@@ -106,7 +106,7 @@ except SurgeryError as error:
 def test_two_processes_of_one_number_are_told_so():
     address = f"127.0.0.1:{free_port()}"
 
-    def joining(number):
+    def joining(number, address=address):
         words = [sys.executable, "-c", JOINING, address, str(number)]
         process = subprocess.Popen(
             words, cwd=REPOSITORY, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
@@ -119,9 +119,9 @@ def test_two_processes_of_one_number_are_told_so():
     with socket.socket() as caller:
         while caller.connect_ex(("127.0.0.1", port)):  # until it listens there
             time.sleep(0.05)
-    others = [joining(1), joining(1)]
+    others = [joining(1), joining(1, f"localhost:{port}")]  # as from another machine
     try:
-        again = joining(0)  # which finds the port taken
+        again = joining(0, f"localhost:{port}")  # which finds the port taken
         assert "another process 0" in again.communicate(timeout=60)[0]
         ended = []
         while not ended:
@@ -132,3 +132,21 @@ def test_two_processes_of_one_number_are_told_so():
         for one in (first, *others):
             one.kill()
             one.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere JAX tells, once all are there")
+def test_two_processes_of_one_number_on_one_machine_are_told_at_once():
+    """Without process 0, to which each of them waits for minutes to be connected."""
+    words = [sys.executable, "-c", JOINING, f"127.0.0.1:{free_port()}", "1"]
+    given = {"cwd": REPOSITORY, "stdout": subprocess.PIPE, "text": True}
+    one, other = (subprocess.Popen(words, **given) for _ in range(2))
+    try:
+        while one.poll() is None and other.poll() is None:
+            time.sleep(0.05)
+        ended, waiting = (one, other) if one.poll() is not None else (other, one)
+        assert "another process 1 of the 3 runs on this machine" in ended.stdout.read()
+        assert waiting.poll() is None
+    finally:
+        for each in (one, other):
+            each.kill()
+            each.communicate()
