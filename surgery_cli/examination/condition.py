@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from enum import StrEnum
+from pathlib import Path
 from shlex import quote
 from typing import Final
 
 import msgspec
 
 from surgery_cli.errors import CheckpointError, LimitError, NotPermittedError, SurgeryError
-from surgery_cli.examination.footprint import Footprint
+from surgery_cli.examination.footprint import NOTHING_SEEN, Footprint
 from surgery_cli.examination.places import Kind, Place
 from surgery_cli.examination.temporary_names import is_copy
 from surgery_cli.inputs.buckets import BucketPath
@@ -18,7 +20,7 @@ from surgery_cli.proof.metadata_files import metadata_faults
 from surgery_cli.salvage.glance import Glance, glance
 from surgery_cli.store import filesystem
 from surgery_cli.store.filesystem.bucket_locks import is_committed, lock_around
-from surgery_cli.store.filesystem.listing import Listing
+from surgery_cli.store.filesystem.listing import Listing, unreadable
 from surgery_cli.store.locate.items import step_items
 from surgery_cli.store.locate.steps import find_steps
 from surgery_cli.store.open.checkpoint import open_checkpoint
@@ -82,9 +84,11 @@ def _other(place: Place, seen: Footprint) -> Condition:
     """What is nothing of this run; steps in it are those of another, or what a manager keeps to be deleted."""
     steps = []
     if filesystem.is_folder(place.path):
-        with suppress(CheckpointError):
+        with suppress(CheckpointError, PermissionError):
             steps = find_steps(Listing.of(place.path))
     why, todo = [], ""
+    if filesystem.is_link(place.path) and not filesystem.exists(place.path):
+        why = ["a link that leads nowhere"]
     if steps:
         why = [f"{counted(len(steps), 'step stands', 'steps stand')} in it"]
         todo = f"`surgery doctor {quote(str(place.path))}` looks at them"
@@ -104,11 +108,7 @@ def _checkpoint(place: Place, seen: Footprint) -> Condition:
     try:
         found = _opened(place, seen)
     except (NotPermittedError, LimitError) as error:
-        problem = error.problems[0]
-        why = f"{problem.what}: {problem.why}" if problem.why else problem.what
-        return Condition(
-            place=place, state=State.UNREADABLE, seen=seen, why=[why], todo=problem.fix
-        )
+        return _unreadable(place, seen, error)
     except SurgeryError as error:
         first = error.problems[0]
         why = f"{first.what}: {first.why}" if first.why else first.what
@@ -116,6 +116,18 @@ def _checkpoint(place: Place, seen: Footprint) -> Condition:
     if found.state is not State.DAMAGED:
         return found
     return with_rescue(found)
+
+
+def unreadable_condition(place: Place, error: PermissionError) -> Condition:
+    """The condition of what the system does not let this user look into."""
+    refused = Path(os.fsdecode(error.filename or place.path))
+    return _unreadable(place, NOTHING_SEEN, unreadable(refused, error))
+
+
+def _unreadable(place: Place, seen: Footprint, error: CheckpointError) -> Condition:
+    problem = error.problems[0]
+    why = f"{problem.what}: {problem.why}" if problem.why else problem.what
+    return Condition(place=place, state=State.UNREADABLE, seen=seen, why=[why], todo=problem.fix)
 
 
 def _opened(place: Place, seen: Footprint) -> Condition:

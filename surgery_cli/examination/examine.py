@@ -10,7 +10,13 @@ from typing import Final
 
 import msgspec
 
-from surgery_cli.examination.condition import Condition, State, condition, without_tree
+from surgery_cli.examination.condition import (
+    Condition,
+    State,
+    condition,
+    unreadable_condition,
+    without_tree,
+)
 from surgery_cli.examination.footprint import footprint
 from surgery_cli.examination.leftovers import leftover_condition
 from surgery_cli.examination.places import Kind, Place, places_at
@@ -56,7 +62,10 @@ def examine(
 
 def _look(place: Place, counted: set[tuple[int, int]]) -> Condition | None:
     """The condition of a thing; None if it is gone."""
-    seen = footprint(place.path, counted)
+    try:
+        seen = footprint(place.path, counted)
+    except PermissionError as error:
+        return unreadable_condition(place, error)
     if seen is None:
         return None
     if place.kind in (Kind.STAGING, Kind.SET_ASIDE):

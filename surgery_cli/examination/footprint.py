@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -24,6 +25,12 @@ class Footprint(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     unnamed: dict[str, tuple[str, int]]
     """Files that have not got their names, by their paths: who writes them, and their bytes."""
+
+
+NOTHING_SEEN: Final = Footprint(
+    bytes=0, bytes_counted=0, files=0, changed_ns=0, digest="", unnamed={}
+)
+"""Of what nobody may look into."""
 
 
 def footprint(place: Path, counted: set[tuple[int, int]]) -> Footprint | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from surgery_cli.errors import NotPermittedError
 from surgery_cli.examination.temporary_names import writer_of
 from surgery_cli.salvage.item import is_item
 from surgery_cli.store import filesystem
@@ -78,7 +80,7 @@ def _is_one(path: Path) -> bool:
     if unfinished_name(path.name) is not None or is_leftover(path.name):
         return True
     listing = Listing.of(path)
-    if holds_pytree(listing) or listing.files & _STEP_FILES or is_item(path):
+    if holds_pytree(listing) or listing.files & _STEP_FILES or _held_tree(path):
         return True
     own = step_name(path.name)
     if (
@@ -90,11 +92,19 @@ def _is_one(path: Path) -> bool:
     return _holds_item(listing)
 
 
+def _held_tree(path: Path) -> bool:
+    """As ``is_item``; False where this user may not look."""
+    try:
+        return is_item(path)
+    except PermissionError:
+        return False
+
+
 def _holds_item(listing: Listing) -> bool:
     """True if items stand in the folder that are no checkpoints of their own."""
     for name in listing.folders:
         inside = listing.path / name
-        if not is_leftover(name) and is_item(inside):
+        if not is_leftover(name) and _held_tree(inside):
             return not filesystem.is_file(inside / "_CHECKPOINT_METADATA")
     return False
 
@@ -104,12 +114,18 @@ def _place_in(path: Path) -> Place | None:
     name = path.name
     if is_record(name) or belongs_to_root(path):
         return None
-    if filesystem.is_link(path) and filesystem.real(path).parent == filesystem.real(path.parent):
+    if filesystem.is_link(path) and filesystem.exists(path) and _leads_beside(path):
         return None
-    found = _place(path)
-    if found is None and filesystem.is_folder(path) and _was_checkpoint(path):
-        found = Place(path, Kind.CHECKPOINT)
+    found = None
+    with suppress(NotPermittedError):  # what it is, nobody may see
+        found = _place(path)
+        if found is None and filesystem.is_folder(path) and _was_checkpoint(path):
+            found = Place(path, Kind.CHECKPOINT)
     return found or Place(path, Kind.OTHER)
+
+
+def _leads_beside(link: Path) -> bool:
+    return filesystem.real(link).parent == filesystem.real(link.parent)
 
 
 def _place(path: Path) -> Place | None:
@@ -137,4 +153,4 @@ def _place(path: Path) -> Place | None:
 def _was_checkpoint(path: Path) -> bool:
     """True for what is a checkpoint, or has parts of one left in it."""
     listing = Listing.of(path)
-    return is_step(listing) or is_item(path) or _holds_item(listing)
+    return is_step(listing) or _held_tree(path) or _holds_item(listing)

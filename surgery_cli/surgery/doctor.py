@@ -59,7 +59,7 @@ def doctor(
             _read(row, one.place.path, memory_bytes, listener, say)
             for row, one in zip(rows, found, strict=True)
         ]
-    rows = _with_older_steps(rows, found)
+    rows = _with_older_steps(real, rows, found)
     return reports.Examination(
         root=str(real),
         places=rows,
@@ -143,7 +143,7 @@ def _verified(
 
 
 def _with_older_steps(
-    rows: Sequence[reports.ExaminedPlace], found: Sequence[Condition]
+    root: Path, rows: Sequence[reports.ExaminedPlace], found: Sequence[Condition]
 ) -> list[reports.ExaminedPlace]:
     """Where leaves of a step are lost: which whole step before it could give them."""
     whole = {
@@ -156,7 +156,8 @@ def _with_older_steps(
         before = [step for step in whole if row.step is not None and step < row.step]
         if not row.whole_leaves or row.whole_leaves == row.leaves or not before:
             return row
-        older = quote(str(whole[max(before)]))
-        return replace(row, todo=f"{row.todo}; `--fill-from {older}` takes the rest from there")
+        older, broken = quote(str(whole[max(before)])), quote(str(root / row.path))
+        fill = f"`surgery rescue {broken} NEW --fill-from {older}` takes the rest from there"
+        return replace(row, todo=f"{row.todo}; {fill}")
 
     return [told(row) for row in rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -84,6 +85,19 @@ def test_what_may_not_be_read_is_named_with_its_owner(barred, arguments):
     assert first.endswith(f"'{barred}' cannot be read")
     assert second.startswith("  Permission denied: it belongs to ")
     assert sorted(path.name for path in folder.iterdir()) == ["leaves", "run"]
+
+
+@pytest.mark.parametrize("barred", ["run/1"], indirect=True)
+def test_a_step_that_nobody_may_look_into_is_named_beside_the_others(barred):
+    command = [*WITHOUT_RIGHTS, sys.executable, "-m", "surgery_cli", "doctor", "run", "--json"]
+    done = subprocess.run(command, cwd=barred.parents[1], capture_output=True, check=False)
+    assert done.returncode == 3
+    found = {place["path"]: place for place in json.loads(done.stdout)["places"]}
+    assert {path: place["state"] for path, place in found.items()} == {
+        "1": "unreadable",
+        "2": "whole",
+    }
+    assert f"'{barred}' cannot be read: Permission denied" in found["1"]["why"][0]
 
 
 @pytest.mark.parametrize("barred", ["run/1", "run/2/notes"], indirect=True)
