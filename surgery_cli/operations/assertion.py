@@ -14,7 +14,8 @@ from surgery_cli.errors import Gathering, MissingError, PlanError, Problem, rais
 from surgery_cli.operations.base import Operation, Scene
 from surgery_cli.rules.contract import Named, Rule
 from surgery_cli.rules.table import RULES
-from surgery_cli.tree.specs import LeafKind, LeafSpec
+from surgery_cli.tree.paths import LeafPath, PathPattern
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec, has_dtype
 from surgery_cli.words.advice import FieldName, joined, worded
 
 
@@ -55,13 +56,26 @@ class Assertion(Operation):
         self.refuse_what_says_nothing()
         optional = self.optional or any(rule.may_name_nothing for rule in rules)
         leaves = scene.select(msgspec.structs.replace(self, optional=optional), draft)
-        named = Named(leaves, draft, scene)
+        named = Named(leaves, draft, scene, self._selected_in)
         gathering, found = Gathering(), []
         for rule in rules:
             with gathering.catching(field=rule.name):
                 found.append(_check(rule, named))
         gathering.raise_if_any()
         return found
+
+    def _selected_in(self, tree: TreeSpec) -> list[LeafPath]:
+        """The leaves of another tree that the patterns and conditions name."""
+        named = [PathPattern(text).named(tree.texts) for text in self.patterns]
+        excluded = [PathPattern(text).named(tree.texts) for text in self.exceptions]
+        return [
+            path
+            for path, spec in tree.items()
+            if (not named or any(path in found for found in named))
+            and not any(path in found for found in excluded)
+            and (not self.where_dtype or has_dtype(spec, self.where_dtype))
+            and self.where_ndim in (None, len(spec.shape) if spec.has_array else -1)
+        ]
 
     def refuse_what_says_nothing(self) -> None:
         """Raise PlanError if no rule is stated, or what belongs to a rule that is not."""
@@ -110,6 +124,10 @@ def _check(rule: Rule, named: Named) -> Check:
     if breach:
         what = f"`{rule.text}` does not hold"
         breaches.append(Problem(what, why=breach, field=rule.name))
+    breaches += (
+        Problem(f"'{path}' breaks `{rule.text}`", why, path=str(path), field=rule.name)
+        for path, why in rule.absent(named)
+    )
     counted = [p for p in named.leaves if named.draft.leaves[p].spec.kind is not LeafKind.EMPTY]
     on: list[CheckedLeaf] = []
     for path in counted:

@@ -62,15 +62,16 @@ class Checked(Document, kw_only=True, frozen=True):
 
 
 def _case(rule: RuleVerdict) -> Case:
-    count = len(rule.findings)
-    first = rule.findings[0].what if rule.findings else ""
-    more = f", and {counted(count - 1, 'more finding')}" if count > 1 else ""
+    findings = [": ".join(filter(None, (one.what, one.why))) for one in rule.findings]
+    what = rule.message or next(iter(findings), "")
+    if not rule.message and len(findings) > 1:
+        what = f"{what}, and {counted(len(findings) - 1, 'more finding')}"
     return Case(
         name=rule.id,
         outcome=rule.outcome,
         about=f"{', '.join(rule.rules)}: {leaves_text(rule.leaves)}",
-        what=": ".join(filter(None, (rule.message, f"{first}{more}"))),
-        details=[": ".join(filter(None, (one.what, one.why))) for one in rule.findings],
+        what=what if findings else "",
+        details=findings if what not in findings else [],
         file=rule.file,
         line=rule.line,
     )

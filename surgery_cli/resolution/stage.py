@@ -99,6 +99,7 @@ class Stage:
         self.read_file: Callable[[str], bytes] = _no_file
         self.measure: Callable[[Made, Callable[[str], Source]], Any] = _nothing_measured
         self._surveys: dict[tuple[str, bool], OptimizerSurvey] = {}
+        self._of_draft: tuple[Draft, OptimizerSurvey] | None = None
         self.arrivals = Arrivals(plan)
         self._named: Selection | None = None
         self._is_shaken = False
@@ -165,6 +166,11 @@ class Stage:
             make = self.survey_told if tell else _survey
             self._surveys[name, tell] = make(self._source(name))
         return self._surveys[name, tell]
+
+    def survey_of_draft(self, draft: Draft) -> OptimizerSurvey:
+        if self._of_draft is None or self._of_draft[0] is not draft:
+            self._of_draft = (draft, survey(draft.tree, params=self._plan.params))
+        return self._of_draft[1]
 
     def measured(self, part: Made) -> Any:
         return self.measure(part, self._source)

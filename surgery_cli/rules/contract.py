@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from surgery_cli.draft.recipe import Draft, Output
 from surgery_cli.errors import PlanError
 from surgery_cli.optimizer.follow.states import States
 from surgery_cli.tree.paths import LeafPath, Selection
+from surgery_cli.tree.specs import TreeSpec
 from surgery_cli.tree.targets import Places
 from surgery_cli.words.advice import FieldName, worded
 
@@ -17,8 +19,16 @@ from surgery_cli.words.advice import FieldName, worded
 class Named:
     """What a rule is about: the leaves that an edit names in the draft as it stands there."""
 
-    def __init__(self, leaves: Selection, draft: Draft, scene: States) -> None:
+    def __init__(
+        self,
+        leaves: Selection,
+        draft: Draft,
+        scene: States,
+        selected_in: Callable[[TreeSpec], list[LeafPath]],
+    ) -> None:
+        """``selected_in``: the leaves of another tree that the same patterns and conditions name."""
         self.leaves, self.draft, self.scene = leaves, draft, scene
+        self.selected_in = selected_in
 
     @cached_property
     def places(self) -> Places:
@@ -46,6 +56,10 @@ class Rule(ValueRule, frozen=True):
     def breach_of_selection(self, named: Named) -> str:
         """In words how the leaves as a whole break the rule, as metadata tell; '' if they do not."""
         return ""
+
+    def absent(self, named: Named) -> Iterable[tuple[LeafPath, str]]:
+        """Places that break the rule and are not judged as leaves, as metadata tell, and in words how."""
+        return ()
 
     def breach(self, path: LeafPath, output: Output, named: Named) -> str:
         """In words how a leaf breaks the rule, as metadata tell; '' if it does not."""

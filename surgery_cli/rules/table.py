@@ -10,7 +10,9 @@ from surgery_cli.rules.finite import Finite
 from surgery_cli.rules.likeness import Alike
 from surgery_cli.rules.measures import Absmax, Norm, Std, Zeros
 from surgery_cli.rules.metadata import Dtype, Shape
+from surgery_cli.rules.mirroring import OptimizerMirrorsParams
 from surgery_cli.rules.presence import Count, Exists
+from surgery_cli.rules.structure import SameStructureAs
 
 RULES: Final[tuple[type[Rule], ...]] = (
     Exists,
@@ -26,5 +28,7 @@ RULES: Final[tuple[type[Rule], ...]] = (
     EqualTo,
     EqualIn,
     Unchanged,
+    SameStructureAs,
+    OptimizerMirrorsParams,
 )
 """In the order in which they are documented."""

@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
+import optax
 import orbax.checkpoint as ocp
 import pytest
 
@@ -78,7 +80,8 @@ def test_junit_has_a_case_for_every_rule(surgery, checkpoint, policy, tmp_path):
         "gone": "failure",
         "matrices": "passed",
     }
-    assert "warning: 'params/Conv_1/kernel' breaks `norm ..10`, and 1 more" in file.read_text()
+    said = "warning: 'params/Conv_1/kernel' breaks `norm ..10`: its norm is `14.52`, and 1 more"
+    assert said in file.read_text()
 
 
 @pytest.mark.parametrize("there", ["nothing", "an empty directory"])
@@ -276,3 +279,115 @@ def test_every_rule_that_assert_knows_can_stand_in_a_policy(surgery):
     fields = {field for kind in RULES for field in kind.__struct_encode_fields__}
     assert fields <= rule.keys()
     assert {"id", "severity", "message"} <= rule.keys()
+
+
+def test_github_is_told_at_most_ten_at_their_lines_and_errors_first(
+    surgery, checkpoint, policy, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    severities = ["warning", *["error"] * 8, "warning", "error", "error"]
+    rules = [
+        f'- {{id: "r:{number}, 100%", at: params/Dense_1, shape: [1], severity: {severity}}}\n'
+        for number, severity in enumerate(severities)
+    ]
+    file = tmp_path / "annotations.txt"
+    for count in (10, 12):
+        given = policy("".join(rules[:count]))
+        surgery("check", checkpoint, given, "-q", "--output", f"github={file}")
+        lines = file.read_text().splitlines()
+        assert len(lines) == 10
+        assert lines[0].startswith(
+            "::error file=policy.yaml,line=2,title=check%3A r%3A1%2C 100%25::"
+            "'params/Dense_1/bias' breaks `shape [1]`: it is float32[10], and 1 more finding%0A"
+        )
+        errors = [line for line in lines if line.startswith("::error ")]
+        assert lines[: len(errors)] == errors
+    assert lines[-1] == "::error title=surgery::and 3 more: see the report"
+
+
+def test_markdown_says_all_that_is_wrong_and_nothing_in_it_is_markup(surgery, policy, tmp_path):
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", {"<b>|`*": np.ones(3, np.float32)})
+    file = tmp_path / "page.md"
+    given = policy("- {id: half, dtype: bfloat16}\n- {id: good, finite: true}\n")
+    surgery("check", tmp_path / "source", given, "--output", f"markdown={file}")
+    page = file.read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "| |" not in line]
+    assert [row.split(" | ")[0] for row in rows] == ["| ❌ broken", "| ✅ holds"]
+    assert "<b>" not in page
+    assert "2 cases: 1 ❌ broken, 1 ✅ holds" in page
+
+
+def test_markdown_is_never_more_than_a_step_takes(surgery, tmp_path):
+    for name in "ab":
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            checkpointer.save(tmp_path / name, {f"{name}{'x' * 500}{n}": 1 for n in range(1500)})
+    file = tmp_path / "page.md"
+    found = surgery("diff", tmp_path / "a", tmp_path / "b", "-q", "--output", f"markdown={file}")
+    assert found.code == 1
+    assert 900_000 < file.stat().st_size <= 1_000_000
+    assert file.read_text().endswith("more: `--output json=FILE` has all of them\n")
+
+
+def _state(**params):
+    state = optax.adam(1e-3).init({name: jnp.ones(shape) for name, shape in params.items()})
+    return {"mu": state[0].mu, "nu": state[0].nu, "count": state[0].count}
+
+
+WHOLE = {"params": {"a": jnp.ones((3, 4)), "b": jnp.ones(4)}, "opt_state": _state(a=(3, 4), b=(4,))}
+
+
+@pytest.mark.parametrize(
+    ("tree", "paths", "said"),
+    [
+        (WHOLE, [], ""),
+        (WHOLE | {"opt_state": _state(a=(3, 5), b=(4,))}, ["params"] * 2, "do not follow those"),
+        (WHOLE | {"opt_state": _state(a=(3, 4))}, ["params/b"], "no optimizer state has anything"),
+        (
+            WHOLE | {"opt_state": _state(a=(3, 4), b=(4,)) | {"mu": {"a": jnp.ones((3, 4))}}},
+            ["params/b"],
+            "it has no twin in 'opt_state/mu'",
+        ),
+        (WHOLE | {"opt_state": {}}, [None], "there is no optimizer state"),
+    ],
+    ids=["whole", "another shape", "a param more", "a twin less", "no state"],
+)
+def test_an_optimizer_that_does_not_mirror_its_params_is_found(
+    surgery, policy, tmp_path, tree, paths, said
+):
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "source", tree)
+    given = policy("- {id: twins, at: params, optimizer_mirrors_params: true}\n")
+    result = surgery("check", tmp_path / "source", given, "--json")
+    assert result.code == (1 if paths else 0)
+    (rule,) = result.document["rules"]
+    findings = rule.get("findings", [])
+    assert [found.get("path") for found in findings] == paths
+    assert all(said in found["why"] for found in findings)
+    assert result.document["bytes_read"] == 0
+
+
+def test_what_differs_from_the_structure_of_another_is_found_on_both_sides(
+    surgery, policy, tmp_path
+):
+    other = WHOLE | {
+        "params": {"a": np.ones((3, 5), np.float32), "c": jnp.ones(4, jnp.bfloat16), "e": {}}
+    }
+    for name, tree in (("source", WHOLE), ("other", other)):
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            checkpointer.save(tmp_path / name, tree)
+    given = policy(
+        "- {id: params, at: params, same_structure_as: other}\n"
+        "- {id: state, at: opt_state, same_structure_as: other}\n"
+        "- {id: half, at: '**', where_dtype: bfloat16, same_structure_as: other}\n"
+    )
+    document = surgery("check", tmp_path / "source", given, "--json").document
+    found = {
+        rule["id"]: [one["path"] for one in rule.get("findings", [])] for rule in document["rules"]
+    }
+    assert {name: sorted(paths) for name, paths in found.items()} == {
+        "params": ["params/a", "params/b", "params/c", "params/e"],
+        "state": [],
+        "half": ["params/c"],
+    }
+    assert document["bytes_read"] == 0

@@ -20,6 +20,8 @@ _VERDICTS: Final = ("check", "diff", "verify")
 FORMATS: Final = {
     "json": Format("the document of `--json`", _VERDICTS),
     "junit": Format("JUnit's XML, a case for everything that was looked at", _VERDICTS),
+    "github": Format("annotations for GitHub's runners, at most ten", _VERDICTS),
+    "markdown": Format("a page for GitHub's step summary, under 1 MB", _VERDICTS),
 }
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from surgery_cli.draft.effect import Effect
 from surgery_cli.draft.expression import LeafRef, Made, Recipe
+from surgery_cli.draft.recipe import Draft
 from surgery_cli.draft.source import Source
 from surgery_cli.tree.paths import LeafPath
 from surgery_cli.tree.specs import LeafSpec
@@ -31,6 +32,9 @@ class States(Protocol):
 
         ``tell``: values may be read, where only they tell which optimizer keeps a state.
         """
+
+    def survey_of_draft(self, draft: Draft) -> OptimizerSurvey:
+        """What the optimizer state of a draft is by metadata alone, whatever is known of its source."""
 
     def number(self, ref: LeafRef) -> float | None:
         """The value of a stored leaf with one element, such as a step count; None where it cannot be read."""

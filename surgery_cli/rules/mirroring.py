@@ -1,0 +1,77 @@
+"""Whether the state of an optimizer belongs to the params, as a resumed training needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
+
+from surgery_cli.draft.slots import Slot
+from surgery_cli.optimizer.detect.mirrors import is_param
+from surgery_cli.optimizer.detect.survey import OptimizerSurvey
+from surgery_cli.rules.contract import Named, Rule, refuse_false
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.words.lists import quoted
+
+
+class OptimizerMirrorsParams(Rule, frozen=True):
+    """Every param that is named has its twins, each in its place and of its shape, and no twin is without a param."""
+
+    optimizer_mirrors_params: Annotated[
+        bool,
+        Meta(
+            description="Each param that is named has all its twins in the optimizer state, in their places and shapes,"
+            " and no twin is left over; params that are not trained are left out with `except`."
+        ),
+    ]
+
+    def __post_init__(self) -> None:
+        refuse_false(self)
+
+    @property
+    def text(self) -> str:
+        return "optimizer mirrors params"
+
+    def breach_of_selection(self, named: Named) -> str:
+        survey = named.scene.survey_of_draft(named.draft)
+        is_there = survey.open_questions or any(map(_is_twin, survey.slots.values()))
+        return "" if is_there else "there is no optimizer state that mirrors any params"
+
+    def absent(self, named: Named) -> Iterator[tuple[LeafPath, str]]:
+        survey = named.scene.survey_of_draft(named.draft)
+        questions = [one for one in survey.open_questions if one.is_about(named.leaves)]
+        for question in questions:
+            yield question.concerns[0], f"{question.problem.what}: {question.problem.why}"
+        if not questions:
+            yield from _bare(named, survey)
+
+
+def _bare(named: Named, survey: OptimizerSurvey) -> Iterator[tuple[LeafPath, str]]:
+    """The params without a twin, where others have one: in any state, or in some fields of a state that has others."""
+    twins = list(filter(_is_twin, survey.slots.values()))
+    fields: dict[LeafPath, dict[LeafPath, set[LeafPath]]] = {}
+    for slot in twins:
+        fields.setdefault(slot.state, {}).setdefault(slot.node, set()).add(slot.param)
+    roots = {slot.root for slot in twins}
+    for path in named.leaves:
+        is_asked = any(map(path.is_below, roots)) and path not in survey.slots
+        if not is_asked or not is_param(named.draft.leaves[path].spec):
+            continue
+        above = [LeafPath(path[:depth]) for depth in range(len(path) + 1)]
+        has = {
+            state: [not params.isdisjoint(above) for params in nodes.values()]
+            for state, nodes in fields.items()
+        }
+        if not any(map(any, has.values())):
+            yield path, "no optimizer state has anything for it"
+        for state, there in has.items():
+            if any(there) and not all(there):
+                without = (
+                    n for n, is_there in zip(fields[state], there, strict=True) if not is_there
+                )
+                yield path, f"it has no twin in {quoted(without, 3)}"
+
+
+def _is_twin(slot: Slot) -> bool:
+    return slot.in_optimizer

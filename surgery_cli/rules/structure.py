@@ -1,0 +1,61 @@
+"""The same leaves as another checkpoint has, whatever their values are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from surgery_cli.draft.recipe import Output
+from surgery_cli.rules.contract import Named, Rule
+from surgery_cli.tree.paths import LeafPath
+from surgery_cli.tree.specs import LeafKind, LeafSpec, TreeSpec
+
+
+class SameStructureAs(Rule, frozen=True):
+    """The paths, kinds, shapes and dtypes of another checkpoint, no more and no fewer."""
+
+    same_structure_as: Annotated[
+        str,
+        Meta(
+            description="Another checkpoint, or a name in `sources`, that has the same leaves: paths, kinds, shapes and"
+            " dtypes."
+        ),
+    ]
+
+    path_fields: ClassVar[tuple[str, ...]] = ("same_structure_as",)
+
+    @property
+    def text(self) -> str:
+        return f"same structure as {self.same_structure_as}"
+
+    @property
+    def may_name_nothing(self) -> bool:
+        return True  # what the other has of it is missing then
+
+    def breach(self, path: LeafPath, output: Output, named: Named) -> str:
+        return _difference(output.spec, self._other(named).get(path))
+
+    def absent(self, named: Named) -> Iterator[tuple[LeafPath, str]]:
+        other = self._other(named)
+        for path in named.selected_in(other):
+            if path not in named.draft.leaves:
+                yield path, f"it is missing, there it is {_type(other[path])}"
+        for path in named.leaves:  # empty containers, which no other rule is about
+            spec = named.draft.leaves[path].spec
+            if spec.kind is LeafKind.EMPTY and (found := _difference(spec, other.get(path))):
+                yield path, found
+
+    def _other(self, named: Named) -> TreeSpec:
+        return named.scene.open(self.same_structure_as)[1].tree
+
+
+def _difference(here: LeafSpec, there: LeafSpec | None) -> str:
+    if there is None:
+        return f"it is {_type(here)}, and there is none there"
+    return "" if here.agrees_with(there) else f"it is {_type(here)}, there {_type(there)}"
+
+
+def _type(spec: LeafSpec) -> str:
+    return f"{spec.type_text} of NumPy" if spec.kind is LeafKind.NUMPY else spec.type_text
